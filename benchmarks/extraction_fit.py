@@ -151,7 +151,8 @@ def fit_right(extractor: RulesExtractor) -> None:
 def note_probabilities(extractor: RulesExtractor) -> None:
     """Write today's probability into the held-out table; empty where the reading is no more.
 
-    A sentence alone lacks the abbreviations of its abstract, so that a few are not read from it.
+    A sentence alone lacks the abbreviations of its abstract, and the ontology may have renamed an
+    entity since, so that some are not found again.
     """
     rows = table_of(HELD_OUT)
     for row in rows:

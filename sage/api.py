@@ -104,4 +104,9 @@ class Graph(_Graph):
         from sage.settings import load
         from sage.wiring import make_embedder
 
-        return generate(self, question, PathOptions(k=k, max_hops=max_hops), make_embedder(load()))
+        return generate(
+            self,
+            question,
+            PathOptions(k=k, max_hops=max_hops, co_study=False),
+            make_embedder(load()),
+        )

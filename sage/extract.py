@@ -35,6 +35,13 @@ def extract(
     A variable `imaging:tls_density` is written as column `density` of `tls.csv`, which is the name
     that `--features` gives it back.
 
+    Parameters
+    ----------
+    cohort : whose slides are read
+    wanted : keys of variables that it lacks
+    out : folder of the tables
+    progress : called with the tool's name, how many slides ended, and how many there are
+
     Raises
     ------
     InputError

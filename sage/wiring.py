@@ -40,7 +40,16 @@ def make_chat(
     withheld: Withheld = frozenset,
     trace: Trace | None = None,
 ) -> ChatReasoner:
-    """A reasoner on the settings' models that keeps replies and spending in `folder`."""
+    """A reasoner on the settings' models that keeps replies and spending in `folder`.
+
+    Parameters
+    ----------
+    settings : server, models by role, limits
+    folder : of the run
+    budget_usd : dollars that the run may spend; None for no bound
+    withheld : texts that no prompt may hold
+    trace : gets every turn
+    """
     from agents.reasoners.chat import ChatReasoner, ChatSettings
     from sage.core.llm.budget import Meter
     from sage.core.llm.cache import ReplyCache
@@ -77,6 +86,13 @@ def load_cohort(
 
     `root` is where the files of its cohort.toml lie, when not beside it; `features` are tables of
     what tools computed on its slides.
+
+    Parameters
+    ----------
+    name : a folder, a built-in cohort, or "demo"
+    settings : for the folder of caches
+    root : of the cohort's files
+    features : files of features
     """
     from validation import cohort
 

@@ -28,8 +28,10 @@ CLASSES: dict[str, Literal["expression", "imaging", "any"]] = {
     "gene expression": "expression",
 }  # fmt: skip
 FAMILIES = {
-    "stromal": ("stroma_matrix",), "stroma": ("stroma_matrix",), "fibroblast": ("stroma_matrix",),
+    "stromal": ("stroma_matrix",), "stroma": ("stroma_matrix",),
+    "fibroblast": ("caf", "stroma_matrix"),
     "matrix": ("stroma_matrix",), "collagen": ("stroma_matrix",), "basal": ("basal",),
+    "emt": ("emt",), "mesenchymal": ("emt",), "proliferation": ("proliferation",),
     "luminal": ("luminal",), "urothelial": ("luminal", "basal"), "b cell": ("b_cell",),
     "t cell": ("cd8_t_cell",), "exhaustion": ("t_cell_exhaustion",),
     "checkpoint": ("t_cell_exhaustion",), "immune checkpoint": ("t_cell_exhaustion",),

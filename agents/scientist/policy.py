@@ -177,23 +177,22 @@ def _neighbors(
     """Measured concepts around those of the question, beyond what the paths hold."""
     held = {exposure.variable for proposal in chained for exposure in proposal.hypothesis.exposures}
     held |= {concept.variable for concept in asked} | excluded_keys(given.question)
-    nodes = [
-        part.graph_node for part in given.question.parts if part.graph_node and not part.setting
-    ]
-    if not nodes:
-        nodes = [
-            definition.term
-            for definition in given.brief.definitions
-            if definition.type in MEASURABLE
-        ][:1]
+    parts = [part for part in given.question.parts if part.graph_node and not part.negated]
+    named = [part.graph_node for part in parts if not part.setting][:2]
+    measured = [item.term for item in given.brief.definitions if item.type in MEASURABLE][:1]
+    setting = [part.graph_node for part in parts if part.setting]
+    disease = given.question.setting.cohort or given.question.setting.graph
     found: dict[str, Concept] = {}
-    for node in nodes[:2]:
-        look = GraphNeighbors(name=node, types=MEASURABLE, measured_only=True, limit=20)
-        around = yield Use("graph_neighbors", look)
-        for neighbor in around["neighbors"]:
-            for variable in neighbor["measured"][:1]:
-                if variable not in held:
-                    found.setdefault(variable, Concept(neighbor["name"], variable))
+    for nodes in (named, measured, setting, [disease] if disease else []):
+        if found or (nodes is not named and chained and named):
+            break
+        for node in nodes:
+            look = GraphNeighbors(name=node, types=MEASURABLE, measured_only=True, limit=20)
+            around = yield Use("graph_neighbors", look)
+            for neighbor in around["neighbors"]:
+                for variable in neighbor["measured"][:1]:
+                    if variable not in held:
+                        found.setdefault(variable, Concept(neighbor["name"], variable))
     return list(found.values())[:NEW_CONCEPTS]
 
 

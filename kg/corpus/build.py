@@ -24,6 +24,7 @@ from kg.extract.base import Extraction, Extractor
 from kg.extract.related import BROAD
 from kg.extract.verify import UNGROUNDED
 from kg.lexicon.index import Lexicon
+from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
 from kg.sources import ReadOptions
 from kg.types import Document
@@ -117,7 +118,7 @@ def build(
             on_estimate(extractor.estimate(chunks))
         with _timed(report, "extract"):
             _extract(store, chunks, hashes, extractor, report, tell)
-        _derive(store, folder, options, ontology, embedder, report, tell)
+        _derive(store, folder, options, Names(ontology, lexicons), embedder, report, tell)
     if Path(out).suffix.lower() == ".graphml":
         with (folder / GRAPHML).open("rb") as source, writing(Path(out)) as target:
             shutil.copyfileobj(source, target, 1 << 20)
@@ -287,7 +288,7 @@ def _derive(
     store: Store,
     folder: Path,
     options: BuildOptions,
-    ontology: Ontology,
+    names: Names,
     embedder: Embedder | None,
     report: BuildReport,
     tell: Progress,
@@ -324,7 +325,7 @@ def _derive(
             triples,
             base.model_copy(update=update),
             embedder,
-            ontology,
+            names,
             pair_cache=folder / "pairs.npz",
         )
         graph = Graph.from_fused(fused)

@@ -252,10 +252,13 @@ class MentionFinder:
                          Mention(hit.start(), hit.end(), known.name, known.type, known.entity_id))
                     )  # fmt: skip
         for hit in _SPECIES.finditer(text):
-            candidates.append(
-                (hit.start() - hit.end(), -1,
-                 Mention(hit.start(), hit.end(), hit.group().lower(), EntityType.ORGANISM, None))
-            )  # fmt: skip
+            species = self._ontology.find(hit.group())
+            if species is None or species.type is not EntityType.ORGANISM:
+                name, entity = hit.group().lower(), None
+            else:
+                name, entity = species.name, species.id
+            mention = Mention(hit.start(), hit.end(), name, EntityType.ORGANISM, entity)
+            candidates.append((hit.start() - hit.end(), -1, mention))
         for pattern, kind in _PATTERNS:
             for hit in pattern.finditer(text):
                 candidates.append(

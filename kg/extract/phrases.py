@@ -70,7 +70,7 @@ _GOVERNS_OTHER = {
         "increase decrease reduction rise decline mutation mutations polymorphisms variants"
     ),
     "for": words("risk"),
-    "by": frozenset(),
+    "by": words("infiltration secretion production expression"),
 }
 _DETERMINERS = words(
     """

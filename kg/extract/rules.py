@@ -28,7 +28,7 @@ from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "13"
+VERSION = "14"
 BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
@@ -333,12 +333,16 @@ class RulesExtractor:
         else:
             reached = [
                 phrases.subject_reaches(
-                    sentence, mentions, head, trigger.start, adjacent=head.start >= previous > low
+                    sentence,
+                    mentions,
+                    head,
+                    trigger.start,
+                    adjacent=head.start >= previous > low and not trigger.relative,
                 )
                 and not _narrowed(sentence, head)
                 and not self._in_relative_clause(sentence, head, trigger, low)
                 and not self._triggers.verb_in(sentence[head.end : trigger.start])
-                and head.type == heads[-1].type
+                and (head.type == heads[-1].type or _listed(sentence, head, heads[-1]))
                 and not _BY_DOING.search(sentence[: trigger.end])
                 and (head.start < previous or previous <= low or _opens(sentence, head, trigger))
                 and phrases.is_head(sentence, head, trigger.start)
@@ -508,6 +512,11 @@ class RulesExtractor:
                 )
             )
         return extra
+
+
+def _listed(sentence: str, head: Mention, last: Mention) -> bool:
+    """Whether things of different types are one list: `B cells and TLS`, not `heart, hypoxia`."""
+    return bool(re.search(r"\b(?:and|or)\b", sentence[head.end : last.start]))
 
 
 def _opens(sentence: str, head: Mention, trigger: Trigger) -> bool:

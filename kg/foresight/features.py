@@ -35,6 +35,7 @@ FEATURES = (
 _RECENT = 5
 _LONG_AGO = 40
 _RANK = 32
+_DENSE = 800  # nodes up to which the whole decomposition is made
 _BATCH = 1000
 
 
@@ -61,7 +62,11 @@ class PastGraph:
         self._measure_years()
         rank = min(_RANK, n - 2)
         if rank >= 1 and len(indices):
-            left, sizes, right = svds(self.links, k=rank, v0=np.ones(n))
+            if n <= _DENSE:  # exact, and the iteration stalls on small graphs of low rank
+                left, sizes, right = np.linalg.svd(self.links.toarray())
+                left, sizes, right = left[:, :rank], sizes[:rank], right[:rank]
+            else:
+                left, sizes, right = svds(self.links, k=rank, v0=np.ones(n))
             self.left, self.right = left * np.sqrt(sizes), right.T * np.sqrt(sizes)
         else:
             self.left = self.right = np.zeros((n, 1))

@@ -42,7 +42,7 @@ _MOST_EVIDENCE = 20
 def page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, int]:
     """The page's text, and how many nodes and edges it shows."""
     shown = select(graph, focus, max_nodes)
-    data = _data(graph, shown, focus)
+    data = page_data(graph, shown, focus)
     template = (Path(__file__).parent / "export_page.html").read_text(encoding="utf-8")
     # "</script>" inside a string would end the script: no "<" gets in.
     text = json.dumps(data, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
@@ -80,7 +80,8 @@ def select(graph: Graph, focus: str | None, max_nodes: int) -> NDArray[np.int64]
     return np.array(sorted(seen), dtype=np.int64)
 
 
-def _data(graph: Graph, shown: NDArray[np.int64], focus: str | None) -> dict[str, Any]:
+def page_data(graph: Graph, shown: NDArray[np.int64], focus: str | None) -> dict[str, Any]:
+    """Nodes with their places, and the edges between them with evidence on both sides."""
     place = {int(n): k for k, n in enumerate(shown)}
     inside = np.isin(graph.head, shown) & np.isin(graph.tail, shown)
     edges = np.flatnonzero(inside)

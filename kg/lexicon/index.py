@@ -27,7 +27,7 @@ from sage.core.errors import InputError
 from sage.core.files import writing
 
 U64 = npt.NDArray[np.uint64]
-FORMAT = 3
+FORMAT = 4
 MAX_TOKENS = 14
 _FILTER_BITS = 22
 
@@ -151,7 +151,7 @@ class Lexicon:
         self._filter = arrays["filter"]
         self._keys = arrays["keys"]
         self._lengths = [int(n) for n in arrays["lengths"]]
-        self._types = list(EntityType)
+        self._types = [EntityType(str(name)) for name in arrays["kinds"]]
 
     def __len__(self) -> int:
         return len(self._a["types"])
@@ -213,6 +213,7 @@ class Lexicon:
                 "symbol": np.array([surface != "" for surface in squeezed], dtype=bool),
                 "lengths": np.unique(counts[usable]).astype(np.int32),
                 "types": np.array([kinds[entry.type] for entry in entries], dtype=np.uint8),
+                "kinds": np.array([kind.value for kind in EntityType]),
                 **_packed("surface", squeezed),
                 **_packed("name", [entry.name for entry in entries]),
                 **_packed("id", [entry.id for entry in entries]),
@@ -294,8 +295,9 @@ class Lexicon:
         Raises
         ------
         InputError
-            If the file is missing, damaged, or of another format version.
+            If the file is missing, damaged, empty, or of another format version.
         """
+        again = "import it again with `sage kg lexicon import`"
         try:
             with zipfile.ZipFile(path) as archive:
                 arrays = {
@@ -310,10 +312,42 @@ class Lexicon:
                 f"{path}: no such lexicon; make one with `sage kg lexicon import`"
             ) from None
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not a compiled lexicon ({error}); import it again") from None
+            raise InputError(f"{path}: not a compiled lexicon ({error}); {again}") from None
         if version != FORMAT:
-            raise InputError(f"{path}: lexicon format {version}, this is {FORMAT}; import it again")
+            raise InputError(f"{path}: lexicon format {version}, this is {FORMAT}; {again}")
+        wrong = _damage(arrays)
+        if wrong:
+            raise InputError(f"{path}: damaged lexicon ({wrong}); {again}")
         return cls(arrays)
+
+
+def _damage(arrays: dict[str, npt.NDArray[Any]]) -> str:
+    """What is wrong with a lexicon's arrays; empty where nothing is."""
+    packed = ("surface", "name", "id")
+    needed = ["filter", "keys", "owner", "symbol", "lengths", "types", "kinds"]
+    needed += [f"{field}_{part}" for field in packed for part in ("bytes", "at")]
+    missing = [name for name in needed if name not in arrays]
+    if missing:
+        return f"without {', '.join(missing)}"
+    terms, entries = len(arrays["keys"]), len(arrays["types"])
+    sizes = {"owner": terms, "symbol": terms, "surface_at": terms + 1, "filter": 2**_FILTER_BITS}
+    sizes |= {"name_at": entries + 1, "id_at": entries + 1}
+    short = [name for name, size in sizes.items() if len(arrays[name]) != size]
+    if short:
+        return f"{', '.join(short)} of the wrong length"
+    if not terms or not entries:
+        return "no names in it"
+    if arrays["owner"].min() < 0 or arrays["owner"].max() >= entries:
+        return "names without an entry"
+    if arrays["types"].max() >= len(arrays["kinds"]):
+        return "entries without a type"
+    unknown = sorted(set(map(str, arrays["kinds"])) - set(EntityType))
+    if unknown:
+        return f"unknown types {', '.join(unknown)}"
+    if (arrays["keys"][1:] <= arrays["keys"][:-1]).any():
+        return "names out of order"
+    cut = [field for field in packed if arrays[f"{field}_at"][-1] != len(arrays[f"{field}_bytes"])]
+    return f"{', '.join(cut)} cut short" if cut else ""
 
 
 _OR = "\x1f"

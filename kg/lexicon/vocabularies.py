@@ -74,6 +74,8 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
         before = len(rows)
         rows += _rows(path, text, trees, report)
         report.files[str(path)] = len(rows) - before
+        if len(rows) == before and not _TREE_LINE.match(text):
+            raise InputError(f"{path}: no usable entry in it; leave it out or give the whole table")
     official = {row[1] for row in rows if row[2] == EntityType.GENE}
     claims = Counter(
         synonym for row in rows if row[2] == EntityType.GENE for synonym in set(row[3])

@@ -140,6 +140,26 @@ def strength(
     return value
 
 
+def carries(
+    rows: Rows, edges: NDArray[np.int64], forward: NDArray[np.bool_], graph: Graph
+) -> NDArray[np.bool_]:
+    """(n,) whether something passes along each path, so that it can be a mechanism.
+
+    A path does not carry where no step acts, where both steps act on an inner node (two causes of
+    one effect), or where both only associate with it (studied with the one, and with the other). A
+    direct link always does. Arguments as for `strength`.
+    """
+    there = edges >= 0
+    acts = there & (roles(graph) >= _CAUSAL)[edges]
+    inner = there[:, 1:]
+    met = forward[:, :-1] & acts[:, :-1] & ~forward[:, 1:] & acts[:, 1:]
+    alike = ~acts[:, :-1] & ~acts[:, 1:]
+    broken = np.asarray((inner & (met | alike)).any(axis=1), dtype=np.bool_)
+    direct = there.sum(axis=1) == 1
+    passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken)
+    return passes
+
+
 def mechanism_of(
     graph: Graph, edges: NDArray[np.int64], forward: NDArray[np.bool_], value: float
 ) -> PathMechanism:

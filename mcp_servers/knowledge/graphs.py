@@ -195,7 +195,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     graph = open_graph(given.graph, context)
     embedder = embedder_of(graph, context)
     context.progress(0.3, "searching paths")
-    options = PathOptions(k=given.k, max_hops=given.max_hops, seed=given.seed)
+    options = PathOptions(k=given.k, max_hops=given.max_hops, seed=given.seed, co_study=False)
     ends = (given.source, given.target)
     if given.prompt is not None and ends == (None, None):
         found = generate(graph, given.prompt, options, embedder)

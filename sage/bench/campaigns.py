@@ -258,7 +258,7 @@ def briefed(question: str, known: DataDictionary, settings: Settings) -> Scienti
 
     ontology = make_ontology()
     rules = RulesReasoner(Resources(ontology=ontology))
-    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops, co_study=True)
+    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
     graph = Graph.load(demo_graph(settings))
     shipped = settings.model_copy(update={"embedding_model": "default"})  # the graph's own
     search = generate(graph, question, options, make_embedder(shipped))
@@ -337,6 +337,13 @@ def null_campaign(
     """A campaign of 60 claims where no biomarker is related to any outcome (stage and age are).
 
     Claims on clinical variables are left out: some of them are true.
+
+    Parameters
+    ----------
+    place : folder in which the world is made, and removed
+    seed : of the world
+    fresh : claims to choose from
+    patients : their number
     """
     import shutil
 

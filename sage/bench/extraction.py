@@ -14,6 +14,7 @@ from kg.extract.mentions import MentionFinder
 from kg.extract.related import BROAD, related
 from kg.extract.rules import RulesExtractor
 from kg.lexicon.index import Lexicon
+from kg.lexicon.names import identifiers_of
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.bench.corpora import AnnotatedDocument, Annotation, load_corpus
@@ -73,7 +74,9 @@ class ExtractorScore(BaseModel):
 
     `pairs_given_entities_broad` are those of `--broad`, `pairs_in_a_sentence` the baseline: every
     pair of entities that meets in a sentence. `pairs_given_entities_typed` is None
-    where the corpus names relations in words of its own.
+    where the corpus names relations in words of its own. `pairs_end_to_end` finds entities itself
+    and takes their identifiers from the annotation that it meets; `concepts` (each identifier once
+    in a document) and `pairs_own_identifiers` use those of ontology and lexicons alone.
     """
 
     corpus: str
@@ -85,6 +88,8 @@ class ExtractorScore(BaseModel):
     pairs_given_entities_broad: Score
     pairs_in_a_sentence: Score
     pairs_end_to_end: Score
+    concepts: dict[str, Score]
+    pairs_own_identifiers: Score
 
     def table(self) -> dict[str, object]:
         """Everything as plain rounded figures."""
@@ -100,6 +105,8 @@ class ExtractorScore(BaseModel):
             "pairs_given_entities_broad": self.pairs_given_entities_broad.row(),
             "pairs_in_a_sentence": self.pairs_in_a_sentence.row(),
             "pairs_end_to_end": self.pairs_end_to_end.row(),
+            "concepts": {k: v.row() for k, v in self.concepts.items()},
+            "pairs_own_identifiers": self.pairs_own_identifiers.row(),
         }
 
 
@@ -115,6 +122,13 @@ def score_extractor(
     and the types agree; each annotation is matched once. Pairs: unordered pairs of concepts of one
     document, as the corpus annotates them; a statement that is negated claims no pair, and a pair
     of types that the corpus never relates (two drugs, in BC5CDR) is no claim about it.
+
+    Parameters
+    ----------
+    corpus : file or folder
+    ontology : whose concepts are found
+    lexicons : further vocabularies
+    progress : called with the document's name, how many are done, and how many there are
     """
     documents = load_corpus(corpus)
     extractor = RulesExtractor(ontology, lexicons)
@@ -128,7 +142,8 @@ def score_extractor(
         for document, types in ((d, _types(d)) for d in documents)
         for pair in document.relations
     )
-    given, typed, end_to_end = Score(), Score(), Score()
+    concepts: dict[str, Score] = defaultdict(Score)
+    given, typed, end_to_end, own = Score(), Score(), Score(), Score()
     broad, together = Score(), Score()
     for number, document in enumerate(documents, 1):
         mentions = find_mentions(finder, document.text)
@@ -136,9 +151,11 @@ def score_extractor(
             ours = [m for m in mentions if _SAME.get(m.type, m.type) == kind]
             theirs = [a for a in document.entities if a.type == kind]
             _count_entities(ours, theirs, exact[kind.value], relaxed[kind.value])
+            _count_concepts(ours, theirs, ontology, concepts[kind.value])
         read = _count_pairs(extractor, document, given, typed, related_types)
         _count_related(document, read, broad, together, related_types)
         _count_end_to_end(extractor, document, mentions, end_to_end, related_types)
+        _count_own(extractor, document, mentions, ontology, own, related_types)
         if progress:
             progress("score", number, len(documents))
     return ExtractorScore(
@@ -151,6 +168,8 @@ def score_extractor(
         pairs_given_entities_broad=broad,
         pairs_in_a_sentence=together,
         pairs_end_to_end=end_to_end,
+        concepts=dict(sorted(concepts.items())),
+        pairs_own_identifiers=own,
     )
 
 
@@ -183,6 +202,69 @@ def _count_entities(
         if hit is not None:
             free.remove(hit)
             relaxed.correct += 1
+
+
+# The spaces in which the corpora annotate.
+_SPACES = {
+    EntityType.GENE: "NCBIGene", EntityType.DISEASE: "MeSH", EntityType.CHEMICAL: "MeSH",
+    EntityType.ORGANISM: "NCBITaxon", EntityType.CELL_TYPE: "Cellosaurus",
+}  # fmt: skip
+
+
+def own_identifiers(mention: Mention, ontology: Ontology) -> tuple[str, ...]:
+    """A mention's identifiers in the spaces of the corpora, without a look at the annotation."""
+    space = _SPACES.get(_SAME.get(mention.type, mention.type))
+    entity = mention.entity_id
+    if entity is None and (entry := ontology.find(mention.name)) is not None:
+        entity = entry.id
+    found = identifiers_of(entity, ontology)
+    return (found[space],) if space in found else ()
+
+
+def _count_concepts(
+    ours: Sequence[Mention], theirs: Sequence[Annotation], ontology: Ontology, score: Score
+) -> None:
+    found = {identifier for mention in ours for identifier in own_identifiers(mention, ontology)}
+    expected = {identifier for annotation in theirs for identifier in annotation.ids}
+    score.found += len(found)
+    score.expected += len(expected)
+    score.correct += len(found & expected)
+
+
+def _count_own(
+    extractor: RulesExtractor,
+    document: AnnotatedDocument,
+    mentions: Sequence[Mention],
+    ontology: Ontology,
+    score: Score,
+    related_types: Types,
+) -> None:
+    """Pairs of the identifiers that ontology and lexicons give; nothing is borrowed."""
+    kinds = {a.type for a in document.entities}
+    named = [
+        Mention(
+            mention.start,
+            mention.end,
+            "\x1f".join(own_identifiers(mention, ontology)) or f"?{mention.name}",
+            mention.type,
+        )
+        for mention in mentions
+        if _SAME.get(mention.type, mention.type) in kinds
+    ]
+    _tally(_pairs(extractor, document, named), document, score, related_types)
+
+
+def _pairs(
+    extractor: RulesExtractor, document: AnnotatedDocument, mentions: Sequence[Mention]
+) -> set[frozenset[str]]:
+    """Pairs of names that statements relate."""
+    return {
+        frozenset({head, tail})
+        for statement in _statements(extractor, document.text, mentions)
+        for head in statement.head.split("\x1f")
+        for tail in statement.tail.split("\x1f")
+        if head != tail
+    }
 
 
 def _statements(
@@ -288,10 +370,4 @@ def _count_end_to_end(
         )  # fmt: skip
         name = "\x1f".join(hit.ids) if hit is not None and hit.ids else f"?{mention.name}"
         located.append(Mention(mention.start, mention.end, name, mention.type))
-    predicted: set[frozenset[str]] = set()
-    for statement in _statements(extractor, document.text, located):
-        for head in statement.head.split("\x1f"):
-            for tail in statement.tail.split("\x1f"):
-                if head != tail:
-                    predicted.add(frozenset({head, tail}))
-    _tally(predicted, document, score, related_types)
+    _tally(_pairs(extractor, document, located), document, score, related_types)

@@ -114,7 +114,21 @@ def cluster_names(
     ontology: OntologyLike | None = None,
     pair_cache: Path | None = None,
 ) -> Clusters:
-    """Fusion of bare names, each mentioned once, as a build would do it."""
+    """Fusion of bare names, each mentioned once, as a build would do it.
+
+    Parameters
+    ----------
+    names : each with its type of entity
+    options : rules and threshold of fusion
+    embedder : None where the options ask for no similarity
+    ontology : whose synonyms merge
+    pair_cache : file that keeps similar pairs
+
+    Raises
+    ------
+    InputError
+        If the options need an embedding model and there is none.
+    """
     mentions = Mentions()
     for name, type_ in names:
         mentions.add_name(name, type_)
@@ -137,6 +151,15 @@ def score_fusion(
     """Pairwise precision and recall of the merges that fusion makes of known names.
 
     `show` wrong pairs are returned as examples.
+
+    Parameters
+    ----------
+    known : names with the number of the concept that each stands for
+    options : rules and threshold of fusion
+    embedder : None where the options ask for no similarity
+    ontology : whose synonyms merge
+    pair_cache : file that keeps similar pairs
+    show : at most
     """
     clusters = cluster_names(known.names, options, embedder, ontology, pair_cache)
     groups = [sorted({m[0] for m in c.members}) for c in clusters.clusters]

@@ -148,7 +148,15 @@ def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMAT
 
 
 def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
-    """Draw outcomes, screen in discovery, confirm the best, and clean up."""
+    """Draw outcomes, screen in discovery, confirm the best, and clean up.
+
+    Parameters
+    ----------
+    place : folder in which the cohort is made, and removed
+    given : slides that were measured
+    seed : of the outcomes
+    truth : which planted arrangement acts on them, or none
+    """
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
     from validation.screening.cohort import screen_cohort
@@ -271,7 +279,15 @@ censored_values = [0]
 
 
 def cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) -> Iterator[Line]:
-    """Lines of all cohorts: from each set of slides so many per truth, and so many null ones."""
+    """Lines of all cohorts: from each set of slides so many per truth, and so many null ones.
+
+    Parameters
+    ----------
+    place : folder for the cohorts
+    sets : seeds of the sets of slides
+    draws : cohorts per truth and set
+    null_draws : cohorts per set in which nothing acts
+    """
     for slides in sets:
         given = prepare(slides)
         truths = [truth for truth in TRUTHS for _ in range(draws)] + [NULL] * null_draws

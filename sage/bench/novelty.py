@@ -111,7 +111,15 @@ def over(papers: Sequence[Record], k: int) -> Retriever:
 def local_retriever(
     index: LocalIndex, k: int, as_of: date, embed: Embed | None = None
 ) -> Retriever:
-    """A retriever over a local index, bounded in time; `embed` joins in the ranking."""
+    """A retriever over a local index, bounded in time; `embed` joins in the ranking.
+
+    Parameters
+    ----------
+    index : of the papers
+    k : papers per query, at most
+    as_of : day after which papers are not seen
+    embed : vectors of texts; None ranks by words alone
+    """
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         answers = {}

@@ -130,6 +130,16 @@ def false_claims(
 
     The exposure (first covariate) has no effect; the third covariate has one and is correlated with
     it, so that adjusted models have something to adjust for (unadjusted tests see no correlation).
+
+    Parameters
+    ----------
+    name : of the test
+    runs : samples that are drawn
+    n : patients of each
+    alpha : two-sided level
+    seed : of the first sample; the others follow
+    censored : share of the patients
+    prevalence : share of the patients that is exposed, or has the outcome
     """
     test = (TESTS | DISHONEST)[name]
     adjusted = "adjusted" in name or "Firth" in name or "linear" in name
@@ -154,7 +164,18 @@ def coverage(
     censored: float = 0.4,
     penalty: bool = False,
 ) -> Rate:
-    """How often the 95% interval of an adjusted hazard ratio holds the true one."""
+    """How often the 95% interval of an adjusted hazard ratio holds the true one.
+
+    Parameters
+    ----------
+    runs : samples that are drawn
+    hr : the true hazard ratio
+    n : patients of each sample
+    seed : of the first sample; the others follow
+    prevalence : share of the patients that is exposed
+    censored : share of the patients
+    penalty : fit with Firth's
+    """
     truth = float(np.log(hr))
     draw = partial(
         survival_sample,
@@ -173,7 +194,15 @@ def coverage(
 
 
 def competing_coverage(*, runs: int, shr: float = 1.6, n: int = 200, seed: int = 0) -> Rate:
-    """How often Fine and Gray's 95% interval, adjusted, holds the true subdistribution ratio."""
+    """How often Fine and Gray's 95% interval, adjusted, holds the true subdistribution ratio.
+
+    Parameters
+    ----------
+    runs : samples that are drawn
+    shr : the true subdistribution hazard ratio
+    n : patients of each sample
+    seed : of the first sample; the others follow
+    """
     draw = partial(competing_sample, n, float(np.log(shr)), other=-0.5)
 
     def holds(s: CompetingSample) -> bool:
@@ -193,6 +222,15 @@ def competing_false_claims(
     cause is the same and only the competing event comes sooner (log hazard ratio `other`).
 
     The cause's own hazard then does differ, so that its test claims more: it asks something else.
+
+    Parameters
+    ----------
+    name : of the test
+    runs : samples that are drawn
+    n : patients of each
+    alpha : two-sided level
+    seed : of the first sample; the others follow
+    other : log hazard ratio of the competing event
     """
 
     def claims(s: CompetingSample) -> bool:
@@ -225,7 +263,18 @@ def power_curve(
     prevalence: float = 0.5,
     censored: float = 0.4,
 ) -> list[PowerPoint]:
-    """Power of the log-rank test in simulated samples, beside the analytic value."""
+    """Power of the log-rank test in simulated samples, beside the analytic value.
+
+    Parameters
+    ----------
+    hazard_ratios : one point for each
+    runs : samples that are drawn for each
+    n : patients of each sample
+    alpha : two-sided level
+    seed : of the first sample; the others follow
+    prevalence : share of the patients that is exposed
+    censored : share of the patients
+    """
     points = []
     for hr in hazard_ratios:
         hits: list[bool | None] = []

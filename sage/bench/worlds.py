@@ -93,6 +93,16 @@ def judge_world(
 
     The same path as `sage validate`: load, draft, freeze, run, and a final judgment once the ledger
     holds every claim; only the figures are not drawn.
+
+    Parameters
+    ----------
+    folder : for the world and its results; removed at the end
+    seed : of the world
+    null : no biomarker acts
+    effects : how strongly they do; the usual ones by default
+    hypotheses : that are judged
+    patients : their number
+    alpha : two-sided level
     """
     from validation.cohort import load
     from validation.contracts.draft import draft

@@ -158,6 +158,8 @@ def score(
         ("every pair in a sentence", result.pairs_in_a_sentence),
         ("pairs, end to end", result.pairs_end_to_end),
     ]
+    rows += [(f"{k}, own identifiers", v) for k, v in result.concepts.items()]
+    rows.append(("pairs, end to end with own identifiers", result.pairs_own_identifiers))
     if result.pairs_given_entities_typed is not None:
         rows.append(("pairs with type, entities given", result.pairs_given_entities_typed))
     for name, s in rows:

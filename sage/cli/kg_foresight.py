@@ -97,7 +97,7 @@ def backtest(
 ) -> None:
     """Measure which scores of the past predict the edges that appeared later.
 
-    Example: sage kg backtest --graph graph/ --cut 2022 --cut 2023
+    Example: sage kg backtest --graph dated/ --cut 2014 --cut 2016
     """
     from sage.bench.backtest import BacktestOptions, markdown
     from sage.bench.backtest import backtest as run

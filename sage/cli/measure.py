@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,9 +11,9 @@ import typer
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from mcp_servers.measures.cohort import Measured, Progress
+    from mcp_servers.measures.cohort import Measured
     from mcp_servers.measures.language import Measurement
-    from mcp_servers.workers.cohort import Item, Outcome
+    from mcp_servers.workers.cohort import Item
 
 app = typer.Typer(name="measure", help="Measure the slides of a cohort.", no_args_is_help=True)
 
@@ -103,6 +101,7 @@ def measure(
     from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.jobs import Recipe
     from sage.cli.cohort import load_named
+    from sage.cli.tools_support import stage_bars
     from sage.core.errors import InputError
 
     if (slides is None) == (maps is None):
@@ -124,7 +123,7 @@ def measure(
     failures = {name: (name, reason) for name, reason in broken.items()}
     with (
         open_workers(word, Recipe("pathology", (), keep), memory_mb=memory) as pool,
-        _bar(quiet=as_json) as told,
+        stage_bars(quiet=as_json) as told,
     ):
         if slides is not None:
             arguments = {} if mpp is None else {"mpp": mpp}
@@ -183,34 +182,6 @@ def _check_patients(items: list[Item], held: Any) -> None:
             f'"{items[0].patient}". Name the files in [slides] of cohort.toml (table and '
             "file_column), or rename them so that they begin with the patient and a dot"
         )
-
-
-@contextmanager
-def _bar(*, quiet: bool) -> Iterator[Progress]:
-    """A progress bar for each stage."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    from sage.console import Terminal
-
-    tasks: dict[str, Any] = {}
-    failed: dict[str, int] = {}
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        Remaining(),
-    )
-    with Progress(*columns, console=Terminal(stderr=True), disable=quiet) as bar:
-
-        def told(stage: str, outcome: Outcome, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total, failed=0)
-            failed[stage] = failed.get(stage, 0) + (outcome.error is not None)
-            bar.update(tasks[stage], completed=done, failed=failed[stage])
-
-        yield told
 
 
 def _export(items: list[Item], formats: list[Also], out: Path) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from mcp_servers.knowledge.runs import Answer
     from mcp_servers.spec import ToolRun, ToolSpec
     from mcp_servers.workers.base import Workers
-    from mcp_servers.workers.cohort import CohortReport
+    from mcp_servers.workers.cohort import CohortReport, Outcome
     from mcp_servers.workers.jobs import Job
 
 
@@ -148,13 +153,25 @@ def run_over(
     quiet: bool,
 ) -> CohortReport:
     """A cohort job, with a progress bar."""
+    from mcp_servers.workers.cohort import run_cohort
+
+    with stage_bars(quiet=quiet) as told:
+        return run_cohort(pool, name, slides, roots, arguments, on_outcome=partial(told, name))
+
+
+@contextmanager
+def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], None]]:
+    """A progress bar for each stage of a job over slides, which counts those that failed.
+
+    Yields what is told of each slide's end: the stage, the outcome, how many ended, of how many.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
-    from mcp_servers.workers.cohort import Outcome, run_cohort
     from sage.console import Terminal
 
-    failed = 0
+    tasks: dict[str, TaskID] = {}
+    failed: Counter[str] = Counter()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -163,14 +180,14 @@ def run_over(
         Remaining(),
     )
     with Progress(*columns, console=Terminal(stderr=True), disable=quiet) as bar:
-        task = bar.add_task(name, total=len(slides), failed=0)
 
-        def ended(outcome: Outcome, done: int, total: int) -> None:
-            nonlocal failed
-            failed += outcome.error is not None
-            bar.update(task, completed=done, failed=failed)
+        def told(stage: str, outcome: Outcome, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total, failed=0)
+            failed[stage] += outcome.error is not None
+            bar.update(tasks[stage], completed=done, failed=failed[stage])
 
-        return run_cohort(pool, name, slides, roots, arguments, on_outcome=ended)
+        yield told
 
 
 def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:

@@ -89,7 +89,6 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
             max_hops=settings.max_hops,
             **settings.weights.model_dump(),
             seed=services.manifest.seed,
-            co_study=True,
         ),
         services.embedder,
         domain=query.domain,

@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from sage.core.errors import InputError, SageError
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
-from sage.web.routes import home, review, run, slides
+from sage.web.routes import cohorts, graph, home, review, run, slides
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -30,7 +30,7 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides")
+PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/graph", "/cohorts")
 
 
 def vendored() -> dict[str, Any]:
@@ -69,6 +69,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app.state.site = site
     app.state.commands = Commands(site.settings.runs_dir)
     app.state.tiles = slides.Tiles()
+    app.state.past = graph.Past()
     app.state.csrf = Secrets(options.token).csrf
     page, imports = shell()
 
@@ -100,6 +101,6 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
             path, media_type=KINDS[path.suffix], headers={"cache-control": f"private, {keep}"}
         )
 
-    for routes in (home, run, review, slides):
+    for routes in (home, run, review, slides, graph, cohorts):
         app.include_router(routes.router, prefix="/api")
     return Guard(app, options, imports, listener)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from agents.disclosure import suppressed_cells
+from agents.question.types import Part, PartRole
 from agents.reasoners.rules import RulesReasoner
 from agents.scientist import at_the_bench
 from agents.scientist.blind import BlindCohort, chance_to_see
@@ -28,6 +29,7 @@ from tests.agents.bench import (
     RESOURCES,
     TLS,
     bench,
+    brief,
     clinical,
     given,
     with_permuted_outcomes,
@@ -448,6 +450,25 @@ def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Pa
     used = {line.tool for line in episode if line.kind == "tool"}
     assert used >= {"graph_neighbors", "literature_search", "cohort_describe", "design_power"}
     assert replay(episode, agent.returns) == reply.output
+
+
+def test_without_a_path_that_is_left_the_rules_look_around_the_disease(tmp_path: Path) -> None:
+    """ "Which genes other than COL1A1 …?" where every path ends in what nobody measured."""
+    cohort = world(tmp_path / "w")
+    genes = Part(words="genes", role=PartRole.EXPOSURE, name="genes", open_to="expression")
+    asked = given(cohort, genes, OS)
+    setting = asked.question.setting.model_copy(update={"cohort": "bladder cancer"})
+    asked = asked.model_copy(
+        update={
+            "brief": brief(),
+            "question": asked.question.model_copy(update={"setting": setting}),
+        }
+    )
+    reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort)), asked)
+    assert all(
+        proposal.hypothesis.exposures[0].variable.startswith(("expression:", "imaging:"))
+        for proposal in reply.output.candidates
+    )
 
 
 def test_an_exposure_off_the_paths_rests_on_sources_or_says_that_there_are_none(

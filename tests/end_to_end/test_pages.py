@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -15,20 +14,10 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.harness import events
-from tests.sage.web.pages import browser_marks, fits, looking, serious, serving
+from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 
 pytestmark = browser_marks
 QUESTION = "Link tertiary lymphoid structures and genes in bladder cancer"
-
-
-def until(what: Any, seconds: float = 120) -> Any:
-    """The first true value of `what`."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := what():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen")
 
 
 def test_a_question_becomes_an_edited_reviewed_and_finished_report(tmp_path: Path) -> None:
@@ -174,6 +163,42 @@ def test_two_reviewers_have_to_agree_before_anything_is_tested(waiting: Path) ->
         assert not (run / "hypotheses").exists()
 
 
+def test_graph_and_cohort_are_looked_at(waiting: Path) -> None:
+    run = next((waiting / "runs").glob("2*"))
+    with serving(waiting) as served, looking() as page:
+        page.goto(served.address)
+        page.wait_for_selector("h1")
+        page.goto(f"{served.origin}/graph")
+        page.fill("#concept", "FABP5")
+        page.wait_for_selector(".parts button:has-text('FABP5')")
+        page.press("#concept", "Enter")
+        page.wait_for_selector("[data-node='Gene:FABP5']")
+        relations = page.locator("#relations li")
+        today = relations.count()
+        page.click("#relations li button >> nth=0")
+        page.wait_for_selector("#edge blockquote")
+        assert re.search(r"doi:10\.|PMID", page.inner_text("#edge"))
+        assert serious(page) == []
+        page.select_option("#sign", "contradicted")
+        until(lambda: relations.count() < today)
+        page.select_option("#sign", "any sign")
+        oldest = page.get_attribute("#year", "min")
+        page.evaluate(
+            "year => { const slider = document.querySelector('#year'); slider.value = +year + 1;"
+            " slider.dispatchEvent(new Event('change')); }", oldest,
+        )  # fmt: skip
+        until(lambda: page.locator("[role=alert]").count() or relations.count() < today)
+        page.select_option("#paths", run.name)
+        page.wait_for_selector("ol li button")
+
+        page.goto(f"{served.origin}/cohorts?cohort=demo")
+        page.wait_for_selector("#variables td:has-text('imaging:tls_density')")
+        page.fill("#find", "stage")
+        page.wait_for_selector("#variables td:has-text('imaging:tls_density')", state="detached")
+        page.wait_for_selector("#findings")
+        assert serious(page) == []
+
+
 def test_every_page_fits_a_phone_in_the_dark(waiting: Path) -> None:
     run = next((waiting / "runs").glob("2*"))
     pages = {
@@ -181,6 +206,8 @@ def test_every_page_fits_a_phone_in_the_dark(waiting: Path) -> None:
         f"/runs/{run.name}": "[data-step]",
         f"/review?run={run.name}": "main p",
         "/compare": "select",
+        "/graph?node=FABP5": "#relations li",
+        "/cohorts?cohort=demo": "#variables td",
     }
     with (
         serving(waiting) as served,

@@ -159,3 +159,14 @@ def test_too_few_years_are_refused_and_leave_the_axis_empty() -> None:
     with pytest.raises(InputError, match="too few to learn"):
         Foresight.fit(few, 2000)
     assert foresight_of(few) is None
+
+
+def test_a_small_graph_of_low_rank_is_measured() -> None:
+    star = [
+        Fact(thing(0), "affects", thing(spoke), year=2000 + spoke % 9, pmid=str(spoke),
+             text=f"thing0 affects thing{spoke}.", source="test")
+        for spoke in range(1, 40)
+    ]  # fmt: skip
+    past = PastGraph(graph_of(star), CUT)
+    again = past.left @ past.right.T
+    assert np.allclose(again, past.links.toarray(), atol=1e-8)

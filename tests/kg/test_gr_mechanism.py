@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks.paths_judged import score
 from kg.paths.concepts import NodeClass, understand
 from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
 from kg.types import EntityType, Polarity
@@ -11,6 +14,7 @@ from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, graph, triple
 
 UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
 PLAIN = PathOptions(prospect=False)
+STRICT = PathOptions(prospect=False, co_study=False)
 
 
 def act(head, tail, relation="activates", polarity=UP, types=(G, G), **more):  # type: ignore[no-untyped-def]
@@ -76,11 +80,34 @@ def test_a_hub_explains_less_than_a_node_with_few_neighbors() -> None:
 def test_endpoints_methods_and_settings_are_no_bridges(bridge: str, kind: EntityType) -> None:
     told = [act("AAA1", bridge, types=(G, kind)), act("CCC1", bridge, types=(G, kind))]
     g = graph(told)
-    found = between(g, "AAA1", "CCC1", PLAIN, EMBEDDER)
+    found = between(g, "AAA1", "CCC1", STRICT, EMBEDDER)
     assert found.paths == ()
     assert any("studied together" in note for note in found.notes)
-    shown = between(g, "AAA1", "CCC1", PLAIN.model_copy(update={"co_study": True}), EMBEDDER)
+    shown = between(g, "AAA1", "CCC1", PLAIN, EMBEDDER)
     assert [node.name for node in shown.paths[0].nodes] == ["AAA1", bridge, "CCC1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "passes"),
+    [
+        (("AAA1", "activates", "MID1"), ("MID1", "activates", "CCC1"), True),
+        (("MID1", "inhibits", "AAA1"), ("CCC1", "inhibits", "MID1"), True),
+        (("MID1", "activates", "AAA1"), ("MID1", "activates", "CCC1"), True),  # one cause of both
+        (("AAA1", "activates", "MID1"), ("MID1", "associated_with", "CCC1"), True),
+        (("AAA1", "activates", "MID1"), ("CCC1", "activates", "MID1"), False),
+        (("AAA1", "associated_with", "MID1"), ("MID1", "associated_with", "CCC1"), False),
+        (("AAA1", "binds", "MID1"), ("MID1", "expressed_in", "CCC1"), False),
+    ],
+)
+def test_a_mechanism_passes_from_end_to_end(
+    first: tuple[str, str, str], second: tuple[str, str, str], passes: bool
+) -> None:
+    g = graph([act(head, tail, relation) for head, relation, tail in (first, second)])
+    found = between(g, "AAA1", "CCC1", STRICT, EMBEDDER)
+    assert bool(found.paths) == passes
+    if not passes:
+        assert any("nothing passes from one to the other" in note for note in found.notes)
+        assert between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).paths
 
 
 def test_microrna_is_a_class_of_nodes_that_paths_run_through() -> None:
@@ -163,3 +190,18 @@ def test_linked_ends_are_not_foretold_and_papers_on_both_are_counted() -> None:
         assert path.prospect.plausible is None
         assert path.prospect.papers == 2
         assert path.prospect.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
+
+
+def test_the_judged_paths_are_mechanisms_more_often_than_not() -> None:
+    found = score()
+    total = sum(found.values())
+    assert total > 50
+    assert (found["known"] + found["plausible"]) / total >= 0.6
+    assert found["co-study"] / total <= 0.1
+
+
+def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.tsv"
+    sheet.write_text("prompt\tjudgment\na\tknown\nb\t\n")
+    with pytest.raises(ValueError, match="expected known, plausible"):
+        score(sheet)

@@ -62,7 +62,7 @@ def test_stats_show_and_merges_answer_from_the_graph(graph: Path) -> None:
 
 
 def test_paths_join_two_concepts_with_evidence(graph: Path) -> None:
-    found = _json("paths", "FABP5", "tertiary lymphoid structure", "--graph", str(graph))
+    found = _json("paths", "IL2", "TLS formation", "--graph", str(graph))
     assert isinstance(found, dict)
     assert found["paths"]
     assert all(edge["evidence"] for path in found["paths"] for edge in path["edges"])
@@ -73,6 +73,21 @@ def test_export_writes_each_format(graph: Path, tmp_path: Path, format: str) -> 
     target = tmp_path / f"x.{format}"
     _json("export", "--graph", str(graph), "--format", format, "--out", str(target))
     assert target.stat().st_size > 1000
+
+
+def test_broad_reading_is_a_way_of_the_rules_alone(tmp_path: Path) -> None:
+    text = "FABP5 gene and bladder cancer. FABP5 variants were identified in bladder cancer."
+    note(tmp_path / "in", "a", [text, "FABP5 inhibits AKT1."])
+    plain = _json("build", str(tmp_path / "in"), "--out", str(tmp_path / "a"))
+    broad = _json("build", str(tmp_path / "in"), "--out", str(tmp_path / "b"), "--broad")
+    assert isinstance(plain, dict)
+    assert isinstance(broad, dict)
+    assert broad["triples"] > plain["triples"] > 0
+    wrong = RUN.invoke(
+        app, ["build", str(tmp_path / "in"), "--out", "x", "--broad", "--extractor", "chat"]
+    )
+    assert wrong.exit_code != 0
+    assert "--broad" in str(wrong.exception or wrong.output)
 
 
 def test_screen_prints_what_is_dropped_and_why(tmp_path: Path) -> None:

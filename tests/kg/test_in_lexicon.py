@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gzip
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.lexicon.index import Lexicon, LexiconEntry, Term
+from kg.lexicon.names import Names, identifiers_of
 from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType
 from sage.core.errors import InputError
-from tests.kg.in_helpers import shared
+from tests.kg.in_helpers import ontology, shared
 
 
 def _compiled(*names: tuple[str, bool]) -> Lexicon:
@@ -128,3 +131,65 @@ def test_the_public_vocabularies_load_at_once_and_match_a_megabyte_a_second(tmp_
     start = time.process_time()
     assert len(lexicon.find(text)) > 5000
     assert len(text) / 1e6 / (time.process_time() - start) > 1.0
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+DAMAGES: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
+    r"without owner": lambda a: a.pop("owner"),
+    r"without kinds": lambda a: a.pop("kinds"),
+    r"owner of the wrong length": lambda a: a.update(owner=a["owner"][:-1]),
+    r"names without an entry": lambda a: a.update(owner=a["owner"] + 99),
+    r"entries without a type": lambda a: a.update(types=a["types"] + 99),
+    r"names out of order": lambda a: a.update(keys=a["keys"][::-1]),
+    r"name cut short": lambda a: a.update(name_bytes=a["name_bytes"][:-1]),
+    r"unknown types Unheard": lambda a: a["kinds"].__setitem__(0, "Unheard"),
+    r"no names in it": lambda a: a.update(
+        {name: a[name][:0] for name in ("keys", "owner", "symbol")}, surface_at=a["surface_at"][:1]
+    ),
+    r"lexicon format 3, this is 4": lambda a: a.update(format=np.array([3], dtype=np.int32)),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_a_damaged_lexicon_is_refused_with_the_remedy(tmp_path: Path, message: str) -> None:
+    path = tmp_path / "x.lex"
+    _compiled(("FABP5", True), ("bladder cancer", False)).save(path)
+    assert len(Lexicon.load(path)) == 2
+    arrays = _arrays(path)
+    DAMAGES[message](arrays)
+    with path.open("wb") as handle:
+        np.savez(handle, **arrays)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=rf"x\.lex: .*{message}.*sage kg lexicon import"):
+        Lexicon.load(path)
+
+
+def test_a_vocabulary_without_a_usable_entry_is_refused(tmp_path: Path) -> None:
+    row = "9606\t387934\tFABP5P1\tFABP5\t-\tpseudogene 1\tpseudo\t-"
+    empty = _gene_info(tmp_path / "empty.gz", [row])
+    with pytest.raises(InputError, match=r"empty\.gz: no usable entry"):
+        import_lexicons([empty], tmp_path / "x.lex")
+
+
+def test_a_lexicon_gives_public_identifiers_and_the_ontology_stands_first() -> None:
+    entries = [
+        LexiconEntry("NCBIGene:1", "A1BG", EntityType.GENE),
+        LexiconEntry("NCBIGene:2171", "PAFABP", EntityType.GENE),
+        LexiconEntry("MESH:D000544", "Alzheimer Disease", EntityType.DISEASE),
+    ]
+    terms = [Term(entry.name, at, entry.type == "Gene") for at, entry in enumerate(entries)]
+    names = Names(ontology(), [Lexicon.compile(entries, terms)])
+    found = {name: names.find(name) for name in ("A1BG", "PAFABP", "Alzheimer Disease", "FABP5")}
+    assert {name: entry and entry.identifiers for name, entry in found.items()}["A1BG"] == {
+        "NCBIGene": "1"
+    }
+    assert found["PAFABP"] is found["FABP5"]
+    assert found["Alzheimer Disease"] is not None
+    assert found["Alzheimer Disease"].identifiers == {"MeSH": "D000544"}
+    assert names.find("no such thing") is None
+    assert identifiers_of("CVCL_0030", ontology()) == {"Cellosaurus": "CVCL_0030"}
+    assert identifiers_of("DOID:162", ontology()) == {"DOID": "DOID:162"}
+    assert identifiers_of("own:1", ontology()) == {}

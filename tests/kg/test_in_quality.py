@@ -125,6 +125,18 @@ def test_scores_count_pairs_of_concepts_and_denials_claim_none(tmp_path: Path) -
     assert score.pairs_given_entities_typed.correct == 1
     assert score.entities_exact["Gene"].f1 == 1.0
     assert score.pairs_end_to_end.precision == 1.0
+    assert score.concepts["Gene"].model_dump() == {"found": 2, "expected": 2, "correct": 2}
+    assert score.concepts["Disease"].model_dump() == {"found": 2, "expected": 1, "correct": 1}
+    assert score.pairs_own_identifiers.f1 == 1.0
+
+
+def test_own_identifiers_are_never_borrowed_from_the_annotation(tmp_path: Path) -> None:
+    path = tmp_path / "x.PubTator"
+    path.write_text(PUBTATOR.replace("2171", "99999"))
+    score = score_extractor(path, ontology())
+    assert score.pairs_end_to_end.f1 == 1.0
+    assert score.concepts["Gene"].correct == 1
+    assert score.pairs_own_identifiers.correct == 0
 
 
 def test_brat_events_become_pairs(tmp_path: Path) -> None:

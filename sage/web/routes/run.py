@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, StreamingResponse
@@ -15,6 +15,7 @@ from agents.types import Draft
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.llm.trace import episodes, read_trace
+from sage.core.models import Strict
 from sage.core.printable import printable
 from sage.report.spending import paid
 from sage.runfolder import RunFolder
@@ -246,11 +247,18 @@ def interrupt(name: str, request: Request) -> dict[str, bool]:
     return {"stopped": True}
 
 
+class GoOn(Strict):
+    """How to go on; `answer` is for an analysis that was escalated to a person."""
+
+    answer: Literal["", "retry", "abandon"] = ""
+
+
 @router.post("/resume")
-def resume(name: str, request: Request) -> dict[str, bool]:
+def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
     """Go on as `sage resume` does."""
     run = request.app.state.site.run(name)
     if holder(run) is not None:
         raise InputError(f"run {run.id} is being worked on already")
-    request.app.state.commands.start(name, "resume", str(run.root))
+    answer = [f"--{how.answer}"] if how.answer else []
+    request.app.state.commands.start(name, "resume", *answer, "--", str(run.root))
     return {"resumed": True}

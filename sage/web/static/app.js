@@ -5,6 +5,8 @@ import { Run } from "./run.js";
 import { Review } from "./review.js";
 import { Compare } from "./compare.js";
 import { Slides } from "./slides.js";
+import { Graph } from "./graph.js";
+import { Cohorts } from "./cohorts.js";
 
 const ROUTES = [
   [/^\/$/, "Ask and runs", () => Home],
@@ -12,8 +14,10 @@ const ROUTES = [
   [/^\/review$/, "Review", () => Review],
   [/^\/compare$/, "Compare", () => Compare],
   [/^\/slides$/, "Slides", () => Slides],
+  [/^\/graph$/, "Graph", () => Graph],
+  [/^\/cohorts$/, "Cohorts", () => Cohorts],
 ];
-const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"]];
+const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"], ["/graph", "Graph"], ["/cohorts", "Cohorts"]];
 
 export function go(path) {
   history.pushState(null, "", path);

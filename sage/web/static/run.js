@@ -109,7 +109,7 @@ export function Run({ name, go }) {
   const status = live?.status || data.status;
   const states = statesOf(events, status);
   const problem = live ? live.problem : data.problem;
-  const tell = (what) => api(`${base}/${what}`, { body: {} }).then(() => setWrong(""), (e) => setWrong(e.message));
+  const tell = (what, body = {}) => api(`${base}/${what}`, { body }).then(() => setWrong(""), (e) => setWrong(e.message));
   const spent = data.spending.reduce((sum, row) => ({ seconds: sum.seconds + row.seconds, read: sum.read + row.prompt_tokens, written: sum.written + row.completion_tokens, usd: sum.usd + row.usd }), { seconds: 0, read: 0, written: 0, usd: 0 });
   const last = events.filter((event) => event.event === "start").at(-1);
   return html`
@@ -119,6 +119,7 @@ export function Run({ name, go }) {
       ${status === "running" && last ? html`<span class="small" aria-live="polite">at ${last.hypothesis || ""} ${plain(last.node)}</span>` : null}
       ${status === "running" || status === "starting" ? html`<button type="button" id="stop" onClick=${() => tell("stop")}>Stop</button>` : null}
       ${["stopped", "interrupted", "failed"].includes(status) && data.folder ? html`<button type="button" id="resume" class="first" onClick=${() => tell("resume")}>Go on</button>` : null}
+      ${status === "escalated" ? html`<button type="button" class="first" onClick=${() => tell("resume", { answer: "retry" })}>Run the mended program</button><button type="button" onClick=${() => tell("resume", { answer: "abandon" })}>Give the analysis up</button>` : null}
       ${status === "waiting for review" ? html`<a class="button" id="to-review" href=${`/review?run=${address(name)}`}>Review</a>` : null}
       ${live?.report || data.report ? html`<a class="button" id="to-report" data-plain href=${`${base}/report`}>Report</a>` : null}
     </div>

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,3 +98,13 @@ def serious(page: Any) -> list[str]:
 def fits(page: Any) -> bool:
     """Whether nothing is wider than the screen."""
     return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+def until(what: Any, seconds: float = 120) -> Any:
+    """The first true value of `what`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen")

@@ -25,7 +25,7 @@ from sage.web.guard import Secrets
 from sage.web.routes.slides import TILE, Tiles, levels_of
 from sage.web.site import Site
 from tests.mcp_servers.slide_tools import blobs
-from tests.sage.web.pages import browser_marks, fits, looking, serious, serving
+from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 
 SIDE = 40_000
 CELLS = 300_000
@@ -218,7 +218,7 @@ class TestInABrowser:
             page.focus(".osd")
             for _ in range(8):
                 page.keyboard.press("+")
-            page.wait_for_function(f"document.querySelector('.scale').textContent !== '{before}'")
+            until(lambda: page.inner_text(".scale") != before)
             page.wait_for_timeout(2500)
             assert page.evaluate(drawn) < 0.5 * CELLS
             page.click("#end")

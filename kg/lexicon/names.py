@@ -1,0 +1,65 @@
+"""Names of an ontology and of imported lexicons behind one look-up, with public identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kg.lexicon.index import Lexicon, LexiconEntry
+from kg.lexicon.ontology import Ontology, OntologyEntry
+
+KEYS = {
+    "NCBIGene": "NCBIGene", "HGNC": "HGNC", "MESH": "MeSH", "DOID": "DOID", "MONDO": "MONDO",
+    "HP": "HP", "GO": "GO", "CL": "CL", "UBERON": "UBERON", "CHEBI": "ChEBI",
+    "CVCL": "Cellosaurus", "NCBITaxon": "NCBITaxon",
+}  # fmt: skip
+"""Prefixes of lexicon ids, and the names of the identifier spaces in the ontology."""
+_BARE = {"NCBIGene", "MeSH", "NCBITaxon"}
+"""Spaces whose identifiers are written without their prefix."""
+
+
+def identifiers_of(entity_id: str | None, ontology: Ontology) -> dict[str, str]:
+    """Public identifiers of a mention's entity, from the ontology or from a lexicon's own id."""
+    if entity_id is None:
+        return {}
+    entry = ontology.by_id(entity_id)
+    if entry is not None:
+        return dict(entry.identifiers)
+    prefix, _, rest = entity_id.replace("CVCL_", "CVCL:CVCL_").partition(":")
+    space = KEYS.get(prefix)
+    if space is None or not rest:
+        return {}
+    bare = space in _BARE or space == "Cellosaurus"
+    return {space: rest if bare else f"{prefix}:{rest}"}
+
+
+class Names:
+    """The ontology first, then each lexicon in order: what a name denotes as a whole."""
+
+    def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
+        self._ontology = ontology
+        self._lexicons = tuple(lexicons)
+        self._bearers = {
+            pair: entry for entry in ontology.entries() for pair in entry.identifiers.items()
+        }
+
+    def find(self, name: str) -> OntologyEntry | None:
+        """The ontology's entry, or one made of a lexicon's, with its public identifiers.
+
+        A lexicon's entry that bears an identifier of an ontology's entry is that entry.
+        """
+        entry = self._ontology.find(name)
+        if entry is not None:
+            return entry
+        stripped = name.strip()
+        for lexicon in self._lexicons:
+            for match in lexicon.find(stripped):
+                if (match.start, match.end) == (0, len(stripped)):
+                    return self._made(lexicon.entry(match.entry))
+        return None
+
+    def _made(self, found: LexiconEntry) -> OntologyEntry:
+        identifiers = identifiers_of(found.id, self._ontology)
+        for pair in identifiers.items():
+            if pair in self._bearers:
+                return self._bearers[pair]
+        return OntologyEntry(found.id, found.name, found.type, identifiers=identifiers)

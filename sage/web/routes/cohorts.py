@@ -1,0 +1,37 @@
+"""Cohorts: what each holds, what is missing in it, and what would mislead an analysis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from validation.cohort.findings import check_cohort
+from validation.contracts.timing import known_text
+
+router = APIRouter(prefix="/cohorts")
+
+
+@router.get("/{name}")
+def dictionary(name: str, request: Request) -> dict[str, Any]:
+    """The data dictionary, without a single patient's row."""
+    found = request.app.state.site.cohort(name).dictionary()
+    return {
+        **found.model_dump(
+            mode="json",
+            include={"title", "simulated", "n_patients", "endpoints", "joins", "notes", "license",
+                     "expression_unit", "expression_n"},
+        ),
+        "genes": len(found.expression),
+        "variables": [
+            {**variable.model_dump(mode="json"), "known_at": known_text(variable.known_at)}
+            for variable in found.variables
+        ],
+    }  # fmt: skip
+
+
+@router.get("/{name}/findings")
+def findings(name: str, request: Request) -> list[dict[str, Any]]:
+    """What `sage cohort check` finds, errors first, each with its remedy."""
+    found = check_cohort(request.app.state.site.cohort(name))
+    return [finding.model_dump(mode="json") for finding in found]

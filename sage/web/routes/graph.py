@@ -1,0 +1,90 @@
+"""The knowledge graph: a concept's neighborhood and evidence, as of any year, and a run's paths."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from pydantic import TypeAdapter
+
+from kg.graph.export_page import page_data, select
+from kg.types import ScoredPath
+from sage.core.files import read_json
+
+if TYPE_CHECKING:
+    from kg.graph.model import Graph
+    from sage.web.site import Site
+
+router = APIRouter(prefix="/graph")
+
+MOST = 120
+"""Nodes that are drawn at once."""
+YEARS_KEPT = 4
+
+
+class Past:
+    """The graph as it was in the years that were last asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._years: OrderedDict[int, Graph] = OrderedDict()
+
+    def graph(self, site: Site, year: int) -> Graph:
+        """The graph of a year; 0 is today's."""
+        with self._lock:
+            if year == 0:
+                return site.graph
+            if year not in self._years:
+                self._years[year] = site.graph.as_of(year)
+            self._years.move_to_end(year)
+            if len(self._years) > YEARS_KEPT:
+                self._years.popitem(last=False)
+            return self._years[year]
+
+
+@router.get("")
+def about(request: Request) -> dict[str, Any]:
+    """How large the graph is, and which years it spans."""
+    site: Site = request.app.state.site
+    found: Graph = request.app.state.past.graph(site, 0)
+    return found.stats().model_dump(mode="json")
+
+
+@router.get("/find")
+def find(q: str, request: Request) -> list[dict[str, Any]]:
+    """Concepts whose name is, holds or resembles the words typed."""
+    site: Site = request.app.state.site
+    found = request.app.state.past.graph(site, 0).find(q[:200], 12) if q.strip() else []
+    return [{"id": match.node_id, "name": match.name, "type": match.type.value} for match in found]
+
+
+@router.get("/around")
+def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[str, Any]:
+    """The nodes nearest to a concept, their places, and the edges between them with evidence."""
+    site: Site = request.app.state.site
+    graph = request.app.state.past.graph(site, as_of)
+    found = graph.node(node[:500])
+    shown = select(graph, found.id, max(2, min(most, MOST)))
+    return {**page_data(graph, shown, found.id), "name": found.name}
+
+
+@router.get("/paths/{name}")
+def paths(name: str, request: Request) -> list[dict[str, Any]]:
+    """The paths that a run was given, as sentences with the names of their nodes."""
+    run = request.app.state.site.run(name)
+    path = run.output("paths")
+    if not path.exists():
+        return []
+    found = TypeAdapter(list[ScoredPath]).validate_python(read_json(path)["paths"])
+    return [
+        {
+            "sentence": item.sentence(),
+            "contradicted": any(edge.contradicted for edge in item.edges),
+            "nodes": list(
+                dict.fromkeys(name for edge in item.edges for name in (edge.head, edge.tail))
+            ),
+        }
+        for item in found
+    ]

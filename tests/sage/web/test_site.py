@@ -1,0 +1,127 @@
+"""What the pages list, who works on a run, and how an inbox's answers become decisions."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sage.core.errors import InputError
+from sage.review import HumanResponse, decisions_from
+from sage.runfolder import Manifest, RunFolder
+from sage.settings import Settings
+from sage.web.processes import Commands, holder, stop
+from sage.web.site import Site
+
+DRAFT: Any = SimpleNamespace(hypothesis=SimpleNamespace(id="h1"))
+NOBODY: Any = None
+
+
+def write_run(folder: Path, created: str) -> RunFolder:
+    folder.mkdir(parents=True)
+    run = RunFolder(folder)
+    run.save(Manifest(id=folder.name, prompt="q", created=created, reasoner="rules", cohort="demo",
+                      kg="none"))  # fmt: skip
+    return run
+
+
+def test_rounds_of_a_campaign_are_runs_of_their_own_name(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "2026-01-01")
+    write_run(tmp_path / "c" / "round-1", "2026-01-02")
+    (tmp_path / "c" / "campaign.json").write_text("{}")
+    (tmp_path / ".started").mkdir()
+    site = Site(Settings(runs_dir=tmp_path))
+    names = [name for name, _ in site.runs()]
+    assert names == ["c~round-1", "a"]
+    assert [site.run(name).root.name for name in names] == ["round-1", "a"]
+    for wrong in ("c", "c~", "~a", "a~b~c", ".started", "c/round-1", "..", ""):
+        with pytest.raises(InputError, match="there is no run"):
+            site.run(wrong)
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from sage.runfolder import RunFolder
+RunFolder(Path(sys.argv[1])).hold()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_whoever_holds_a_run_can_be_stopped_and_nobody_else(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", "2026-01-01")
+    assert holder(run) is None
+    # A number that came again: this process lives, but does not hold the lock.
+    (run.root / "run.lock").write_text(f"process {os.getpid()} on {socket.gethostname()} since x\n")
+    assert holder(run) is None
+    with pytest.raises(InputError, match="nothing works on run a"):
+        stop(run)
+    working = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run.root)], stdout=subprocess.PIPE, text=True
+    )
+    assert working.stdout is not None and working.stdout.readline() == "held\n"
+    assert holder(run) == working.pid
+    stop(run)
+    assert working.wait(timeout=30) != 0
+    assert holder(run) is None
+
+
+def test_a_command_that_fails_is_told_in_its_own_words(tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    commands.start("x", "show", "no-such-run")
+    end = time.monotonic() + 60
+    while commands.alive("x") and time.monotonic() < end:
+        time.sleep(0.1)
+    assert "no-such-run" in commands.failure("x") or "no runs" in commands.failure("x")
+    assert commands.failure("never started") == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "action", "comment"),
+    [
+        ({"type": "accept"}, "approve", ""),
+        ({"type": "accept", "reviewers": ["Ana", "Ben"], "comment": "fine"}, "approve",
+         "by Ana and Ben; fine"),
+        ({"type": "ignore", "args": "known"}, "reject", "known"),
+        ({"type": "response", "args": "another gene"}, "another", "another gene"),
+    ],
+)  # fmt: skip
+def test_an_inbox_answer_is_a_decision(answer: dict[str, Any], action: str, comment: str) -> None:
+    decided = HumanResponse.model_validate(answer).decision(NOBODY, DRAFT)
+    assert (decided.hypothesis_id, decided.action, decided.comment) == ("h1", action, comment)
+    assert not decided.automatic
+
+
+@pytest.mark.parametrize(
+    "answer", [{"type": "ignore"}, {"type": "response", "args": " "}, {"type": "edit", "args": "x"}]
+)
+def test_a_decision_without_its_reason_is_refused(answer: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="h1: "):
+        HumanResponse.model_validate(answer).decision(NOBODY, DRAFT)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[]", "give an object"), ("{", "give an object"), ("{}", "nothing does not wait"),
+     ('{"h2": {"type": "accept"}}', "h2 does not wait; waiting: h1"),
+     ('{"h1": {"type": "yes"}}', "give an object"), (None, "there is no file")],
+)  # fmt: skip
+def test_a_file_of_decisions_that_does_not_fit_is_refused(
+    text: str | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "decisions.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        decisions_from(NOBODY, [DRAFT], path)
+    path.write_text(json.dumps({"h1": {"type": "accept"}}))
+    assert [item.action for item in decisions_from(NOBODY, [DRAFT], path)] == ["approve"]

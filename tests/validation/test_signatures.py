@@ -1,0 +1,82 @@
+"""The gene signatures that ship: what their papers list, and nothing that reads sex as biology."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+
+import pytest
+
+from kg.lexicon.ontology import Ontology
+from sage.core.data import data_root
+from tests.validation.core_help import shared
+from validation.inputs.derive import signatures
+
+SHIPPED = signatures()
+SEX_LINKED = {"EIF1AY", "RPS4Y1", "DDX3Y", "KDM5D", "UTY", "USP9Y", "ZFY", "NLGN4Y", "XIST", "TSIX"}
+SIZES = {
+    "gep_18": 18, "f_tbrs": 19, "proliferation": 11, "caf": 8, "tls_chemokines_12": 12,
+    "ifng_6": 6, "cytolytic_activity": 2, "tls_imprint_9": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_a_signature_cites_author_year_and_journal(name: str) -> None:
+    source = SHIPPED[name].source
+    assert re.search(r"[A-Z][a-z]+ (?:et al\.|and [A-Z][a-z]+) (?:19|20)\d\d, [A-Z]", source)
+    genes = SHIPPED[name].genes
+    assert len(set(genes)) == len(genes)
+    assert not SEX_LINKED & set(genes)
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES.items())
+def test_a_published_set_is_whole(name: str, size: int) -> None:
+    assert len(SHIPPED[name].genes) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("b_cell", "TNFRSF17", "TNFRSF13B"),
+        ("stroma_matrix", "POSTN", "FAP"),
+        ("stroma_matrix", "FN1", "ACTA2"),
+        ("tls_imprint_9", "CETP", "EIF1AY"),
+        ("gep_18", "CD276", "IFNG"),
+        ("f_tbrs", "ACTA2", "FAP"),
+        ("emt", "ZEB1", "CDH1"),
+        ("proliferation", "MKI67", "MYC"),
+    ],
+)
+def test_a_set_holds_what_its_paper_lists(name: str, inside: str, outside: str) -> None:
+    assert inside in SHIPPED[name].genes
+    assert outside not in SHIPPED[name].genes
+
+
+def test_the_left_out_gene_is_named_and_why() -> None:
+    assert "EIF1AY" in SHIPPED["tls_imprint_9"].note
+    assert "Y chromosome" in SHIPPED["tls_imprint_9"].note
+
+
+@pytest.mark.shared
+def test_every_gene_is_official_and_none_lies_on_the_y_chromosome() -> None:
+    where: dict[str, str] = {}
+    path = shared("knowledge") / "genes" / "Homo_sapiens.gene_info.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
+            for name in (row["Symbol"], *row["Synonyms"].split("|")):
+                if name == row["Symbol"] or name not in where:
+                    where[name] = row["chromosome"]
+    assert where["EIF1AY"] == "Y"
+    for name, signature in SHIPPED.items():
+        for gene in signature.genes:
+            assert gene in where, (name, gene)
+            assert where[gene] != "Y", (name, gene)
+
+
+def test_the_ontology_names_the_sets_that_are_measured() -> None:
+    ontology = Ontology.load(data_root() / "ontology")
+    for name in ("F-TBRS", "18-gene GEP", "EMT signature", "proliferation signature", "CAF score"):
+        entry = ontology.find(name)
+        assert entry is not None, name
+        assert entry.id.startswith("signature:")
