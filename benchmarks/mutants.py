@@ -68,6 +68,21 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "no confidence is below zero",
     ("max_hops: int = Field(default=5, ge=1, le=8)", "1 to 0"): "refused for being below min_hops",
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
+    ("near_one = values > 1.0 - 1e-4", "Gt to GtE"): "series and formula agree where they meet",
+    **dict.fromkeys(
+        [
+            ("near_one = values > 1.0 - 1e-4", "0.0001 to 0.00011000000000000002"),
+            ("near_one = values > 1.0 - 1e-4", "0.0001 to 9e-05"),
+        ],
+        "series and formula agree where they meet",
+    ),
+    **dict.fromkeys(
+        [
+            ("safe = np.where(near_one, 0.5, values)", "0.5 to 0.55"),
+            ("safe = np.where(near_one, 0.5, values)", "0.5 to 0.45"),
+        ],
+        "the formula's value there is not used",
+    ),
     (
         'return _prevents("replication", f"{text}: {against}")',
         "'replication' to 'multiplicity'",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -185,5 +186,7 @@ if __name__ == "__main__":
     for module in LOADED:
         importlib.import_module(module)
     assert threading.active_count() == 1, "a fork would lose a thread"
+    gc.collect()
+    gc.freeze()  # what was loaded is neither searched nor copied by the forks
     if (request := serve(sys.argv[1])) is not None:
         become(request)

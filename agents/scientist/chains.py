@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.base import Resources
 from agents.question.carried import excluded_keys
+from agents.question.types import Level
 from agents.scientist.drafts import conjecture, draft, endpoint_of, names_of, plain
 from agents.scientist.views import Proposal, ScientistInput, StepRef
 from agents.statement import within_sentence
@@ -57,8 +58,12 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
     return found
 
 
-def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]:
+def proposals(
+    given: ScientistInput, resources: Resources, known: Mapping[str, Level] | None = None
+) -> Iterator[Proposal]:
     """The chains' claims that were not proposed before, the best chain's first.
+
+    `known` is the side at higher risk of variables on which literature outside the chains told it.
 
     Chains are ranked by how many entities the cohort measures (two of different modality first),
     then by whether the literature gives a sign, then by their order in the brief.
@@ -78,7 +83,7 @@ def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]
         modalities = {item.modality for item in measured}
         signed = sum(item.risk != 0 for item in measured)
         ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
-    ranked = [(*row[:4], _signed_by_others(row[4], ranked)) for row in ranked]
+    ranked = [(*row[:4], _signed_by_others(row[4], ranked, known or {})) for row in ranked]
     for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
         outcomes = [name for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT]
         endpoint = endpoint_of(given, outcomes)
@@ -102,12 +107,16 @@ def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]
                 )
 
 
-def _signed_by_others(measured: list[Measured], ranked: Sequence[Ranked]) -> list[Measured]:
-    """Entities to which their own chain gives no sign take the one that the other chains give."""
-    totals: Counter[str] = Counter()
+def _signed_by_others(
+    measured: list[Measured], ranked: Sequence[Ranked], known: Mapping[str, Level]
+) -> list[Measured]:
+    """Entities to which their own chain gives no sign take the one that the other chains give, or
+    what is known besides.
+    """
+    totals = Counter({key: 1 if level == "high" else -1 for key, level in known.items()})
     for row in ranked:
         for one in row[4]:
-            totals[one.exposure.variable] += one.risk
+            totals[one.exposure.variable] += 2 * one.risk  # chains outvote what is known besides
     found = []
     for one in measured:
         total = totals[one.exposure.variable]

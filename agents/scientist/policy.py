@@ -16,6 +16,7 @@ from typing import Any
 from agents.base import Resources
 from agents.question.carried import excluded_keys, unanswered
 from agents.question.types import Level, PartRole, Question
+from agents.question.words import key_of
 from agents.scientist.chains import BETTER, WORSE, proposals
 from agents.scientist.drafts import conjecture, draft, endpoint_of
 from agents.scientist.tools import (
@@ -71,7 +72,7 @@ class Concept:
 class Known:
     """What was learned of each variable: its side at higher risk, and the sources on it."""
 
-    risk: dict[str, str] = field(default_factory=dict)
+    risk: dict[str, Level] = field(default_factory=dict)
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -84,18 +85,20 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
         If nothing that the cohort measures is left to claim.
     """
     if given.history.next:
-        following = yield from _next_claims(given)
+        following = yield from _next_claims(given, resources)
         return Candidates(candidates=tuple(following))
     tried = yield from _tried(given)
     chained = list(islice(proposals(given, resources), 3 * given.wanted))
     known = Known()
     for proposal in chained:
-        for exposure in proposal.hypothesis.exposures:
-            known.risk.setdefault(exposure.variable, exposure.level)
+        if not proposal.conjecture:
+            for exposure in proposal.hypothesis.exposures:
+                known.risk.setdefault(exposure.variable, exposure.level)
     asked = _asked_concepts(given.question)
     near = yield from _neighbors(given, asked, chained)
     for concept in (*asked, *near):
-        yield from _look_up(concept, given, known)
+        yield from _look_up(concept, given, known, resources)
+    chained = list(islice(proposals(given, resources, known.risk), 3 * given.wanted))
     first = 2 * given.wanted // 3
     pool = [
         *_direct(given, asked, known),
@@ -128,14 +131,14 @@ def _key(hypothesis: Hypothesis) -> tuple[frozenset[str], str]:
     return frozenset(exposure.variable for exposure in hypothesis.exposures), hypothesis.endpoint
 
 
-def _next_claims(given: ScientistInput) -> Looks:
+def _next_claims(given: ScientistInput, resources: Resources) -> Looks:
     """What the campaign asks next, with the sources that speak of its exposures."""
     found = []
     for hypothesis in given.history.next[: given.wanted]:
         known = Known()
         for exposure in hypothesis.exposures:
             name = exposure.variable.split(":")[-1].replace("_", " ")
-            yield from _look_up(Concept(name, exposure.variable), given, known)
+            yield from _look_up(Concept(name, exposure.variable), given, known, resources)
         sources = tuple(dict.fromkeys(key for keys in known.sources.values() for key in keys))[:12]
         found.append(
             Proposal(
@@ -196,18 +199,24 @@ def _neighbors(
     return list(found.values())[:NEW_CONCEPTS]
 
 
-def _look_up(concept: Concept, given: ScientistInput, known: Known) -> Looks:
+def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: Resources) -> Looks:
     """What the literature says of a concept, and on which side it sees the risk."""
     endpoint = endpoint_of(given)
     disease = given.question.setting.asked or given.question.setting.cohort
     query = " ".join(part for part in (concept.name, endpoint.label, disease) if part)
     found = yield Use(
-        "literature_search", LiteratureSearch(query=query[:300], phrases=(concept.name,), limit=4)
+        "literature_search", LiteratureSearch(query=query[:300], phrases=(concept.name,), limit=6)
     )
     told = [source for source in found["sources"] if not source["retracted"]]
     known.sources[concept.variable] = tuple(item["key"] for item in told)[:3]
+    entry = resources.ontology.find(concept.name)
+    names = {concept.name, *((entry.name, *entry.synonyms) if entry is not None else ())}
+    wanted = [f" {key_of(name)} " for name in names]
     sentences = [
-        text for item in told for text in item["quotations"] if concept.name.lower() in text.lower()
+        text
+        for item in told
+        for text in item["quotations"]
+        if any(name in f" {key_of(text)} " for name in wanted)
     ]
     worse = sum(bool(WORSE.search(text.lower())) for text in sentences)
     better = sum(bool(BETTER.search(text.lower())) for text in sentences)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+#: Formats of two tables in a folder.
+TABLES = ("kgx", "neo4j")
+
+
 class Exported(Strict):
     """What was written where."""
 
@@ -36,7 +40,8 @@ def export(
     focus: str | None = None,
     max_nodes: int = 400,
 ) -> Exported:
-    """Write the graph as `graphml`, `json` (node-link) or `html` (a page that opens offline).
+    """Write the graph as `graphml`, `json` (node-link), `html` (a page that opens offline), or as
+    the two tables of `kgx` (KGX and Biolink, tab-separated) or `neo4j` (its import tool's CSV).
 
     Parameters
     ----------
@@ -64,7 +69,12 @@ def export(
         if nodes < graph.n_nodes:
             note = f"The page shows {nodes} of {graph.n_nodes} nodes."
         return _exported(nodes, edges, path, format, note)
-    raise InputError(f'export format "{format}": choose graphml, json or html.')
+    if format in TABLES:
+        from kg.graph.tables import write_tables
+
+        write_tables(graph, path, format)
+        return _exported(graph.n_nodes, graph.n_edges, path, format, "Two tables in one folder.")
+    raise InputError(f'export format "{format}": choose graphml, json, html, kgx or neo4j.')
 
 
 def to_networkx(graph: Graph) -> nx.MultiDiGraph:
@@ -128,6 +138,6 @@ def _exported(nodes: int, edges: int, path: Path, format: str, note: str | None 
         format=format,
         nodes=nodes,
         edges=edges,
-        bytes=path.stat().st_size,
+        bytes=sum(f.stat().st_size for f in ([path] if path.is_file() else path.iterdir())),
         note=note,
     )

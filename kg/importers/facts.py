@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Support
+from kg.importers.text import text_of
 from kg.importers.years import year_of
 from kg.types import EntityType, Evidence, Polarity
 from sage.core.errors import InputError
@@ -165,16 +165,6 @@ def _supports(facts: list[Fact], years: Mapping[str, int]) -> tuple[Support, ...
             ),
         )
     return tuple(kept[key] for key in sorted(kept))
-
-
-def text_of(path: Path) -> IO[str]:
-    """An open text file, unpacked if its name ends in .gz."""
-    try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
-        return path.open(encoding="utf-8", errors="replace", newline="")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
 
 
 def table(path: Path, stream: IO[str], needed: tuple[str, ...]) -> Iterator[dict[str, str]]:

@@ -17,8 +17,8 @@ from kg.importers.facts import (
     Fact,
     gene,
     table,
-    text_of,
 )
+from kg.importers.text import text_of
 from kg.types import EntityType as T
 from kg.types import Polarity
 from sage.core.errors import InputError

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from pathlib import Path
 
+from kg.importers.text import text_of
 from sage.core.errors import InputError
 
 _FIRST = (
@@ -46,8 +47,6 @@ def read_years(path: Path) -> dict[str, int]:
         If no row has a PMID and a year.
     """
     import csv
-
-    from kg.importers.facts import text_of
 
     found: dict[str, int] = {}
     with text_of(path) as stream:

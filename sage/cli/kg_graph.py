@@ -246,15 +246,21 @@ def show(
 
 def export(
     graph: GraphPath,
-    out_path: Annotated[Path, typer.Option("--out", "-o", help="File to write.")],
-    format: Annotated[Literal["graphml", "json", "html"], typer.Option(help="Format.")] = "graphml",
+    out_path: Annotated[
+        Path, typer.Option("--out", "-o", help="File to write; kgx and neo4j: a folder.")
+    ],
+    format: Annotated[
+        Literal["graphml", "json", "html", "kgx", "neo4j"], typer.Option(help="Format.")
+    ] = "graphml",
     focus: Annotated[str | None, typer.Option(help="html: the node in the middle.")] = None,
     max_nodes: Annotated[int, typer.Option(min=1, help="html: nodes on the page.")] = 400,
     as_json: AsJson = False,
 ) -> None:
-    """Write the graph as GraphML, node-link JSON, or a page that opens offline.
+    """Write the graph as GraphML, node-link JSON, KGX or Neo4j tables, or a page to open offline.
 
     Example: sage kg export --graph graph/ --format html --out graph.html
+
+    Example: sage kg export --graph graph/ --format kgx --out kgx/
     """
     from kg.graph.export import export as write
     from sage.console import out, print_json

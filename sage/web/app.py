@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from sage.core.errors import InputError, SageError
+from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
 from sage.web.routes import cohorts, graph, home, review, run, slides
@@ -77,6 +78,11 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     def refused(request: Request, error: SageError) -> JSONResponse:
         status = 422 if isinstance(error, InputError) else 500
         return JSONResponse({"error": str(error)}, status)
+
+    @app.exception_handler(ModuleNotFoundError)
+    def absent(request: Request, error: ModuleNotFoundError) -> JSONResponse:
+        said = explain_absence(error)
+        return JSONResponse({"error": str(said or error)}, 422 if said else 500)
 
     @app.exception_handler(RequestValidationError)
     def unfit(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -18,7 +18,10 @@ from agents.question.types import Part, PartRole
 from agents.reasoners.rules import RulesReasoner
 from agents.scientist import at_the_bench
 from agents.scientist.blind import BlindCohort, chance_to_see
+from agents.scientist.chains import proposals
+from agents.scientist.views import Proposal
 from agents.types import EarlierClaim, History
+from kg.types import EntityType
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
@@ -32,6 +35,7 @@ from tests.agents.bench import (
     brief,
     clinical,
     given,
+    relationship,
     with_permuted_outcomes,
     world,
     write_clinical,
@@ -450,6 +454,27 @@ def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Pa
     used = {line.tool for line in episode if line.kind == "tool"}
     assert used >= {"graph_neighbors", "literature_search", "cohort_describe", "design_power"}
     assert replay(episode, agent.returns) == reply.output
+
+
+def test_a_chain_without_a_sign_takes_the_side_that_the_literature_tells(tmp_path: Path) -> None:
+    """A path that only contains TLS does not turn "more TLS, longer survival" around."""
+    cohort = world(tmp_path / "w")
+    unsigned = relationship(
+        1, 1, "tertiary lymphoid structure", "CXCR5",
+        head_type=EntityType.TISSUE_REGION, tail_type=EntityType.GENE,
+    )  # fmt: skip
+    asked = given(cohort, TLS, OS).model_copy(update={"brief": brief(unsigned)})
+    (first, *_) = proposals(asked, RESOURCES)
+    (told, *_) = proposals(asked, RESOURCES, {"imaging:tls_density": "low"})
+
+    def level(proposal: Proposal) -> str:
+        return next(
+            exposure.level
+            for exposure in proposal.hypothesis.exposures
+            if exposure.variable == "imaging:tls_density"
+        )
+
+    assert (level(first), level(told)) == ("high", "low")
 
 
 def test_without_a_path_that_is_left_the_rules_look_around_the_disease(tmp_path: Path) -> None:

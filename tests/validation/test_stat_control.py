@@ -80,6 +80,46 @@ def test_e_bh_rejects_by_hand():
     assert not e_bh([39.0, 0, 0, 0], 0.1).any()
 
 
+def test_e_bh_rejects_at_the_bound_itself_and_at_five_percent_unless_told():
+    assert list(e_bh([20.0])) == [True]  # 1 e / 1 = 1 / alpha
+    assert not e_bh([19.99]).any()
+    assert list(e_bh([22.0], 0.05)) == list(e_bh([22.0])) == [True]
+
+
+@pytest.mark.parametrize("wrong", [[-0.1, 2.0], [float("nan"), 2.0]])
+def test_e_values_that_are_none_are_refused(wrong):
+    with pytest.raises((ShapeError, MissingValuesError)):
+        e_bh(wrong)
+
+
+def test_calibrated_values_by_hand():
+    """At p = 1/4: half of p to the power -1/2 is 1; the mixture from its formula."""
+    assert p_to_e([0.25], calibrator="kappa")[0] == pytest.approx(1.0, rel=1e-12)
+    assert p_to_e([0.25], calibrator="kappa", kappa=0.2)[0] == pytest.approx(0.2 * 0.25**-0.8)
+    log = np.log(0.25)
+    assert p_to_e([0.25])[0] == pytest.approx((0.75 + 0.25 * log) / (0.25 * log**2), rel=1e-12)
+
+
+@pytest.mark.parametrize("kappa", [-0.05, 0.0, 1.0, 1.05])
+def test_a_kappa_that_calibrates_nothing_is_refused(kappa):
+    with pytest.raises(ShapeError, match="between 0 and 1"):
+        p_to_e([0.3], calibrator="kappa", kappa=kappa)
+    for near in (0.05, 0.95):
+        assert p_to_e([1.0], calibrator="kappa", kappa=near)[0] == pytest.approx(near)
+
+
+@pytest.mark.parametrize("wrong", [-0.05, 1.05])
+def test_what_is_no_p_value_is_refused(wrong):
+    with pytest.raises(ShapeError):
+        bh([0.2, wrong])
+
+
+def test_the_mixture_near_one_is_the_series_and_elsewhere_the_formula():
+    assert p_to_e([0.99995])[0] == pytest.approx(0.5 - np.log(0.99995) / 6, abs=1e-9)
+    log = np.log(0.95)
+    assert p_to_e([0.95])[0] == pytest.approx((0.05 + 0.95 * log) / (0.95 * log**2), rel=1e-9)
+
+
 def test_e_bh_keeps_the_false_discovery_rate_on_dependent_nulls():
     rng = np.random.default_rng(0)
     from scipy.special import ndtr

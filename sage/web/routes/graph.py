@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from pydantic import TypeAdapter
 
-from kg.graph.export_page import page_data, select
 from kg.types import ScoredPath
 from sage.core.files import read_json
 
@@ -63,6 +62,8 @@ def find(q: str, request: Request) -> list[dict[str, Any]]:
 @router.get("/around")
 def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[str, Any]:
     """The nodes nearest to a concept, their places, and the edges between them with evidence."""
+    from kg.graph.export_page import page_data, select
+
     site: Site = request.app.state.site
     graph = request.app.state.past.graph(site, as_of)
     found = graph.node(node[:500])

@@ -3,9 +3,10 @@ import { html, api, address, Pill, seconds, usd, useEffect, useLoaded, useState,
 
 const ROLES = ["exposure", "endpoint", "modifier", "treatment", "population"];
 
-function Reading({ read, setReplaced, dropped, setDropped }) {
+function Reading({ read, busy, setReplaced, dropped, setDropped }) {
   const [role, setRole] = useState("exposure");
   const [words, setWords] = useState("");
+  if (busy && !read) return html`<p class="soft small" role="status">Reading … (the first time, cohort and graph are made ready.)</p>`;
   if (!read) return html`<p class="soft small">What SAGE understands is shown here while you type. Nothing runs and nothing is paid for.</p>`;
   const add = (event) => {
     event.preventDefault();
@@ -85,7 +86,7 @@ export function Home({ site, go }) {
       </form>
       <section class="panel" aria-live="polite" aria-label="How the question is read">
         <h3>How the question is read</h3>
-        <${Reading} read=${read} setReplaced=${setReplaced} dropped=${dropped} setDropped=${setDropped}/>
+        <${Reading} read=${read} busy=${Boolean(prompt.trim()) && !error} setReplaced=${setReplaced} dropped=${dropped} setDropped=${setDropped}/>
       </section>
     </div>
     <${Runs}/>

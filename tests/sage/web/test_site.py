@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 from sage.core.errors import InputError
@@ -20,6 +21,8 @@ from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.processes import Commands, holder, stop
 from sage.web.site import Site
+from tests.end_to_end.harness import core_only
+from tests.sage.web.pages import serving
 
 DRAFT: Any = SimpleNamespace(hypothesis=SimpleNamespace(id="h1"))
 NOBODY: Any = None
@@ -125,3 +128,15 @@ def test_a_file_of_decisions_that_does_not_fit_is_refused(
         decisions_from(NOBODY, [DRAFT], path)
     path.write_text(json.dumps({"h1": {"type": "accept"}}))
     assert [item.action for item in decisions_from(NOBODY, [DRAFT], path)] == ["approve"]
+
+
+def test_the_core_alone_serves_and_says_what_the_rest_needs(tmp_path: Path) -> None:
+    with serving(tmp_path, **core_only(tmp_path / "core")) as served:
+        token = served.address.partition("token=")[2]
+        headers = {"authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=served.origin, headers=headers, timeout=60) as http:
+            assert http.get("/").status_code == http.get("/api/runs").status_code == 200
+            assert http.get("/api/cohorts/gbsg2").json()["n_patients"] == 686
+            for missing in ("/api/graph", "/api/slides/about?path=x"):
+                answered = http.get(missing)
+                assert answered.status_code == 422 and "pip install" in answered.json()["error"]

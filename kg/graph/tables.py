@@ -1,0 +1,123 @@
+"""Nodes and edges as two tables: KGX (Biolink) tab-separated, and CSV for Neo4j's import tool."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kg.graph.arrays import TYPES
+from kg.graph.belief import POLARITIES
+from kg.types import EntityType as T
+from kg.types import Polarity
+from sage.core.files import write_text
+
+if TYPE_CHECKING:
+    from kg.graph.model import Graph
+
+_CATEGORY = {
+    T.GENE: "Gene", T.PROTEIN: "Protein", T.PATHWAY: "Pathway",
+    T.BIOLOGICAL_PROCESS: "BiologicalProcess", T.DISEASE: "Disease", T.CELL_TYPE: "Cell",
+    T.TISSUE_REGION: "GrossAnatomicalStructure", T.TREATMENT: "Treatment",
+    T.CHEMICAL: "ChemicalEntity", T.CLINICAL_ENDPOINT: "ClinicalFinding",
+    T.CLINICAL_FACTOR: "ClinicalAttribute", T.MUTATION: "SequenceVariant", T.COHORT: "Cohort",
+    T.ORGANISM: "OrganismTaxon", T.STAINING_METHOD: "Procedure",
+}  # fmt: skip
+#: Biolink predicates of the relations that have one; others are `related_to`.
+_PREDICATE = {
+    "binds": "physically_interacts_with", "treats": "treats", "expressed_in": "expressed_in",
+    "regulates": "regulates", "affects": "affects", "correlates_with": "positively_correlated_with",
+    "correlates_negatively_with": "negatively_correlated_with",
+    "associated_with": "associated_with", "contains": "has_part",
+}  # fmt: skip
+
+
+def write_tables(graph: Graph, folder: Path, format: str) -> None:
+    """Write `nodes` and `edges` to a folder; lists in a cell are separated by `|` (KGX) or `;`.
+
+    KGX keeps SAGE's own relation in `relation`, its sign, belief, papers and years; denied edges
+    are marked `negated`. Neo4j's headers are those of `neo4j-admin database import`.
+    """
+    nodes, edges = (_kgx if format == "kgx" else _neo4j)(graph)
+    ending, delimiter = (".tsv", "\t") if format == "kgx" else (".csv", ",")
+    for name, rows in (("nodes", nodes), ("edges", edges)):
+        text = io.StringIO()
+        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
+        write_text(folder / f"{name}{ending}", text.getvalue())
+
+
+_Rows = list[Sequence[object]]
+
+
+def _kgx(graph: Graph) -> tuple[_Rows, _Rows]:
+    nodes: _Rows = [("id", "category", "name", "description", "xref", "synonym")]
+    for n, id_ in enumerate(graph.ids):
+        row = graph.node_rows[int(graph.node_row[n])]
+        category = f"biolink:{_CATEGORY.get(TYPES[graph.types[n]], 'NamedThing')}"
+        known = "|".join(f"{k}:{v}" for k, v in sorted(row.get("identifiers", {}).items()))
+        names = "|".join([*row.get("aliases", ()), *row.get("synonyms", ())])
+        nodes.append((id_, category, graph.names[n], row.get("definition") or "", known, names))
+    edges: _Rows = [(
+        "id", "subject", "predicate", "object", "relation", "polarity", "negated", "belief",
+        "publications", "first_year", "last_year", "knowledge_level", "agent_type",
+    )]  # fmt: skip
+    for e, (head, relation, tail) in enumerate(_ends(graph)):
+        edges.append((
+            f"sage:{e}", head, f"biolink:{_predicate(graph, e)}", tail, relation,
+            POLARITIES[graph.polarity[e]].value, str(bool(graph.negated[e])).lower(),
+            f"{graph.belief[e]:.6g}", "|".join(_papers(graph, e)), *_years(graph, e),
+            "knowledge_assertion", "text_mining_agent",
+        ))  # fmt: skip
+    return nodes, edges
+
+
+def _neo4j(graph: Graph) -> tuple[_Rows, _Rows]:
+    nodes: _Rows = [("id:ID", "name", "definition", "aliases:string[]", ":LABEL")]
+    for n, id_ in enumerate(graph.ids):
+        row = graph.node_rows[int(graph.node_row[n])]
+        aliases = ";".join(name.replace(";", ",") for name in row.get("aliases", ()))
+        kind = TYPES[graph.types[n]].value
+        nodes.append((id_, graph.names[n], row.get("definition") or "", aliases, kind))
+    edges: _Rows = [(
+        ":START_ID", ":END_ID", ":TYPE", "polarity", "negated:boolean", "belief:double",
+        "papers:string[]", "first_year:int", "last_year:int",
+    )]  # fmt: skip
+    for e, (head, relation, tail) in enumerate(_ends(graph)):
+        edges.append((
+            head, tail, relation.upper(), POLARITIES[graph.polarity[e]].value,
+            str(bool(graph.negated[e])).lower(), f"{graph.belief[e]:.6g}",
+            ";".join(_papers(graph, e)), *_years(graph, e),
+        ))  # fmt: skip
+    return nodes, edges
+
+
+def _ends(graph: Graph) -> list[tuple[str, str, str]]:
+    return [
+        (graph.ids[h], graph.relations[r], graph.ids[t])
+        for h, r, t in zip(
+            graph.head.tolist(), graph.relation.tolist(), graph.tail.tolist(), strict=True
+        )
+    ]
+
+
+def _predicate(graph: Graph, edge: int) -> str:
+    relation = graph.relations[graph.relation[edge]]
+    if relation in _PREDICATE:
+        return _PREDICATE[relation]
+    signed = POLARITIES[graph.polarity[edge]] != Polarity.NEUTRAL
+    return "affects" if signed else "related_to"
+
+
+def _papers(graph: Graph, edge: int) -> list[str]:
+    found = [
+        f"PMID:{s.evidence.pmid}" if s.evidence.pmid else f"doi:{s.evidence.doi}"
+        for s in graph.supports(edge)
+        if s.evidence.pmid or s.evidence.doi
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _years(graph: Graph, edge: int) -> tuple[object, object]:
+    return int(graph.first_year[edge]) or "", int(graph.last_year[edge]) or ""

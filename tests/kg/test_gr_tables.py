@@ -1,0 +1,72 @@
+"""KGX and Neo4j tables hold the graph: read back, nothing is lost that they promise."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kg.graph.export import export
+from kg.graph.model import Graph
+from kg.types import Polarity
+from sage.cli.kg import app
+from tests.kg.gr_helpers import G, bladder, graph, triple
+
+
+def rows(path: Path, delimiter: str) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle, delimiter=delimiter))
+
+
+@pytest.fixture
+def whole() -> Graph:
+    denied = triple(
+        "FABP5", "CXCL13", types=(G, G), relation="inhibits", polarity=Polarity.NEGATIVE,
+        negated=True, doi="10.1/x\ty",
+    )  # fmt: skip
+    told = [*bladder(), denied]
+    return graph(told)
+
+
+def test_kgx_tables_hold_every_node_and_edge(whole: Graph, tmp_path: Path) -> None:
+    written = export(whole, tmp_path / "kgx", "kgx")
+    nodes = rows(tmp_path / "kgx" / "nodes.tsv", "\t")
+    edges = rows(tmp_path / "kgx" / "edges.tsv", "\t")
+    assert {(n["id"], n["name"]) for n in nodes} == set(zip(whole.ids, whole.names, strict=True))
+    assert all(n["category"].startswith("biolink:") for n in nodes)
+    assert len(edges) == whole.n_edges
+    for e, row in enumerate(edges):
+        view = whole.edge(e)
+        assert (row["subject"], row["relation"], row["object"]) == (
+            view.head, view.relation, view.tail,
+        )  # fmt: skip
+        assert row["polarity"] == view.polarity.value
+        assert row["negated"] == str(view.negated).lower()
+        assert float(row["belief"]) == pytest.approx(view.belief, rel=1e-4)
+        assert row["predicate"].startswith("biolink:")
+        assert int(row["first_year"]) == view.first_year
+    denied = next(row for row in edges if row["negated"] == "true")
+    assert denied["publications"] == "doi:10.1/x\ty"  # a tab within a cell is quoted
+    assert written.bytes > 0
+
+
+def test_neo4j_tables_have_the_headers_of_its_import(whole: Graph, tmp_path: Path) -> None:
+    export(whole, tmp_path / "neo", "neo4j")
+    nodes = rows(tmp_path / "neo" / "nodes.csv", ",")
+    edges = rows(tmp_path / "neo" / "edges.csv", ",")
+    assert list(nodes[0]) == ["id:ID", "name", "definition", "aliases:string[]", ":LABEL"]
+    assert list(edges[0])[:3] == [":START_ID", ":END_ID", ":TYPE"]
+    known = {row["id:ID"] for row in nodes}
+    assert known == set(whole.ids)
+    assert {row[":START_ID"] for row in edges} | {row[":END_ID"] for row in edges} <= known
+    assert len(edges) == whole.n_edges
+
+
+def test_the_command_writes_tables(whole: Graph, tmp_path: Path) -> None:
+    folder = whole.save_sidecar(tmp_path / "g.kg")
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["export", "-g", str(folder), "--format", "kgx", "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in out.iterdir()} == {"nodes.tsv", "edges.tsv"}
