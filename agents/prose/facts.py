@@ -156,7 +156,10 @@ class ResultFacts(View):
 
 
 def facts_of(results: Results, contract: Contract) -> ResultFacts:
-    """Read the typed facts from results and contract; nothing is inferred from any text."""
+    """Read the typed facts from results and contract; nothing is inferred from any text.
+
+    Where the confirming patients were looked at, the tests of the exploring ones say nothing here.
+    """
     verdict, rules = results.verdict, contract.rules
     outcomes: dict[str, set[str]] = {}
     for reason in verdict.reasons:
@@ -172,12 +175,13 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         found = results.numbers.get(f"{test}.q")
         return None if found is None or found.value is None else float(found.value)
 
+    confirmed = any(test.part == "confirmation" for test in results.tests)
     tests = {
         test.id if test.part != "replication" else f"replicate.{test.id}": _test_fact(
             test, contract, q_of(test.id)
         )
         for test in results.tests
-        if test.status == "ok"
+        if test.status == "ok" and not (confirmed and test.part == "discovery")
     }
     primary = results.test(contract.primary)
     if primary is not None and primary.status == "ok":

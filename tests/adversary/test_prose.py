@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.prose.check import check_before, check_result, early_judge, words_of
-from agents.prose.facts import ResultFacts, TestFact
+from agents.prose.facts import ResultFacts, TestFact, facts_of
 from agents.prose.identifiers import unknown_identifiers
 from agents.summary import FeasibilityView, NoveltyView
 from agents.types import ExpandedHypothesis
@@ -24,6 +24,9 @@ from sage.report.build import write_report
 from tests.adversary import sentences as said
 from tests.end_to_end.harness import PROMPT, sage
 from tests.openai_server import Answer, chat_reasoner, serve
+from tests.validation.core_help import claim, frozen_for, load, patients, run
+from validation.contracts.contract import SplitRule
+from validation.ledger.ledger import Ledger
 
 HERE = Path(__file__).parent
 SIGNIFICANT = TestFact(significant=True, expected=True, harm=True, excludes_null=True)
@@ -163,6 +166,27 @@ def test_the_sentences_of_the_facts_pass_the_check_and_a_remark_is_no_finding(wo
     remark = "TLS density was read from one slide for each patient."
     assert check_result(remark, facts, NAMES) == []
     assert check_result(remark, facts, NAMES, results_only=True)
+
+
+def test_the_facts_of_a_split_claim_are_of_the_confirming_patients(tmp_path: Path) -> None:
+    """The exploring patients' tests have the same names, and may have the opposite direction."""
+    cohort = load(tmp_path / "cohort", patients(500, log_hr=0.9))
+    split = SplitRule(policy="discovery_confirmation", confirmation=0.5)
+    frozen = frozen_for(cohort, claim(), split=split)
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    found = run(frozen, cohort, tmp_path / "out", ledger=ledger, figures=False)
+    facts = facts_of(found, frozen.contract)
+    assert facts.test("primary").expected is True
+    turned = tuple(
+        test.model_copy(
+            update={"p": 0.9, "effect": test.effect.model_copy(update={"value": 0.8, "lower": 0.6})}
+        )
+        if test.part == "discovery" and test.effect is not None
+        else test
+        for test in found.tests
+    )
+    assert turned != found.tests
+    assert facts_of(found.model_copy(update={"tests": turned}), frozen.contract) == facts
 
 
 def test_a_word_that_no_fact_can_be_held_against_is_refused() -> None:
