@@ -2,8 +2,8 @@
 
 PMIDs are given out in order of entry: from 2000 on, the first numbers of each year below are right
 to within a year for 98% of 950 papers whose years stood in records or titles of citations (gross
-mismatches set aside). Older numbers were given out in blocks as years were entered; for them the last year of the block is taken, so that
-nothing counts as known before it was.
+mismatches set aside). Older numbers were given out in blocks as years were entered; for them the
+last year of the block is taken, so that nothing counts as known before it was.
 """
 
 from __future__ import annotations
