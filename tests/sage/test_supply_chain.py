@@ -115,3 +115,12 @@ def test_license_and_notice_stand_beside_the_code_and_go_with_it() -> None:
     for folder in (ROOT / "data").iterdir():
         if folder.is_dir():
             assert f"data/{folder.name}\n" in notice
+
+
+def test_no_pin_runs_on_into_the_next() -> None:
+    """A backslash after the last hash makes pip read the next pin as part of this one, unsaid."""
+    before = ""
+    for line in (ROOT / "constraints.hashes.txt").read_text(encoding="utf-8").splitlines():
+        if line[:1].isalpha():
+            assert not before.endswith("\\"), f"{line}: the line before goes on"
+        before = line
