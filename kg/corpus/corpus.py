@@ -25,8 +25,24 @@ def ingest(
 ) -> tuple[list[SourceReport], list[tuple[str, str]], int]:
     """Read every file that this reader has not read before.
 
-    Returns the reports, the documents as (id, path) in source order, and how many files came from
-    the store.
+    Parameters
+    ----------
+    store : where files, documents and file hashes of earlier calls are kept; what is read is added
+    sources : files and folders; folders are searched with their subfolders
+    options : how files are read; a file is read again when these or the reader's version change
+    workers : processes that read PDFs; other files are read in this one
+    progress : called after each file with "read", files done and files to read
+
+    Returns
+    -------
+    One report per file in order of path, the documents as (id, path) in source order, and how many
+    files came from the store. The same bytes under several names are read once and listed under
+    each.
+
+    Raises
+    ------
+    InputError
+        If a named source does not exist.
     """
     files, reports = discover(sources)
     reader = options.key

@@ -125,7 +125,17 @@ class Store:
         report: dict[str, Any],
         documents: Iterable[Document],
     ) -> None:
-        """Record a file and its documents in one transaction."""
+        """Record a file and its documents in one transaction.
+
+        Parameters
+        ----------
+        sha256 : hex digest of the file's bytes, by which it is known again under any name
+        reader : key of the reader and its options (`ReadOptions.key`)
+        report : fields of a `SourceReport`: `status` is required; `reason`, `pages`, `tier`,
+            `quality` and `notes` may be missing
+        documents : what the file holds, in its order; a document that is stored already is kept as
+            it is
+        """
         with self._db:
             for ordinal, document in enumerate(documents):
                 fields = document.model_dump(mode="json", exclude={"text"})

@@ -227,7 +227,17 @@ def governed(sentence: str, mention: Mention, floor: int) -> bool:
 def object_follows(sentence: str, trigger: Trigger, mention: Mention, floor: int) -> bool:
     """Whether the mention is the object right after the trigger, or joined to the one before.
 
-    `floor` is the end of the trigger or of the coordinated mention before.
+    Parameters
+    ----------
+    sentence : the text to which all offsets refer
+    trigger : the relation phrase whose object is looked for
+    mention : the candidate object, behind the trigger
+    floor : offset of the end of the trigger, or of the coordinated mention before
+
+    Returns
+    -------
+    False where another verb, a conjunction that starts a clause, or a preposition that governs
+    something else stands between, or more than nine words.
     """
     gap = sentence[floor : mention.start]
     if gap and _GLUED.search(gap) and not _PHOSPHO.search(gap):
@@ -270,8 +280,18 @@ def subject_reaches(
 ) -> bool:
     """Whether a verb at `stop` is said of `head`: only modifiers stand between them.
 
-    `adjacent` asks that the verb follow at once, as after another verb of the same clause, whose
-    object the mention otherwise is.
+    Parameters
+    ----------
+    sentence : the text to which all offsets refer
+    mentions : every entity of the sentence; one that stands between counts as a single word
+    head : the candidate subject, before the verb
+    stop : offset of the verb's first character
+    adjacent : ask that the verb follow at once, as after another verb of the same clause, whose
+        object the mention otherwise is
+
+    Returns
+    -------
+    False also where more than 24 words stand between: too far to be judged by such rules.
     """
     at = head.end
     while match := _AFTER.match(sentence[at:stop]):

@@ -233,6 +233,17 @@ def middle_first(
     """Whether head and tail on one side of the relation's words stand in the claimed order.
 
     `inhibition of X by Y` and `X secretion by Y`: what follows `by` acts.
+
+    Parameters
+    ----------
+    sentence : the text to which all offsets refer
+    head, tail : (start, end) offsets of the claim's two entities
+    start, end : offsets of the words that state the relation
+
+    Returns
+    -------
+    True also where nothing decides: no `by` between the two, and the relation's words not on one
+    side of both.
     """
     first, second = sorted((head, tail))
     if re.search(r"\bby\b", sentence[first[1] : second[0]]):

@@ -92,6 +92,18 @@ def negatives(given: Window, against: Against, ratio: int, seed: int) -> Ends:
     linked pair; the other end has the type of the one replaced and stands as far away.
     Degree-matched pairs have, at both ends, the type and about the degree (within a factor of
     1.4) of a linked pair. Fewer are returned where the graph has no more.
+
+    Parameters
+    ----------
+    given : the graph as of a year, and the pairs that the years after it linked
+    against : which negatives: random, distance-matched or degree-matched
+    ratio : negatives wanted for each linked pair
+    seed : of the draw, into which the kind of negatives and the year of the cut enter too
+
+    Returns
+    -------
+    (p, 2) node positions in `given.past`, each pair once, the lower position first, in order; p is
+    at most `ratio` times the number of linked pairs.
     """
     rng = generator(seed, list(Against).index(against), given.cut)
     draw = {

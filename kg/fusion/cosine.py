@@ -57,7 +57,25 @@ def pairs(vectors: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
 
 
 def cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
-    """Pairs (i of `new`, j of `old`) with cosine >= tau, by the same rule as `pairs`."""
+    """Pairs (i of `new`, j of `old`) with cosine >= tau, by the same rule as `pairs`.
+
+    Parameters
+    ----------
+    new : (n, d) rows of unit length; a row of zeros is similar to nothing
+    old : (m, d) rows of unit length, of the same embedding model
+    tau : threshold in (0, 1]
+    lead : columns of the bounding product; only speed depends on it
+
+    Returns
+    -------
+    `left` are rows of `new`, `right` rows of `old`, sorted by both; every cosine is settled in
+    float64.
+
+    Raises
+    ------
+    InputError
+        If tau is not in (0, 1], rows are not of unit length, or the dimensions differ.
+    """
     left, right = _checked(new, tau), _checked(old, tau)
     if left.shape[1] != right.shape[1]:
         raise InputError(

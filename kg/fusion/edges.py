@@ -18,7 +18,23 @@ _Key = tuple[int, str, int, bool]
 def assemble(
     triples: list[Triple], clusters: Clusters, options: FusionOptions, dropped: dict[str, int]
 ) -> tuple[list[FusedNode], list[FusedEdge]]:
-    """Nodes in order of id, and edges in order of head, tail, relation, with all evidence."""
+    """Nodes in order of id, and edges in order of head, tail, relation, with all evidence.
+
+    Parameters
+    ----------
+    triples : as extracted, with their evidence; every head and tail is a member of a cluster
+    clusters : which names are one entity
+    options : in `paper` mode all triples between an ordered pair make one edge; in `guarded` mode
+        relations, and affirmed and denied readings, stay apart
+    dropped : counts of what was left out, by reason; triples within one cluster are added to its
+        entry "self-loop", which has to be there
+
+    Returns
+    -------
+    Nodes, and edges whose `head` and `tail` are positions among them. An edge's supports are its
+    distinct readings, the most confident first; its polarity is that with the largest sum of
+    confidence, neutral in a tie.
+    """
     order = sorted(range(len(clusters.clusters)), key=lambda n: clusters.clusters[n].id)
     place = {old: new for new, old in enumerate(order)}
     nodes = [_node(clusters, old) for old in order]
@@ -104,7 +120,20 @@ def _polarity(group: list[Triple]) -> Polarity:
 def prune(
     nodes: list[FusedNode], edges: list[FusedEdge], below: int, dropped: dict[str, int]
 ) -> tuple[list[FusedNode], list[FusedEdge], dict[int, int]]:
-    """Without the components of fewer than `below` nodes (SAGE, A.4)."""
+    """Without the components of fewer than `below` nodes (SAGE, A.4).
+
+    Parameters
+    ----------
+    nodes : all nodes
+    edges : with positions in `nodes`; direction is ignored for components
+    below : smallest component that is kept, in nodes; 1 keeps everything
+    dropped : counts of what was left out, by reason; nodes and edges in small components are set
+
+    Returns
+    -------
+    The nodes that are kept in their order, their edges at the new positions, and the new position
+    of each kept node by its old one.
+    """
     labels = components(len(nodes), [(e.head, e.tail) for e in edges])
     sizes = np.bincount(labels, minlength=1) if len(nodes) else np.zeros(1, dtype=np.int64)
     keep = [n for n in range(len(nodes)) if sizes[labels[n]] >= below]

@@ -33,7 +33,19 @@ def _fill(block: Any, low: Any, top: int, start: int, triangle: bool, i: Any, j:
 def scan_block(
     block: NDArray[np.float32], low: np.float32, top: int, start: int, triangle: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Row and column numbers of entries >= low; with `triangle` only column > row."""
+    """Where a block of a cosine matrix reaches a bound, as rows and columns of the whole matrix.
+
+    Parameters
+    ----------
+    block : (r, c) products of r rows with c columns, neither 0
+    low : smallest product that is reported
+    top, start : row and column of the whole matrix at which the block begins
+    triangle : report only entries above the diagonal of the whole matrix (column > row)
+
+    Returns
+    -------
+    (k,) rows and (k,) columns, in the block's row order.
+    """
     if block.max() < low:  # vectorized, and true of most blocks
         empty = np.zeros(0, dtype=np.int32)
         return empty, empty
@@ -82,7 +94,21 @@ def recheck(
     tau: float,
     close: float,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Which pairs reach tau, and their cosines, the close and the kept ones in float64."""
+    """Which pairs reach tau, and their cosines, the close and the kept ones in float64.
+
+    Parameters
+    ----------
+    left, right : (n, d) and (m, d) rows of unit length
+    i, j : (k,) the pairs, as rows of `left` and of `right`
+    tau : threshold in (0, 1]
+    close : what float32 may be off by; a pair further than this below tau is refused without
+        float64
+
+    Returns
+    -------
+    (k,) whether the cosine in float64 is at least tau, and (k,) the cosines; those refused without
+    float64 are 0.
+    """
     keep = np.empty(len(i), dtype=np.bool_)
     out = np.zeros(len(i), dtype=np.float32)
     _recheck(left, right, i, j, tau, close, keep, out)

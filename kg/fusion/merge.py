@@ -46,7 +46,15 @@ class Cluster:
     def absorb(
         self, other: Cluster, tier: MergeTier, reason: str, score: float | None = None
     ) -> None:
-        """Take over the other's members; its leader gets the reason."""
+        """Take over the other's members; its leader gets the reason.
+
+        Parameters
+        ----------
+        other : the cluster that ends; it is not changed
+        tier : the rule that joins them
+        reason : one sentence for the list of merges, shown to a person
+        score : cosine of the two names in [-1, 1]; None for rules that do not measure similarity
+        """
         for member in other.members:
             self.why[member] = other.why.get(member, (tier, reason, score))
         self.why[other.leader] = (tier, reason, score)
@@ -117,7 +125,22 @@ def merge_guarded(
     aliases: Mapping[str, str],
     pair_cache: Path | None,
 ) -> Clusters:
-    """Lexical key, then dictionary and abbreviations, then guarded similarity to a leader."""
+    """Lexical key, then dictionary and abbreviations, then guarded similarity to a leader.
+
+    Parameters
+    ----------
+    mentions : names with types, and how often and in how many documents each occurs
+    options : which tiers run, the threshold tau, and pairs that were declared different
+    embedder : names to unit vectors; without one there is no similarity tier
+    ontology : finds an entry by any of its names; without one only abbreviations are looked up
+    aliases : short form to long form, as the texts define them or a person gave them
+    pair_cache : file of similar pairs of an earlier fusion, brought up to date; None keeps none
+
+    Returns
+    -------
+    Clusters with identifiers; each remembers by which rule every member joined it. Pairs in
+    `options.apart` stay in different clusters whatever a tier says.
+    """
     apart = Apart(options.apart)
     clusters = _lexical(mentions, options, apart)
     if options.dictionary:
@@ -247,7 +270,22 @@ def _leaders(
 def merge_paper(
     mentions: Mentions, options: FusionOptions, embedder: Embedder, pair_cache: Path | None
 ) -> Clusters:
-    """The bare rule: exact names, then everything above tau, chained, whatever its type."""
+    """The bare rule: exact names, then everything above tau, chained, whatever its type.
+
+    Parameters
+    ----------
+    mentions : names with types; the best attested name of a cluster leads it
+    options : only tau is used: the least cosine at which two names are one
+    embedder : names to unit vectors
+    pair_cache : file of similar pairs of an earlier fusion, brought up to date; None keeps none
+
+    Returns
+    -------
+    Clusters with identifiers. A name may join through others though its own cosine with the leader
+    is below tau; its score is the highest cosine with any name.
+
+    Source: SAGE, 3.1.
+    """
     by_name: dict[str, Cluster] = {}
     for mention in mentions.ordered():
         if mention[0] in by_name:

@@ -242,6 +242,11 @@ def guard_allows(one: str, other: str, one_type: EntityType, other_type: EntityT
     further word: that is something narrower ("Castleman disease", "multicentric Castleman
     disease"). Gene symbols are never merged by similarity, and chemicals and treatments only if
     they have the same words: a letter makes another substance there, and vectors hardly see it.
+
+    Parameters
+    ----------
+    one, other : the names as they stand in the texts, in either order
+    one_type, other_type : entity types of `one` and of `other`
     """
     if not compatible(one_type, other_type):
         return False

@@ -171,7 +171,19 @@ def undirected(
     tail: NDArray[np.int32],
     negated: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """CSR of the simple undirected graph, neighbors by rising degree, then position."""
+    """CSR of the simple undirected graph, neighbors by rising degree, then position.
+
+    Parameters
+    ----------
+    n : nodes of the graph
+    head, tail : (m,) node positions of the directed edges, below n
+    negated : (m,) edges that deny their relation; they link nothing and are left out
+
+    Returns
+    -------
+    (n + 1,) row starts and (e,) neighbors: those of node v are `indices[indptr[v]:indptr[v + 1]]`,
+    each once however many edges join the two.
+    """
     h = head[~negated].astype(np.int64)
     t = tail[~negated].astype(np.int64)
     codes = np.unique(np.concatenate([h * n + t, t * n + h])) if n else np.zeros(0, np.int64)

@@ -28,7 +28,19 @@ def best_per_document(
     value: NDArray[np.floating],
     n_documents: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """(edge, document, highest value) once for each pair that occurs, in order."""
+    """(edge, document, highest value) once for each pair that occurs, in order.
+
+    Parameters
+    ----------
+    edge : (k,) edge of each reading
+    document : (k,) document of each reading, in [0, n_documents)
+    value : (k,) confidence of each reading, or a weight made of it
+    n_documents : documents in all
+
+    Returns
+    -------
+    Three (p,) arrays, sorted by edge and then by document; the values are float64.
+    """
     code = edge.astype(np.int64) * max(n_documents, 1) + document
     order = np.lexsort((-value, code))
     code = code[order]
@@ -67,6 +79,17 @@ def opponents(
 
     Two edges between the same head and tail oppose each other when one denies the other's relation
     or sign, or when both are affirmed with opposite signs.
+
+    Parameters
+    ----------
+    head, tail : (m,) node positions of the directed edges
+    relation : (m,) codes; equal codes are one relation
+    sign : (m,) -1, 0 or 1 of the relation's polarity
+    negated : (m,) whether the edge denies its relation
+
+    Returns
+    -------
+    (p,) edges and (p,) the edge that opposes each, as positions in the arrays given.
     """
     order = np.lexsort((tail, head))
     h, t = head[order], tail[order]
@@ -112,6 +135,21 @@ def edge_measures(
 
     Weight is the paper's: the highest confidence in each document, summed. A retracted document
     keeps its weight and adds no belief.
+
+    Parameters
+    ----------
+    n_edges : edges in all; one without a reading has weight, belief and documents 0
+    edge : (k,) edge of each reading
+    document : (k,) document of each reading, numbered from 0
+    confidence : (k,) of the extraction, in [0, 1]
+    speculative : (k,) whether the sentence hedges; it then counts half for belief
+    retracted : (k,) whether the document was retracted
+    against : pairs of an edge and one that opposes it, from `opponents`
+
+    Returns
+    -------
+    (n_edges,) weight, (n_edges,) belief in [0, 1], and (n_edges,) documents, retracted ones
+    included.
     """
     n_documents = int(document.max()) + 1 if len(document) else 0
     at, _, best = best_per_document(edge, document, confidence, n_documents)

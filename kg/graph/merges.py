@@ -27,6 +27,18 @@ def list_merges(
 ) -> MergeList:
     """The merges of a graph, or of one node, or of one tier; similarity merges first.
 
+    Parameters
+    ----------
+    graph : a built graph
+    about : id, name or alias of a node whose merges alone are listed; None for all nodes
+    tier : one of `MergeTier`; None for all
+    limit : most merges that are listed; the totals count all that fit
+
+    Returns
+    -------
+    Within a tier the least similar come first, since they are the likeliest to be wrong; counts by
+    tier, and the mode of fusion that made the graph.
+
     Raises
     ------
     InputError

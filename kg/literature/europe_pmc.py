@@ -40,7 +40,19 @@ class EuropePmc:
 
 
 def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Request:
-    """A search in full ("core") records, bounded by first publication date."""
+    """A search in full ("core") records, bounded by first publication date.
+
+    Parameters
+    ----------
+    base_url : root of the REST service, without a slash at its end
+    query : in the service's own syntax
+    k : records on the one page that is asked for
+    as_of : latest date of first publication, itself included; None for no bound
+
+    Returns
+    -------
+    A request to send through the shared client, which keeps the service's rate.
+    """
     if as_of is not None:
         query = f"({query}) AND (FIRST_PDATE:[1800-01-01 TO {as_of.isoformat()}])"
     return Request(

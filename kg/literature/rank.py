@@ -29,6 +29,17 @@ def rank(
 
     Lexical: the best BM25 score over the queries, each query's scores scaled to [0, 1]. With
     `embed`, the order by cosine to the queries' texts is fused with the lexical order.
+
+    Parameters
+    ----------
+    records : merged ones, each paper once
+    queries : a record is as good as its best query; none leaves the first `k` records as they are
+    k : most records that are returned
+    embed : texts to unit vectors, (n, d); None ranks by words alone
+
+    Returns
+    -------
+    The best first, each with its `score`; retracted records keep half of theirs.
     """
     if not records or not queries:
         return list(records[:k])

@@ -25,7 +25,20 @@ def as_json(service: str, body: bytes) -> Any:
 
 
 def field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) -> Any:
-    """`value[a][b]` for path "a.b", of the kind that the documentation states."""
+    """`value[a][b]` for path "a.b", of the kind that the documentation states.
+
+    Parameters
+    ----------
+    service : name of the source, for the message
+    value : the service's answer, or a part of it, as read from JSON
+    path : names of nested fields, joined by dots
+    kind : the type, or types, that the field may have
+
+    Raises
+    ------
+    SourceChanged
+        If a field on the way is missing, or the last one is of another type.
+    """
     for step in path.split("."):
         if not isinstance(value, Mapping) or step not in value:
             raise SourceChanged(service, f'field "{path}" is missing from its answer')

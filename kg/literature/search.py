@@ -86,7 +86,21 @@ class Literature:
         *,
         patience: float | None = None,
     ) -> SearchAnswer:
-        """The `k` best records for `queries` over all sources; see `search_together`."""
+        """The `k` best records for `queries` over all sources; see `search_together`.
+
+        Parameters
+        ----------
+        queries : typed, or plain text; they are answered together, not one after the other
+        k : most records in the answer
+        as_of : nothing that may have appeared later is returned; None for no bound
+        patience : seconds to wait for a slot under a source's rate before it is called missing;
+            None for the client's own patience
+
+        Returns
+        -------
+        Records, the best first, with the sources that answered and those that are missing, and why.
+        What a service does raises no exception.
+        """
         return self.search_together({"": queries}, k, as_of, patience=patience)[""]
 
     def search_together(

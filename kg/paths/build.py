@@ -78,7 +78,29 @@ def build_path(
     strength: float,
     prospect: PathProspect,
 ) -> ScoredPath:
-    """The typed path of row `n` with evidence, scores, mechanism and prospect."""
+    """The typed path of row `n` with evidence, scores, mechanism and prospect.
+
+    Parameters
+    ----------
+    graph : the graph that was searched
+    steps : the edge that stands for each step between two of its nodes
+    row : (m,) node positions of the path, -1 at the end of a short one
+    raw : scores of all candidates, without Logic
+    n : the path's place among the candidates of `raw`
+    logic : cosine of its sentence with the prompt, in [-1, 1]; negative values count as 0
+    weights : of Logic, Relevance, Novelty and Surprise; scaled to sum 1
+    strength : as a mechanism, in [0, 1] (`kg.paths.mechanism.strength`)
+    prospect : how plausible and how little studied a link of the path's ends is
+
+    Returns
+    -------
+    The path with raw and normalized scores, and their weighted total in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, or all are zero.
+    """
     nodes = row[row >= 0]
     edges, forward = steps.take(nodes[:-1], nodes[1:])
     logic01 = float(np.clip(logic, 0.0, 1.0))

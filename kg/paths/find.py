@@ -101,7 +101,26 @@ def between(
     *,
     domain: str | None = None,
 ) -> PathSearch:
-    """Paths between two nodes given by id, name or alias, direct links included."""
+    """Paths between two nodes given by id, name or alias, direct links included.
+
+    Parameters
+    ----------
+    graph : a built graph with vectors of its nodes
+    a, b : where the paths start and end
+    options : number, length and ranking of paths; `min_hops` is taken as 1
+    embedder : the model that made the graph's vectors
+    domain : what Relevance is measured against; None for the prompt "a and b"
+
+    Returns
+    -------
+    Ranked paths. Where a node is not found or no path exists there are none, and the notes say what
+    to do.
+
+    Raises
+    ------
+    InputError
+        If the graph's vectors are of another model than `embedder`.
+    """
     options = options.model_copy(update={"min_hops": 1})
     prompt = f"{a} and {b}"
     return generate(graph, prompt, options, embedder, domain=domain, sources=[a], targets=[b])

@@ -147,7 +147,14 @@ def carries(
 
     A path does not carry where no step acts, where both steps act on an inner node (two causes of
     one effect), or where both only associate with it (studied with the one, and with the other). A
-    direct link always does. Arguments as for `strength`.
+    direct link always does.
+
+    Parameters
+    ----------
+    rows : (n, m) node positions, -1 at the end of short ones
+    edges, forward : (n, m - 1) the edge of each step, -1 where there is none, and whether the path
+        walks it in its own direction
+    graph : the graph that was searched; it says which relations act
     """
     there = edges >= 0
     acts = there & (roles(graph) >= _CAUSAL)[edges]
@@ -163,7 +170,20 @@ def carries(
 def mechanism_of(
     graph: Graph, edges: NDArray[np.int64], forward: NDArray[np.bool_], value: float
 ) -> PathMechanism:
-    """What one path comes to: its composed sign, its causal steps, its weakest link."""
+    """What one path comes to: its composed sign, its causal steps, its weakest link.
+
+    Parameters
+    ----------
+    graph : the graph that was searched
+    edges : (s,) the path's edges in order, at least one
+    forward : (s,) whether the path walks each edge in its own direction
+    value : the path's strength in [0, 1], from `strength`
+
+    Returns
+    -------
+    `sign` multiplies the steps' polarities; `directed` asks that every step act, all one way;
+    `weakest` is the place of the step with the smallest belief times role.
+    """
     role = roles(graph)[edges]
     signs = SIGNS[graph.polarity[edges]].astype(int)
     sign = int(np.prod(signs))

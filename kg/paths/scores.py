@@ -161,10 +161,19 @@ def total(
 ) -> Floats:
     """Weighted mean of the normalized scores (SAGE, equation 1).
 
+    Parameters
+    ----------
+    weights : of Logic, Relevance, Novelty and Surprise (alpha to delta); scaled to sum 1
+    logic_, relevance_, novelty_, surprise_ : (n,) normalized to [0, 1]
+
+    Returns
+    -------
+    (n,) totals in [0, 1]
+
     Raises
     ------
     ValueError
-        If a weight is negative, or all are zero.
+        If a weight is negative or not finite, or all are zero.
     """
     weight = check_weights(weights)
     return (

@@ -19,7 +19,18 @@ FAR = 127
 
 @numba.njit(cache=True, nogil=True)
 def distance_field(indptr: Any, indices: Any, targets: Any, most: int) -> Any:
-    """(n,) int8 steps to the nearest of `targets`, `FAR` if more than `most`."""
+    """(n,) int8 steps to the nearest of `targets`, `FAR` if more than `most`.
+
+    Parameters
+    ----------
+    indptr, indices : (n + 1,) and (e,) CSR of the simple undirected graph
+    targets : (t,) int32 node positions; a target that is given twice counts once
+    most : steps after which the search stops, below `FAR`
+
+    Returns
+    -------
+    0 at the targets themselves; nodes that cannot reach one within `most` steps have `FAR`.
+    """
     n = indptr.shape[0] - 1
     distance = np.full(n, FAR, dtype=np.int8)
     queue = np.empty(n, dtype=np.int32)
@@ -193,6 +204,18 @@ class Searcher:
 
         Lengths share the room equally; what one leaves free goes to the others. Of a length with
         too many paths an even share is taken, at an offset that the seed sets: nothing is random.
+
+        Parameters
+        ----------
+        source : node position at which every path starts
+        most : paths that are returned, over all lengths
+        min_hops : shortest length in steps; the longest is that of the searcher
+        seed : sets which paths stand for the others; the same seed gives the same paths
+
+        Returns
+        -------
+        (p, max_hops + 1) rows with p at most `most`, shorter paths first, and how many paths there
+        are in all; `complete` is False where a search was cut off by its step budget.
         """
         lengths = range(min_hops, self._max_hops + 1)
         counted = [self.count(source, hops) for hops in lengths]

@@ -64,6 +64,19 @@ def fetch_ids(
 ) -> FetchReport:
     """Write `pmid-<n>.nbib` into `folder` for every identifier that PubMed knows.
 
+    Parameters
+    ----------
+    ids : PMIDs and DOIs as `read_ids` cleans them; a DOI costs one further request
+    folder : made if it is missing; records that lie in it are not asked for again
+    base_url : root of NCBI's E-utilities
+    email, api_key : sent with every request if given; a key raises the rate from 3 to 10 requests/s
+    policy : retries and time limits of the client; None for the usual ones
+
+    Returns
+    -------
+    PMIDs that were written and that were there before; identifiers that PubMed does not have, or a
+    DOI that it gives to several records, are `missing`.
+
     Raises
     ------
     ServiceError
