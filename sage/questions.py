@@ -106,6 +106,17 @@ def contract(
 ) -> Question:
     """The contract of a reading, with the asker's corrections.
 
+    Parameters
+    ----------
+    given : the question, with the names that cohort and graph have
+    reading : what the rules or a model read in it, in the question's own words
+    ontology : finds entities by their names and synonyms
+    corrections : parts replaced or left out, or a file with a whole contract in place of both
+
+    Returns
+    -------
+    Each part of the question with the variables that stand for it, or the reason why none does.
+
     Raises
     ------
     InputError

@@ -202,6 +202,13 @@ def make_literature(
 ) -> Literature:
     """Search over a run's corpus, and over the services as well where `embed` is given.
 
+    Parameters
+    ----------
+    settings : where answers are cached, and the contact address that the services ask for
+    corpus : folder of papers and notes
+    ontology : gives the synonyms by which queries to the services are widened
+    embed : texts to unit vectors, (n, d), for the ranking; None keeps the search on this machine
+
     Raises
     ------
     InputError

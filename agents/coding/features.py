@@ -112,6 +112,26 @@ def resolve_cohort(
     """Ask the data agent for `wanted` variables, and extract what a registered tool can compute.
 
     To be called before a contract is frozen. The plan's `missing` variables cannot be had.
+
+    Parameters
+    ----------
+    cohort : the run's cohort; it is not changed
+    wanted : keys of variables that the hypothesis needs; one that is named twice is asked for once
+    reasoner : answers for the data agent
+    registry : the tools that may be offered to it
+    run_tool : runs a tool by name and arguments, here or on workers; failures raise
+    folder : new folder; gets the tables, `provenance.json` and the extended cohort
+    on_event : told "feature" with the number of slides done
+
+    Returns
+    -------
+    The cohort with the new variables (the same one where nothing was extracted), the data agent's
+    plan, and the provenance of each new variable.
+
+    Raises
+    ------
+    InputError
+        If the cohort has no slides, or a tool gives no value for any patient.
     """
     dictionary = cohort.dictionary()
     given = DataInput(

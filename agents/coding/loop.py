@@ -88,10 +88,26 @@ def resume(
     The program is run as a new round, made "by a person". If it fails too, the folder is escalated
     again, with this round kept beside the others.
 
+    Parameters
+    ----------
+    frozen : the contract that was escalated
+    cohort : the patients to which it was frozen
+    reasoner : answers for the agents, should one have to be asked again
+    sandbox : where programs run
+    workdir : the escalated work folder
+    ledger : where the looks at the data are registered
+    replicate : a second cohort on which the primary test is repeated
+    rounds : how many second implementations may be tried, earlier ones included; the mended program
+        runs in any case
+    limits : time (seconds), memory and size of output of each program
+    min_count : fewest patients that a count in a program's appendix may have
+    on_event : called with an event's name and details ("plan", "attempt", "escalated", "done")
+
     Raises
     ------
     InputError
-        If the folder was never escalated, or the program was not changed.
+        If the folder was never escalated, the program was not changed, the folder belongs to
+        another contract, or the data changed since it was frozen.
     """
     store = Store(workdir)
     code = store.mended()

@@ -43,7 +43,24 @@ class ClinicalTrials:
     async def trials(
         self, client: ServiceClient, condition: str, term: str = "", k: int = 5
     ) -> TrialsFound:
-        """Studies of `condition` that mention `term`."""
+        """Studies of `condition` that mention `term`.
+
+        Parameters
+        ----------
+        client : the shared client, which keeps the service's rate
+        condition : disease or setting; signs of the query language are taken out
+        term : a word that the study has to mention anywhere; empty for none
+        k : most studies that are listed
+
+        Returns
+        -------
+        How many studies fit in all, and the first `k` with their NCT number, title and status.
+
+        Raises
+        ------
+        ServiceError
+            If the service cannot be reached or answers in another form.
+        """
         params: dict[str, str | int] = {
             "query.cond": plain(condition),
             "pageSize": k,

@@ -41,7 +41,17 @@ def data_facts(
     numbers: ContractNumbers,
     settings: FeasibilitySettings,
 ) -> None:
-    """Facts of step one."""
+    """Facts of step one: whether the cohort has the data, and what they can show.
+
+    Parameters
+    ----------
+    facts : the list under way; a fact is added for each exposure, covariate, stratum, filter and
+        endpoint, and, where a contract can be drafted, for events and power
+    hypothesis : the claim; its keys are looked up
+    dictionary : what the cohort has, in how many of its patients
+    numbers : what the primary test of a draft contract compares, or why none can be drafted
+    settings : thresholds for missing values, number of events and detectable ratio
+    """
     source = f"data dictionary of {dictionary.cohort}"
     found = [
         _exposure(facts, exposure, dictionary, settings, source)

@@ -27,7 +27,24 @@ class FactList:
         adjust_for: tuple[str, ...] = (),
         url: str | None = None,
     ) -> None:
-        """Add one fact; see `EvidenceItem`."""
+        """Add one fact under the next id, E1, E2 and so on.
+
+        Parameters
+        ----------
+        step : the step of the assessment that it belongs to
+        check : what it bears on; facts of one name are one check
+        statement : one sentence, with the numbers
+        source : who says so: a dictionary, a registry, a service
+        found : whether it is so; None where the source could not be asked
+        share : how well the check is met; clipped to [0, 1]
+        value : the number that the statement rests on; None where there is none, or it may not be
+            shown
+        unit : of `value`, such as "patients" or "hours"
+        blocking : whether this fact alone can make the hypothesis infeasible
+        remedy : what would mend it; empty where nothing has to be
+        adjust_for : keys of the data dictionary that would mend it as covariates
+        url : where the source can be looked up
+        """
         self.items.append(
             EvidenceItem(
                 id=f"E{len(self.items) + 1}",

@@ -28,7 +28,19 @@ def resource_facts(
     machine: Machine,
     settings: FeasibilitySettings,
 ) -> None:
-    """Facts of step four. Slide work runs on all cores; tools' costs are theirs to state."""
+    """Facts of step four. Slide work runs on all cores; tools' costs are theirs to state.
+
+    Parameters
+    ----------
+    facts : the list under way; one fact on runtime, two for each tool (accelerator, memory), and
+        one on the memory of the tables are added, all of them blocking
+    hypothesis : the claim; not read, since `tools` holds what its exposures need
+    dictionary : number of patients, slides and genes, which set time and memory
+    tools : those that would have to run on slides, with seconds per slide and MiB; 120 s per slide
+        are assumed where a tool states none
+    machine : cores, memory in MiB, and whether there is a GPU
+    settings : hours that count in full, and hours beyond which the hypothesis is infeasible
+    """
     seconds = _ANALYSIS_SECONDS + _PER_THOUSAND_PATIENTS * dictionary.n_patients / 1000.0
     costs = []
     for tool in tools:

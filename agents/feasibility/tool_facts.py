@@ -25,7 +25,21 @@ def tool_facts(
     dictionary: DataDictionary,
     tools: Sequence[ToolFacts],
 ) -> list[ToolFacts]:
-    """Facts of step two; returns the tools that would have to run on slides."""
+    """Facts of step two: which packages and tools the analysis needs, and whether they are here.
+
+    Parameters
+    ----------
+    facts : the list under way; one fact for each statistical package and each exposure that is read
+        off slides is added
+    hypothesis : the claim; only exposures of the imaging modality need a tool
+    dictionary : what the cohort has already; a feature that is in it needs no tool
+    tools : of the registry; the one whose name and summary share most words with an exposure is its
+        own
+
+    Returns
+    -------
+    The tools that would have to run on slides, one for each exposure that has one.
+    """
     for name in STATISTICS:
         package = installed(name)
         facts.add(

@@ -90,7 +90,19 @@ def check_candidates(
     known: Known | None = None,
     found: Found | None = None,
 ) -> list[str]:
-    """The problems of every candidate, each with its number."""
+    """The problems of every candidate, each with its number.
+
+    Parameters
+    ----------
+    given : what the scientist saw
+    answer : its proposals
+    known : the cohort's data dictionary; None for the part of it that was shown
+    found : sources that its searches gave, by key; None where it searched nothing
+
+    Returns
+    -------
+    One sentence per problem, the candidates numbered from 1; empty where all may be taken.
+    """
     return [
         f"candidate {number}: {problem}"
         for number, proposal in enumerate(answer.candidates, 1)

@@ -29,7 +29,21 @@ SOURCES = 4
 def findings_of(
     campaign: str, number: int, services: Services, moves: Sequence[Move]
 ) -> tuple[Finding, ...]:
-    """One finding per hypothesis that the round drafted; one dead end where it drafted none."""
+    """One finding per hypothesis that the round drafted; one dead end where it drafted none.
+
+    Parameters
+    ----------
+    campaign : id of the campaign
+    number : of the round, from 1
+    services : of the round's run, which is over; its folder is read
+    moves : with which the round was opened; a hypothesis that makes one is entered with its kind
+        and with the earlier finding that it follows
+
+    Returns
+    -------
+    In order of the hypotheses' names. A hypothesis carries the cost (USD) and time (seconds) that
+    was booked to it, and an equal share of what was booked to none.
+    """
     folder = services.folder
     manifest = folder.manifest()
     costs = paid(folder)

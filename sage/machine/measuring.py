@@ -36,7 +36,17 @@ def with_defined(cohort: Cohort, folder: Path) -> Cohort:
 def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int) -> int:
     """Gate the standard suite on a cohort's maps; what passes becomes variables, in `folder`.
 
-    A second cohort with maps is measured alike, without a gate of its own. Returns how many passed.
+    Parameters
+    ----------
+    cohort : with maps; the suite is made for the structures that they hold
+    second : measured alike where it has maps, without a gate of its own; None for no second cohort
+    folder : made if it is missing; gets the gate's report and the table of patients, the second
+        cohort's in a folder of its own
+    seed : of the gate's jitter, loss and choice of halves
+
+    Returns
+    -------
+    How many measurements passed the gate.
 
     Raises
     ------

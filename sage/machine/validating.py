@@ -117,7 +117,25 @@ def carry_out(
 ) -> Literal["done", "escalated"]:
     """Carry the contract out in the sandbox, in at most the configured number of rounds.
 
-    `mended` goes on after an escalation, with the last program as a person left it.
+    Parameters
+    ----------
+    services : the run's cohorts, settings, reasoner and folder; results and events go to the folder
+    name : id of the hypothesis
+    sha256 : of the contract as it was frozen
+    tasks : the coding instructions' tasks, for the plan; not read where `mended`
+    mended : go on after an escalation, with the last program as a person left it
+
+    Returns
+    -------
+    "done" with results in the hypothesis's folder, or "escalated" where no round left numbers that
+    could be read, and a person has to mend the last program.
+
+    Raises
+    ------
+    FaultError
+        If the contract in the folder is not the one that was frozen.
+    InputError
+        If the cohort's data changed since then, or `mended` finds nothing escalated or no change.
     """
     from agents.coding import loop
     from sage.wiring import make_sandbox

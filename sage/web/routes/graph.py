@@ -61,7 +61,24 @@ def find(q: str, request: Request) -> list[dict[str, Any]]:
 
 @router.get("/around")
 def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[str, Any]:
-    """The nodes nearest to a concept, their places, and the edges between them with evidence."""
+    """The nodes nearest to a concept, their places, and the edges between them with evidence.
+
+    Parameters
+    ----------
+    node : id, name or alias of the concept, of at most 500 characters
+    request : carries the site, and the graphs of the years that were asked for
+    as_of : the last year whose papers count; 0 for all
+    most : nodes that are drawn, from 2 to 120
+
+    Returns
+    -------
+    Nodes and edges as the page draws them, and the concept's name.
+
+    Raises
+    ------
+    InputError
+        If the graph of that year has no such concept; answered with status 422.
+    """
     from kg.graph.export_page import page_data, select
 
     site: Site = request.app.state.site

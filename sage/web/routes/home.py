@@ -169,7 +169,20 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
 
 
 def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -> dict[str, Any]:
-    """A run in one line of a list."""
+    """A run in one line of a list.
+
+    Parameters
+    ----------
+    name : of the run, as its address has it
+    run : its folder
+    manifest : as it stands in the folder; a process that was killed leaves it at "running"
+    commands : those that this server started
+
+    Returns
+    -------
+    Fields of a line. A run that says it is running, though no process holds its folder and no
+    command of this server works on it, is "interrupted".
+    """
     status: str = manifest.status
     if status == "running" and holder(run) is None and not commands.alive(name):
         status = "interrupted"

@@ -165,7 +165,24 @@ def _fresh(site: Site, name: str, offset: int) -> tuple[Path | None, list[bytes]
 
 @router.get("/agents")
 def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict[str, Any]:
-    """The questions to agents within one step: what was sent, called, answered and spent."""
+    """The questions to agents within one step: what was sent, called, answered and spent.
+
+    Parameters
+    ----------
+    name : of the run
+    request : carries the site
+    node : the step of the pipeline, as the run's events name it
+    hypothesis : id of the hypothesis that the step was about; empty for steps about none
+
+    Returns
+    -------
+    Episodes in the order of the trace, each with its turns; none where the run kept no trace.
+
+    Raises
+    ------
+    InputError
+        If there is no such run; answered with status 422.
+    """
     run = request.app.state.site.run(name)
     if not run.trace_path.exists():
         return {"episodes": []}

@@ -197,7 +197,20 @@ def about(path: str, request: Request) -> dict[str, Any]:
 
 @router.get("/tile")
 def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
-    """One tile."""
+    """One tile of a slide, as JPEG.
+
+    Parameters
+    ----------
+    path : the slide, below a folder of `--root`
+    level : of the pyramid in powers of two, as Deep Zoom counts: level 0 is one pixel
+    x, y : column and row of the tile at this level, from 0
+    request : carries the open slides and the folders that may be shown
+
+    Raises
+    ------
+    InputError
+        If the file may not be shown, or the slide has no such tile; answered with status 422.
+    """
     made = request.app.state.tiles.tile(_slide(request, path), level, x, y)
     return Response(
         made, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"}
