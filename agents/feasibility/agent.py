@@ -63,7 +63,9 @@ def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> lis
     return problems
 
 
-ADJUST = re.compile(r"\badjust(?:ed|ing|ment)?\b|\bcovariates?\b", re.IGNORECASE)
+ADJUST = re.compile(
+    r"\badjust(?:ed|ing|ment)?\b|(?<!fewer )(?<!less )\bcovariates?\b", re.IGNORECASE
+)
 
 
 def _judge(given: FeasibilityInput) -> Judge:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agents.question.read import MEASURING, Reader
-from agents.question.subgroups import Condition, conditions, contradictions
+from agents.question.subgroups import Condition, conditions, contradictions, ruled_out
 from agents.question.types import (
     Asked,
     GraphName,
@@ -102,6 +102,10 @@ def _part(
     if asked.role in (PartRole.POPULATION, PartRole.MODIFIER) and (
         found := _conditions(asked.name.casefold(), given)
     ):
+        contrast = found[0].contrast
+        if asked.role is PartRole.MODIFIER and contrast is not None:
+            update = {"name": contrast.label, "variables": (contrast.key,)}
+            return base.model_copy(update=update), ""
         return _subgroup(base, found[0].variable, found[0].filters, given), ""
     concept = (
         vocabulary.find(asked.name)
@@ -187,6 +191,9 @@ def _conditions(name: str, given: QuestionInput) -> list[Condition]:
 def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: QuestionInput) -> Part:
     if base.role is PartRole.MODIFIER and filters:
         return base.model_copy(update={"name": what, "variables": (filters[0].variable,)})
+    if filters and base.negated:
+        update = {"name": f"not {what}", "filters": ruled_out(filters), "negated": False}
+        return base.model_copy(update=update)
     if filters:
         return base.model_copy(update={"name": what, "filters": filters})
     how = f"{given.cohort.cohort} has no {what} with such a value; add one to its cohort.toml"

@@ -13,6 +13,8 @@ from agents.question.words import (
     NAMES,
     READ,
     Token,
+    bare,
+    fold,
     language_of,
     tokenize,
     translate,
@@ -34,7 +36,8 @@ CHANGES = re.compile(
 )
 DEPENDS = re.compile(
     r"\b(?:depends? (?:up)?on|differs? (?:by|with|between|across)|var(?:y|ies) (?:by|with|across)|"
-    r"different (?:by|between|in|across)|conditional on|modified by)\b"
+    r"different (?:by|between|in|across)|conditional on|modified by|"
+    r"(?:more|less|stronger|weaker|longer|shorter) in(?= .*\bthan in\b))\b"
 )
 TOGETHER = re.compile(r"\b(?:interact\w*|interactions?)\b")
 EXPLAIN = re.compile(
@@ -43,7 +46,8 @@ EXPLAIN = re.compile(
 DISCOVER = re.compile(r"\b(?:which|what|find|identify|discover|novel|propose|search for)\b")
 NEGATION = re.compile(
     r"\b(?:other than|except(?: for)?|apart from|besides|excluding|(?:but|and) not|not counting|"
-    r"instead of|rather than|without considering)\s+(?:the |high |low )?$"
+    r"instead of|rather than|without considering|(?:but|and) (?:not|never) in)\s+"
+    r"(?:the |high |low )?$"
 )
 COMPARED = re.compile(r"\b(?:compared (?:with|to)|versus|vs|than)\s+(?:the )?(?:high |low )?$")
 HIGH = re.compile(
@@ -55,7 +59,8 @@ LOW = re.compile(
 )
 WORSE = re.compile(
     r"\b(?:shorten\w*|shorter|worse|worsen\w*|poor(?:er)?|reduced?s? (?:the )?\w*\s*survival|"
-    r"harm\w*|unfavorable|adverse|(?:die\w*|dying|relapse) (?:earlier|sooner|more often|younger)|"
+    r"harm\w*|unfavorable|adverse|"
+    r"(?:die\w*|dying|relapse\w*|recur\w*) (?:earlier|sooner|more often)|"
     r"(?:rais|increas)\w* (?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?))\b"
 )
 BETTER = re.compile(
@@ -77,7 +82,10 @@ ADJUSTED = re.compile(
     r"account(?:ed|ing)? for|correct(?:ed|ing) for|independent(?:ly)? (?:of|from)|"
     r"given|on top of|over and above)\s+(?:the |an? )?$"
 )
-LISTED = frozenset({"and", "or", "as", "well", "the", "both", "patient", "tumor"})
+LISTED = frozenset(
+    {"and", "or", "as", "well", "the", "both", "patient", "patients", "tumor", "tumors", "und",
+     "sowie", "et", "ou", "y", "e", "le", "la", "les", "der", "die", "das", "el", "los", "las"}
+)  # fmt: skip
 """Words between the members of a list."""
 WITH_PEOPLE = re.compile(
     r"\b(?:patients?|tumors?|women|men|people|cases?|individuals)\s+(?:with|who have|having)\s+"
@@ -94,10 +102,12 @@ VERBS = ("cause", "causes")
 PROGNOSIS = re.compile(r"\b(?:prognos\w+|outcomes?)\b")
 LIVING = re.compile(r"\b(?:liv(?:e|es|ed|ing)|surviv(?:e|es|ed|ing)|outliv\w+|die[sd]?|dying)\b")
 """Verbs that ask about survival without its name."""
+RECURRING = re.compile(r"\brecur(?:s|red)?\b")
 COUNTED = frozenset(
     ("lots", "plenty", "many", "few", "fewer", "numerous", "versus", "protective", "harmful",
      "live", "lives", "lived", "living", "survive", "survives", "survived", "surviving", "outlive",
-     "die", "dies", "died", "dying", "earlier", "sooner")
+     "excluding", "die", "dies", "died", "dying", "earlier", "sooner", "recur", "recurs",
+     "recurred")
 )  # fmt: skip
 """Words that are read by patterns, not by names."""
 POSSESSIVE = re.compile(r"['’]s$")
@@ -154,6 +164,11 @@ class Reader:
         """The asker's own words of a run of tokens."""
         run = self.tokens[first:last]
         return self.prompt[min(token.start for token in run) : max(token.end for token in run)]
+
+    def words_at(self, start: int, end: int) -> str:
+        """The asker's own words of a stretch of the text as it is read."""
+        run = [index for index, at in enumerate(self.starts) if start <= at < end]
+        return self.words_of(run[0], run[-1] + 1)
 
     def before(self, first: int) -> str:
         """The text before a token."""
@@ -311,7 +326,9 @@ class Reader:
             return False
         if code(text) and text.casefold() not in STOP:
             return True
-        if self.language != "en" or not text[0].isalpha() or len(text) < 3:
+        if not text[0].isalpha() or len(text) < (3 if self.language == "en" else 4):
+            return False
+        if self.language != "en" and fold(bare(text)) in word_list(self.language):
             return False
         plain = text.casefold()
         return plain not in STOP and plain not in self.free and plain not in MEASURING
@@ -425,11 +442,17 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
         and hit.concept.kind is not EntityType.DISEASE
         for hit in hits
     )
-    parts = []
+    parts: list[Asked] = []
+    out_of: Hit | None = None
+    """The last of those that are ruled out: what is listed with it is ruled out as well."""
     for hit in hits:
         words = reader.words_of(hit.first, hit.last)
         before = reader.before(hit.first)
-        negated = bool(NEGATION.search(before))
+        between = reader.tokens[out_of.last : hit.first] if out_of is not None else []
+        negated = bool(NEGATION.search(before)) or (
+            out_of is not None and all(token.text.casefold() in LISTED for token in between)
+        )
+        out_of = hit if negated else None
         run = reader.tokens[hit.first : hit.last]
         corrected = (
             " ".join(token.corrected_from or token.text for token in run)
@@ -439,11 +462,17 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
         role = PartRole.EXPOSURE
         level: Level | None = None
         if hit.condition is not None:
+            if hit.condition.aside:
+                continue
             role = PartRole.POPULATION
-            if hit in modifiers:
+            contrast = hit.condition.contrast
+            within = others and re.search(r"\b(?:in|between|among)\s+(?:the )?$", before)
+            if hit in modifiers or (contrast is not None and within):
                 role = PartRole.MODIFIER
-            elif contrast := hit.condition.contrast:
-                parts.append(Asked(words=words, role=PartRole.EXPOSURE, name=contrast))
+            elif contrast is not None:
+                side = hit.condition.level
+                name = contrast.label
+                parts.append(Asked(words=words, role=PartRole.EXPOSURE, name=name, level=side))
                 if not hit.condition.filters:
                     continue
         elif hit.concept is not None:
@@ -478,9 +507,10 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
                 corrected_from=corrected,
             )
         )
-    for pattern in (PROGNOSIS, LIVING):
+    for pattern, name in ((PROGNOSIS, "survival"), (LIVING, "survival"), (RECURRING, "recurrence")):
         if not specific and (match := pattern.search(reader.text)):
-            parts.append(Asked(words=match[0], role=PartRole.ENDPOINT, name="survival"))
+            words = reader.words_at(match.start(), match.end())
+            parts.append(Asked(words=words, role=PartRole.ENDPOINT, name=name))
             break
     return _merged(parts)
 
@@ -576,7 +606,7 @@ def _unknown(
         coded = any(code(token.text) for token in reader.tokens[first:last])
         if WITH_PEOPLE.search(before):
             parts.append(Asked(words=words, role=PartRole.POPULATION, name=words))
-        elif coded or (not has_exposure and hits):
+        elif coded or (not has_exposure and hits and reader.language == "en"):
             parts.append(Asked(words=words, role=PartRole.EXPOSURE, name=words))
         else:
             notes.append(f'Not understood and left aside: "{words}".')

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from agents.question.vocabulary import names_of
 from agents.question.words import key_of
 from validation.dictionary import Variable
 from validation.hypothesis import Filter
+from validation.inputs.population import two_levels
 
 ROMAN = {"i": 1, "ii": 2, "iii": 3, "iv": 4}
 NUMBER = r"(?:iv|i{1,3}|[1-4])[abc]?"
@@ -25,7 +27,10 @@ STAGED = re.compile(
     rf"\b{EXTENT}(?:\s*(?P<to>-|–|to|/|,|or|and)\s*(?:[cy]?p?(?P=what))?\s?[0-4][abc]?)*(?![\w+])"
 )
 """Extent of the tumor (T) or of the nodes (N): "pT3", "T3-T4", "T2 or T3"."""
-AGAINST = re.compile(r"\s*(?:versus|vs|against|compared (?:with|to)|than)\s+(?:the |in )?")
+AGAINST = re.compile(
+    r"(?:.*\b(?:than|compared (?:with|to))|\s*(?:versus|vs|against))\s+"
+    r"(?:the |in |those (?:of |with )?)*"
+)
 YES = frozenset(("yes", "y", "positive", "present", "true", "1", "received", "treated"))
 NO = frozenset(("no", "n", "negative", "absent", "false", "0", "none", "untreated"))
 PEOPLE = r"(?:patients?|tumors?|cases?|disease|cancers?|carcinomas?|subtype|people|individuals)"
@@ -61,8 +66,9 @@ VARIABLES = {
 class Condition:
     """A condition that a text names, with its place; without filters the cohort has none for it.
 
-    `contrast` is the label of the variable whose levels a text holds against one another ("grade II
-    versus grade III"); the filters then keep those levels, and none where there are no others.
+    `contrast` is the variable whose levels a text holds against one another ("grade II versus grade
+    III", "men … than women"); the filters then keep those levels, and none where there are no
+    others. `level` is the side of the level that is named first, where levels have an order.
     """
 
     start: int
@@ -70,7 +76,10 @@ class Condition:
     words: str
     variable: str
     filters: tuple[Filter, ...]
-    contrast: str = ""
+    contrast: Variable | None = None
+    level: Literal["high", "low"] | None = None
+    aside: bool = False
+    """The first level of a contrast whose second one follows later in the sentence."""
 
 
 def conditions(text: str, variables: Iterable[Variable]) -> list[Condition]:
@@ -99,20 +108,44 @@ def _contrasted(text: str, found: list[Condition], known: list[Variable]) -> lis
         if before.variable != item.variable:
             out.append(item)
             continue
-        words = text[before.start : item.end]
         values = [value for side in (before, item) for value in _values(side)]
-        variable = next(
-            (it for it in known if item.filters and it.key == item.filters[0].variable), None
-        )
-        if variable is None or len(values) < 2:
-            out[-1] = Condition(before.start, item.end, words, item.variable, ())
+        key = item.filters[0].variable if item.filters else ""
+        variable = next((variable for variable in known if variable.key == key), None)
+        adjacent = _adjacent(text, before, item)
+        start = before.start if adjacent else item.start
+        words = text[start : item.end]
+        if adjacent:
+            out.pop()
+        else:
+            out[-1] = replace(before, filters=(), aside=True)
+        if variable is None or len(set(values)) < 2:
+            out.append(Condition(start, item.end, words, item.variable, ()))
             continue
         whole = variable.kind == "binary" or len(variable.levels) == len(set(values)) > 0
         kept = Filter(variable=variable.key, op="in", value=tuple(dict.fromkeys(values)))
-        out[-1] = Condition(
-            before.start, item.end, words, item.variable, () if whole else (kept,), variable.label
-        )
+        out.append(
+            Condition(
+                start, item.end, words, item.variable, () if whole else (kept,), variable,
+                _side(variable, values),
+            )
+        )  # fmt: skip
     return out
+
+
+def _adjacent(text: str, before: Condition, item: Condition) -> bool:
+    """Whether nothing but the words of a comparison stands between two levels."""
+    return len(text[before.end : item.start].split()) <= 3
+
+
+def _side(variable: Variable, values: Sequence[str | float]) -> Literal["high", "low"] | None:
+    """On which side of the second level the first one is."""
+    first, second = values[0], values[-1]
+    if isinstance(first, float) and isinstance(second, float):
+        return "high" if first > second else "low"
+    pair = two_levels(variable.levels)
+    if pair is None or not {first, second} <= set(pair):
+        return None
+    return "high" if first == pair[1] else "low"
 
 
 def _values(condition: Condition) -> list[str | float]:
@@ -146,6 +179,20 @@ def _exclusive(first: Filter, second: Filter) -> bool:
     low = next((bounds[op] for op in ("gt", "ge") if op in bounds), None)
     high = next((bounds[op] for op in ("lt", "le") if op in bounds), None)
     return isinstance(low, float) and isinstance(high, float) and low >= high
+
+
+OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+def ruled_out(filters: Iterable[Filter]) -> tuple[Filter, ...]:
+    """The conditions on patients whom these do not describe."""
+    out: list[Filter] = []
+    for item in filters:
+        if item.op == "in" and isinstance(item.value, tuple):
+            out += [Filter(variable=item.variable, op="ne", value=value) for value in item.value]
+        elif item.op in OPPOSITE:
+            out.append(Filter.model_validate({**item.model_dump(), "op": OPPOSITE[item.op]}))
+    return tuple(out)
 
 
 def variable_for(what: str, variables: Iterable[Variable]) -> Variable | None:
@@ -269,8 +316,8 @@ def _given(text: str, variables: list[Variable]) -> Iterator[Condition]:
             continue
         for name in names_of(variable):
             pattern = (
-                rf"\b{people}\s+(?:(?P<no>without|with no|not receiving|who did not receive)|"
-                rf"with|who received|who had|receiving|treated with|on|under)\s+"
+                rf"\b(?:{people}\s+(?:with|who received|who had|receiving|treated with|on|under)|"
+                rf"(?P<no>without|with no|not receiving|who did not receive))\s+"
                 rf"{re.escape(name.casefold())}\b"
             )
             for match in re.finditer(pattern, text):

@@ -142,10 +142,10 @@ def translate(tokens: list[Token], language: str) -> tuple[list[Token], list[str
     while at < len(tokens):
         for size in range(min(longest, len(tokens) - at), 0, -1):
             run = tokens[at : at + size]
-            english = phrases.get(tuple(stem(_bare(token.text), language) for token in run), "")
+            english = phrases.get(tuple(stem(bare(token.text), language) for token in run), "")
             if english and not any(token.breaks for token in run[1:]):
                 start, end = run[0].start, run[-1].end
-                start += len(run[0].text) - len(_bare(run[0].text))
+                start += len(run[0].text) - len(bare(run[0].text))
                 parts = tokenize(english)
                 out += [
                     Token(part.text, start, end, run[0].breaks and not index)
@@ -160,6 +160,6 @@ def translate(tokens: list[Token], language: str) -> tuple[list[Token], list[str
     return out, [english for _, _, english in said]
 
 
-def _bare(word: str) -> str:
+def bare(word: str) -> str:
     """A word without its elided article (l'expression)."""
     return re.sub(r"^[ldsn]['’]", "", word, flags=re.IGNORECASE)

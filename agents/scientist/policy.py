@@ -15,6 +15,7 @@ from typing import Any
 
 from agents.base import Resources
 from agents.question.carried import excluded_keys, unanswered
+from agents.question.correct import BY_HAND
 from agents.question.types import Level, PartRole, Question
 from agents.question.words import key_of
 from agents.scientist.chains import BETTER, WORSE, proposals
@@ -167,6 +168,8 @@ def _asked_concepts(question: Question) -> list[Concept]:
             # Papers know a thing by the asker's words rather than by the variable's label.
             plain = question.language == "en" and not part.corrected_from
             name = part.words if plain or not part.name else part.name
+            if part.stands_in == BY_HAND:
+                name = part.variables[0].split(":")[-1].replace("_", " ")
             for variable in part.variables[: MEMBERS if part.every else 1]:
                 member = variable.removeprefix("expression:") if part.every else ""
                 concept = Concept(member or name, variable, asked=True)

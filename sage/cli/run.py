@@ -368,15 +368,21 @@ def replay(
     Example: sage replay last --out again/
     """
     from sage.begin import open_run
+    from sage.campaign.rounds import FILE as CAMPAIGN
     from sage.console import out as console
     from sage.console import print_json
     from sage.machine.tracing import replay_trace
     from sage.report.build import write_report
 
+    if (Path(name) / CAMPAIGN).is_file():
+        raise InputError(
+            f"{name} is a campaign; replay one of its rounds: sage replay {name}/round-1"
+        )
     folder = open_run(name)
     target = out or folder.root / "replayed"
     written = write_report(folder, target)
-    same = _same(folder.root / "report.html", written.html)
+    pages = [_same(folder.root / path.name, path) for path in (written.html, written.markdown)]
+    same = None if None in pages else all(pages)
     turns = replay_trace(folder)
     if as_json:
         print_json({"html": str(written.html), "markdown": str(written.markdown), "same": same,

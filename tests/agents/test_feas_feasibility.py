@@ -21,6 +21,7 @@ from agents.feasibility import (
     check_feasibility,
     gather,
 )
+from agents.feasibility.agent import ADJUST
 from agents.feasibility.external import ExternalFact
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.rule import judge
@@ -324,3 +325,10 @@ def test_the_prompt_renders_facts_and_no_patient() -> None:
     assert "E1 [data, exposures] found" in user
     assert "Genes named by the task: FABP5 (of 2)" in user
     assert "blocking" in system
+
+
+def test_fewer_covariates_demand_no_adjustment() -> None:
+    """The rule's own condition for small samples once ended a campaign."""
+    assert not ADJUST.search("Use fewer covariates or a penalized model.")
+    assert ADJUST.search("Add the covariates age and stage.")
+    assert ADJUST.search("Results must be adjusted for smoking.")

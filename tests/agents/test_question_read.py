@@ -325,6 +325,65 @@ def test_the_extent_of_a_tumor_is_a_condition(
     assert found.filters[0].value == value
 
 
+@pytest.mark.parametrize(
+    ("prompt", "cohort", "kept"),
+    [
+        (
+            "Is FABP5 linked to survival, but not in low-grade tumors or patients younger than 60?",
+            "demo", {("clinical:grade", "ne"), ("clinical:age", "ge")},
+        ),
+        ("Does FABP5 relate to survival, excluding women and smokers?", "demo",
+         {("clinical:gender", "ne"), ("clinical:smoking", "ne")}),
+        ("Is age linked to recurrence in women older than 50 without hormonal therapy?", "gbsg2",
+         {("clinical:age", "gt"), ("clinical:hormonal_therapy", "eq")}),
+    ],
+)  # fmt: skip
+def test_who_is_ruled_out_is_ruled_out(
+    known: Known, prompt: str, cohort: str, kept: set[tuple[str, str]]
+) -> None:
+    question = ask(known, prompt, cohort)
+    assert {(it.variable, it.op) for part in question.parts for it in part.filters} == kept
+    assert not any(part.negated for part in question.named(PartRole.POPULATION))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "cohort", "role", "variable"),
+    [
+        ("Do men have worse survival than women?", "demo", "exposure", "clinical:gender"),
+        ("Does CXCL13 predict overall survival in men versus women?", "demo", "modifier",
+         "clinical:gender"),
+        ("Does hormonal therapy prolong survival more in postmenopausal than in premenopausal"
+         " women?", "gbsg2", "modifier", "clinical:menopausal_status"),
+        ("Do grade 3 versus grade 1 tumors recur earlier?", "gbsg2", "exposure",
+         "clinical:tumor_grade"),
+    ],
+)  # fmt: skip
+def test_groups_that_are_compared_are_what_is_asked(
+    known: Known, prompt: str, cohort: str, role: str, variable: str
+) -> None:
+    question = ask(known, prompt, cohort)
+    assert not question.refusals
+    assert (variable,) in {part.variables for part in question.named(PartRole(role))}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "covariates", "exposure"),
+    [
+        ("Les patientes avec peu de ganglions envahis vivent-elles plus longtemps, après ajustement"
+         " sur l'âge et le grade ?", {"clinical:age", "clinical:tumor_grade"},
+         "clinical:positive_nodes"),
+        ("Hängen viele befallene Lymphknoten mit dem Überleben zusammen, bereinigt um Alter?",
+         {"clinical:age"}, "clinical:positive_nodes"),
+    ],
+)  # fmt: skip
+def test_other_languages_keep_exposure_and_adjustment(
+    known: Known, prompt: str, covariates: set[str], exposure: str
+) -> None:
+    question = ask(known, prompt, "gbsg2")
+    assert {part.variables[0] for part in question.named(PartRole.COVARIATE)} == covariates
+    assert [part.variables for part in question.named(PartRole.EXPOSURE)] == [(exposure,)]
+
+
 def test_a_model_may_name_more_than_the_thing(known: Known) -> None:
     words, vocabulary = known["demo"]
 
