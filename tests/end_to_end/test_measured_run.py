@@ -62,6 +62,10 @@ def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> N
     assert html.count("data:image/png;base64,") >= 1
     again = sage("replay", "last", "--out", "again", cwd=tmp_path)
     assert again.code == 0 and (tmp_path / "again" / "report.md").read_text() == report
+    assert "identical to the run's report" in again.out
+    (run / "report.md").write_text(report.replace("supported", "proven"))
+    again = sage("replay", "last", "--out", "again", cwd=tmp_path)
+    assert "differs from the run's report" in again.out
 
 
 def test_without_maps_there_is_nothing_to_measure(tmp_path: Path) -> None:
