@@ -136,6 +136,9 @@ class PathsInput(Strict):
     k: int = Field(default=8, ge=1, le=100, description="How many paths")
     max_hops: int = Field(default=5, ge=1, le=8)
     seed: int = Field(default=0, ge=0)
+    co_study: bool = Field(
+        default=False, description="Where nothing else: what was only studied together"
+    )
 
 
 class Scores(BaseModel):
@@ -195,7 +198,9 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     graph = open_graph(given.graph, context)
     embedder = embedder_of(graph, context)
     context.progress(0.3, "searching paths")
-    options = PathOptions(k=given.k, max_hops=given.max_hops, seed=given.seed, co_study=False)
+    options = PathOptions(
+        k=given.k, max_hops=given.max_hops, seed=given.seed, co_study=given.co_study
+    )
     ends = (given.source, given.target)
     if given.prompt is not None and ends == (None, None):
         found = generate(graph, given.prompt, options, embedder)

@@ -31,7 +31,7 @@ class Commands:
         self._lock = threading.Lock()
 
     def start(self, name: str, *arguments: str) -> None:
-        """Run `sage ARGUMENTS` apart from this process; its words go to a file.
+        """Run sage with these arguments apart from this process; its words go to a file.
 
         Raises
         ------

@@ -57,7 +57,7 @@ def test_a_question_gives_paths_with_what_was_understood(folder: Path) -> None:
 
 
 def test_the_domain_changes_relevance_only(folder: Path) -> None:
-    pair = ("paths", "FABP5", "overall survival", "-g", str(folder))
+    pair = ("paths", "FABP5", "overall survival", "-g", str(folder), "--co-study")
     one, other = answer(*pair, "--domain", "bladder cancer"), answer(*pair, "--domain", "B cells")
     scores = [
         {tuple(n["name"] for n in p["nodes"]): p["scores"] for p in x["paths"]}
@@ -71,7 +71,7 @@ def test_the_domain_changes_relevance_only(folder: Path) -> None:
 
 
 def test_paths_of_the_past_know_only_the_past(folder: Path) -> None:
-    pair = ("paths", "TLS", "overall survival", "-g", str(folder))
+    pair = ("paths", "TLS", "overall survival", "-g", str(folder), "--co-study")
     years = {
         e["year"]
         for p in answer(*pair, "--as-of", "2016")["paths"]

@@ -37,7 +37,8 @@ def test_search_finds_an_entity_with_its_neighbors(
 
 def test_paths_join_two_entities(registry: Registry, context: ToolContext) -> None:
     given = {"graph": ".", "source": "FABP5", "target": "overall survival"}
-    found = registry.run("graph_paths", given, context).result
+    assert not registry.run("graph_paths", given, context).result["paths"], "only studied together"
+    found = registry.run("graph_paths", {**given, "co_study": True}, context).result
     assert found["paths"]
     best = found["paths"][0]
     assert best["sentence"].startswith("FABP5")
