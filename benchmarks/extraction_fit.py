@@ -33,6 +33,7 @@ from kg.extract.probability import Reading
 from kg.extract.related import features, meetings
 from kg.extract.rules import RulesExtractor
 from kg.lexicon.index import Lexicon
+from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
 from sage.bench.corpora import AnnotatedDocument, load_corpus
 from sage.bench.extraction import given_mentions
@@ -41,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 JUDGED = ROOT / "benchmarks" / "results" / "extraction" / "development.tsv"
 HELD_OUT = JUDGED.with_name("held_out.tsv")
 WEIGHTS = ROOT / "kg" / "extract"
-KEY = ("head", "relation", "tail", "polarity", "negated")
+KEY = ("relation", "polarity", "negated")
 
 
 def pairs(documents: Sequence[AnnotatedDocument]) -> Iterator[tuple[dict[str, float], bool]]:
@@ -105,31 +106,43 @@ def table_of(path: Path) -> list[dict[str, str]]:
 
 
 def judged_readings(
-    rows: Sequence[dict[str, str]], extractor: RulesExtractor
+    rows: Sequence[dict[str, str]], extractor: RulesExtractor, names: Names
 ) -> Iterator[tuple[Reading, bool]]:
-    """Today's reading of each judged sentence that says what was judged."""
+    """Today's reading of each judged sentence that says what was judged.
+
+    An entity may have another name in today's vocabulary: names are compared as concepts.
+    """
+
+    def concept(name: str) -> str:
+        entry = names.find(name)
+        return (entry.name if entry else name).casefold()
+
     for row in rows:
         sentence = row["sentence"]
         found: list[Mention] = extractor.mentions.find(sentence)
+        judged = (*(row[name] for name in KEY), concept(row["head"]), concept(row["tail"]))
         for reading in extractor.readings(sentence, found):
             said = reading.statement
-            key = (said.head, said.relation, said.tail, said.polarity.value, str(int(said.negated)))
-            if key == tuple(row[name] for name in KEY):
+            today = (
+                *(said.relation, said.polarity.value, str(int(said.negated))),
+                *(concept(said.head), concept(said.tail)),
+            )
+            if today == judged:
                 yield reading, row["right"] == "1"
 
 
-def fit_right(extractor: RulesExtractor) -> None:
+def fit_right(extractor: RulesExtractor, names: Names) -> None:
     """Fit on the judged readings and write the weights."""
     readings = [
         (reading, right)
-        for reading, right in judged_readings(table_of(JUDGED), extractor)
+        for reading, right in judged_readings(table_of(JUDGED), extractor, names)
         if not (reading.evidence.subject and reading.evidence.object)
     ]
     held = [row for row in table_of(HELD_OUT) if row["half"] == "calibration"]
     for row in held:
         row["right"] = str(min(int(row["first"]), int(row["second"])))
     rows = [*table_of(JUDGED), *held]
-    readings += judged_readings(held, extractor)
+    readings += judged_readings(held, extractor, names)
     table = DictVectorizer()
     matrix = table.fit_transform([reading.evidence.features() for reading, _ in readings])
     truth = np.array([right for _, right in readings])
@@ -148,7 +161,7 @@ def fit_right(extractor: RulesExtractor) -> None:
               "of all right", round(float((truth & kept).sum() / truth.sum()), 3))  # fmt: skip
 
 
-def note_probabilities(extractor: RulesExtractor) -> None:
+def note_probabilities(extractor: RulesExtractor, names: Names) -> None:
     """Write today's probability into the held-out table; empty where the reading is no more.
 
     A sentence alone lacks the abbreviations of its abstract, and the ontology may have renamed an
@@ -156,7 +169,7 @@ def note_probabilities(extractor: RulesExtractor) -> None:
     """
     rows = table_of(HELD_OUT)
     for row in rows:
-        found = next(judged_readings([row | {"right": "1"}], extractor), None)
+        found = next(judged_readings([row | {"right": "1"}], extractor, names), None)
         row["probability"] = str(found[0].statement.confidence) if found else ""
     with HELD_OUT.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, list(rows[0]), delimiter="\t", lineterminator="\n")
@@ -185,9 +198,10 @@ def main() -> None:
     fit_related(given.data / "corpora")
     ontology = Ontology.load(ROOT / "data" / "ontology")
     lexicons = [Lexicon.load(given.lexicon)]
-    fit_right(RulesExtractor(ontology, lexicons))
+    names = Names(ontology, lexicons)
+    fit_right(RulesExtractor(ontology, lexicons), names)
     probability.forget()
-    note_probabilities(RulesExtractor(ontology, lexicons))
+    note_probabilities(RulesExtractor(ontology, lexicons), names)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ __all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
 STORE = "store.sqlite"
 GRAPHML = "graph.graphml"
 REPORT = "report.json"
+RECIPE = "recipe.json"
 
 Progress = Callable[[str, int, int], None]
 
@@ -89,7 +90,8 @@ def build(
     Raises
     ------
     InputError
-        If a source is missing, or the options ask for what was not given.
+        If a source is missing, no file in them can be read, or the options ask for what was not
+        given.
     """
     options = options or BuildOptions()
     if ontology is None:
@@ -110,6 +112,7 @@ def build(
         reading = ReadOptions(pdf_order=options.pdf_order, ocr=options.ocr, tables=options.tables)
         with _timed(report, "read"):
             order = _read(store, sources, reading, options, report, tell)
+        _require_papers(report, sources)
         with _timed(report, "screen"):
             documents = _select(store, order, reading, options, report, embedder)
         with _timed(report, "chunk"):
@@ -125,6 +128,25 @@ def build(
         report.graphml = str(out)
     write_text(folder / REPORT, report.model_dump_json(indent=1))
     return report
+
+
+def _require_papers(report: BuildReport, sources: Sequence[Path]) -> None:
+    """Refuse a corpus of which no file could be read.
+
+    Raises
+    ------
+    InputError
+        Naming the first files and why each was not read.
+    """
+    if report.files_read:
+        return
+    named = ", ".join(map(str, sources))
+    told = [f"{item.path}: {item.reason}" for item in report.sources[:3]]
+    more = f", and {len(report.sources) - 3} more" if len(report.sources) > 3 else ""
+    why = f" ({'; '.join(told)}{more})" if told else ""
+    raise InputError(
+        f"{named}: no papers to read{why}; name PDF, XML, MEDLINE, BibTeX, Markdown or text files"
+    )
 
 
 def _extractor(

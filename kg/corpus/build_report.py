@@ -42,6 +42,21 @@ class BuildOptions(Strict):
     concurrency: int = Field(default=8, ge=1)
 
 
+class Recipe(Strict):
+    """How a graph is made, kept with it: `sage kg update` follows it again.
+
+    Paths are relative to the graph's folder, so that both can be moved together. `rounds` is the
+    last round of each source that `sage kg gather` filled, 0 for others.
+    """
+
+    sources: tuple[str, ...]
+    out: str
+    options: BuildOptions
+    ontology: str | None = None
+    lexicons: tuple[str, ...] = ()
+    rounds: dict[str, int] = Field(default_factory=dict)
+
+
 class Excluded(BaseModel):
     """A document that was left out, and why."""
 

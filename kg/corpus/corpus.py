@@ -48,8 +48,9 @@ def ingest(
     reader = options.key
     results: dict[Path, tuple[SourceReport, list[str]]] = {}
     pending: list[tuple[Path, str]] = []
+    real: dict[Path, Path] = {}
     for path in files:
-        digest = _digest(store, path)
+        digest = _digest(store, path, real)
         known = store.file(digest, reader) if digest else None
         if known is None:
             pending.append((path, digest or ""))
@@ -65,7 +66,7 @@ def ingest(
             continue  # the same bytes under another name are read once
         queued.add(digest)
         unique.append(path)
-    for done, (path, result) in enumerate(_read_all(unique, options, workers), 1):
+    for done, (path, result) in enumerate(read_all(unique, options, workers), 1):
         progress("read", done, len(unique))
         if result.sha256:
             store.add_file(result.sha256, reader, result.report.model_dump(), result.documents)
@@ -86,22 +87,28 @@ def ingest(
     return reports, order, cached
 
 
-def _digest(store: Store, path: Path) -> str | None:
-    """SHA-256 of a file, remembered while size and modification time stay the same."""
+def _digest(store: Store, path: Path, real: dict[Path, Path]) -> str | None:
+    """SHA-256 of a file, remembered while size and modification time stay the same.
+
+    `real` holds the folders that were resolved in this call.
+    """
     try:
         stat = path.stat()
         stamp = f"{stat.st_size}:{stat.st_mtime_ns}"
-        known = store.stamp(str(path.resolve()))
+        if path.parent not in real:
+            real[path.parent] = path.parent.resolve()
+        place = str(path.resolve() if path.is_symlink() else real[path.parent] / path.name)
+        known = store.stamp(place)
         if known is not None and known[0] == stamp:
             return known[1]
         digest = sha256_bytes(path.read_bytes())
     except OSError:
         return None  # reported when it is read
-    store.set_stamp(str(path.resolve()), stamp, digest)
+    store.set_stamp(place, stamp, digest)
     return digest
 
 
-def _read_all(
+def read_all(
     paths: Sequence[Path], options: ReadOptions, workers: int
 ) -> Iterator[tuple[Path, SourceResult]]:
     """Results as they come. PDFs go to worker processes, so that a crash costs one file."""

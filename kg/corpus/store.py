@@ -168,12 +168,13 @@ class Store:
 
     def document(self, doc_id: str, reader: str | None = None) -> Document | None:
         """One document by its id; read from the file once."""
-        known = self._documents.get((reader or self.meta("reader"), doc_id))
+        reader = reader or self.meta("reader")
+        known = self._documents.get((reader, doc_id))
         if known is not None:
             return known
         row = self._db.execute(
             "SELECT fields, text FROM documents WHERE reader = ? AND id = ?",
-            (reader or self.meta("reader"), doc_id),
+            (reader, doc_id),
         ).fetchone()
         if row is None:
             return None
@@ -181,7 +182,7 @@ class Store:
         fields["sections"] = tuple(Section(**section) for section in fields["sections"])
         fields["topics"] = tuple(fields.get("topics", ()))
         document = Document(**fields, text=zlib.decompress(row[1]).decode("utf-8"))
-        self._documents[reader or self.meta("reader"), doc_id] = document
+        self._documents[reader, doc_id] = document
         return document
 
     def set_corpus(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -197,12 +198,14 @@ class Store:
     def documents(self, included_only: bool = True) -> Iterator[Document]:
         """Documents of the last build, ordered by id."""
         where = "WHERE included = 1 " if included_only else ""
+        reader = self.meta("reader")
         for doc_id, path, overrides in self._db.execute(
             f"SELECT doc_id, path, overrides FROM corpus {where}ORDER BY doc_id"  # noqa: S608
         ).fetchall():
-            document = self.document(doc_id)
+            document = self.document(doc_id, reader)
             if document is not None:
-                yield document.model_copy(update={"path": path, **json.loads(overrides)})
+                known = json.loads(overrides) if overrides != "{}" else {}
+                yield document.model_copy(update={"path": path, **known})
 
     def excluded(self) -> list[tuple[str, str, str]]:
         """Documents left out by the last build: id, path, reason."""
@@ -308,7 +311,6 @@ class Store:
                 continue
             if as_of is not None and (document.year is None or document.year > as_of):
                 continue
-            study = study_of(document.text)
             seen: set[tuple[object, ...]] = set()
             rows = self._db.execute(
                 "SELECT c.id, c.section, c.start, s.statement FROM chunks c JOIN statements s "
@@ -316,6 +318,9 @@ class Store:
                 "AND c.doc_id = ? ORDER BY c.start, c.end, s.ordinal",
                 (extractor, reader, cut, document.id),
             ).fetchall()
+            if not rows:
+                continue
+            study = study_of(document.text)
             for chunk_id, section, offset, text in rows:
                 statement = Statement.model_validate_json(text)
                 start, end = offset + statement.start, offset + statement.end

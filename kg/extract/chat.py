@@ -17,10 +17,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kg.corpus.chunks import Chunk, count_tokens
+from kg.corpus.textnorm import sentences
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
+from kg.extract.prose import quoted_matter
 from kg.extract.rules import RulesExtractor
-from kg.extract.verify import NOT_QUOTED, Claim, Verifier
+from kg.extract.verify import NOT_QUOTED, NOT_STATED, Claim, Verifier
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.core.errors import FaultError, InputError
@@ -233,6 +235,7 @@ class ChatExtractor:
             (s.head, s.tail, s.polarity, s.negated): s.confidence
             for s in self._rules.read(chunk).statements
         }
+        others = list(quoted_matter(chunk.text, list(sentences(chunk.text))))
         for triple in reply.triples:
             head, tail = triple.head.strip(), triple.tail.strip()
             if not head or not tail or head.casefold() == tail.casefold():
@@ -244,6 +247,9 @@ class ChatExtractor:
             span = align(triple.evidence, chunk.text)
             if span is None:
                 result.drop(NOT_QUOTED)
+                continue
+            if any(low <= span[0] < high for low, high in others):
+                result.drop(NOT_STATED)
                 continue
             known = {relation.canonical for relation in self._ontology.relations()}
             canonical = triple.relation.strip().lower().replace(" ", "_")

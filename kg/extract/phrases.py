@@ -275,6 +275,11 @@ def object_follows(sentence: str, trigger: Trigger, mention: Mention, floor: int
     return True
 
 
+MENTION = "\x01"
+"""Stands for a mention among words."""
+_FAILING = frozenset({"fails", "failed", "fail"})
+
+
 def subject_reaches(
     sentence: str, mentions: Sequence[Mention], head: Mention, stop: int, *, adjacent: bool = False
 ) -> bool:
@@ -293,18 +298,7 @@ def subject_reaches(
     -------
     False also where more than 24 words stand between: too far to be judged by such rules.
     """
-    at = head.end
-    while match := _AFTER.match(sentence[at:stop]):
-        word = match.group(1).lower()
-        if _ends_phrase(word) or word in _PLACES or word not in _STATE_AFTER | _DISEASE_AFTER:
-            break
-        at += match.end()
-    gap = list(sentence[at:stop])
-    for mention in mentions:
-        for place in range(max(mention.start, at), min(mention.end, stop)):
-            gap[place - at] = "\x01"
-    text = re.sub(r"\x01+", " \x01 ", _PARENS.sub(" ", "".join(gap)))
-    tokens = re.findall(r"\x01|[A-Za-z][\w'/-]*|\d[\w.,%-]*|[,;:]", text.lower())
+    tokens = _words_between(sentence, mentions, head.end, stop)
     if len(tokens) > 24:
         return False
     inside, predicate, joined = False, False, False
@@ -313,11 +307,9 @@ def subject_reaches(
         last = number == len(tokens) - 1
         filler = word in _ADVERBS or word.endswith("ly")
         if predicate:
-            # Between the verb's auxiliary and the verb: `was found to`, `is an independent`.
-            raised = word in _RAISING or (word == "to" and before in _RAISING)
-            if not (filler or raised or word in _AUXILIARIES or word in _COMPLEMENTS):
+            if not (filler or _goes_on(word, before)):
                 return False
-        elif word in _AUXILIARIES or word in _RELATIVES or word in {"fails", "failed", "fail"}:
+        elif word in _AUXILIARIES or word in _RELATIVES or word in _FAILING:
             predicate = True
         elif (
             word in {";", ":"}
@@ -334,10 +326,34 @@ def subject_reaches(
             return False
         elif word in _CONJUNCTIONS or word == ",":
             joined, inside = True, inside and word != ","
-        elif word == "\x01":
+        elif word == MENTION:
             if not inside and not joined:
                 return False
         elif not (filler or word in _DETERMINERS or inside or (joined and not last)):
             return False
         before = word
     return True
+
+
+def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: int) -> list[str]:
+    """The words between a mention's end and `stop`; each other mention counts as one.
+
+    What the mention's own phrase goes on with (`X expression`, `X-positive disease`) is passed.
+    """
+    while match := _AFTER.match(sentence[at:stop]):
+        word = match.group(1).lower()
+        if _ends_phrase(word) or word in _PLACES or word not in _STATE_AFTER | _DISEASE_AFTER:
+            break
+        at += match.end()
+    gap = list(sentence[at:stop])
+    for mention in mentions:
+        for place in range(max(mention.start, at), min(mention.end, stop)):
+            gap[place - at] = MENTION
+    text = re.sub(f"{MENTION}+", f" {MENTION} ", _PARENS.sub(" ", "".join(gap)))
+    return re.findall(rf"{MENTION}|[A-Za-z][\w'/-]*|\d[\w.,%-]*|[,;:]", text.lower())
+
+
+def _goes_on(word: str, before: str) -> bool:
+    """Whether a predicate goes on: `was found to`, `is an independent`."""
+    raised = word in _RAISING or (word == "to" and before in _RAISING)
+    return raised or word in _AUXILIARIES or word in _COMPLEMENTS

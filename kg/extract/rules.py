@@ -22,13 +22,14 @@ from kg.extract.base import Emit, Extraction, Mention, Statement
 from kg.extract.mentions import MentionFinder
 from kg.extract.nominal import nominals
 from kg.extract.probability import THRESHOLD, Reading, Side, Signs
+from kg.extract.prose import is_prose, quoted_matter
 from kg.extract.related import BROAD, Meeting, related
 from kg.extract.syntax import Trigger, TriggerFinder
 from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "14"
+VERSION = "15"
 BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
@@ -116,23 +117,35 @@ def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
 _ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", re.IGNORECASE)
 
 
-_PLAIN_WORD = re.compile(r"(?<![\w-])[a-z]{2,}(?![\w-])")
+def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -> bool:
+    """Whether the sentence asks, examines, wishes or supposes what the trigger names."""
+    return bool(
+        cues.INDIRECT.search(sentence[: trigger.start])
+        or cues.EXAMINED.search(sentence[trigger.end : high])
+        or cues.INQUIRY.search(sentence[low : trigger.end])
+        or _TURNED.match(sentence[trigger.end :])
+        or cues.SUFFICIENT.search(before)
+        or cues.PURPOSE.search(sentence[: trigger.start])
+        or cues.CONDITION.search(sentence[: trigger.start])
+    )
 
 
-# A reference as lists print it: journal with volume and pages, many initials, or an identifier.
-_REFERENCE = re.compile(
-    r"\b(?:19|20)\d\d ?(?:[A-Z][a-z]{2}[a-z]*)?;? ?\d+ ?(?:\([\w -]+\))?: ?[eE]?\d+|\bdoi: ?10\.|"
-    r"\bdoi\.org/10\.|(?:[A-Z][\w'-]+ [A-Z]{1,3}, ){2,}|(?:[A-Z][\w'-]+, (?:[A-Z]\. ?){1,3},? ){2,}"
-    r"|\b\d+ ?\((?:19|20)\d\d\),? \d+[-–]\d+|\b\d+[,:] ?\d+[-–]\d+ \((?:19|20)\d\d\)"
-)
-
-
-def _prose(sentence: str) -> bool:
-    """Whether this is a sentence, not a table row, a reference or a run of labels from a page."""
-    if len(sentence) > 900 or _REFERENCE.search(sentence):
+def _fits(trigger: Trigger, head: Mention, head_sign: int, tail: Mention) -> bool:
+    """Whether such a thing can stand in such a relation to such another."""
+    relation = trigger.relation.canonical
+    if head.type in _NEVER or tail.type in _NEVER:
         return False
-    plain = len(_PLAIN_WORD.findall(sentence))
-    return plain >= 3 or plain >= 0.25 * len(sentence.split())
+    if head.type == EntityType.CLINICAL_ENDPOINT and not _of_outcomes(trigger):
+        return False
+    if _FINDS.match(trigger.text) and head.type not in _FINDERS:
+        return False  # `we identified`: a method, not a prediction
+    if relation in _IN and tail.type in _NO_PLACE:
+        return False
+    if relation in _CAUSAL and head.type in _INSTRUMENTS:
+        return False  # a model does not cause an outcome
+    return relation != "treats" or (
+        head_sign >= 0 and head.type in _REMEDIES and tail.type in _TREATED
+    )
 
 
 class RulesExtractor:
@@ -209,6 +222,8 @@ class RulesExtractor:
         association too, with the probability that the pair is related at all.
         """
         spans = list(sentences(text))
+        quoted = list(quoted_matter(text, spans))
+        mentions = [m for m in mentions if not any(a <= m.start < b for a, b in quoted)]
         found: list[Statement] = []
         joined = set()
         for start, end in spans:
@@ -238,7 +253,7 @@ class RulesExtractor:
             for m in mentions
             if m.type != EntityType.ORGANISM and not _ADVERSE_GRADE.match(sentence[m.start :])
         ]
-        if len({m.name for m in mentions}) < 2 or not _prose(sentence):
+        if len({m.name for m in mentions}) < 2 or not is_prose(sentence):
             return []
         found: dict[tuple[str, str, str], Reading] = {}
         subjects = Side((), ())
@@ -311,8 +326,23 @@ class RulesExtractor:
         left = [m for m in usable if low <= m.start and m.end <= trigger.start]
         right = [m for m in usable if trigger.end <= m.start and m.end <= high]
         left, right = syntax.heads_of(sentence, left), syntax.heads_of(sentence, right)
+        before = self._subject(sentence, mentions, trigger, previous, left, low, subjects)
+        limit = following if groups.starts_new(sentence, following, right) else high
+        after = [mention for mention in right if mention.start < limit]
+        return before, self._object(sentence, after, trigger, following)
+
+    def _subject(
+        self,
+        sentence: str,
+        mentions: Sequence[Mention],
+        trigger: Trigger,
+        previous: int,
+        left: list[Mention],
+        low: int,
+        subjects: Side,
+    ) -> Side:
+        """What the trigger is said of: its own subject, or one shared with an earlier verb."""
         between = [m for m in left if m.start >= previous]
-        place = trigger.relation.canonical in _IN
         heads: list[Mention] = []
         shared = False
         if trigger.relative and between:
@@ -327,31 +357,34 @@ class RulesExtractor:
             shared = previous > low
         if shared:
             carries = trigger.continues and not _NOMINAL.match(trigger.text)
-            before = Side(
-                subjects.mentions, tuple(stands and carries for stands in subjects.stands)
+            return Side(subjects.mentions, tuple(stands and carries for stands in subjects.stands))
+        reached = [
+            phrases.subject_reaches(
+                sentence,
+                mentions,
+                head,
+                trigger.start,
+                adjacent=head.start >= previous > low and not trigger.relative,
             )
-        else:
-            reached = [
-                phrases.subject_reaches(
-                    sentence,
-                    mentions,
-                    head,
-                    trigger.start,
-                    adjacent=head.start >= previous > low and not trigger.relative,
-                )
-                and not _narrowed(sentence, head)
-                and not self._in_relative_clause(sentence, head, trigger, low)
-                and not self._triggers.verb_in(sentence[head.end : trigger.start])
-                and (head.type == heads[-1].type or _listed(sentence, head, heads[-1]))
-                and not _BY_DOING.search(sentence[: trigger.end])
-                and (head.start < previous or previous <= low or _opens(sentence, head, trigger))
-                and phrases.is_head(sentence, head, trigger.start)
-                and not phrases.governed(sentence, head, low)
-                for head in heads
-            ]
-            before = Side(tuple(heads), tuple(reached))
-        limit = following if groups.starts_new(sentence, following, right) else high
-        tails = groups.object_group(sentence, [m for m in right if m.start < limit], trigger)
+            and not _narrowed(sentence, head)
+            and not self._in_relative_clause(sentence, head, trigger, low)
+            and not self._triggers.verb_in(sentence[head.end : trigger.start])
+            and (head.type == heads[-1].type or _listed(sentence, head, heads[-1]))
+            and not _BY_DOING.search(sentence[: trigger.end])
+            and (head.start < previous or previous <= low or _opens(sentence, head, trigger))
+            and phrases.is_head(sentence, head, trigger.start)
+            and not phrases.governed(sentence, head, low)
+            for head in heads
+        ]
+        return Side(tuple(heads), tuple(reached))
+
+    def _object(
+        self, sentence: str, right: list[Mention], trigger: Trigger, following: int
+    ) -> Side:
+        """What the trigger is said to act on."""
+        place = trigger.relation.canonical in _IN
+        tails = groups.object_group(sentence, right, trigger)
+        joined = bool(_JOINED.fullmatch(sentence[trigger.end : following]))
         stands = []
         floor = trigger.end
         for tail in tails:
@@ -359,13 +392,10 @@ class RulesExtractor:
                 phrases.object_follows(sentence, trigger, tail, floor)
                 and phrases.is_head(sentence, tail, len(sentence), place=place)
                 and not phrases.governed(sentence, tail, floor)
-                and (
-                    tail.start < following
-                    or bool(_JOINED.fullmatch(sentence[trigger.end : following]))
-                )
+                and (tail.start < following or joined)
             )
             floor = tail.end
-        return before, Side(tuple(tails), tuple(stands))
+        return Side(tuple(tails), tuple(stands))
 
     def _in_relative_clause(self, sentence: str, head: Mention, trigger: Trigger, low: int) -> bool:
         """Whether the mention is the object of `that bind X`, whose noun the next verb is of."""
@@ -389,17 +419,9 @@ class RulesExtractor:
         span_start = max(previous, min(first, trigger.start))
         before = sentence[span_start : trigger.start]
         low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
+        if _unsaid(sentence, trigger, low, high, before):
+            return []
         opening = sentence[low : min(m.start for m in heads.mentions)]
-        asked = cues.INDIRECT.search(sentence[: trigger.start])
-        examined = cues.EXAMINED.search(sentence[trigger.end : high])
-        if asked or examined or cues.INQUIRY.search(sentence[low : trigger.end]):
-            return []
-        if _TURNED.match(sentence[trigger.end :]) or cues.SUFFICIENT.search(before):
-            return []
-        if cues.PURPOSE.search(sentence[: trigger.start]) or cues.CONDITION.search(
-            sentence[: trigger.start]
-        ):
-            return []
         scope = cues.PSEUDO.sub(" ", cues.EXCEPTED.sub(" ", before + " " + trigger.text))
         unproven = bool(cues.UNPROVEN.search(sentence[: trigger.end]))
         negated = (
@@ -417,19 +439,7 @@ class RulesExtractor:
             for tail, tail_ok, tail_sign in zip(
                 tails.mentions, tails.stands, tail_signs, strict=True
             ):
-                if head.name == tail.name or head.type in _NEVER or tail.type in _NEVER:
-                    continue
-                if head.type == EntityType.CLINICAL_ENDPOINT and not _of_outcomes(trigger):
-                    continue
-                if _FINDS.match(trigger.text) and head.type not in _FINDERS:
-                    continue  # `we identified`: a method, not a prediction
-                if trigger.relation.canonical in _IN and tail.type in _NO_PLACE:
-                    continue
-                if trigger.relation.canonical in _CAUSAL and head.type in _INSTRUMENTS:
-                    continue  # a model does not cause an outcome
-                if trigger.relation.canonical == "treats" and (
-                    head_sign < 0 or head.type not in _REMEDIES or tail.type not in _TREATED
-                ):
+                if head.name == tail.name or not _fits(trigger, head, head_sign, tail):
                     continue
                 item = any(_excepted(sentence, m, trigger, low) for m in (head, tail))
                 statement = _statement(

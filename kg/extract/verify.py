@@ -77,6 +77,8 @@ class Verifier:
         text: str,
         span: tuple[int, int],
         abbreviations: Sequence[tuple[str, str]] = (),
+        *,
+        least: int = MIN_WORDS,
     ) -> str | None:
         """Why the quotation does not bear the claim, or None if it does.
 
@@ -86,6 +88,7 @@ class Verifier:
         text : the passage
         span : where in the passage the quotation stands
         abbreviations : short and long forms that the document defines
+        least : words below which a quotation is less than a clause
 
         Returns
         -------
@@ -93,7 +96,7 @@ class Verifier:
         whole sentences around the quotation: leaving them out of it does not help.
         """
         quote = text[span[0] : span[1]]
-        if len(_WORD.findall(quote)) < MIN_WORDS:
+        if len(_WORD.findall(quote)) < least:
             return NO_CLAUSE
         spelled = dict(abbreviations)
         heads = list(self._places(claim.head, quote, spelled))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from kg.fusion.merge import Clusters
 from kg.fusion.model import FusedEdge, FusedNode, FusionOptions, Support
 from kg.fusion.names import clean_name
-from kg.types import Polarity, Triple
+from kg.types import EntityType, Polarity, Triple
 
 _Key = tuple[int, str, int, bool]
 
@@ -25,7 +25,7 @@ def assemble(
     triples : as extracted, with their evidence; every head and tail is a member of a cluster
     clusters : which names are one entity
     options : in `paper` mode all triples between an ordered pair make one edge; in `guarded` mode
-        relations, and affirmed and denied readings, stay apart
+        relations, affirmed and denied readings, and readings of opposite sign stay apart
     dropped : counts of what was left out, by reason; triples within one cluster are added to its
         entry "self-loop", which has to be there
 
@@ -39,9 +39,16 @@ def assemble(
     place = {old: new for new, old in enumerate(order)}
     nodes = [_node(clusters, old) for old in order]
     gathered: defaultdict[_Key, list[Triple]] = defaultdict(list)
+    known: dict[tuple[str, EntityType], int] = {}
+
+    def placed(name: str, kind: EntityType) -> int:
+        if (at := known.get((name, kind))) is None:
+            at = known[name, kind] = place[clusters.of[clean_name(name), kind]]
+        return at
+
     for triple in triples:
-        head = place[clusters.of[clean_name(triple.head), triple.head_type]]
-        tail = place[clusters.of[clean_name(triple.tail), triple.tail_type]]
+        head = placed(triple.head, triple.head_type)
+        tail = placed(triple.tail, triple.tail_type)
         if head == tail:
             dropped["self-loop"] += 1
         elif options.mode == "paper":
@@ -51,26 +58,43 @@ def assemble(
     edges: list[FusedEdge] = []
     for key in sorted(gathered, key=lambda k: (k[0], k[2], k[1], k[3])):
         head, relation, tail, negated = key
-        group = gathered[key]
-        if len(group) > 1:
-            group.sort(key=_reading_order)
-        edges.append(
-            FusedEdge(
-                head=head,
-                relation=relation or group[0].relation,
-                tail=tail,
-                polarity=_polarity(group),
-                negated=negated,
-                supports=_distinct(group),
+        for group in _by_sign(gathered[key]) if options.mode == "guarded" else [gathered[key]]:
+            if len(group) > 1:
+                group.sort(key=_reading_order)
+            edges.append(
+                FusedEdge(
+                    head=head,
+                    relation=relation or group[0].relation,
+                    tail=tail,
+                    polarity=_polarity(group),
+                    negated=negated,
+                    supports=_distinct(group),
+                )
             )
-        )
     return nodes, edges
+
+
+def _by_sign(group: list[Triple]) -> list[list[Triple]]:
+    """Readings that raise and those that lower, apart; neutral ones go with the stronger side.
+
+    "associated with longer" and "associated with shorter survival" speak against each other.
+    """
+    if len(group) == 1:
+        return [group]
+    sides = [[t for t in group if t.polarity == p] for p in (Polarity.POSITIVE, Polarity.NEGATIVE)]
+    if not all(sides):
+        return [group]
+    stronger = max(sides, key=lambda side: sum(t.confidence for t in side))
+    stronger += [t for t in group if t.polarity == Polarity.NEUTRAL]
+    return sides
 
 
 def _node(clusters: Clusters, position: int) -> FusedNode:
     cluster = clusters.clusters[position]
-    names = list(dict.fromkeys([cluster.name, *(m[0] for m in cluster.members)]))
     entry = cluster.entry
+    if entry is None and len(cluster.members) == 1 and cluster.members[0][0] == cluster.name:
+        return FusedNode(cluster.id, cluster.name, cluster.type, (cluster.name,))
+    names = list(dict.fromkeys([cluster.name, *(m[0] for m in cluster.members)]))
     return FusedNode(
         id=cluster.id,
         name=cluster.name,
@@ -136,9 +160,12 @@ def prune(
     """
     labels = components(len(nodes), [(e.head, e.tail) for e in edges])
     sizes = np.bincount(labels, minlength=1) if len(nodes) else np.zeros(1, dtype=np.int64)
-    keep = [n for n in range(len(nodes)) if sizes[labels[n]] >= below]
+    keep = np.flatnonzero(sizes[labels] >= below).tolist()
     position = {old: new for new, old in enumerate(keep)}
     dropped["nodes in small components"] = len(nodes) - len(keep)
+    if len(keep) == len(nodes):
+        dropped["edges in small components"] = 0
+        return nodes, edges, position
     moved = [
         FusedEdge(position[e.head], e.relation, position[e.tail], e.polarity, e.negated, e.supports)
         for e in edges

@@ -19,6 +19,13 @@ SPECULATIVE = 0.5
 
 POLARITIES = tuple(Polarity)
 _SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+#: Relations in which the head acts on the tail.
+CAUSAL = frozenset({
+    "activates", "inhibits", "promotes", "upregulates", "downregulates", "degrades",
+    "phosphorylates", "secretes", "recruits", "sensitizes_to", "confers_resistance_to", "treats",
+    "targets", "regulates", "affects", "compensates_for", "induces", "suppresses", "prolongs",
+    "shortens", "causes", "prevents",
+})  # fmt: skip
 SIGNS = np.array([_SIGN[p] for p in POLARITIES], dtype=np.int8)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.fusion.model import FusedGraph, Support
+from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, Support
 from kg.fusion.names import lexical_key
 from kg.graph.arrays import NO_YEAR, GraphArrays
 from kg.graph.belief import POLARITIES
-from kg.graph.rows import JsonRows
+from kg.graph.rows import NOTHING_MORE, JsonRows, encoded
 from kg.types import EntityType
 
 _TYPE = {t: n for n, t in enumerate(EntityType)}
@@ -60,17 +60,8 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
         ),
         "alias_keys": alias_keys,
         "alias_node": alias_node,
-        "node_rows": JsonRows.of(
-            {
-                "aliases": list(node.names[1:]),
-                "synonyms": list(node.synonyms),
-                "definition": node.definition,
-                "identifiers": dict(node.identifiers),
-                "merges": merges.get(node.id, []),
-            }
-            for node in fused.nodes
-        ),
-        "edge_rows": JsonRows.of([_support(s) for s in e.supports] for e in fused.edges),
+        "node_rows": JsonRows.of_texts(_node_row(node, merges) for node in fused.nodes),
+        "edge_rows": JsonRows.of_texts(map(_supports, fused.edges)),
         "node_row": np.arange(len(fused.nodes), dtype=np.int32),
         "edge_row": np.arange(len(fused.edges), dtype=np.int32),
         "vectors": fused.vectors,
@@ -91,8 +82,26 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
     return columns, meta
 
 
-def _support(support: Support) -> dict[str, Any]:
-    return support.model_dump(mode="json", exclude_defaults=True)
+def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes:
+    """What is known of a node beside its name and type, as JSON."""
+    joined = merges.get(node.id)
+    if not (joined or node.synonyms or node.identifiers or node.definition or node.names[1:]):
+        return NOTHING_MORE
+    return encoded(
+        {
+            "aliases": list(node.names[1:]),
+            "synonyms": list(node.synonyms),
+            "definition": node.definition,
+            "identifiers": dict(node.identifiers),
+            "merges": joined or [],
+        }
+    )
+
+
+def _supports(edge: FusedEdge) -> bytes:
+    """The readings of an edge as one list of JSON."""
+    encode = Support.__pydantic_serializer__.to_json
+    return b"[%s]" % b",".join(encode(s, exclude_defaults=True) for s in edge.supports)
 
 
 def _independent_documents(fused: FusedGraph) -> dict[str, int]:

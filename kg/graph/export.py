@@ -1,8 +1,12 @@
-"""Exports: JSON, GraphML, and an interactive page."""
+"""Exports: GraphML, JSON, CX2, RDF, BEL, tables, and an interactive page."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +14,7 @@ from kg.graph import graphml
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
 from sage.core.errors import FaultError, InputError
-from sage.core.files import write_text
+from sage.core.files import write_text, writing
 from sage.core.models import Strict
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Formats of two tables in a folder.
 TABLES = ("kgx", "neo4j")
+FORMATS = ("graphml", "json", "cx2", "turtle", "bel", "html", *TABLES)
 
 
 class Exported(Strict):
@@ -40,8 +45,11 @@ def export(
     focus: str | None = None,
     max_nodes: int = 400,
 ) -> Exported:
-    """Write the graph as `graphml`, `json` (node-link), `html` (a page that opens offline), or as
-    the two tables of `kgx` (KGX and Biolink, tab-separated) or `neo4j` (its import tool's CSV).
+    """Write the graph in one of `FORMATS`.
+
+    `graphml`, `json` (node-link), `cx2` (Cytoscape), `turtle` (RDF), `bel` (BEL 2.2, and beside it
+    a table of what it cannot say), `html` (a page that opens offline), or the two tables of `kgx`
+    (KGX and Biolink, tab-separated) or `neo4j` (its import tool's CSV).
 
     Parameters
     ----------
@@ -54,6 +62,10 @@ def export(
         If the format is unknown, or no node is called `focus`.
     """
     path = Path(path)
+    if format in TABLES and path.exists() and not path.is_dir():
+        raise InputError(f"--out {path} is a file; {format} writes a folder: name another")
+    if format in FORMATS and format not in TABLES and path.is_dir():
+        raise InputError(f"--out {path} is a folder; {format} writes a file: name one in it")
     if format == "graphml":
         graphml.write(graph, path)
         return _exported(graph.n_nodes, graph.n_edges, path, format)
@@ -69,12 +81,42 @@ def export(
         if nodes < graph.n_nodes:
             note = f"The page shows {nodes} of {graph.n_nodes} nodes."
         return _exported(nodes, edges, path, format, note)
+    if format == "cx2":
+        from kg.graph.cx2 import cx2
+
+        _write(path, cx2(graph, path.stem))
+        return _exported(graph.n_nodes, graph.n_edges, path, format)
+    if format == "turtle":
+        from kg.graph.rdf import turtle
+
+        with _failing(path), writing(path) as stream:
+            stream.writelines(line.encode() for line in turtle(graph))
+        return _exported(graph.n_nodes, graph.n_edges, path, format)
+    if format == "bel":
+        return _export_bel(graph, path)
     if format in TABLES:
         from kg.graph.tables import write_tables
 
         write_tables(graph, path, format)
         return _exported(graph.n_nodes, graph.n_edges, path, format, "Two tables in one folder.")
-    raise InputError(f'export format "{format}": choose graphml, json, html, kgx or neo4j.')
+    raise InputError(f'export format "{format}": choose {", ".join(FORMATS)}.')
+
+
+def _export_bel(graph: Graph, path: Path) -> Exported:
+    """The script, and beside it the table of what BEL cannot say."""
+    from kg.graph.bel import bel
+
+    script = bel(graph, path.stem)
+    rest = path.with_name(f"{path.name}.left_out.tsv")
+    rows = [(row.head, row.relation, row.tail, row.reason) for row in script.left_out]
+    text = io.StringIO()
+    table = csv.writer(text, delimiter="\t", lineterminator="\n")
+    table.writerows([("head", "relation", "tail", "reason"), *rows])
+    _write(path, script.text)
+    _write(rest, text.getvalue())
+    reasons = "; ".join(f"{reason} {count}" for reason, count in script.reasons().items())
+    note = f"{script.statements} statements. Left out, listed in {rest}: {reasons or 'nothing'}."
+    return _exported(graph.n_nodes, graph.n_edges, path, "bel", note)
 
 
 def to_networkx(graph: Graph) -> nx.MultiDiGraph:
@@ -82,20 +124,6 @@ def to_networkx(graph: Graph) -> nx.MultiDiGraph:
     import networkx as nx
 
     return nx.node_link_graph(node_link(graph), edges="edges")
-
-
-def communities(graph: Graph, seed: int = 0) -> list[list[str]]:
-    """Names of the nodes of each community, largest first, most connected nodes first.
-
-    Louvain's method on the undirected graph (Blondel et al. 2008, J Stat Mech), by networkx.
-    """
-    import networkx as nx
-
-    parts = nx.community.louvain_communities(nx.Graph(to_networkx(graph)), weight=None, seed=seed)
-    found = [sorted((graph.position[i] for i in ids), key=lambda n: (-graph.degree[n], n))
-             for ids in parts]  # fmt: skip
-    found.sort(key=lambda nodes: (-len(nodes), nodes[0]))
-    return [[graph.names[node] for node in nodes] for nodes in found]
 
 
 def node_link(graph: Graph) -> dict[str, Any]:
@@ -126,8 +154,14 @@ def node_link(graph: Graph) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with _failing(path):
         write_text(path, text)
+
+
+@contextmanager
+def _failing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise FaultError(f"{path}: could not be written ({error}).") from error
 

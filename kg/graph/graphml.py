@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from kg.graph.belief import POLARITIES
+from kg.graph.rows import NOTHING_MORE
 from kg.types import EntityType
 from sage.core.errors import FaultError
 from sage.core.files import writing
@@ -32,6 +33,9 @@ EDGE_KEYS = (
     ("negated", "boolean"), ("documents", "int"), ("first_year", "int"), ("last_year", "int"),
     ("evidence", "string"),
 )  # fmt: skip
+_AT_ONCE = 4096
+"""Lines that are written together."""
+_SPECIAL = re.compile("[&<>\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
@@ -67,13 +71,15 @@ def _stream(graph: GraphArrays, stream: Any) -> None:
     ids = [quoteattr(_ILLEGAL.sub("", i)) for i in graph.ids]
     degree = graph.degree.tolist()
     node_type = graph.types.tolist()
+    lines: list[str] = []
     for n, id_ in enumerate(ids):
-        row = graph.node_rows[int(graph.node_row[n])]
         parts = [
             f'<node id={id_}><data key="n_name">{_text(graph.names[n])}</data>'
             f'<data key="n_type">{types[node_type[n]]}</data>'
             f'<data key="n_degree">{degree[n]}</data>'
         ]
+        at = int(graph.node_row[n])
+        row = {} if graph.node_rows.raw(at) == NOTHING_MORE else graph.node_rows[at]
         for name in ("aliases", "synonyms", "identifiers", "merges"):
             if row.get(name):
                 value = json.dumps(row[name], ensure_ascii=False, sort_keys=True)
@@ -81,41 +87,52 @@ def _stream(graph: GraphArrays, stream: Any) -> None:
         if row.get("definition"):
             parts.append(f'<data key="n_definition">{_text(row["definition"])}</data>')
         parts.append("</node>\n")
-        stream.write("".join(parts).encode())
+        lines.append("".join(parts))
+        _flush(lines, stream, _AT_ONCE)
     columns = (
         graph.head, graph.tail, graph.relation, graph.weight, graph.belief, graph.polarity,
         graph.negated, graph.documents, graph.first_year, graph.last_year,
     )  # fmt: skip
     relations = [_text(r) for r in graph.relations]
+    evidence = _evidence(graph)
     rows = zip(*(c.tolist() for c in columns), strict=True)
     for e, (h, t, r, w, b, p, neg, docs, first, last) in enumerate(rows):
         years = (f'<data key="e_first_year">{first}</data>' if first else "") + (
             f'<data key="e_last_year">{last}</data>' if last else ""
         )
-        stream.write(
-            (
-                f"<edge source={ids[h]} target={ids[t]}>"
-                f'<data key="e_relation">{relations[r]}</data>'
-                f'<data key="e_weight">{w:.6g}</data><data key="e_belief">{b:.6g}</data>'
-                f'<data key="e_polarity">{POLARITIES[p].value}</data>'
-                f'<data key="e_negated">{"true" if neg else "false"}</data>'
-                f'<data key="e_documents">{docs}</data>{years}'
-                f'<data key="e_evidence">{_text(_evidence(graph, e))}</data></edge>\n'
-            ).encode()
+        lines.append(
+            f"<edge source={ids[h]} target={ids[t]}>"
+            f'<data key="e_relation">{relations[r]}</data>'
+            f'<data key="e_weight">{w:.6g}</data><data key="e_belief">{b:.6g}</data>'
+            f'<data key="e_polarity">{POLARITIES[p].value}</data>'
+            f'<data key="e_negated">{"true" if neg else "false"}</data>'
+            f'<data key="e_documents">{docs}</data>{years}'
+            f'<data key="e_evidence">{_text(evidence[e])}</data></edge>\n'
         )
+        _flush(lines, stream, _AT_ONCE)
+    _flush(lines, stream, 1)
     stream.write(b"</graph>\n</graphml>\n")
 
 
-def _evidence(graph: GraphArrays, edge: int) -> str:
-    rows = graph.edge_rows
-    at = int(graph.edge_row[edge])
+def _evidence(graph: GraphArrays) -> list[str]:
+    """The readings of each edge as JSON."""
+    rows, places = graph.edge_rows, graph.edge_row.tolist()
     if graph.meta.get("as_of") is None:  # all readings of the row: the bytes as they are
-        start, stop = int(rows.offsets[at]), int(rows.offsets[at + 1])
-        return rows.buffer[start : stop - 1].decode()
-    whole = rows[at]
-    kept = [whole[p] for p in graph.reading_place[graph.readings_of(edge)].tolist()]
-    return json.dumps(kept, ensure_ascii=False, sort_keys=True)
+        return [rows.raw(at).decode() for at in places]
+    found = []
+    for edge, at in enumerate(places):
+        whole = rows[at]
+        kept = [whole[p] for p in graph.reading_place[graph.readings_of(edge)].tolist()]
+        found.append(json.dumps(kept, ensure_ascii=False, sort_keys=True))
+    return found
+
+
+def _flush(lines: list[str], stream: Any, least: int) -> None:
+    """Write the lines once there are enough of them."""
+    if len(lines) >= least:
+        stream.write("".join(lines).encode())
+        lines.clear()
 
 
 def _text(value: str) -> str:
-    return escape(_ILLEGAL.sub("", value))
+    return escape(_ILLEGAL.sub("", value)) if _SPECIAL.search(value) else value

@@ -98,7 +98,7 @@ class Graph(GraphArrays):
         near = ", ".join(f'"{m.name}"' for m in self.find(node, 3))
         raise InputError(
             f'no node is called "{node}".'
-            + (f" Nearest: {near}." if near else " The graph is empty.")
+            + (f" Nearest: {near}." if near else "" if self.n_nodes else " The graph is empty.")
         )
 
     def node(self, id: str | int) -> NodeView:

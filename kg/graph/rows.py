@@ -12,6 +12,19 @@ from numpy.typing import NDArray
 
 from sage.core.errors import InputError
 
+NOTHING_MORE = b'{"aliases":[],"definition":null,"identifiers":{},"merges":[],"synonyms":[]}'
+"""The row of a node of which nothing is known but its name."""
+
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False
+).encode
+
+
+def encoded(value: Any) -> bytes:
+    """A value as the JSON of a row."""
+    return _encode(value).encode()
+
 
 class JsonRows:
     """(n,) JSON values in one buffer; row i is `buffer[offsets[i]:offsets[i + 1]]`."""
@@ -19,21 +32,29 @@ class JsonRows:
     def __init__(self, buffer: bytes | mmap, offsets: NDArray[np.int64]) -> None:
         self.buffer = buffer
         self.offsets = offsets
+        self._bounds: list[int] | None = None
 
     @classmethod
     def of(cls, values: Iterable[Any]) -> JsonRows:
         """Rows from values; the bytes depend on the values alone."""
-        parts = [
-            json.dumps(v, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-            + b"\n"
-            for v in values
-        ]
+        return cls.of_texts(map(encoded, values))
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[bytes]) -> JsonRows:
+        """Rows from JSON that is written already, each without a line break."""
+        parts = [text + b"\n" for text in texts]
         offsets = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum([len(p) for p in parts], out=offsets[1:])
         return cls(b"".join(parts), offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def raw(self, row: int) -> bytes:
+        """A row as it is written, without its line break."""
+        if self._bounds is None:
+            self._bounds = self.offsets.tolist()
+        return bytes(self.buffer[self._bounds[row] : self._bounds[row + 1] - 1])
 
     def __getitem__(self, row: int) -> Any:
         start, stop = int(self.offsets[row]), int(self.offsets[row + 1])

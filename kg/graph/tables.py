@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kg.graph.arrays import TYPES
-from kg.graph.belief import POLARITIES
+from kg.graph.belief import CAUSAL, POLARITIES
+from kg.graph.identifiers import references
 from kg.types import EntityType as T
 from kg.types import Polarity
 from sage.core.files import write_text
@@ -17,7 +18,8 @@ from sage.core.files import write_text
 if TYPE_CHECKING:
     from kg.graph.model import Graph
 
-_CATEGORY = {
+#: Biolink classes of the types that have one; others are `NamedThing`.
+CATEGORIES = {
     T.GENE: "Gene", T.PROTEIN: "Protein", T.PATHWAY: "Pathway",
     T.BIOLOGICAL_PROCESS: "BiologicalProcess", T.DISEASE: "Disease", T.CELL_TYPE: "Cell",
     T.TISSUE_REGION: "GrossAnatomicalStructure", T.TREATMENT: "Treatment",
@@ -26,7 +28,7 @@ _CATEGORY = {
     T.ORGANISM: "OrganismTaxon", T.STAINING_METHOD: "Procedure",
 }  # fmt: skip
 #: Biolink predicates of the relations that have one; others are `related_to`.
-_PREDICATE = {
+PREDICATES = {
     "binds": "physically_interacts_with", "treats": "treats", "expressed_in": "expressed_in",
     "regulates": "regulates", "affects": "affects", "correlates_with": "positively_correlated_with",
     "correlates_negatively_with": "negatively_correlated_with",
@@ -41,22 +43,29 @@ def write_tables(graph: Graph, folder: Path, format: str) -> None:
     are marked `negated`. Neo4j's headers are those of `neo4j-admin database import`.
     """
     nodes, edges = (_kgx if format == "kgx" else _neo4j)(graph)
-    ending, delimiter = (".tsv", "\t") if format == "kgx" else (".csv", ",")
+    ending = ".tsv" if format == "kgx" else ".csv"
     for name, rows in (("nodes", nodes), ("edges", edges)):
         text = io.StringIO()
-        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
+        if format == "kgx":  # read without quoting
+            text.writelines("\t".join(map(_unquoted, row)) + "\n" for row in rows)
+        else:
+            csv.writer(text, lineterminator="\n").writerows(rows)
         write_text(folder / f"{name}{ending}", text.getvalue())
 
 
 _Rows = list[Sequence[object]]
 
 
+def _unquoted(value: object) -> str:
+    return " ".join(str(value).split())
+
+
 def _kgx(graph: Graph) -> tuple[_Rows, _Rows]:
     nodes: _Rows = [("id", "category", "name", "description", "xref", "synonym")]
     for n, id_ in enumerate(graph.ids):
         row = graph.node_rows[int(graph.node_row[n])]
-        category = f"biolink:{_CATEGORY.get(TYPES[graph.types[n]], 'NamedThing')}"
-        known = "|".join(f"{k}:{v}" for k, v in sorted(row.get("identifiers", {}).items()))
+        category = f"biolink:{CATEGORIES.get(TYPES[graph.types[n]], 'NamedThing')}"
+        known = "|".join(f"{p}:{v}" for p, v, _ in references(row.get("identifiers", {})))
         names = "|".join([*row.get("aliases", ()), *row.get("synonyms", ())])
         nodes.append((id_, category, graph.names[n], row.get("definition") or "", known, names))
     edges: _Rows = [(
@@ -67,8 +76,8 @@ def _kgx(graph: Graph) -> tuple[_Rows, _Rows]:
         edges.append((
             f"sage:{e}", head, f"biolink:{_predicate(graph, e)}", tail, relation,
             POLARITIES[graph.polarity[e]].value, str(bool(graph.negated[e])).lower(),
-            f"{graph.belief[e]:.6g}", "|".join(_papers(graph, e)), *_years(graph, e),
-            "knowledge_assertion", "text_mining_agent",
+            f"{graph.belief[e]:.6g}", "|".join(papers_of(graph, e)), *_years(graph, e),
+            "not_provided", "text_mining_agent",
         ))  # fmt: skip
     return nodes, edges
 
@@ -88,7 +97,7 @@ def _neo4j(graph: Graph) -> tuple[_Rows, _Rows]:
         edges.append((
             head, tail, relation.upper(), POLARITIES[graph.polarity[e]].value,
             str(bool(graph.negated[e])).lower(), f"{graph.belief[e]:.6g}",
-            ";".join(_papers(graph, e)), *_years(graph, e),
+            ";".join(p.replace(";", "%3B") for p in papers_of(graph, e)), *_years(graph, e),
         ))  # fmt: skip
     return nodes, edges
 
@@ -104,13 +113,16 @@ def _ends(graph: Graph) -> list[tuple[str, str, str]]:
 
 def _predicate(graph: Graph, edge: int) -> str:
     relation = graph.relations[graph.relation[edge]]
-    if relation in _PREDICATE:
-        return _PREDICATE[relation]
+    if relation in PREDICATES:
+        return PREDICATES[relation]
+    if relation in CAUSAL:
+        return "affects"
     signed = POLARITIES[graph.polarity[edge]] != Polarity.NEUTRAL
-    return "affects" if signed else "related_to"
+    return "associated_with" if signed else "related_to"  # a sign alone is no cause
 
 
-def _papers(graph: Graph, edge: int) -> list[str]:
+def papers_of(graph: Graph, edge: int) -> list[str]:
+    """Each paper behind an edge once, as `PMID:` or `doi:`, in order."""
     found = [
         f"PMID:{s.evidence.pmid}" if s.evidence.pmid else f"doi:{s.evidence.doi}"
         for s in graph.supports(edge)

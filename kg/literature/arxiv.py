@@ -11,7 +11,7 @@ from typing import Any
 
 from kg.literature.boolean import disjunction, quoted
 from kg.literature.protocol import Wanted
-from kg.literature.reading import day_of, text, year_of
+from kg.literature.reading import day_of, listing, text, year_of
 from kg.literature.types import Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import SourceChanged, Unavailable
@@ -62,7 +62,7 @@ class Arxiv:
         if len(entries) == 1 and text(entries[0].findtext(f"{_ATOM}title")) == "Error":
             reason = text(entries[0].findtext(f"{_ATOM}summary"))[:120]
             raise Unavailable(self.name, f"refused the query: {reason}")
-        return [self._record(entry) for entry in entries]
+        return list(listing(self.name, entries, self._record)[0])
 
     def _record(self, entry: Any) -> Record:
         link = entry.findtext(f"{_ATOM}id")

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
-from kg.literature.boolean import disjunction
+from kg.literature.boolean import MANY, conjunction, disjunction
 from kg.literature.europe_pmc import BASE as EUROPE_PMC
-from kg.literature.europe_pmc import read, search_request
-from kg.literature.protocol import Wanted
+from kg.literature.europe_pmc import dated, fetch_page, read, search_request
+from kg.literature.protocol import Page, Search, Wanted
 from kg.literature.reading import as_json, day_of, field, text
-from kg.literature.types import Record
+from kg.literature.types import Found, Record, clean_doi, union
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import ServiceError
 
@@ -35,10 +36,40 @@ class Biorxiv:
 
     name = "biorxiv"
     limit = Limit(2, 1.0, concurrency=2)
+    ordered = True
 
-    def __init__(self, *, base_url: str = BASE, europe_pmc_url: str = EUROPE_PMC) -> None:
-        self.base_url = base_url.rstrip("/")
-        self.europe_pmc_url = europe_pmc_url.rstrip("/")
+    def __init__(self, *, base_url: str | None = None, europe_pmc_url: str | None = None) -> None:
+        self.base_url = (base_url or BASE).rstrip("/")
+        self.europe_pmc_url = (europe_pmc_url or EUROPE_PMC).rstrip("/")
+
+    def expression(self, search: Search) -> str:
+        """The search in the language of Europe PMC's preprint index."""
+        return dated(
+            f"(SRC:PPR AND {_SERVERS}) AND ({conjunction(search.query, synonyms=MANY)})",
+            search.since,
+        )
+
+    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
+        """A page of the preprint index; `settled` then asks the servers about a preprint."""
+        return await fetch_page(client, self.europe_pmc_url, self.name, self.expression(search), at)
+
+    async def settled(self, client: ServiceClient, found: Found) -> Found:
+        """The preprint with its withdrawal, its journal version's DOI and its license.
+
+        Raises a `ServiceError` when the server gives no usable answer.
+        """
+        versions = await client.fetch(self._request(found), self._read)
+        journal = next((clean_doi(text(v.get("published"))) for v in versions[-1:]), None)
+        license_ = text(versions[-1].get("license")).lower() if versions else ""
+        settled = _withdrawn(found, versions)
+        # The withdrawal of a preprint is no retraction of its journal version: they stay apart.
+        more = (f"doi:{journal}",) if journal and not settled.retracted else ()
+        return settled.model_copy(
+            update={
+                "versions": union(found.versions, more),
+                "license": found.license or license_ or None,
+            }
+        )
 
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
@@ -62,29 +93,38 @@ class Biorxiv:
         unchecked = record.model_copy(update={"sources": (UNCHECKED,)})
         if record.doi is None:
             return unchecked
-        server = "medrxiv" if "medrxiv" in (record.venue or "").lower() else "biorxiv"
-        request = Request(self.name, self.limit, f"{self.base_url}/details/{server}/{record.doi}")
         try:
-            versions = await client.fetch(request, self._read, patience=patience)
+            versions = await client.fetch(self._request(record), self._read, patience=patience)
         except ServiceError:
             return unchecked
-        if not versions:
-            return unchecked
-        withdrawn = next(
-            (version for version in versions if "withdraw" in text(version.get("type"))), None
-        )
-        if withdrawn is None:
-            return record
-        return record.model_copy(
-            update={
-                "retracted": True,
-                "retracted_on": day_of(withdrawn.get("date")),
-                "retraction_sources": (self.name,),
-            }
-        )
+        return _withdrawn(record, versions) if versions else unchecked
+
+    def _request(self, record: Record) -> Request:
+        server = "medrxiv" if "medrxiv" in (record.venue or "").lower() else "biorxiv"
+        path = quote(record.doi or "", safe="/")
+        return Request(self.name, self.limit, f"{self.base_url}/details/{server}/{path}")
 
     def _read(self, body: bytes) -> list[Mapping[str, Any]]:
         versions: list[Mapping[str, Any]] = field(
             self.name, as_json(self.name, body), "collection", list
         )
         return versions
+
+
+R = TypeVar("R", bound=Record)
+
+
+def _withdrawn(record: R, versions: Sequence[Mapping[str, Any]]) -> R:
+    """The record, retracted if one of its versions is a withdrawal."""
+    withdrawn = next(
+        (version for version in versions if "withdraw" in text(version.get("type"))), None
+    )
+    if withdrawn is None:
+        return record
+    return record.model_copy(
+        update={
+            "retracted": True,
+            "retracted_on": day_of(withdrawn.get("date")),
+            "retraction_sources": ("biorxiv",),
+        }
+    )

@@ -10,6 +10,8 @@ from kg.literature.types import Query
 
 _UNSAFE = re.compile(r'["\\()\[\]{}:*?~^+|&!<>/]')
 _SYNONYMS = 4
+MANY = 40
+"""Synonyms of a concept where a search may not miss a paper."""
 _WORDS = 6
 
 
@@ -24,10 +26,10 @@ def quoted(text: str) -> str:
     return f'"{clean}"' if " " in clean or "-" in clean else clean
 
 
-def groups_of(query: Query) -> list[list[str]]:
+def groups_of(query: Query, synonyms: int = _SYNONYMS) -> list[list[str]]:
     """Alternatives per concept; free text without phrases gives its most telling words."""
     if query.phrases:
-        named = [[plain(name) for name in group][: 1 + _SYNONYMS] for group in query.groups()]
+        named = [[plain(name) for name in group][: 1 + synonyms] for group in query.groups()]
         return [[name for name in group if name] for group in named if any(group)]
     clean = plain(query.text).split()
     telling = [word for word in clean if words(word)]
@@ -35,10 +37,12 @@ def groups_of(query: Query) -> list[list[str]]:
     return [[word] for word in telling if word in longest][:_WORDS]
 
 
-def conjunction(query: Query, term: Callable[[str], str]) -> str:
+def conjunction(
+    query: Query, term: Callable[[str], str] = quoted, synonyms: int = _SYNONYMS
+) -> str:
     """One query: AND over concepts, OR over each concept's alternatives."""
     groups = []
-    for group in groups_of(query):
+    for group in groups_of(query, synonyms):
         terms = [term(name) for name in group]
         groups.append(f"({' OR '.join(terms)})" if len(terms) > 1 else terms[0])
     return " AND ".join(groups)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kg.literature.boolean import plain
 from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, field, names, some, text
+from kg.literature.reading import as_json, field, listing, names, text
 from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
@@ -55,8 +55,8 @@ class Crossref:
 
     def _read(self, body: bytes) -> list[Record]:
         items = field(self.name, as_json(self.name, body), "message.items", list)
-        records = [record for item in items if (record := self._record(item)) is not None]
-        return some(self.name, [item for item in items if item.get("type") not in _OTHER], records)
+        works = [item for item in items if item.get("type") not in _OTHER]
+        return list(listing(self.name, works, self._record)[0])
 
     def _record(self, row: Mapping[str, Any]) -> Record | None:
         doi = clean_doi(field(self.name, row, "DOI", str))

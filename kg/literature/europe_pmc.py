@@ -5,18 +5,23 @@ Rate: kept at 10 requests/s. Docs: europepmc.org/RestfulWebService.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from kg.literature.boolean import disjunction
-from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, day_of, field, names, some, text, year_of
-from kg.literature.types import Record, clean_doi, says_retracted
+from kg.literature.boolean import MANY, conjunction, disjunction
+from kg.literature.protocol import Page, Search, Wanted
+from kg.literature.reading import as_json, day_of, field, listing, names, text, year_of
+from kg.literature.types import Found, Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://www.ebi.ac.uk/europepmc/webservices/rest"
 LIMIT = Limit(10, 1.0, concurrency=4)
+PAGE = 100
+_HEADING = re.compile(r"<h4>\s*([^<>]{1,80}?)[\s:.]*</h4>")
+"""A heading in an abstract: a sentence must not begin with it."""
+_PMCID = re.compile(r"PMC\d{3,9}")
 
 
 class EuropePmc:
@@ -24,9 +29,18 @@ class EuropePmc:
 
     name = "europe_pmc"
     limit = LIMIT
+    ordered = True
 
-    def __init__(self, *, base_url: str = BASE) -> None:
-        self.base_url = base_url.rstrip("/")
+    def __init__(self, *, base_url: str | None = None) -> None:
+        self.base_url = (base_url or BASE).rstrip("/")
+
+    def expression(self, search: Search) -> str:
+        """The search in Europe PMC's language."""
+        return dated(conjunction(search.query, synonyms=MANY), search.since)
+
+    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
+        """A page by `cursorMark`."""
+        return await fetch_page(client, self.base_url, self.name, self.expression(search), at)
 
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
@@ -63,12 +77,62 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
     )
 
 
+def dated(query: str, since: int | None) -> str:
+    """A search bounded by the year of first publication."""
+    return f"({query}) AND (FIRST_PDATE:[{since}-01-01 TO 3000-12-31])" if since else query
+
+
+async def fetch_page(
+    client: ServiceClient, base_url: str, source: str, query: str, at: str | None
+) -> Page:
+    """A page of a search, credited to `source`.
+
+    Parameters
+    ----------
+    client : sends the request at the service's rate
+    base_url : root of the REST service, without a slash at its end
+    source : name of the catalog in whose name it is asked
+    query : in the service's own syntax
+    at : the cursor of the page, None for the first
+
+    Returns
+    -------
+    The records, and the next cursor; the last page has none or repeats its own.
+    """
+    cursor = at or "*"
+    request = Request(
+        "europe_pmc",
+        LIMIT,
+        f"{base_url}/search",
+        params={
+            "query": query,
+            "resultType": "core",
+            "format": "json",
+            "pageSize": PAGE,
+            "cursorMark": cursor,
+        },
+    )
+
+    def read_page(body: bytes) -> Page:
+        answer = as_json("europe_pmc", body)
+        rows = field("europe_pmc", answer, "resultList.result", list)
+        following = answer.get("nextCursorMark") if rows else None
+        records, unread = listing("europe_pmc", rows, lambda row: _found(source, row))
+        return Page(
+            records=records,
+            next=following if isinstance(following, str) and following != cursor else None,
+            total=field("europe_pmc", answer, "hitCount", int),
+            unread=unread,
+        )
+
+    return await client.fetch(request, read_page)
+
+
 def read(source: str, body: bytes) -> list[Record]:
     """Records of a search answer, credited to `source`."""
     answer = as_json("europe_pmc", body)
     results = field("europe_pmc", answer, "resultList.result", list)
-    records = [record for result in results if (record := _record(source, result)) is not None]
-    return some("europe_pmc", results, records)
+    return list(listing("europe_pmc", results, lambda row: _record(source, row))[0])
 
 
 def _record(source: str, row: Mapping[str, Any]) -> Record | None:
@@ -76,11 +140,9 @@ def _record(source: str, row: Mapping[str, Any]) -> Record | None:
     if not title:
         return None
     kinds = _kinds(row)
-    corrections = row.get("commentCorrectionList") or {}
-    notices = corrections.get("commentCorrection", []) if isinstance(corrections, dict) else []
     retracted = (
         any("retracted publication" in kind for kind in kinds)
-        or any("retraction in" in text(notice.get("type")).lower() for notice in notices)
+        or any("retraction in" in text(notice.get("type")).lower() for notice in _notices(row))
         or says_retracted(title)
     )
     journal = row.get("journalInfo") or {}
@@ -106,6 +168,35 @@ def _record(source: str, row: Mapping[str, Any]) -> Record | None:
         preprint=row.get("source") == "PPR" or any("preprint" in kind for kind in kinds),
         sources=(source,),
     )
+
+
+def _found(source: str, row: Mapping[str, Any]) -> Found | None:
+    record = _record(source, row)
+    if record is None:
+        return None
+    noted = [
+        (text(notice.get("type")).lower(), f"pmid:{notice.get('id')}")
+        for notice in _notices(row)
+        if notice.get("source") == "MED" and text(notice.get("id")).isdigit()
+    ]
+    pmcid = text(row.get("pmcid"))
+    told = row.get("abstractText")
+    abstract = text(_HEADING.sub(r" \1: ", told)) if isinstance(told, str) else ""
+    return Found(
+        **{**record.model_dump(), "abstract": abstract},
+        pmcid=pmcid if _PMCID.fullmatch(pmcid) else None,
+        language=text(row.get("language")).lower() or None,
+        kinds=tuple(kind for kind in _kinds(row) if kind),
+        license=text(row.get("license")).lower() or None,
+        versions=tuple(key for kind, key in noted if kind in ("preprint of", "preprint in")),
+        retracts=tuple(key for kind, key in noted if kind == "retraction of"),
+    )
+
+
+def _notices(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    corrections = row.get("commentCorrectionList")
+    listed = corrections.get("commentCorrection") if isinstance(corrections, dict) else None
+    return [notice for notice in listed if isinstance(notice, dict)] if listed else []
 
 
 def _kinds(row: Mapping[str, Any]) -> list[str]:

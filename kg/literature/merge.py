@@ -4,49 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
+from typing import TypeVar
 
-from kg.literature.types import Record, title_key
+from kg.literature.types import Record, union
 
 _YEARS_APART = 1
-SHORTEST_TITLE = 16
-"""Titles shorter than this ("Editorial", "Bladder cancer") do not identify a paper."""
+
+R = TypeVar("R", bound=Record)
 
 
-def merge(records: Iterable[Record]) -> list[Record]:
+def merge(records: Iterable[R]) -> list[R]:
     """Union records that share a DOI, a PMID, an arXiv id, or title and year (one year of slack).
 
     Order of first appearance is kept. A retraction that any source reports stands. Two records
     whose identifiers of the same kind differ are never joined by title, except a preprint with
-    its journal version.
+    its journal version. Records may have further keys (`Record.identities`), and one that shares
+    identifiers with two groups makes them one.
     """
-    groups: list[Record] = []
+    groups: list[R] = []
     by_key: dict[str, list[int]] = {}
+    gone: set[int] = set()
     for record in records:
-        place = next(
-            (
-                at
-                for key in _keys(record)
-                for at in by_key.get(key, ())
-                if _same(groups[at], record, by_title=key.startswith("title:"))
-            ),
-            None,
-        )
-        if place is None:
-            place = len(groups)
+        places = {
+            at: None
+            for key in record.identities()
+            for at in by_key.get(key, ())
+            if at not in gone and _same(groups[at], record, by_title=key.startswith("title:"))
+        }
+        place, *others = sorted(places) or [len(groups)]
+        if place == len(groups):
             groups.append(record)
         else:
             groups[place] = join(groups[place], record)
-        for key in _keys(groups[place]):
-            places = by_key.setdefault(key, [])
-            if place not in places:
-                places.append(place)
-    return groups
+        for at in others:
+            if _same(groups[place], groups[at], by_title=True):
+                groups[place] = join(groups[place], groups[at])
+                gone.add(at)
+        for key in groups[place].identities():
+            listed = by_key.setdefault(key, [])
+            if place not in listed:
+                listed.append(place)
+    return [group for at, group in enumerate(groups) if at not in gone]
 
 
-def join(one: Record, other: Record) -> Record:
+def join(one: R, other: R) -> R:
     """Both records' knowledge in one: the journal's identifiers, the longer abstract."""
     first, second = (other, one) if one.preprint and not other.preprint else (one, other)
-    return Record(
+    return type(one)(
+        **first.more_of(second),
         title=first.title or second.title,
         abstract=max(first.abstract, second.abstract, key=len),
         year=first.year or second.year,
@@ -58,26 +63,12 @@ def join(one: Record, other: Record) -> Record:
         arxiv=first.arxiv or second.arxiv,
         retracted=first.retracted or second.retracted,
         retracted_on=_earliest(first.retracted_on, second.retracted_on),
-        retraction_sources=_union(first.retraction_sources, second.retraction_sources),
+        retraction_sources=union(first.retraction_sources, second.retraction_sources),
         preprint=first.preprint and second.preprint,
-        sources=_union(one.sources, other.sources),
-        snippets=_union(one.snippets, other.snippets),
+        sources=union(one.sources, other.sources),
+        snippets=union(one.snippets, other.snippets),
         score=max(one.score, other.score),
     )
-
-
-def _keys(record: Record) -> list[str]:
-    keys = []
-    if record.doi:
-        keys.append(f"doi:{record.doi}")
-    if record.pmid:
-        keys.append(f"pmid:{record.pmid}")
-    if record.arxiv:
-        keys.append(f"arxiv:{record.arxiv}")
-    title = title_key(record.title)
-    if len(title) >= SHORTEST_TITLE:
-        keys.append(f"title:{title}")
-    return keys
 
 
 def _same(one: Record, other: Record, *, by_title: bool) -> bool:
@@ -95,7 +86,3 @@ def _same(one: Record, other: Record, *, by_title: bool) -> bool:
 
 def _earliest(one: date | None, other: date | None) -> date | None:
     return min((day for day in (one, other) if day is not None), default=None)
-
-
-def _union(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*one, *other)))

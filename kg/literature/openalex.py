@@ -1,34 +1,84 @@
-"""OpenAlex, as the second opinion on retractions.
+"""OpenAlex: a catalog for gathering, and the second opinion on retractions.
 
-Rate: kept at 10 requests/s. One list request per search; without a key OpenAlex allows about a
-hundred of them a day. Docs: developers.openalex.org.
+Rate: kept at 10 requests/s. Searching and paging need a key, which is free; without one it allows
+about a hundred list requests a day. Docs: developers.openalex.org.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from kg.literature.reading import as_json, field
-from kg.literature.types import Record, clean_doi
+from kg.literature.boolean import MANY, conjunction, quoted
+from kg.literature.protocol import Page, Search
+from kg.literature.reading import as_json, day_of, field, listing, names, text, year_of
+from kg.literature.types import Found, Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
+from sage.core.http.errors import Unavailable
 
 BASE = "https://api.openalex.org"
 _PER_REQUEST = 50
+_PER_PAGE = 100
+_FIELDS = (
+    "id,doi,ids,title,abstract_inverted_index,publication_year,publication_date,language,type,"
+    "is_retracted,primary_location,best_oa_location,authorships"
+)
+_LONGEST = 20_000
+"""Words of an abstract beyond which its index is not believed."""
 
 
 class OpenAlex:
-    """Says which records are retracted; finds nothing new."""
+    """Searches titles and abstracts; says which records are retracted."""
 
     name = "openalex"
     limit = Limit(10, 1.0, concurrency=2)
+    ordered = True
 
     def __init__(
-        self, *, base_url: str = BASE, api_key: str | None = None, email: str | None = None
+        self, *, base_url: str | None = None, api_key: str | None = None, email: str | None = None
     ) -> None:
-        self.base_url = base_url.rstrip("/")
+        self.base_url = (base_url or BASE).rstrip("/")
+        self._refused = base_url is None and api_key is None
         self._secret = {"api_key": api_key} if api_key else {}
         if email:
             self._secret["mailto"] = email
+
+    def expression(self, search: Search) -> str:
+        """The search as a filter of works; a comma or a pipe is the filter's own."""
+        searched = conjunction(search.query, lambda name: quoted(re.sub("[,|]", " ", name)), MANY)
+        dates = f",from_publication_date:{search.since}-01-01" if search.since else ""
+        return f"title_and_abstract.search:{searched}{dates}"
+
+    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
+        """A page by `cursor`."""
+        if self._refused:
+            raise Unavailable(
+                self.name,
+                "needs a key, which is free (openalex.org): set services.openalex_key in "
+                "sage.toml, or OPENALEX_API_KEY",
+            )
+        request = Request(
+            self.name,
+            self.limit,
+            f"{self.base_url}/works",
+            params={
+                "filter": self.expression(search),
+                "select": _FIELDS,
+                "per_page": _PER_PAGE,
+                "cursor": at or "*",
+            },
+            secret_params=self._secret,
+        )
+        return await client.fetch(request, self._read_page)
+
+    def _read_page(self, body: bytes) -> Page:
+        answer = as_json(self.name, body)
+        works = field(self.name, answer, "results", list)
+        following = field(self.name, answer, "meta.next_cursor", (str, type(None)))
+        records, unread = listing(self.name, works, _found)
+        total = field(self.name, answer, "meta.count", int)
+        return Page(records=records, next=following if works else None, total=total, unread=unread)
 
     async def mark(
         self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
@@ -71,3 +121,55 @@ class OpenAlex:
             if field(self.name, work, "is_retracted", bool)
             and (doi := clean_doi(field(self.name, work, "doi", (str, type(None)))))
         }
+
+
+def _found(work: Mapping[str, Any]) -> Found | None:
+    title = text(work.get("title"))
+    if not title:
+        return None
+    known = _part(work, "ids")
+    pmid = re.search(r"(\d{1,8})/?$", text(known.get("pmid")))
+    pmcid = re.search(r"(?:PMC)?(\d{3,9})/?$", text(known.get("pmcid")))
+    retracted = work.get("is_retracted") is True
+    kind = text(work.get("type")).lower()
+    place = _part(work, "best_oa_location")
+    address, license_ = text(place.get("pdf_url")), text(place.get("license")).lower()
+    authors = work.get("authorships")
+    return Found(
+        title=title.rstrip("."),
+        abstract=_abstract(work.get("abstract_inverted_index")),
+        year=year_of(work.get("publication_year")),
+        published=day_of(work.get("publication_date")),
+        venue=text(_part(_part(work, "primary_location"), "source").get("display_name")) or None,
+        authors=names([_part(one, "author").get("display_name") for one in authors or ()]),
+        doi=clean_doi(text(work.get("doi"))),
+        pmid=pmid[1] if pmid else None,
+        pmcid=f"PMC{pmcid[1]}" if pmcid else None,
+        retracted=retracted,
+        retraction_sources=("openalex",) if retracted else (),
+        preprint=kind == "preprint",
+        sources=("openalex",),
+        language=text(work.get("language")).lower() or None,
+        kinds=(kind,) if kind else (),
+        license=license_ or None,
+        pdfs=((address, license_),) if address and license_ else (),
+    )
+
+
+def _part(value: Any, name: str) -> Mapping[str, Any]:
+    part = value.get(name) if isinstance(value, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
+
+
+def _abstract(index: Any) -> str:
+    """The text out of an inverted index: each word with the places at which it stands."""
+    if not isinstance(index, Mapping):
+        return ""
+    placed = [
+        (place, word)
+        for word, places in index.items()
+        if isinstance(places, list)
+        for place in places
+        if isinstance(place, int)
+    ]
+    return text(" ".join(word for _, word in sorted(placed))) if len(placed) <= _LONGEST else ""

@@ -6,30 +6,36 @@ Rate: 3 requests/s, 10 with a key. Docs: ncbi.nlm.nih.gov/books/NBK25499.
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from kg.literature.boolean import disjunction, quoted
-from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, day_of, field, text, year_of
-from kg.literature.types import Record, clean_doi
+from kg.literature.boolean import MANY, conjunction, disjunction, quoted
+from kg.literature.protocol import Page, Search, Wanted
+from kg.literature.reading import as_json, day_of, field, listing, text, year_of
+from kg.literature.types import Found, Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import SourceChanged, Unavailable
 
 BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+MOST = 9_999
+"""Records of one search that the E-utilities hand out for PubMed."""
 _RETRACTED = "retracted publication"
+_PER_PAGE = 200
 
 
 class PubMed:
     """Two requests per search: `esearch` for PMIDs, `efetch` for MEDLINE records."""
 
     name = "pubmed"
+    ordered = True
 
     def __init__(
-        self, *, base_url: str = BASE, api_key: str | None = None, email: str | None = None
+        self, *, base_url: str | None = None, api_key: str | None = None, email: str | None = None
     ) -> None:
-        self.base_url = base_url.rstrip("/")
+        self.base_url = (base_url or BASE).rstrip("/")
         self.limit = Limit(10 if api_key else 3, 1.0, concurrency=3)
         self._secret = {"api_key": api_key} if api_key else {}
         if email:
@@ -69,6 +75,75 @@ class PubMed:
             self._request("efetch.fcgi", fetch), self._read_records, patience=patience
         )
 
+    def expression(self, search: Search) -> str:
+        """The search in PubMed's language."""
+        term = conjunction(search.query, _term, MANY)
+        if search.since is None:
+            return term
+        return f'({term}) AND ("{search.since}"[pdat] : "3000"[pdat])'
+
+    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
+        """A page out of the result that `esearch` keeps on the history server."""
+        if at is None:
+            params: dict[str, str | int] = {
+                "db": "pubmed",
+                "term": self.expression(search),
+                "usehistory": "y",
+                "retmax": 0,
+                "retmode": "json",
+                "sort": "relevance",
+                "tool": "sage",
+            }
+            request = self._request("esearch.fcgi", params)
+            env, key, count = await client.fetch(request, self._read_history)
+            start = 0
+        else:
+            env, key, count, start = json.loads(at)
+        if count == 0:
+            return Page(records=(), next=None, total=0)
+        size = min(_PER_PAGE, count - start)
+        fetch: dict[str, str | int] = {
+            "db": "pubmed",
+            "WebEnv": env,
+            "query_key": key,
+            "retstart": start,
+            "retmax": size,
+            "rettype": "medline",
+            "retmode": "text",
+            "tool": "sage",
+        }
+        request = self._request("efetch.fcgi", fetch)
+        records, unread = await client.fetch(request, self._read_found)
+        missing = size - len(records) - unread
+        end = start + size >= min(count, MOST)
+        following = None if end else json.dumps([env, key, count, start + size])
+        return Page(records=records, next=following, total=count, unread=unread + max(0, missing))
+
+    async def by_pmid(self, client: ServiceClient, pmids: Sequence[str]) -> tuple[Found, ...]:
+        """The records of up to 200 PMIDs, as they stand today."""
+        params = {
+            "db": "pubmed",
+            "id": ",".join(pmids),
+            "rettype": "medline",
+            "retmode": "text",
+            "tool": "sage",
+        }
+        return (await client.fetch(self._request("efetch.fcgi", params), self._read_found))[0]
+
+    def _read_history(self, body: bytes) -> tuple[str, str, int]:
+        answer = field(self.name, as_json(self.name, body), "esearchresult", dict)
+        if "ERROR" in answer:
+            raise Unavailable(self.name, f"refused the query: {text(answer['ERROR'])[:120]}")
+        count = int(field(self.name, answer, "count", str))
+        return (
+            field(self.name, answer, "webenv", str),
+            field(self.name, answer, "querykey", str),
+            min(count, MOST),
+        )
+
+    def _read_found(self, body: bytes) -> tuple[tuple[Found, ...], int]:
+        return listing(self.name, self._entries(body), _found)
+
     def _request(self, tool: str, params: Mapping[str, str | int]) -> Request:
         return Request(
             self.name,
@@ -88,19 +163,18 @@ class PubMed:
         return ids
 
     def _read_records(self, body: bytes) -> list[Record]:
+        return list(listing(self.name, self._entries(body), _record)[0])
+
+    def _entries(self, body: bytes) -> list[Mapping[str, Any]]:
         from Bio import Medline
 
         content = body.decode("utf-8", "replace")
         if content.lstrip().startswith(("<", "{")):
             raise SourceChanged(self.name, "efetch answered markup where MEDLINE is documented")
-        records = [
-            record
-            for entry in Medline.parse(io.StringIO(content))  # type: ignore[no-untyped-call]
-            if (record := _record(entry)) is not None
-        ]
-        if content.strip() and not records:
+        entries = list(Medline.parse(io.StringIO(content)))  # type: ignore[no-untyped-call]
+        if content.strip() and not any(entry.get("PMID") for entry in entries):
             raise SourceChanged(self.name, "efetch answered no MEDLINE record")
-        return records
+        return entries
 
 
 def _term(phrase: str) -> str:
@@ -108,8 +182,8 @@ def _term(phrase: str) -> str:
 
 
 def _record(entry: Mapping[str, Any]) -> Record | None:
-    pmid, title = entry.get("PMID"), text(entry.get("TI") or entry.get("BTI"))
-    if not pmid or not title:
+    pmid, title = str(entry.get("PMID") or ""), text(entry.get("TI") or entry.get("BTI"))
+    if not pmid.isdigit() or not title:
         return None
     doi = next(
         (
@@ -130,13 +204,39 @@ def _record(entry: Mapping[str, Any]) -> Record | None:
         venue=text(entry.get("JT") or entry.get("TA")) or None,
         authors=tuple(_listed(entry.get("FAU") or entry.get("AU")))[:6],
         doi=doi,
-        pmid=str(pmid),
+        pmid=pmid,
         retracted=retracted,
         retracted_on=_retraction_day(entry),
         retraction_sources=("pubmed",) if retracted else (),
         preprint="preprint" in types,
         sources=("pubmed",),
     )
+
+
+def _found(entry: Mapping[str, Any]) -> Found | None:
+    record = _record(entry)
+    if record is None:
+        return None
+    pmcid = text(entry.get("PMC"))
+    versions = _cited(entry, "UIN", "UOF") if record.preprint else ()
+    return Found(
+        **record.model_dump(),
+        pmcid=pmcid if re.fullmatch(r"PMC\d{3,9}", pmcid) else None,
+        language=next((code.lower() for code in _listed(entry.get("LA"))), None),
+        kinds=tuple(kind.lower() for kind in _listed(entry.get("PT"))),
+        versions=versions,
+        retracts=_cited(entry, "ROF"),
+    )
+
+
+def _cited(entry: Mapping[str, Any], *tags: str) -> tuple[str, ...]:
+    """Keys of the papers that citations name: "J X. 2014;3:1. doi: 10.1/x. PMID: 12"."""
+    cited = [line for tag in tags for line in _listed(entry.get(tag))]
+    pmids = [f"pmid:{found}" for line in cited for found in re.findall(r"PMID: (\d+)", line)]
+    dois = [
+        clean_doi(found) for line in cited for found in re.findall(r"doi: (\S+?)\.?(?:\s|$)", line)
+    ]
+    return (*pmids, *(f"doi:{doi}" for doi in dois if doi))
 
 
 def _retraction_day(entry: Mapping[str, Any]) -> date | None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from html import unescape
 from typing import Any, TypeVar
 
+from kg.literature.types import Record
 from sage.core.http.errors import SourceChanged
 
+LONGEST_TITLE = 2_000
+LONGEST_ABSTRACT = 100_000
+LONGEST_NAME = 1_000
+"""Characters; an entry with a longer field is no record."""
 _TAG = re.compile(r"<[^>]{0,200}>")
 
 
@@ -44,11 +49,11 @@ def field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) ->
             raise SourceChanged(service, f'field "{path}" is missing from its answer')
         value = value[step]
     if not isinstance(value, kind):
-        raise SourceChanged(service, f'field "{path}" is {type(value).__name__} now')
+        raise SourceChanged(service, f'field "{path}" holds something else than documented')
     return value
 
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Record)
 
 
 def some(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
@@ -56,6 +61,26 @@ def some(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
     if listed and not records:
         raise SourceChanged(service, f'none of {len(listed)} entries has a field "title" now')
     return records
+
+
+def listing(
+    service: str, rows: Sequence[Any], read: Callable[[Any], T | None]
+) -> tuple[tuple[T, ...], int]:
+    """The records of a page and how many of its entries are none; all of them: it changed.
+
+    An entry whose title or abstract is longer than any is none.
+    """
+    records = [record for row in rows if (record := read(row)) is not None and _fits(record)]
+    return tuple(some(service, rows, records)), len(rows) - len(records)
+
+
+def _fits(record: Record) -> bool:
+    named = (record.venue, record.doi, *record.authors)
+    return (
+        len(record.title) <= LONGEST_TITLE
+        and len(record.abstract) <= LONGEST_ABSTRACT
+        and all(len(name or "") <= LONGEST_NAME for name in named)
+    )
 
 
 def text(value: Any) -> str:

@@ -6,17 +6,19 @@ Docs: api.semanticscholar.org/api-docs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kg.literature.boolean import plain
-from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, day_of, field, names, some, text, year_of
-from kg.literature.types import Record, clean_doi, says_retracted
+from kg.literature.boolean import MANY, groups_of, plain
+from kg.literature.protocol import Page, Search, Wanted
+from kg.literature.reading import as_json, day_of, field, listing, names, text, year_of
+from kg.literature.types import Found, Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://api.semanticscholar.org/graph/v1"
 _FIELDS = "title,abstract,year,venue,publicationDate,publicationTypes,externalIds,authors"
+_PREPRINTS = frozenset({"arxiv.org", "biorxiv", "medrxiv", "research square", "ssrn"})
 
 
 class SemanticScholar:
@@ -28,9 +30,10 @@ class SemanticScholar:
 
     name = "semantic_scholar"
     limit = Limit(1, 1.0, concurrency=1)
+    ordered = False
 
-    def __init__(self, *, base_url: str = BASE, api_key: str | None = None) -> None:
-        self.base_url = base_url.rstrip("/")
+    def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        self.base_url = (base_url or BASE).rstrip("/")
         self._secret = {"x-api-key": api_key} if api_key else {}
 
     async def search(
@@ -53,13 +56,71 @@ class SemanticScholar:
         )
         return await client.fetch(request, self._read, patience=patience)
 
+    def expression(self, search: Search) -> str:
+        """The search in the language of bulk search: "+" is and, "|" is or."""
+        groups = (
+            " | ".join(f'"{name.replace("-", " ")}"' for name in group)
+            for group in groups_of(search.query, MANY)
+        )
+        return " + ".join(f"({group})" for group in groups)
+
+    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
+        """A page of bulk search by `token`: up to 1,000 papers, in no order of relevance."""
+        params: dict[str, str | int] = {
+            "query": self.expression(search),
+            "fields": f"{_FIELDS},openAccessPdf",
+        }
+        if search.since:
+            params["year"] = f"{search.since}-"
+        if at:
+            params["token"] = at
+        request = Request(
+            self.name,
+            self.limit,
+            f"{self.base_url}/paper/search/bulk",
+            params=params,
+            secret_headers=self._secret,
+        )
+        return await client.fetch(request, self._read_page)
+
+    def _read_page(self, body: bytes) -> Page:
+        answer = as_json(self.name, body)
+        papers = field(self.name, answer, "data", list)
+        records, unread = listing(self.name, papers, self._found)
+        token = answer.get("token") if papers else None
+        return Page(
+            records=records,
+            next=token if isinstance(token, str) and token else None,
+            total=field(self.name, answer, "total", int),
+            unread=unread,
+        )
+
+    def _found(self, row: Mapping[str, Any]) -> Found | None:
+        record = self._record(row)
+        if record is None:
+            return None
+        pmcid = re.fullmatch(
+            r"(?:PMC)?(\d{3,9})", text((row.get("externalIds") or {}).get("PubMedCentral"))
+        )
+        place = row.get("openAccessPdf")
+        place = place if isinstance(place, dict) else {}
+        address, license_ = text(place.get("url")), text(place.get("license")).lower()
+        known = record.model_dump()
+        known["preprint"] = record.preprint or (record.venue or "").lower() in _PREPRINTS
+        return Found(
+            **known,
+            pmcid=f"PMC{pmcid[1]}" if pmcid else None,
+            kinds=tuple(kind.lower() for kind in names(row.get("publicationTypes"))),
+            license=license_ or None,
+            pdfs=((address, license_),) if address and license_ else (),
+        )
+
     def _read(self, body: bytes) -> list[Record]:
         answer = as_json(self.name, body)
         if isinstance(answer, dict) and answer.get("total") == 0 and "data" not in answer:
             return []
         papers = field(self.name, answer, "data", list)
-        records = [record for paper in papers if (record := self._record(paper)) is not None]
-        return some(self.name, papers, records)
+        return list(listing(self.name, papers, self._record)[0])
 
     def _record(self, row: Mapping[str, Any]) -> Record | None:
         title = text(row.get("title"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from datetime import date
+from typing import Any
 
 from pydantic import Field
 
@@ -32,6 +33,10 @@ _MARKED = re.compile(
 def says_retracted(title: str) -> bool:
     """True when a title carries a publisher's mark of retraction ("RETRACTED: ...")."""
     return _MARKED.search(title) is not None
+
+
+SHORTEST_TITLE = 16
+"""Titles shorter than this ("Editorial", "Bladder cancer") do not identify a paper."""
 
 
 def clean_doi(doi: str | None) -> str | None:
@@ -99,6 +104,17 @@ class Record(Strict):
             return f"arxiv:{self.arxiv}"
         return f"title:{title_key(self.title)}"
 
+    def identities(self) -> list[str]:
+        """Every identifier by which another record may be of the same paper, its title last."""
+        named = (("doi", self.doi), ("pmid", self.pmid), ("arxiv", self.arxiv))
+        keys = [f"{kind}:{value}" for kind, value in named if value]
+        title = title_key(self.title)
+        return [*keys, f"title:{title}"] if len(title) >= SHORTEST_TITLE else keys
+
+    def more_of(self, other: Record) -> dict[str, Any]:
+        """Fields beyond those of a plain record, joined with another record's of this paper."""
+        return {}
+
     @property
     def body(self) -> str:
         """Title, abstract and snippets in one string, for matching."""
@@ -134,6 +150,47 @@ class Record(Strict):
         return self.model_copy(
             update={"retracted": False, "retracted_on": None, "retraction_sources": ()}
         )
+
+
+class Found(Record):
+    """A record as it is gathered for a corpus: also what decides on keeping and on its full text.
+
+    `kinds` are publication types and `language` a code, both in the catalog's words, lower case.
+    `pdfs` are addresses of open PDFs with their license. `versions` are keys of the same work in
+    another version, `retracts` keys of the papers that this notice retracts (`Record.identities`).
+    """
+
+    pmcid: str | None = None
+    language: str | None = None
+    kinds: tuple[str, ...] = ()
+    license: str | None = None
+    pdfs: tuple[tuple[str, str], ...] = ()
+    versions: tuple[str, ...] = ()
+    retracts: tuple[str, ...] = ()
+
+    def identities(self) -> list[str]:
+        """As of a record, with PMCID and other versions."""
+        more = [f"pmcid:{self.pmcid}"] if self.pmcid else []
+        return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
+
+    def more_of(self, other: Record) -> dict[str, Any]:
+        """Joined with another found record: every identifier, the first known value of each."""
+        assert isinstance(other, Found)
+        doi = f"doi:{other.doi}" if self.doi and other.doi not in (None, self.doi) else None
+        return {
+            "pmcid": self.pmcid or other.pmcid,
+            "language": self.language or other.language,
+            "kinds": self.kinds or other.kinds,
+            "license": self.license or other.license,
+            "pdfs": union(self.pdfs, other.pdfs),
+            "versions": union(self.versions, (*other.versions, *([doi] if doi else []))),
+            "retracts": union(self.retracts, other.retracts),
+        }
+
+
+def union(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The members of both, each once, in order."""
+    return tuple(dict.fromkeys((*one, *other)))
 
 
 class MissingSource(Strict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -314,32 +315,16 @@ def _legs(
     embedder: Embedder,
 ) -> list[_Leg]:
     """What to search: pairs of things, or things and classes."""
-    things = said.nodes
     if start is None and end is not None:
-        start = [n for n in things if n not in end]
-    if start is not None and end is not None and start:
-        return [
-            _Leg(source=s, targets=np.array([e], dtype=np.int32), through=False)
-            for s in start
-            for e in end
-            if s != e
-        ]
-    begin = start if start is not None else end if end is not None else things
-    if start is not None and (others := [n for n in things if n not in start]):
-        return [
-            _Leg(source=s, targets=np.array([e], dtype=np.int32), through=False)
-            for s in start
-            for e in others
-        ]
-    begin = list(begin)
-    if not begin and said.domain_node is not None:
-        begin = [said.domain_node]
-    elif said.domain_node is not None and len(begin) == 1 and not said.classes:
+        start = [node for node in said.nodes if node not in end]
+    given = start if start is not None else []
+    ends = end if end is not None else [node for node in said.nodes if node not in given]
+    if given and (end is not None or ends):
+        return [_pair(source, target) for source in given for target in ends if source != target]
+    begin = list(given or end or said.nodes)
+    if said.domain_node is not None and not (begin and (len(begin) > 1 or said.classes)):
         begin.append(said.domain_node)
-    legs: list[_Leg] = []
-    for i, s in enumerate(begin):
-        for e in begin[i + 1 :]:
-            legs.append(_Leg(source=s, targets=np.array([e], dtype=np.int32), through=False))
+    legs = [_pair(source, target) for source, target in combinations(begin, 2)]
     classes = list(said.classes)
     if len(begin) == 1:
         wanted = {kind for _, group in classes for kind in group.types}
@@ -348,22 +333,33 @@ def _legs(
     if not begin and len(classes) >= 2:
         begin = _closest(graph, said, classes[0][1].members(graph), embedder)
         classes = classes[1:]
+    return legs + _to_classes(graph, said, begin, classes)
+
+
+def _pair(source: int, target: int) -> _Leg:
+    return _Leg(source=source, targets=np.array([target], dtype=np.int32), through=False)
+
+
+def _to_classes(
+    graph: Graph, said: Understanding, begin: list[int], classes: list[tuple[str, NodeClass]]
+) -> list[_Leg]:
+    """Legs from up to four nodes to the members of each class, with a note of how it was read."""
     setting = [] if said.domain_node is None else [said.domain_node]
+    legs: list[_Leg] = []
     for phrase, group in classes:
         members = group.members(graph)
-        added = False
-        for s in begin[:4]:
-            ends = members[~np.isin(members, [*begin, *setting])]
-            if len(ends):
-                through = not set(group.types) & _SINKS
-                legs.append(_Leg(source=s, targets=ends, through=through))
-                added = True
-        names = " or ".join(t.value for t in group.types)
-        if added and phrase and group.named:
+        ends = [(source, members[~np.isin(members, [*begin, *setting])]) for source in begin[:4]]
+        through = not set(group.types) & _SINKS
+        found = [
+            _Leg(source=s, targets=targets, through=through) for s, targets in ends if len(targets)
+        ]
+        legs += found
+        names = " or ".join(kind.value for kind in group.types)
+        if found and phrase and group.named:
             said.notes.append(f'"{phrase}" was read as any node of such a name.')
-        elif added and phrase:
+        elif found and phrase:
             said.notes.append(f'"{phrase}" was read as any node of type {names}.')
-        elif added:
+        elif found:
             said.notes.append(f"Paths to any node of type {names} were added.")
     return legs
 

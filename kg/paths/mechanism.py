@@ -12,20 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kg.graph.arrays import TYPES
-from kg.graph.belief import POLARITIES, SIGNS
+from kg.graph.belief import CAUSAL, POLARITIES, SIGNS
 from kg.graph.model import Graph
 from kg.paths.score import Rows
 from kg.types import EntityType, PathMechanism
 
 Floats = NDArray[np.float64]
 
-#: Relations in which the head acts on the tail.
-CAUSAL = frozenset({
-    "activates", "inhibits", "promotes", "upregulates", "downregulates", "degrades",
-    "phosphorylates", "secretes", "recruits", "sensitizes_to", "confers_resistance_to", "treats",
-    "targets", "regulates", "affects", "compensates_for", "induces", "suppresses", "prolongs",
-    "shortens", "causes", "prevents",
-})  # fmt: skip
 #: Relations in which two things are one machine, without a direction.
 PHYSICAL = frozenset(["binds", "target_of", "interacts_with", "complexes_with", "contains"])
 #: Relations that say where or in what something is.

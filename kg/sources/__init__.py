@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kg.sources.base import (
+    LONGEST_TEXT,
+    LONGEST_TITLE,
     MAX_BYTES,
     ReadOptions,
     SourceError,
@@ -15,8 +17,11 @@ from kg.sources.base import (
 )
 from kg.types import Document
 from sage.core.errors import InputError
+from sage.core.log import logger
 
 __all__ = ["ReadOptions", "SourceReport", "SourceResult", "discover", "read", "read_file"]
+
+log = logger(__name__)
 
 Reader = Callable[[Path, bytes, ReadOptions], SourceResult]
 
@@ -97,11 +102,39 @@ def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
             SourceReport(path=str(path), status="failed", reason="nested too deeply")
         )
     except Exception as error:  # noqa: BLE001 - one bad file must not stop a build; it is reported
-        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        log.info("file not read", path=str(path), reason=f"{type(error).__name__}: {error}"[:300])
+        reason = "damaged, or not of the kind that its name says"
         result = SourceResult(SourceReport(path=str(path), status="failed", reason=reason))
     result.sha256 = digest
+    _bound(result)
     result.report = result.report.model_copy(update={"documents": len(result.documents)})
     return result
+
+
+def _bound(result: SourceResult) -> None:
+    """Leave out documents that are too long, cut titles that are, and say how many."""
+    whole = [d for d in result.documents if len(d.text) <= LONGEST_TEXT]
+    long = [d for d in whole if max(len(d.title), len(d.venue or "")) > LONGEST_TITLE]
+    notes = []
+    if left := len(result.documents) - len(whole):
+        notes.append(f"{left} documents of more than {LONGEST_TEXT:,} characters left out")
+    if long:
+        notes.append(f"{len(long)} titles or journals cut at {LONGEST_TITLE:,} characters")
+        cut = {
+            id(d): d.model_copy(
+                update={
+                    "title": d.title[:LONGEST_TITLE],
+                    "venue": d.venue[:LONGEST_TITLE] if d.venue else None,
+                }
+            )
+            for d in long
+        }
+        whole = [cut.get(id(d), d) for d in whole]
+    if notes:
+        result.documents = whole
+        status = result.report.status if whole else "failed"
+        more: dict[str, object] = {"status": status, "notes": (*result.report.notes, *notes)}
+        result.report = result.report.model_copy(update=more | {"reason": "; ".join(notes)})
 
 
 def read(

@@ -9,7 +9,11 @@ from pathlib import Path
 from kg.types import Document
 from sage.core.models import Strict
 
-READER_VERSION = "5"
+READER_VERSION = "7"
+LONGEST_TITLE = 1_000
+"""Characters of a document's title or journal; what is longer is cut, and the report says so."""
+LONGEST_TEXT = 20_000_000
+"""Characters of a document's text; a longer one is left out, and the report says so."""
 MAX_BYTES = 512 * 1024 * 1024
 
 

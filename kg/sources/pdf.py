@@ -13,15 +13,17 @@ import logging
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kg.corpus.textnorm import clean
+from kg.corpus.textnorm import clean, dehyphenate
 from kg.sources.base import ReadOptions, SourceError, SourceReport, SourceResult, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_year
+from kg.sources.pdf_blocks import PageLines, Parts, in_rows, parts
 from kg.sources.pdf_layout import assemble
+from kg.sources.pdf_lines import page_lines
 from kg.sources.pdf_quality import BAD, GOOD, Quality, measure
 from kg.types import Document, Section
 from sage.core.log import logger
@@ -86,12 +88,16 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
         if empty:
             notes.append(f"{len(empty)} of {len(pages)} pages have no text")
         tables = _tables(readers, count, notes) if options.tables else []
+        placed = _placed(readers, pages) if options.pdf_order == "fast" else Parts()
     finally:
         readers.close()
-    text, sections = assemble([page.text for page in pages])
-    for name, rows in tables:
+    texts = placed.pages or [page.text for page in pages]
+    text, sections = assemble(texts)
+    asides = [("Figure or table caption", caption) for caption in placed.captions]
+    asides += [("Footnote", note) for note in placed.notes]
+    for name, aside in [*((name, _joined(aside)) for name, aside in asides), *tables]:
         start = len(text) + 2
-        text += "\n\n" + rows
+        text += "\n\n" + aside
         sections = (*sections, Section(title=name, start=start, end=len(text)))
     if not text.strip():
         raise SourceError("no text left after removing headers, footers and references")
@@ -157,7 +163,7 @@ class _Readers:
         except SourceError:
             raise
         except Exception as error:  # noqa: BLE001 - any failure of the second opinion is the answer
-            reasons.append(f"{type(error).__name__}: {str(error)[:80]}")
+            reasons.append(str(error)[:80] or "its structure cannot be followed")
         raise SourceError(f"malformed PDF ({'; '.join(reasons)[:200]})")
 
     def _pypdf_reader(self) -> Any:
@@ -194,6 +200,24 @@ class _Readers:
         text = page.extract_text() or ""
         page.close()
         return str(text)
+
+    def lines(self, number: int) -> PageLines:
+        """Lines of a page with their boxes, by pdfium."""
+        page = self._pdfium[number]
+        textpage = page.get_textpage()
+        try:
+            width, height = page.get_size()
+            found = tuple(page_lines(textpage))
+            left, bottom = page.get_cropbox()[:2]
+        finally:
+            textpage.close()
+            page.close()
+        inside = [
+            line for line in found
+            if -1 <= (line.left + line.right) / 2 - left <= width + 1
+            and -1 <= line.baseline - bottom <= height + 1
+        ]  # fmt: skip
+        return PageLines(tuple(inside), width, height)
 
     def tables(self, number: int) -> list[list[list[str | None]]]:
         """Tables of a page by pdfplumber: rows of cells."""
@@ -243,14 +267,37 @@ def _page(readers: _Readers, number: int, order: tuple[str, ...], accept: bool) 
     return best
 
 
+def _placed(readers: _Readers, pages: Sequence[Page]) -> Parts:
+    """The pages by where their lines stand; a page that pdfium did not read keeps its text."""
+    known = {n for n, page in enumerate(pages) if page.tier == "pypdfium2"}
+    nothing = PageLines((), 0.0, 0.0)
+    try:
+        lined = [readers.lines(n) if n in known else nothing for n in range(len(pages))]
+        if not in_rows(lined):
+            return Parts()
+        found = parts(lined)
+    except Exception as error:  # noqa: BLE001 - without places the text in the file's order stays
+        log.failed("PDF layout not read", error)
+        return Parts()
+    found.pages = [
+        text if number in known else pages[number].text for number, text in enumerate(found.pages)
+    ]
+    return found
+
+
+def _joined(lines: str) -> str:
+    """Lines of an aside as one paragraph."""
+    return " ".join(dehyphenate(lines).split())
+
+
 def _tables(readers: _Readers, count: int, notes: list[str]) -> list[tuple[str, str]]:
     """Section titles and rows of all tables with at least two rows and columns."""
     found: list[tuple[str, str]] = []
     for number in range(count):
         try:
             tables = readers.tables(number)
-        except Exception as error:  # noqa: BLE001 - tables are an addition; the page's text stays
-            notes.append(f"tables of page {number + 1} not read: {type(error).__name__}")
+        except Exception:  # noqa: BLE001 - tables are an addition; the page's text stays
+            notes.append(f"tables of page {number + 1} could not be read")
             continue
         for table in tables:
             rows = [[" ".join(clean(cell or "").split()) for cell in row] for row in table]
@@ -277,8 +324,11 @@ def _ocr(readers: _Readers, pages: list[Page], empty: list[int]) -> Iterator[str
                 timeout=120,
                 check=True,
             )
-        except (subprocess.SubprocessError, OSError) as error:
-            yield f"OCR failed on page {number + 1}: {type(error).__name__}"
+        except subprocess.TimeoutExpired:
+            yield f"OCR of page {number + 1} took more than two minutes, and was ended"
+            continue
+        except (subprocess.SubprocessError, OSError):
+            yield f"OCR of page {number + 1} failed"
             continue
         text = result.stdout.decode("utf-8", errors="replace")
         pages[number] = Page(text, "ocr", measure(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from kg.corpus.textnorm import clean, dehyphenate
 from kg.types import Section
@@ -19,6 +20,8 @@ _HEADING = re.compile(
     r"|results? and discussions?|discussions?|conclusions?|concluding remarks|limitations"
     r"|statistical analys[ei]s|acknowledge?ments?|funding|conflicts? of interests?"
     r"|competing interests?"
+    r"|(?:online|star)[ *★]?methods|figure legends?|legends?(?: to figures)?|appendix(?: [A-Z0-9])?"
+    r"|abbreviations|author information|extended data|supporting information"
     r"|author contributions|data availability(?: statement)?|supplementary materials?|ethics.{0,40}"
     r"|references|bibliography|literature cited|works cited)\s*[:.]?$",
     re.IGNORECASE,
@@ -32,7 +35,18 @@ _BACK = re.compile(
     r"|data availability(?: statement)?|ethics.*)$",
     re.IGNORECASE,
 )
-_ENTRY = re.compile(r"^\s*(?:\[?\d{1,3}[\].)]|[A-Z][\w'-]+,? [A-Z]{1,3}[.,])")
+_SURNAME = r"(?:(?:de|van|von|der|den|la|le|di|da|el|al)[ -])*[A-Z][\w'’-]+(?:[ -][A-Z][\w'’-]+)?"
+_INITIALS = r"(?:[A-Z]\.?[ -]?){1,4}"
+#: How an entry begins: `[3] A. Smith`, `3. Smith AB, et al`, `Smith, A. B.,`.
+_ENTRY = re.compile(
+    r"^\s*\[\d{1,3}\]\s+[A-Z]"
+    rf"|^\s*\d{{1,3}}[.)]?\s+{_SURNAME},?\s+{_INITIALS}(?:[.,;:]|et al|and|&)"
+    rf"|^\s*{_SURNAME},?\s+{_INITIALS}[.,;(]"
+)
+_CITED = re.compile(
+    r"\(?\b(?:19|20)\d\d[a-z]?\b\)?[.;:,)]|\b(?:19|20)\d\d\b\s*$|\bdoi[:.]|\bet al\.?[,:]"
+    r"|\b\d{1,4}\s?(?:\(\d+\))?\s?[:,]\s?e?\d+[-–]\d+"
+)
 
 
 def _key(line: str) -> str:
@@ -113,13 +127,52 @@ def assemble(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
 
 
 def _without_references(lines: list[str]) -> list[str]:
-    """Everything before the reference list: its heading in the second half, then entries."""
-    for position in range(len(lines) - 1, -1, -1):
-        heading = _HEADING.match(lines[position]) if len(lines[position]) < 40 else None
-        if heading and _REFERENCES.match(heading.group(1)) and position > len(lines) * 0.3:
-            following = lines[position + 1 : position + 40]
-            entries = sum(1 for line in following if _ENTRY.match(line))
-            years = sum(1 for line in following if re.search(r"\b(?:19|20)\d\d\b", line))
-            if entries + years >= max(2, len(following) // 8):
-                return lines[:position]
-    return lines
+    """Lines without every reference list: those under a heading, and runs of entries without one.
+
+    What follows a list under another heading, and does not read like entries, is kept: methods and
+    legends are printed there.
+    """
+    kept: list[str] = []
+    inside = False
+    for position, line in enumerate(lines):
+        heading = _HEADING.match(line) if len(line) < 60 else None
+        if heading:
+            announced = bool(_REFERENCES.match(heading.group(1)))
+            ahead = lines[position + 1 : position + (41 if announced else 13)]
+            share = 8 if announced else 3
+            if sum(map(bibliographic, ahead)) >= max(2, len(ahead) // share):
+                inside = inside or announced
+            elif not announced:
+                inside = False
+        if not inside:
+            kept.append(line)
+    return _without_entries(kept)
+
+
+def bibliographic(line: str) -> bool:
+    """Whether a line has what lines of a reference list have: an entry's start, a year, a DOI."""
+    return bool(_ENTRY.match(line) or _CITED.search(line))
+
+
+def _without_entries(lines: list[str]) -> list[str]:
+    """Lines without runs of at least six entries, each with its year, that no heading announces."""
+    starts = [n for n, line in enumerate(lines) if _ENTRY.match(line)]
+    drop: set[int] = set()
+    run: list[int] = []
+    for start in [*starts, len(lines) + 99]:
+        if run and start - run[-1] > 6:
+            ends = [*run[1:], min(len(lines), run[-1] + _longest(run))]
+            dated = sum(
+                any(_CITED.search(line) for line in lines[a:b])
+                for a, b in zip(run, ends, strict=True)
+            )
+            if len(run) >= 6 and dated >= 0.8 * len(run):
+                drop.update(range(run[0], ends[-1]))
+            run = []
+        run.append(start)
+    return [line for n, line in enumerate(lines) if n not in drop]
+
+
+def _longest(run: Sequence[int]) -> int:
+    """The most lines of one entry in a run."""
+    return max((b - a for a, b in pairwise(run)), default=1)

@@ -33,6 +33,53 @@ def read_xml(path: Path, data: bytes) -> Iterator[Document]:
     SourceError
         If the file declares entities, is malformed, or is neither JATS nor PubMed XML.
     """
+    root = parse(data)
+    name = _name(root)
+    if name in {"PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation"}:
+        yield from _pubmed(root, path)
+        return
+    articles = [root] if name == "article" else list(_descendants(root, "article"))
+    if not articles:
+        raise SourceError(f"neither JATS nor PubMed XML (root element {name!r})")
+    for position, article in enumerate(articles):
+        identity = data if len(articles) == 1 else data + b"\x00%d" % position
+        yield _jats(article, path, sha256_bytes(identity))
+
+
+def license_of(data: bytes) -> str | None:
+    """What a JATS article says of its license: an address, else the words; None if it says nothing.
+
+    Raises
+    ------
+    SourceError
+        As `read_xml` does.
+    """
+    for permissions in _descendants(parse(data), "permissions"):
+        for element in permissions.iter():
+            if _name(element) == "license_ref" and _flat(element):
+                return _flat(element)
+        for element in _descendants(permissions, "license"):
+            address = next((v for k, v in element.items() if k.rsplit("}", 1)[-1] == "href"), "")
+            links = (
+                v
+                for link in _descendants(element, "ext-link")
+                for k, v in link.items()
+                if k.rsplit("}", 1)[-1] == "href" and "creativecommons" in v
+            )
+            said = address or next(links, "") or element.get("license-type") or _flat(element)
+            if said:
+                return str(said)
+    return None
+
+
+def parse(data: bytes) -> Any:
+    """The root element of XML from outside; nothing it names is opened, nothing is expanded.
+
+    Raises
+    ------
+    SourceError
+        If it declares entities or is malformed.
+    """
     from lxml import etree
 
     if _ENTITY.search(data[: 1 << 20]):
@@ -52,16 +99,7 @@ def read_xml(path: Path, data: bytes) -> Iterator[Document]:
         raise SourceError(f"malformed XML: {error.msg} (line {error.lineno})") from None
     if root is None:
         raise SourceError("malformed XML: no root element")
-    name = _name(root)
-    if name in {"PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation"}:
-        yield from _pubmed(root, path)
-        return
-    articles = [root] if name == "article" else list(_descendants(root, "article"))
-    if not articles:
-        raise SourceError(f"neither JATS nor PubMed XML (root element {name!r})")
-    for position, article in enumerate(articles):
-        identity = data if len(articles) == 1 else data + b"\x00%d" % position
-        yield _jats(article, path, sha256_bytes(identity))
+    return root
 
 
 def _name(element: Any) -> str:

@@ -202,6 +202,11 @@ def _window(graph: Graph, cut: int, horizon: int) -> Window:
     seen = window(graph, cut, horizon)
     if not seen.past.n_edges:
         span = graph.stats()
+        if span.first_year is None:
+            raise InputError(
+                "no statement of the graph has a year: there is no past to learn from. Build it "
+                "from papers with a year, or import dated relations (sage kg import)."
+            )
         raise InputError(
             f"the graph has no edge from {cut} or before (its years: {span.first_year} to "
             f"{span.last_year}). Choose a later --cut."

@@ -7,20 +7,25 @@ from typing import Annotated
 
 import typer
 
-from sage.cli import kg_build, kg_foresight, kg_graph
+from sage.cli import kg_about, kg_build, kg_foresight, kg_gather, kg_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
 app = typer.Typer(
+    add_completion=False,
     name="kg",
-    help="Literature to knowledge graph: build, paths, export, quality.",
+    help="Literature to knowledge graph: gather, build, paths, export, quality.",
     no_args_is_help=True,
 )
-lexicon_app = typer.Typer(name="lexicon", help="Large vocabularies.", no_args_is_help=True)
+lexicon_app = typer.Typer(
+    add_completion=False, name="lexicon", help="Large vocabularies.", no_args_is_help=True
+)
 app.add_typer(lexicon_app)
 kg_graph.register(app)
+kg_about.register(app)
 kg_foresight.register(app)
+kg_gather.register(app)
 app.command("build")(kg_build.build_graph)
 
 

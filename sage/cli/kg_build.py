@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,9 +14,10 @@ from sage.core.errors import InputError
 from sage.core.extras import need
 
 if TYPE_CHECKING:
-    from kg.corpus.build_report import BuildReport
+    from kg.corpus.build_report import BuildReport, Recipe
     from kg.extract.chat import Estimate
     from sage.core.llm.client import Client
+    from sage.settings import Settings
 
 
 def build_graph(
@@ -61,31 +63,15 @@ def build_graph(
 
     Example: sage kg build refs.bib articles/ --out blca.graphml --screen --as-of 2018
     """
-    from kg.corpus.build import BuildOptions, build
+    from kg.corpus.build import graph_folder
+    from kg.corpus.build_report import BuildOptions, Recipe
     from kg.corpus.screen import ScreenOptions
-    from sage.console import counting, print_json
+    from sage.console import print_json
     from sage.settings import load
 
-    need("literature", "building a graph")
     if broad and extractor != "rules":
         raise InputError("--broad is a way of the rules extractor; leave it out with chat")
     settings = load()
-    client: Client | None = None
-    if extractor == "chat":
-        from sage.core.llm.budget import Meter
-        from sage.wiring import make_client
-
-        if settings.effective_reasoner != "chat":
-            raise InputError(
-                "the chat extractor needs a model: set base_url or api_key (`sage config` shows "
-                "where), or use --extractor rules"
-            )
-        if max_cost is not None and not settings.models.mini.priced:
-            raise InputError(
-                "--max-cost needs prices: set models.mini.price_in and price_out (USD per million"
-                " tokens) in sage.toml"
-            )
-        client = make_client(settings, Meter(budget_usd=max_cost))
     options = BuildOptions(
         extractor=extractor,
         broad=broad,
@@ -102,36 +88,118 @@ def build_graph(
         chat=settings.models.mini if extractor == "chat" else None,
         concurrency=settings.concurrency,
     )
-    known, extra = load_ontology(ontology), load_lexicons(lexicon)
-    sources = [_fetched(source, out, settings.contact_email) for source in sources]
-    with counting("building", quiet=as_json) as progress:
-        report = build(
-            sources,
-            out,
-            options,
-            known,
-            lexicons=extra,
-            client=client,
-            progress=progress,
-            on_estimate=None if yes else _ask,
-        )
+    folder = graph_folder(out).absolute()
+
+    def seen_from_graph(path: Path) -> str:
+        return os.path.relpath(path.absolute(), folder)
+
+    recipe = Recipe(
+        sources=tuple(map(seen_from_graph, sources)),
+        out=seen_from_graph(out),
+        options=options,
+        ontology=seen_from_graph(ontology) if ontology else None,
+        lexicons=tuple(map(seen_from_graph, lexicon or ())),
+    )
+    given = [fetched(source, out, settings) for source in sources]
+    report = follow(recipe, given, out, max_cost=max_cost, yes=yes, quiet=as_json)
     if as_json:
         print_json(report)
     else:
         _print_report(report)
 
 
-def _fetched(source: Path, out: Path, email: str | None) -> Path:
+def follow(
+    recipe: Recipe,
+    sources: list[Path],
+    out: Path,
+    *,
+    max_cost: float | None,
+    yes: bool,
+    quiet: bool,
+) -> BuildReport:
+    """Build by a recipe, and keep the recipe with the graph.
+
+    Parameters
+    ----------
+    recipe : how the graph is made
+    sources : its files and folders, lists of identifiers already fetched
+    out : as of `kg.corpus.build.build`
+    max_cost : most that the chat extractor may cost, USD; None for no bound
+    yes : do not ask before paid calls
+    quiet : show no progress
+
+    Returns
+    -------
+    What the build did.
+
+    Raises
+    ------
+    InputError
+        If the chat extractor has no model, or a bound on its cost and no prices.
+    """
+    from kg.corpus.build import RECIPE, build, graph_folder
+    from kg.gather.folder import CorpusFolder
+    from sage.console import counting, err
+    from sage.core.files import write_json
+    from sage.settings import load
+
+    need("literature", "building a graph")
+    for corpus in map(CorpusFolder, sources):
+        if corpus.round and not corpus.finished:
+            err.print(
+                f"[yellow]note[/] {corpus.root}: its gathering was stopped before its end; "
+                "repeat `sage kg gather` to complete it"
+            )
+    client: Client | None = None
+    if recipe.options.extractor == "chat":
+        from sage.core.llm.budget import Meter
+        from sage.wiring import make_client
+
+        settings = load()
+        if settings.effective_reasoner != "chat":
+            raise InputError(
+                "the chat extractor needs a model: set base_url or api_key (`sage config` shows "
+                "where), or use --extractor rules"
+            )
+        if max_cost is not None and not settings.models.mini.priced:
+            raise InputError(
+                "--max-cost needs prices: set models.mini.price_in and price_out (USD per million"
+                " tokens) in sage.toml"
+            )
+        client = make_client(settings, Meter(budget_usd=max_cost))
+    folder = graph_folder(out)
+    known = load_ontology(folder / recipe.ontology if recipe.ontology else None)
+    with counting("building", quiet=quiet) as progress:
+        report = build(
+            sources,
+            out,
+            recipe.options,
+            known,
+            lexicons=load_lexicons([folder / path for path in recipe.lexicons]),
+            client=client,
+            progress=progress,
+            on_estimate=None if yes else _ask,
+        )
+    rounds = {source: CorpusFolder(folder / source).round for source in recipe.sources}
+    write_json(folder / RECIPE, recipe.model_copy(update={"rounds": rounds}))
+    return report
+
+
+def fetched(source: Path, out: Path, settings: Settings) -> Path:
     """A folder with PubMed's records for a list of identifiers; other sources as they are."""
     if source.suffix.lower() != ".ids" or not source.is_file():
         return source
     from kg.corpus.build import graph_folder
-    from kg.sources.fetch import fetch_ids, read_ids
+    from kg.sources.fetch import BASE, fetch_ids, read_ids
     from sage.console import err
 
     folder = graph_folder(out) / "fetched" / source.stem
     report = fetch_ids(
-        read_ids(source.read_text(encoding="utf-8").splitlines()), folder, email=email
+        read_ids(source.read_text(encoding="utf-8").splitlines()),
+        folder,
+        base_url=settings.services.pubmed_url or BASE,
+        email=settings.contact_email,
+        api_key=settings.services.key("ncbi"),
     )
     err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} there before")
     for identity in report.missing:
@@ -199,6 +267,8 @@ def _print_report(report: BuildReport) -> None:
     for source in report.sources:
         if source.status == "failed":
             err.print(f"[yellow]not read[/] {source.path}: {source.reason}")
+        elif source.status == "read" and source.reason:
+            err.print(f"[yellow]note[/] {source.path}: {source.reason}")
     for note in report.notes:
         err.print(f"[yellow]note[/] {note}")
     out.print(table)

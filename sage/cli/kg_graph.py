@@ -102,6 +102,8 @@ def paths(
             found = between(loaded, concepts[0], concepts[1], options, embedder, domain=domain)
         else:
             found = generate(loaded, concepts[0], options, embedder, domain=domain)
+    if not found.concepts or (found.unmatched and len(concepts) == 2):
+        raise InputError(" ".join(found.notes))
     if as_json:
         print_json(found)
         return
@@ -128,7 +130,9 @@ def paths(
                 source = (
                     f"PMID {evidence.pmid}" if evidence.pmid else evidence.doi or evidence.title
                 )
-                out.print(f"       “{evidence.text.strip()}” ({source}, {evidence.year})")
+                out.print(
+                    f"       “{evidence.text.strip()}” ({source}, {evidence.year or 'no year'})"
+                )
     for note in found.notes:
         err.print(f"[yellow]note[/] {note}")
     out.print(f"{len(found.paths)} of {found.candidates} candidate paths")
@@ -154,26 +158,16 @@ def _print_axes(path: ScoredPath) -> None:
     out.print(f"   under-studied: {ahead.understudied:.2f} ({papers})", style="dim")
 
 
-def stats(
-    graph: GraphPath,
-    communities: Annotated[
-        int, typer.Option(min=0, help="Also the largest communities (Louvain): how many.")
-    ] = 0,
-    as_json: AsJson = False,
-) -> None:
+def stats(graph: GraphPath, as_json: AsJson = False) -> None:
     """Counts of the graph: nodes and edges by type, components, hubs, years.
 
-    Example: sage kg stats --graph graph/ --communities 5
+    Example: sage kg stats --graph graph/
     """
-    from kg.graph.export import communities as communities_of
     from sage.console import out, print_json
 
-    loaded = load_graph(graph)
-    found = loaded.stats()
-    largest = communities_of(loaded)[:communities] if communities else []
+    found = load_graph(graph).stats()
     if as_json:
-        more = {"communities": largest} if communities else {}
-        print_json({**found.model_dump(mode="json"), **more})
+        print_json(found)
         return
     for name, value in found:
         if isinstance(value, dict):
@@ -183,9 +177,6 @@ def stats(
         elif isinstance(value, float):
             value = f"{value:.2f}"
         out.print(f"[bold]{name.replace('_', ' '):18}[/] {value}")
-    for names in largest:
-        shown = ", ".join(names[:8])
-        out.print(f"community of {len(names)}: {shown}", markup=False)
 
 
 def show(
@@ -250,17 +241,23 @@ def export(
         Path, typer.Option("--out", "-o", help="File to write; kgx and neo4j: a folder.")
     ],
     format: Annotated[
-        Literal["graphml", "json", "html", "kgx", "neo4j"], typer.Option(help="Format.")
+        Literal["graphml", "json", "cx2", "turtle", "bel", "html", "kgx", "neo4j"],
+        typer.Option(help="Format."),
     ] = "graphml",
     focus: Annotated[str | None, typer.Option(help="html: the node in the middle.")] = None,
     max_nodes: Annotated[int, typer.Option(min=1, help="html: nodes on the page.")] = 400,
     as_json: AsJson = False,
 ) -> None:
-    """Write the graph as GraphML, node-link JSON, KGX or Neo4j tables, or a page to open offline.
+    """Write the graph for other programs, or as a page to open offline.
+
+    GraphML, node-link JSON, CX2 (Cytoscape), Turtle (RDF with evidence), BEL (and a table of what
+    it cannot say), KGX or Neo4j tables.
 
     Example: sage kg export --graph graph/ --format html --out graph.html
 
     Example: sage kg export --graph graph/ --format kgx --out kgx/
+
+    Example: sage kg export --graph graph/ --format turtle --out graph.ttl
     """
     from kg.graph.export import export as write
     from sage.console import out, print_json

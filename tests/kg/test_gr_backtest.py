@@ -25,7 +25,8 @@ from sage.bench.backtest import (
 )
 from sage.cli.kg import app
 from sage.core.errors import InputError
-from tests.kg.gr_helpers import EMBEDDER
+from tests.kg.gr_helpers import EMBEDDER, triple
+from tests.kg.gr_helpers import graph as graph_from
 from tests.kg.test_gr_foresight import graph_of, made
 
 RUN = CliRunner()
@@ -150,3 +151,9 @@ def test_the_table_has_a_row_per_score_and_per_cut(found: BacktestResult) -> Non
     for name in (LEARNED, *BASELINES, *PAPER):
         assert text.count(f"| {name} |") == 1
     assert text.count("\n| 2008 |") == text.count("\n| 2010 |") == 1
+
+
+def test_a_graph_without_years_is_told_to_have_no_past() -> None:
+    undated = graph_from([triple("A1", "B1", year=None)])
+    with pytest.raises(InputError, match="no statement of the graph has a year"):
+        backtest(undated, BacktestOptions(cuts=(2010,)), EMBEDDER)

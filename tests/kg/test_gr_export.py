@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from kg.graph.export import communities, export, to_networkx
+from kg.graph.export import export, to_networkx
 from kg.graph.export_page import layout
 from kg.graph.model import Graph
 from sage.core.errors import InputError
@@ -42,18 +42,6 @@ def test_in_networkx_it_has_the_degrees_and_components_of_the_arrays() -> None:
     simple = nx.Graph((a, b) for a, b, negated in theirs.edges(data="negated") if not negated)
     assert [simple.degree(i) if i in simple else 0 for i in ours.ids] == ours.degree.tolist()
     assert nx.number_weakly_connected_components(theirs) == ours.stats().components
-
-
-def test_communities_are_the_two_halves_of_a_barbell() -> None:
-    halves = [
-        ["FABP5", "COL1A1", "ERBB2", "FGFR3", "TP53"],
-        ["CXCL13", "CD19", "MS4A1", "BANK1", "GATA3"],
-    ]
-    pairs = [(a, b) for half in halves for n, a in enumerate(half) for b in half[:n]]
-    pairs.append(("FABP5", "CXCL13"))
-    found = communities(graph([triple(a, b, types=(G, G)) for a, b in pairs]))
-    assert {frozenset(names) for names in found} == {frozenset(half) for half in halves}
-    assert {names[0] for names in found} == {"FABP5", "CXCL13"}  # the bridge has most neighbors
 
 
 def test_the_page_carries_nodes_colors_and_evidence(tmp_path: Path) -> None:
@@ -95,7 +83,7 @@ def test_the_focus_decides_which_part_is_shown(tmp_path: Path) -> None:
 
 
 def test_unknown_formats_and_nodes_are_input_errors(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="graphml, json, html, kgx or neo4j"):
+    with pytest.raises(InputError, match="graphml, json, cx2, turtle, bel, html, kgx, neo4j"):
         export(graph(bladder()), tmp_path / "g.xyz", "xyz")
     with pytest.raises(InputError, match="no node"):
         export(graph(bladder()), tmp_path / "g.html", "html", focus="nobody here")

@@ -17,7 +17,7 @@ from kg.fusion.names import guard_allows, guard_signature, lexical_key
 from kg.fusion.pairs import similar_pairs
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
-from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, O, P, T, bladder, fused, triple
+from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, O, P, T, bladder, fused, graph, triple
 
 
 class Table:
@@ -341,11 +341,25 @@ def test_a_damaged_pair_cache_is_computed_again(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
+def test_readings_of_opposite_sign_speak_against_each_other() -> None:
+    told = [
+        triple("A1", "B1", polarity=Polarity.POSITIVE, confidence=0.9),
+        triple("A1", "B1", polarity=Polarity.NEGATIVE, confidence=0.6, doc="b"),
+        triple("A1", "B1", polarity=Polarity.NEUTRAL, confidence=0.5, doc="c"),
+    ]
+    up, down = fused(told, prune_below=1).edges
+    assert (up.polarity, down.polarity) == (Polarity.POSITIVE, Polarity.NEGATIVE)
+    assert [s.evidence.doc_id for s in up.supports] == ["doc-1", "c"]
+    of = graph(told)
+    assert of.against(0) == [1] and of.against(1) == [0]
+    assert of.belief[0] < graph(told[::2]).belief[0]
+
+
 def test_polarity_of_an_edge_is_that_of_most_confidence() -> None:
     got = fused(
         [
             triple("A1", "B1", polarity=Polarity.POSITIVE, confidence=0.9),
-            triple("A1", "B1", polarity=Polarity.NEGATIVE, confidence=0.6, doc="b"),
+            triple("A1", "B1", polarity=Polarity.NEUTRAL, confidence=0.6, doc="b"),
         ],
         prune_below=1,
     )

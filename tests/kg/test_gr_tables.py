@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from kg.graph.belief import CAUSAL
 from kg.graph.export import export
 from kg.graph.model import Graph
 from kg.types import Polarity
 from sage.cli.kg import app
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import G, bladder, graph, triple
 
 
 def rows(path: Path, delimiter: str) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as handle:
-        return list(csv.DictReader(handle, delimiter=delimiter))
+        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+        return list(csv.DictReader(handle, delimiter=delimiter, quoting=quoting))
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def test_kgx_tables_hold_every_node_and_edge(whole: Graph, tmp_path: Path) -> No
         assert row["predicate"].startswith("biolink:")
         assert int(row["first_year"]) == view.first_year
     denied = next(row for row in edges if row["negated"] == "true")
-    assert denied["publications"] == "doi:10.1/x\ty"  # a tab within a cell is quoted
+    assert denied["publications"] == "doi:10.1/x y"  # KGX is read without quoting
     assert written.bytes > 0
 
 
@@ -70,3 +73,30 @@ def test_the_command_writes_tables(whole: Graph, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["export", "-g", str(folder), "--format", "kgx", "-o", str(out)])
     assert done.exit_code == 0, done.output
     assert {path.name for path in out.iterdir()} == {"nodes.tsv", "edges.tsv"}
+
+
+def test_a_quotation_mark_or_a_semicolon_breaks_no_cell(tmp_path: Path) -> None:
+    doi = '10.1/x"1<19::AID>3.0.CO;2-Q'
+    of = graph([triple('the "M2" state', "CXCL13", types=(G, G), doi=doi)])
+    export(of, tmp_path / "kgx", "kgx")
+    export(of, tmp_path / "neo", "neo4j")
+    assert set(of.names) == {row["name"] for row in rows(tmp_path / "kgx" / "nodes.tsv", "\t")}
+    (edge,) = rows(tmp_path / "neo" / "edges.csv", ",")
+    assert edge["papers:string[]"].split(";") == ["doi:" + doi.replace(";", "%3B")]
+
+
+def test_a_sign_alone_is_no_cause(whole: Graph, tmp_path: Path) -> None:
+    export(whole, tmp_path / "kgx", "kgx")
+    for edge in rows(tmp_path / "kgx" / "edges.tsv", "\t"):
+        if edge["predicate"] == "biolink:affects":
+            assert edge["relation"] in CAUSAL, edge
+
+
+@pytest.mark.parametrize("format", ["turtle", "kgx"])
+def test_a_file_for_a_folder_and_the_other_way_is_refused(
+    whole: Graph, tmp_path: Path, format: str
+) -> None:
+    place = tmp_path / "there"
+    place.touch() if format == "kgx" else place.mkdir()
+    with pytest.raises(InputError, match=r"name (another|one in it)"):
+        export(whole, place, format)

@@ -209,6 +209,17 @@ def test_a_path_ending_in_graphml_gets_the_file_there(tmp_path: Path) -> None:
     assert report.graphml == str(out)
 
 
+def test_a_corpus_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(InputError, match="no papers to read; name PDF"):
+        build([tmp_path / "in"], tmp_path / "out", FAST, ontology())
+    (tmp_path / "in" / "x.json").write_text("{}")
+    (tmp_path / "in" / "a.pdf").write_bytes(b"no pdf")
+    with pytest.raises(InputError, match=r"a\.pdf: not a PDF.*x\.json: unknown kind of file"):
+        build([tmp_path / "in"], tmp_path / "out", FAST, ontology())
+    assert not (tmp_path / "out" / "graph.graphml").exists()
+
+
 def test_an_empty_corpus_gives_an_empty_graph_and_says_so(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     note(folder, "a", ["Nothing of interest happened."])

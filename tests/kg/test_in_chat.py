@@ -121,6 +121,17 @@ def test_what_keeps_failing_is_a_failure_not_an_empty_result() -> None:
     assert "does not fit the schema" in result.error
 
 
+def test_the_title_of_a_cited_paper_is_no_statement_of_this_one() -> None:
+    title = "E-FABP promotes TLS formation in MIBC."
+    results: list[Extraction] = []
+    extractor = ChatExtractor(
+        ontology(), Model(_reply(_triple(evidence=title))), model=PRICED
+    )  # fmt: skip
+    listed = _chunk(f"1. Smith AB, Jones C. {title} J Urol 2019;12:33-40.")
+    extractor.extract([_chunk(title), listed], lambda _chunk, result: results.append(result))
+    assert sorted(len(result.statements) for result in results) == [0, 1]
+
+
 def test_negated_statements_have_no_direction() -> None:
     denied = "E-FABP never promotes TLS formation in MIBC."
     results: list[Extraction] = []

@@ -258,6 +258,70 @@ def test_reference_sections_state_nothing() -> None:
     assert counts[1] == 0
 
 
+def _statements(text: str) -> set[tuple[str, str, str]]:
+    whole = Document(id="0" * 64, path="x", title="t", text=text)
+    return {
+        (s.head, s.relation, s.tail)
+        for part in chunk(whole)
+        for s in extractor().read(part).statements
+    }
+
+
+LETTER = "We disagree. CXCL13 promotes the formation of tertiary lymphoid structures. "
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "References 1. Smith AB, Jones C. FGFR3 activates proliferation in bladder cancer. J Urol "
+        "2019;12:33-40. 2. Doe J. VEGF inhibits apoptosis of cells. Cancer Res 2001;61:100-6.",
+        "Smith, A. B., & Jones, C. (2019). FGFR3 activates proliferation in bladder cancer. "
+        "Journal of Urology, 12, 33-40. Doe, J. (2001). VEGF inhibits apoptosis. Cell, 61, 1-9.",
+        "1. Smith et al. FGFR3 activates proliferation in bladder cancer. J Urol 2019. 2. Doe et "
+        "al. VEGF inhibits apoptosis in bladder cancer cells. Cancer Res 2001.",
+        "[1] A. B. Smith, C. Jones, FGFR3 activates proliferation, Journal of Urology 12 (2019) "
+        "33-40. [2] J. Doe and K. Roe. VEGF inhibits apoptosis of cells. Cancer Research, 2001.",
+    ],
+)
+def test_titles_of_a_short_reference_list_state_nothing(listed: str) -> None:
+    said = _statements(LETTER + listed)
+    assert said == _statements(LETTER) != set()
+    assert _statements("FGFR3 activates proliferation. VEGF inhibits apoptosis of cells.")
+
+
+def test_a_sentence_before_a_journal_s_own_line_is_no_title() -> None:
+    sentence = "FGFR3 activates proliferation in bladder cancer."
+    assert _statements(f"{sentence} Cancer 2017;123:390-400.") == _statements(sentence) != set()
+    names = "Smith et al. showed that FGFR3 activates proliferation in bladder cancer."
+    assert _statements(f"{names} It is known.") == _statements(names) != set()
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        "The following search string was used: CXCL13 AND associated with AND bladder cancer.",
+        "We searched PubMed for ('FGFR3' AND 'promotes bladder cancer').",
+        "Search terms were “heparin”, “trauma” and/or “heparin-induced thrombocytopenia”.",
+        "MEDLINE was searched with the terms CXCL13, is associated with, bladder cancer.",
+        'The keywords "FGFR3 mutation" and "predicts recurrence of bladder cancer" were used.',
+    ],
+)
+def test_what_was_searched_for_is_not_said(search: str) -> None:
+    assert not _statements(search)
+
+
+def test_what_a_search_found_is_said() -> None:
+    found = "TLS are associated with longer overall survival in bladder cancer."
+    wanted = _statements(found)
+    assert wanted
+    assert (
+        _statements(f"A search of PubMed for ('TLS' AND 'bladder') showed that {found}") == wanted
+    )
+    assert _statements("A PubMed search showed that CXCL13 promotes lymphoid neogenesis.")
+    ratio = "Searching further, smoking (OR 2.1) promotes bladder cancer OR = 3."
+    assert _statements(ratio) == _statements(ratio.replace("Searching further, s", "S"))
+
+
 @given(st.sampled_from(["promotes", "inhibits", "is associated with", "correlates with"]))
 def test_a_denial_never_affirms_whatever_the_verb(verb: str) -> None:
     plain = {s.relation for s in read(f"FABP5 {verb} invasion.") if not s.negated}

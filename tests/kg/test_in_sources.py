@@ -8,6 +8,7 @@ import pytest
 
 from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences
 from kg.sources import SourceReport, discover, read, read_file
+from kg.types import Document
 from sage.core.errors import InputError
 from tests.kg.in_helpers import note, shared
 
@@ -144,6 +145,34 @@ def test_a_bad_file_is_reported_with_its_reason(
     assert result.documents == []
     assert result.report.status == "failed"
     assert reason in (result.report.reason or "")
+
+
+def test_lengths_of_a_record_are_bounded_and_what_was_cut_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.nbib"
+    record = "PMID- {n}\nTI  - {title}\nJT  - {journal}\nAB  - CXCL13 promotes TLS.\n\n"
+    path.write_text(
+        record.format(n=1, title="A" * 3_000_000, journal="B" * 3_000_000)
+        + record.format(n=2, title="A plain title", journal="Cancer")
+        + "PMID- 3\nTI  - Endless\nAB  - " + "word " * 4_100_000 + "\n"
+    )  # fmt: skip
+    result = read_file(path)
+    assert [(d.pmid, len(d.title)) for d in result.documents] == [("1", 1000), ("2", 13)]
+    assert len(result.documents[0].venue or "") == 1000
+    reason = result.report.reason or ""
+    assert "1 titles or journals cut" in reason and "1 documents of more than" in reason
+    assert result.report.status == "read"
+
+
+def test_a_reader_that_stumbles_says_so_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(path: Path, data: bytes) -> list[Document]:
+        raise KeyError("_xref")
+
+    monkeypatch.setattr("kg.sources.plain.read_text", stumble)
+    (tmp_path / "a.txt").write_text("text")
+    reason = read_file(tmp_path / "a.txt").report.reason
+    assert reason == "damaged, or not of the kind that its name says"
 
 
 def test_xml_nested_ten_thousand_deep_does_not_stop_the_reader(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import base64
 import gzip
 import json
 import os
+import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -260,6 +261,38 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )
+
+
+@pytest.mark.parametrize("name", ["europe_pmc", "semantic_scholar", "crossref"])
+@pytest.mark.parametrize("hostile", ["title", "abstract"])
+def test_an_endless_entry_is_no_record_and_its_neighbors_are(name: str, hostile: str) -> None:
+    keys = {"abstract": "abstractText"} if name == "europe_pmc" else {}
+
+    def entry(**more: str) -> dict[str, object]:
+        doi = f"10.5555/{len(more)}"
+        return {"title": "A paper", "DOI": doi, "doi": doi} | {
+            keys.get(key, key): value for key, value in more.items()
+        }
+
+    rows = [entry(), entry(**{hostile: "A" * 3_000_000})]
+    body = {
+        "europe_pmc": {"resultList": {"result": rows}},
+        "semantic_scholar": {"data": rows},
+        "crossref": {"message": {"items": rows}},
+    }[name]
+    records = understood(name, json.dumps(body).encode(), READERS[name])
+    assert [(record.title, record.abstract) for record in records] == [("A paper", "")]
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("body", [b'{"data": 3}', b'{"message": {"items": [{"DOI": {}}]}}', b"[]"])
+def test_what_went_wrong_is_said_without_words_of_python(name: str, body: bytes) -> None:
+    with pytest.raises(ServiceError) as caught:
+        understood(name, body, READERS[name])
+    assert not re.search(
+        r"\b(?:dict|list|str|int|NoneType|\w+Error|object|attribute)\b", str(caught.value)
+    )
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -302,7 +302,10 @@ class ServiceClient:
         import httpx
 
         http = self._opened()
-        url = httpx.URL(request.url)
+        try:
+            url = httpx.URL(request.url)
+        except httpx.InvalidURL:
+            raise Unavailable(request.service, "its address is none") from None
         params: dict[str, str | int] | None = {**request.params, **request.secret_params}
         headers = {"User-Agent": USER_AGENT, **request.headers, **request.secret_headers}
 
@@ -341,10 +344,8 @@ class ServiceClient:
             except httpx.TimeoutException:
                 raise Unavailable(request.service, "timed out") from None
             except (httpx.HTTPError, httpx.InvalidURL) as problem:
-                # The exception's text may hold the URL with a key in it: name its type alone.
-                raise Unavailable(
-                    request.service, f"connection failed ({type(problem).__name__})"
-                ) from None
+                # The exception's text may hold the URL with a key in it: none of it is shown.
+                raise Unavailable(request.service, f"connection failed: {_why(problem)}") from None
         raise Unavailable(request.service, "redirects in a circle")
 
     def _opened(self) -> httpx.AsyncClient:
@@ -397,6 +398,21 @@ class BlockingClient:
         self._runner.close()
 
 
+def _why(problem: Exception) -> str:
+    """What went wrong with a connection, in words."""
+    import httpx
+
+    said = {
+        httpx.ConnectError: "nothing answers at its address",
+        httpx.UnsupportedProtocol: "its address begins with neither http:// nor https://",
+        httpx.InvalidURL: "its address is none",
+        httpx.ProxyError: "the proxy refused",
+        httpx.RemoteProtocolError: "what answered does not speak HTTP, or hung up",
+        httpx.DecodingError: "its answer is damaged",
+    }
+    return next((words for kind, words in said.items() if isinstance(problem, kind)), "broken off")
+
+
 def _tell(state: RetryCallState) -> None:
     problem = cast(_PassingError, state.outcome.exception()).problem if state.outcome else None
     if isinstance(problem, ServiceError):
@@ -419,7 +435,8 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
     except SourceChanged:
         raise
     except KeyError as problem:
-        raise SourceChanged(service, f"field {problem} is missing from its answer") from problem
+        name = str(problem.args[0])[:80] if problem.args else ""
+        raise SourceChanged(service, f'field "{name}" is missing from its answer') from problem
     except (
         ValueError,
         TypeError,
@@ -428,7 +445,7 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
         OverflowError,
         RecursionError,
     ) as problem:
-        raise SourceChanged(service, f"its answer is not as documented ({problem})") from problem
+        raise SourceChanged(service, "its answer is not as documented") from problem
 
 
 def _may_be_transient(body: bytes) -> bool:

@@ -1,0 +1,1 @@
+"""Communities of a graph, and what its statements say of each."""

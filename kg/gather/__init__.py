@@ -1,0 +1,1 @@
+"""From a topic to a folder of papers: search, screening, full texts, and what became of each."""

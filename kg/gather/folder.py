@@ -1,0 +1,223 @@
+"""The folder that a gathering fills: what a build reads, and what lets it go on after a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kg.gather.types import Change, Kept, Plan
+from kg.literature.protocol import Page
+from kg.literature.types import Found
+from sage.core.errors import InputError
+from sage.core.files import append_line, write_json, write_text
+from sage.core.models import read_model
+
+DOCUMENTS = "documents"
+STATE = ".gather"
+
+
+class CorpusFolder:
+    """Paths and state of one corpus.
+
+    `documents/` holds one file per paper. `.gather/` holds the plan, the pages of every search by
+    round and catalog, and the journal of what was kept: nothing in them is asked for twice.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.state = root / STATE
+        self._journal = self.state / "documents.jsonl"
+        self.kept: dict[str, Kept] = {}
+        self._deleted: set[str] = set()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes out while this one gathers.
+
+        Raises
+        ------
+        InputError
+            If another gathers here, or the folder holds something else.
+        """
+        if self.root.exists() and not self.root.is_dir():
+            raise InputError(f"{self.root} is a file; name a folder")
+        if not self.state.is_dir() and self.root.is_dir() and any(self.root.iterdir()):
+            raise InputError(
+                f"{self.root} holds files that no gathering left; name a new folder with --out, and"
+                " give both to `sage kg build`"
+            )
+        self.state.mkdir(parents=True, exist_ok=True)
+        with (self.state / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"another process gathers into {self.root}; wait for it") from None
+            self._load_journal()
+            yield
+
+    # -- what was asked ------------------------------------------------------------------------
+
+    def plan(self) -> Plan | None:
+        """The plan that the folder was gathered by."""
+        try:
+            return read_model(self.state / "plan.json", Plan)
+        except FileNotFoundError:
+            return None
+
+    def set_plan(self, plan: Plan) -> None:
+        """Keep the plan."""
+        write_json(self.state / "plan.json", plan)
+
+    @property
+    def round(self) -> int:
+        """The number of the last round that was begun, 0 before the first."""
+        return max((int(p.name) for p in self.state.glob("rounds/[0-9]*")), default=0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last round was written out."""
+        return (self.state / "rounds" / str(self.round) / "finished").is_file()
+
+    def whole(self) -> bool:
+        """Whether the tables, the flow and every document that the journal names still stand."""
+        written = ("documents.tsv", "left-out.tsv", "prisma.json", "prisma.svg", "README.md")
+        return not self._deleted and all((self.root / name).is_file() for name in written)
+
+    def begin_round(self) -> None:
+        """Begin the next round; its searches are asked anew."""
+        (self.state / "rounds" / str(self.round + 1)).mkdir(parents=True)
+
+    def finish_round(self) -> None:
+        """Say that the round was written out."""
+        write_text(self.state / "rounds" / str(self.round) / "finished", "")
+
+    # -- pages of searches ---------------------------------------------------------------------
+
+    def pages(self, catalog: str, round_: int | None = None) -> list[Page]:
+        """The pages that a catalog gave in a round, in order, up to the first that is missing."""
+        folder = self._pages(catalog, round_ or self.round)
+        found: list[Page] = []
+        while (path := folder / f"{len(found) + 1:05}.json").is_file():
+            found.append(read_model(path, Page))
+        return found
+
+    def add_page(self, catalog: str, number: int, page: Page) -> None:
+        """Keep a page; numbers begin at 1."""
+        write_json(self._pages(catalog, self.round) / f"{number:05}.json", page)
+
+    def drop_pages(self, catalog: str) -> None:
+        """Forget this round's pages of a catalog whose cursor is no longer good."""
+        shutil.rmtree(self._pages(catalog, self.round), ignore_errors=True)
+
+    def records(self, catalog: str) -> list[Found]:
+        """What a catalog has told in all rounds, the newest word on each paper."""
+        told: list[Found] = []
+        known: set[str] = set()
+        for number in range(self.round, 0, -1):
+            new = [
+                found
+                for page in self.pages(catalog, number)
+                for found in page.records
+                if not known.intersection(found.identities())
+            ]
+            known.update(key for found in new for key in found.identities())
+            told += new
+        return told
+
+    def _pages(self, catalog: str, round_: int) -> Path:
+        return self.state / "rounds" / str(round_) / catalog
+
+    # -- what was learned of single papers -----------------------------------------------------
+
+    def settled(self) -> dict[str, Found]:
+        """Preprints whose servers were asked in this round, by DOI."""
+        path = self.state / "rounds" / str(self.round) / "settled.jsonl"
+        found = [Found.model_validate(line) for line in _lines(path)]
+        return {record.doi or "": record for record in found}
+
+    def settle(self, found: Found) -> None:
+        """Keep what the server of a preprint said."""
+        path = self.state / "rounds" / str(self.round) / "settled.jsonl"
+        append_line(path, found.model_dump_json())
+
+    # -- documents -----------------------------------------------------------------------------
+
+    def of(self, found: Found) -> Kept | None:
+        """What the folder holds of a paper, under any of its identifiers."""
+        return next((self.kept[k] for k in found.identities() if k in self.kept), None)
+
+    def unite(self, found: Found) -> None:
+        """Leave one file of a paper that was two before its records were seen to be one."""
+        held = [self.kept[key] for key in found.identities() if key in self.kept]
+        files = list({kept.file: kept for kept in held if kept.file}.values())
+        for other in files[1:]:
+            self.remove(other, retracted=False)
+            keys = tuple(dict.fromkeys((*files[0].keys, *other.keys)))
+            self.keep(files[0].model_copy(update={"keys": keys}))
+
+    def keep(self, kept: Kept) -> None:
+        """Journal what the folder now holds of a paper."""
+        append_line(self._journal, kept.model_dump_json())
+        self._know(kept)
+
+    def remove(self, kept: Kept, *, retracted: bool) -> None:
+        """Take a paper's file out of the corpus, and journal it."""
+        if kept.file is not None:
+            (self.root / kept.file).unlink(missing_ok=True)
+        gone = {"file": None, "text": "none", "pending": False, "retracted": retracted}
+        self.keep(kept.model_copy(update=gone))
+
+    def entries(self) -> list[Kept]:
+        """What the folder holds, each paper once."""
+        return list({id(kept): kept for kept in self.kept.values()}.values())
+
+    def _know(self, kept: Kept) -> None:
+        for key in kept.keys:
+            self.kept[key] = kept
+
+    def _load_journal(self) -> None:
+        self.kept = {}
+        for line in _lines(self._journal):
+            with contextlib.suppress(ValidationError):
+                self._know(Kept.model_validate(line))
+        self._deleted = {
+            key
+            for key, kept in self.kept.items()
+            if kept.file is not None and not (self.root / kept.file).is_file()
+        }
+        for key in self._deleted:  # by hand, or between a removal and its journal
+            del self.kept[key]
+
+    # -- changes -------------------------------------------------------------------------------
+
+    def change(self, change: Change) -> None:
+        """Record what this round changes, before it is done."""
+        path = self.state / "rounds" / str(self.round) / "changes.jsonl"
+        append_line(path, change.model_dump_json())
+
+    def changes(self, round_: int | None = None) -> list[Change]:
+        """What a round changed, each change once."""
+        path = self.state / "rounds" / str(round_ or self.round) / "changes.jsonl"
+        told = [Change.model_validate(line) for line in _lines(path)]
+        return list({(change.what, change.keys): change for change in told}.values())
+
+
+def _lines(path: Path) -> list[object]:
+    """The lines of a journal; one that a full disk cut short is taken away with what follows."""
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole, _, torn = text.rpartition("\n")
+    if torn:
+        write_text(path, f"{whole}\n" if whole else "")
+    found = []
+    for line in whole.splitlines():
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found

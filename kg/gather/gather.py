@@ -1,0 +1,577 @@
+"""From a topic to a corpus: search, merge, screen, fetch, write, and go on after a stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kg.gather.flow import write_flow
+from kg.gather.folder import DOCUMENTS, CorpusFolder
+from kg.gather.screening import reason_against, retracted_by_notice
+from kg.gather.texts import (
+    FullText,
+    FullTexts,
+    RefusedText,
+    file_name,
+    license_name,
+    markdown,
+)
+from kg.gather.types import CatalogFlow, Change, Flow, Kept, LeftOut, Plan, Stage
+from kg.literature.access import Access
+from kg.literature.biorxiv import Biorxiv
+from kg.literature.catalog import catalogs, retraction_source
+from kg.literature.merge import merge
+from kg.literature.protocol import Catalog, Page, Search
+from kg.literature.pubmed import MOST, PubMed
+from kg.literature.rank import rank
+from kg.literature.types import Found, Query
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import write_bytes, write_text
+from sage.core.http.client import Policy, ServiceClient
+from sage.core.http.errors import ServiceError
+from sage.core.http.runner import Runner
+from sage.core.models import read_model
+
+Progress = Callable[[str, int, int], None]
+T = TypeVar("T")
+
+PATIENT = Policy(
+    attempts=6,
+    deadline=300.0,
+    attempt=90.0,
+    backoff_max=20.0,
+    longest_wait=120.0,
+    patience=120.0,
+    max_bytes=64 * 1024 * 1024,
+)
+"""A gathering waits where a search in a debate would not."""
+_AT_ONCE = 6
+_PAGES = 2_000
+
+
+@dataclass(frozen=True)
+class Services:
+    """Whom a gathering asks, and how: the catalogs, the way to full texts, the patience."""
+
+    access: Access
+    email: str | None
+    policy: Policy = PATIENT
+
+
+def gather(
+    root: Path, plan: Plan, query: Query, services: Services, progress: Progress | None = None
+) -> Flow:
+    """Fill `root` with what the catalogs have on a topic; call again to go on after a stop.
+
+    A catalog that fails is named in the result and asked again by the next call; the others go on.
+    A finished folder is left as it is: `update` asks again.
+
+    Parameters
+    ----------
+    root : a new folder, or one that a call with the same plan left
+    plan : the topic and its bounds
+    query : the topic's concepts (`kg.gather.topic.query_of`)
+    services : addresses, keys and patience
+    progress : called with stage, done, total
+
+    Returns
+    -------
+    The flow of records, which is also written to the folder.
+
+    Raises
+    ------
+    InputError
+        If the folder holds something else, or another topic, or another process gathers there.
+    """
+    folder = CorpusFolder(root)
+    with folder.held():
+        before = folder.plan()
+        if before is None:
+            folder.set_plan(plan)
+        elif before != plan:
+            raise InputError(
+                f"{root} was gathered with other settings ({_difference(before, plan)}); "
+                "name another folder, or repeat the former command to go on"
+            )
+        if not folder.round:
+            folder.begin_round()
+        if folder.finished and folder.whole():
+            flow = read_model(root / "prisma.json", Flow)
+            if not flow.missing and not flow.pending:
+                return flow
+        return _run(folder, plan, query, services, progress)
+
+
+def update(
+    root: Path, query_for: Callable[[str], Query], services: Services, progress: Progress | None
+) -> Flow:
+    """Take what is new since the last round, and take out what was retracted.
+
+    The same searches are made anew, so that papers indexed late are found as well; a paper that is
+    in the corpus stays there unless it was retracted.
+
+    Parameters
+    ----------
+    root : a folder that `gather` left
+    query_for : concepts of a topic (`kg.gather.topic.query_of`)
+    services : addresses, keys and patience
+    progress : called with stage, done, total
+
+    Returns
+    -------
+    The flow with `changes`.
+
+    Raises
+    ------
+    InputError
+        If the folder is none of `gather`'s.
+    """
+    folder = CorpusFolder(root)
+    plan = folder.plan() if folder.state.is_dir() else None
+    if plan is None:
+        raise InputError(f"{root} was not gathered by `sage kg gather`; there is nothing to repeat")
+    with folder.held():
+        if folder.finished:
+            folder.begin_round()
+        return _run(folder, plan, query_for(plan.topic), services, progress)
+
+
+def _difference(before: Plan, plan: Plan) -> str:
+    told = {"most": "max", "threshold": "relevance", "pdfs": "pdf"}
+    return "; ".join(
+        f"{told.get(name, name)}: {value} then, {getattr(plan, name)} now"
+        for name, value in before
+        if value != getattr(plan, name)
+    )
+
+
+def _run(
+    folder: CorpusFolder,
+    plan: Plan,
+    query: Query,
+    services: Services,
+    progress: Progress | None,
+) -> Flow:
+    runner = Runner()
+    try:
+        work = _Gathering(folder, plan, query, services, progress or (lambda *_: None))
+        return runner.run(work.run())
+    finally:
+        runner.close()
+
+
+@dataclass
+class _Gathering:
+    folder: CorpusFolder
+    plan: Plan
+    query: Query
+    services: Services
+    tell: Progress
+    notes: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    sought: int = 0
+
+    async def run(self) -> Flow:
+        self.client = ServiceClient(None, self.services.policy)
+        try:
+            return await self._gathered()
+        finally:
+            await self.client.close()
+
+    async def _gathered(self) -> Flow:
+        self.search = Search(self.query, self.plan.since)
+        asked = catalogs(self.services.access, self.services.email)
+        self._taken: dict[str, tuple[int, int]] = {}
+        flows = await _together([self._harvest(catalog) for catalog in asked])
+        told = [found for catalog in asked for found in self.folder.records(catalog.name)]
+        papers = merge(told)
+        papers = merge(await self._settled(papers, asked))
+        papers = retracted_by_notice(await self._checked_again(papers, asked))
+        wanted = self._screened(papers)
+        await self._documents(wanted)
+        return self._written(flows, len(told), papers, wanted)
+
+    # -- searching -----------------------------------------------------------------------------
+
+    async def _harvest(self, catalog: Catalog) -> CatalogFlow:
+        """Read a catalog to the end of its search, or to the plan's bound, page by page."""
+        pages = self.folder.pages(catalog.name)
+        resumed, problem = bool(pages), None
+        while not self._complete(pages):
+            at = pages[-1].next if pages else None
+            try:
+                page = await catalog.page(self.client, self.search, at)
+            except ServiceError as error:
+                # An earlier call's cursor may have expired: if a new search works, begin again.
+                again = await self._first_page(catalog) if resumed else None
+                if again is None:
+                    problem = error.reason
+                    break
+                page, pages = again, []
+                self.folder.drop_pages(catalog.name)
+            resumed = False
+            room = self.plan.most - _count(pages)
+            page = page.model_copy(update={"records": page.records[:room]})
+            pages.append(page)
+            self.folder.add_page(catalog.name, len(pages), page)
+            total = min(page.total, self.plan.most)
+            self._taken[catalog.name] = (min(_count(pages), total), total)
+            done, expected = map(sum, zip(*self._taken.values(), strict=True))
+            self.tell("searching", done, expected)
+        total = pages[0].total if pages else 0
+        notes = []
+        if total > _count(pages) and problem is None:
+            bound = "--max" if _count(pages) >= self.plan.most else "it gave no more"
+            bound = "PubMed hands out no more" if _count(pages) >= MOST else bound
+            which = "the most relevant" if catalog.ordered else "in the catalog's own order"
+            notes.append(f"{_count(pages):,} of {total:,} were read ({bound}), {which}")
+        return CatalogFlow(
+            name=catalog.name,
+            asked=catalog.expression(self.search),
+            total=total,
+            taken=_count(pages),
+            unread=sum(page.unread for page in pages),
+            problem=problem,
+            notes=tuple(notes),
+        )
+
+    async def _first_page(self, catalog: Catalog) -> Page | None:
+        try:
+            return await catalog.page(self.client, self.search, None)
+        except ServiceError:
+            return None
+
+    def _complete(self, pages: list[Page]) -> bool:
+        """Whether a search is at its end or at a bound; a cursor that leads nowhere is an end."""
+        if not pages:
+            return False
+        last = pages[-1]
+        around = len(pages) > 1 and last.next is not None and last.next == pages[-2].next
+        return (
+            last.next is None
+            or around
+            or not last.records
+            or _count(pages) >= self.plan.most
+            or len(pages) >= _PAGES
+        )
+
+    async def _settled(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
+        """The papers, and preprints with what their servers say of withdrawal and journal."""
+        (server,) = (catalog for catalog in asked if isinstance(catalog, Biorxiv))
+        known = self.folder.settled()
+        preprints = [p for p in papers if p.preprint and "biorxiv" in p.sources and p.doi]
+        failed: list[str] = []
+
+        async def settle(paper: Found) -> None:
+            try:
+                known[paper.doi or ""] = settled = await server.settled(self.client, paper)
+            except ServiceError as problem:
+                failed.append(problem.reason)
+                return
+            self.folder.settle(settled)
+
+        await self._at_once(
+            "checking preprints", settle, [p for p in preprints if p.doi not in known]
+        )
+        if failed:
+            self.notes.append(
+                f"{len(failed)} preprints could not be checked for withdrawal ({failed[0]})"
+            )
+        return papers + [known[doi] for paper in preprints if (doi := paper.doi or "") in known]
+
+    async def _checked_again(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
+        """In an update: papers of the corpus that no search brought up again, looked up by number.
+
+        A search brings the most relevant; a retraction must be seen of the others as well.
+        """
+        if self.folder.round == 1:
+            return papers
+        (pubmed,) = (catalog for catalog in asked if isinstance(catalog, PubMed))
+        seen = {
+            key
+            for catalog in asked
+            for page in self.folder.pages(catalog.name)
+            for found in page.records
+            for key in found.identities()
+        }
+        unseen = [
+            paper
+            for paper in papers
+            if (kept := self.folder.of(paper)) is not None
+            and kept.file is not None
+            and not seen.intersection(paper.identities())
+        ]
+        numbers = [paper.pmid for paper in unseen if paper.pmid]
+        again: list[Found] = []
+        try:
+            for start in range(0, len(numbers), 200):
+                batch = numbers[start : start + 200]
+                again += await pubmed.by_pmid(self.client, batch)
+            if not self.services.access.key("openalex"):
+                if without := sum(paper.pmid is None for paper in unseen):
+                    self.notes.append(
+                        f"{without} papers without a PMID, which no search brought up again, were"
+                        " not checked for retraction (OpenAlex would, with a key)"
+                    )
+            else:
+                marker = retraction_source(self.services.access, self.services.email)
+                for start in range(0, len(unseen), 50):
+                    marked = await marker.mark(self.client, unseen[start : start + 50])
+                    again += [found for found in marked if isinstance(found, Found)]
+        except ServiceError as problem:
+            self.notes.append(
+                f"{len(unseen)} papers of the corpus were not checked for retraction ({problem})"
+            )
+        return merge([*papers, *again])
+
+    # -- screening -----------------------------------------------------------------------------
+
+    def _screened(self, papers: list[Found]) -> list[Found]:
+        """The papers that are kept; the others are listed with their reason."""
+        kept: list[Found] = []
+        for paper in papers:
+            reason = reason_against(paper, self.query, self.plan)
+            held = self.folder.of(paper)
+            if held is not None and held.file is not None and not paper.retracted:
+                reason = None  # what is in the corpus stays until it is retracted
+            if reason is None:
+                kept.append(paper)
+                continue
+            self._leave_out(paper, "screening", reason)
+            if held is not None and held.file is not None:
+                self._take_out(paper, held, reason)
+        return self._bounded(kept)
+
+    def _bounded(self, kept: list[Found]) -> list[Found]:
+        if len(kept) <= self.plan.most:
+            return kept
+        held = [p for p in kept if (k := self.folder.of(p)) is not None and k.file is not None]
+        inside = {id(paper) for paper in held}
+        new = [paper for paper in kept if id(paper) not in inside]
+        room = max(0, self.plan.most - len(held))
+        best = rank(new, [self.query], room)
+        chosen = {tuple(paper.identities()) for paper in best}
+        for paper in new:
+            if tuple(paper.identities()) in chosen:
+                held.append(paper)
+            else:
+                reason = f"beyond the {self.plan.most} of --max, by lexical rank"
+                self._leave_out(paper, "screening", reason)
+        return held
+
+    def _leave_out(self, paper: Found, stage: Stage, reason: str) -> None:
+        self.left_out.append(
+            LeftOut(
+                title=paper.title,
+                year=paper.year,
+                keys=_named(paper),
+                sources=paper.sources,
+                stage=stage,
+                reason=reason,
+            )
+        )
+
+    def _take_out(self, paper: Found, held: Kept, reason: str) -> None:
+        self.folder.change(
+            Change(what="retracted", title=paper.title, keys=_named(paper), why=reason)
+        )
+        self.folder.remove(held, retracted=True)
+
+    # -- documents -----------------------------------------------------------------------------
+
+    async def _documents(self, wanted: list[Found]) -> None:
+        """Write one file per paper: full text where one is open, else title and abstract."""
+        texts = FullTexts(self.client, self.services.access, self.services.email, self.folder.state)
+        for paper in wanted:
+            self.folder.unite(paper)
+        self.sought = sum(bool(texts.places(paper, pdfs=self.plan.pdfs)) for paper in wanted)
+        for pdfs in (False, True):  # PDFs last
+            if pdfs and not self.plan.pdfs:
+                break
+
+            async def document(paper: Found, pdfs: bool = pdfs) -> None:
+                await self._document(paper, texts, pdfs=pdfs)
+
+            stage = "PDFs" if pdfs else "full texts"
+            due = [paper for paper in wanted if self._due(paper, texts, pdfs=pdfs)]
+            await self._at_once(stage, document, due)
+        for paper in list(wanted):
+            held = self.folder.of(paper)
+            if held is None or held.file is None:
+                wanted.remove(paper)
+                reason = "no abstract, and no full text could be had"
+                if held is not None and held.retracted:
+                    reason = f"retracted (says {held.source})"
+                self._leave_out(paper, "full text", reason)
+
+    def _due(self, paper: Found, texts: FullTexts, *, pdfs: bool) -> bool:
+        held = self.folder.of(paper)
+        if held is None:
+            return True
+        if held.text == "full text" or held.retracted:
+            return False
+        return held.pending or bool(self._untried(paper, held, texts, pdfs=pdfs))
+
+    def _untried(
+        self, paper: Found, held: Kept | None, texts: FullTexts, *, pdfs: bool
+    ) -> list[str]:
+        tried = held.tried if held else {}
+        return [p for p in texts.places(paper, pdfs=pdfs) if p not in tried]
+
+    async def _document(self, paper: Found, texts: FullTexts, *, pdfs: bool) -> None:
+        held = self.folder.of(paper)
+        adopted = self._left_by_a_kill(paper, texts) if held is None else None
+        text: FullText | RefusedText | None = adopted
+        tried = dict(held.tried) if held else {}
+        pending = False
+        if text is None:
+            for place in self._untried(paper, held, texts, pdfs=pdfs):
+                text = await texts.fetch(paper, place)
+                if isinstance(text, FullText):
+                    break
+                if text.final:
+                    tried[place] = text.reason
+                pending |= not text.final
+        self._write(paper, held, text, tried, pending=pending)
+
+    def _left_by_a_kill(self, paper: Found, texts: FullTexts) -> FullText | None:
+        """The full text that a killed call wrote and had no time to journal."""
+        path = self._path(paper, ".xml")
+        if not path.is_file():
+            return None
+        text = texts.accepted(paper, "Europe PMC", path.read_bytes())
+        return text if isinstance(text, FullText) else None
+
+    def _path(self, paper: Found, suffix: str) -> Path:
+        return self.folder.root / DOCUMENTS / f"{file_name(paper)}{suffix}"
+
+    def _write(
+        self,
+        paper: Found,
+        held: Kept | None,
+        text: FullText | RefusedText | None,
+        tried: dict[str, str],
+        *,
+        pending: bool,
+    ) -> None:
+        """Write a paper's file and journal it; a file that another replaces goes last."""
+        new = self.folder.round > 1 and (held is None or held.file is None)
+        full = text if isinstance(text, FullText) else None
+        retracted = full is not None and full.document is not None and full.document.retracted
+        path, source, license_ = None, "", license_name(paper.license)
+        if full is not None and retracted:
+            source, new = f"{full.source}'s full text", False
+        elif full is not None:
+            source, license_ = full.source, full.license
+            if full.xml is not None:
+                path = self._path(paper, ".xml")
+                write_bytes(path, full.xml)
+            else:
+                path = self._path(paper, ".md")
+                write_text(path, markdown(paper, license_, full.document))
+        elif paper.abstract:
+            path, source = self._path(paper, ".md"), "/".join(paper.sources)
+            write_text(path, markdown(paper, license_))
+        file = str(path.relative_to(self.folder.root)) if path is not None else None
+        if new and file is not None:
+            self.folder.change(Change(what="new", title=paper.title, keys=_named(paper)))
+        if retracted and held is not None and held.file is not None:
+            why = f"retracted (says {source})"
+            self.folder.change(
+                Change(what="retracted", title=paper.title, keys=_named(paper), why=why)
+            )
+        self.folder.keep(
+            Kept(
+                keys=tuple(dict.fromkeys((*_named(paper), *(held.keys if held else ())))),
+                title=paper.title,
+                file=file,
+                text="full text" if full and file else "abstract" if file else "none",
+                source=source,
+                license=license_,
+                tried=tried,
+                pending=pending,
+                retracted=retracted,
+            )
+        )
+        if held is not None and held.file is not None and held.file != file:
+            (self.folder.root / held.file).unlink(missing_ok=True)
+
+    async def _at_once(
+        self, stage: str, work: Callable[[Found], Awaitable[None]], papers: Sequence[Found]
+    ) -> None:
+        """Work on several papers at once; the services' rates decide how fast."""
+        gate, done = asyncio.Semaphore(_AT_ONCE), 0
+
+        async def one(paper: Found) -> None:
+            nonlocal done
+            async with gate:
+                await work(paper)
+            done += 1
+            self.tell(stage, done, len(papers))
+
+        await _together([one(paper) for paper in papers])
+
+    # -- what is told --------------------------------------------------------------------------
+
+    def _written(
+        self,
+        flows: Sequence[CatalogFlow],
+        identified: int,
+        papers: list[Found],
+        wanted: list[Found],
+    ) -> Flow:
+        rows = [(paper, kept) for paper in wanted if (kept := self.folder.of(paper)) is not None]
+        by_stage: dict[str, Counter[str]] = {"screening": Counter(), "full text": Counter()}
+        for left in self.left_out:
+            by_stage[left.stage][left.reason.split(" (")[0]] += 1
+        full = [kept for _, kept in rows if kept.text == "full text"]
+        places = Counter(k.source if not k.source.startswith("http") else "PDF" for k in full)
+        day = clock.now().date().isoformat()
+        flow = Flow(
+            plan=self.plan,
+            concepts=self.query.groups(),
+            round=self.folder.round,
+            date=day,
+            catalogs=tuple(flows),
+            identified=identified,
+            duplicates=identified - len(papers),
+            screened=len(papers),
+            left_out={stage: dict(counts.most_common()) for stage, counts in by_stage.items()},
+            sought=self.sought,
+            retrieved=len(full),
+            included=len(rows),
+            abstracts=len(rows) - len(full),
+            texts=dict(places.most_common()),
+            licenses=dict(Counter(kept.license for kept in full).most_common()),
+            pending=sum(kept.pending for _, kept in rows),
+            notes=tuple(self.notes),
+            changes=tuple(self.folder.changes()),
+        )
+        write_flow(self.folder.root, flow, rows, self.left_out)
+        self.folder.finish_round()
+        return flow
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all; the first that fails ends the others, and its error is the caller's."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _count(pages: Sequence[Page]) -> int:
+    return sum(len(page.records) for page in pages)
+
+
+def _named(paper: Found) -> tuple[str, ...]:
+    """The identifiers of a paper; its title where it has no other."""
+    keys = paper.identities()
+    return tuple(key for key in keys if not key.startswith("title:")) or tuple(keys)

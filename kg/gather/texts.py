@@ -1,0 +1,268 @@
+"""Open full texts with their license: Europe PMC, then PMC, PDFs last."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from kg.corpus.corpus import read_all
+from kg.literature import europe_pmc, pubmed
+from kg.literature.access import Access
+from kg.literature.types import Found
+from kg.sources.base import ReadOptions, SourceError
+from kg.sources.xml import license_of, read_xml
+from kg.types import Document
+from sage.core.files import write_bytes
+from sage.core.http.client import Limit, Request, ServiceClient
+from sage.core.http.errors import ServiceError, SourceChanged
+from sage.core.models import Strict
+from sage.core.printable import one_line
+
+NOT_STATED = "not stated"
+_BODY = 1000
+"""Characters outside the abstract below which a reply is no full text."""
+_COMMONS = re.compile(
+    r"creativecommons\.org/licenses/(by(?:-[a-z]+)*)(?:/(\d\.\d))?", re.IGNORECASE
+)
+_SHORT = re.compile(
+    r"\W*cc[\s_-]?(by(?:[\s_-](?:nc|nd|sa))*)(?:[\s_-]?v?(\d\.\d))?\b", re.IGNORECASE
+)
+_WORDS = re.compile(
+    r"creative commons attribution((?:[\s-]*(?:non-?commercial|no-?deriv\w*|share-?alike))*)",
+    re.IGNORECASE,
+)
+_ZERO = re.compile(r"creativecommons\.org/publicdomain/zero|^\W*cc[\s_-]?(0|zero)\b", re.IGNORECASE)
+_PUBLIC = re.compile(
+    r"creativecommons\.org/publicdomain/mark|^(public[\s-]domain|pd)$", re.IGNORECASE
+)
+
+
+class FullText(Strict):
+    """A full text: JATS as it came, or the text of a PDF."""
+
+    source: str
+    license: str
+    xml: bytes | None = None
+    document: Document | None = None
+
+
+class RefusedText(Strict):
+    """Why a place gave no full text; `final` if asking again would give no other answer."""
+
+    source: str
+    reason: str
+    final: bool = True
+
+
+def license_name(said: str | None) -> str:
+    """A license in one form: `CC BY-NC 4.0`, `CC0`, `public domain`, or the words, shortened."""
+    said = one_line(said or "")
+    if found := _COMMONS.search(said) or _SHORT.match(said):
+        name = re.sub(r"[\s_]", "-", found[1].upper())
+        return f"CC {name} {found[2]}" if found[2] else f"CC {name}"
+    if found := _WORDS.search(said):
+        more = found[1].lower().replace("-", "")
+        marks = (("noncommercial", "-NC"), ("noderiv", "-ND"), ("sharealike", "-SA"))
+        return "CC BY" + "".join(mark for word, mark in marks if word in more)
+    if _ZERO.search(said):
+        return "CC0"
+    return "public domain" if _PUBLIC.search(said) else said[:80] or NOT_STATED
+
+
+def is_open(license_: str) -> bool:
+    """Whether a license, in the form of `license_name`, lets anyone copy the text."""
+    return license_.startswith(("CC", "public domain"))
+
+
+class FullTexts:
+    """Fetches full texts through the shared client, each place at its own rate."""
+
+    def __init__(
+        self, client: ServiceClient, access: Access, email: str | None, workplace: Path
+    ) -> None:
+        self._client, self._access, self._pdfs = client, access, workplace / "pdf"
+        key = access.key("ncbi")
+        secret = (("api_key", key), ("email", email))
+        self._ncbi = {name: value for name, value in secret if value}
+        self._ncbi_limit = Limit(10 if key else 3, 1.0, concurrency=3)
+
+    def places(self, found: Found, *, pdfs: bool) -> list[str]:
+        """Where an open full text of the paper may be, in the order in which it is asked for."""
+        places = ["Europe PMC", "PMC"] if found.pmcid else []
+        return places + [url for url, said in found.pdfs if pdfs and is_open(license_name(said))]
+
+    async def fetch(self, found: Found, place: str) -> FullText | RefusedText:
+        """The full text of the paper at one of its places, or why there is none."""
+        try:
+            if place == "Europe PMC":
+                return await self._client.fetch(
+                    self._europe_pmc(found), lambda body: self.accepted(found, place, body)
+                )
+            if place == "PMC":
+                return await self._client.fetch(
+                    self._pmc(found), lambda body: self.accepted(found, place, body)
+                )
+            return await self._pdf(found, place)
+        except ServiceError as problem:
+            final = place.startswith("http")
+            return RefusedText(source=place, reason=problem.reason, final=final)
+
+    def accepted(self, found: Found, place: str, body: bytes) -> FullText | RefusedText:
+        """JATS of this paper with a body, or the reason why the reply is not that."""
+        start = body.lstrip()[:2000].lower()
+        if start and (not start.startswith(b"<") or b"<html" in start):
+            if b"<html" not in start:
+                return RefusedText(source=place, reason="has no open full text of it")
+            raise SourceChanged(place, "it answered a web page where XML is documented")
+        if start and not body.rstrip().endswith(b">"):
+            raise SourceChanged(place, "its answer is cut short")
+        try:
+            documents = list(read_xml(Path("article"), body)) if start else []
+            license_ = license_name(license_of(body) or found.license) if documents else ""
+        except SourceError as problem:
+            if "Premature end" in str(problem):
+                raise SourceChanged(place, "its answer is cut short") from None
+            lacking = "neither JATS" in str(problem) or "without abstract" in str(problem)
+            reason = "has no open full text of it" if lacking else str(problem)
+            return RefusedText(source=place, reason=reason)
+        if len(documents) != 1:
+            return RefusedText(source=place, reason="has no open full text of it")
+        if another := _of_another(found, documents[0]):
+            return RefusedText(source=place, reason=another)
+        inside = sum(s.end - s.start for s in documents[0].sections if s.title != "Abstract")
+        if inside < _BODY:
+            return RefusedText(source=place, reason="gives the abstract alone")
+        return FullText(source=place, license=license_, xml=body, document=documents[0])
+
+    def _europe_pmc(self, found: Found) -> Request:
+        base = self._access.europe_pmc_url or europe_pmc.BASE
+        return Request(
+            "europe_pmc",
+            europe_pmc.LIMIT,
+            f"{base}/{found.pmcid}/fullTextXML",
+            missing_is_empty=True,
+        )
+
+    def _pmc(self, found: Found) -> Request:
+        return Request(
+            "pubmed",
+            self._ncbi_limit,
+            f"{self._access.pubmed_url or pubmed.BASE}/efetch.fcgi",
+            params={
+                "db": "pmc",
+                "id": (found.pmcid or "").removeprefix("PMC"),
+                "retmode": "xml",
+                "tool": "sage",
+            },
+            secret_params=self._ncbi,
+            missing_is_empty=True,
+        )
+
+    async def _pdf(self, found: Found, url: str) -> FullText | RefusedText:
+        license_ = license_name(dict(found.pdfs)[url])
+        try:
+            host, refused = await self._checked(url)
+        except ValueError:  # a port, a name or brackets that no address has
+            host, refused = "", "no address that is followed"
+        if refused:
+            return RefusedText(source=url, reason=refused)
+        request = Request(f"PDFs of {host}", Limit(1, 1.0, concurrency=1), url)
+        body = await self._client.fetch(request, lambda got: got)
+        if not body[:1024].lstrip().startswith(b"%PDF-"):
+            return RefusedText(source=url, reason="answered no PDF")
+        path = self._pdfs / f"{file_name(found)}.pdf"
+        write_bytes(path, body)
+        ((_, result),) = await asyncio.to_thread(
+            lambda: list(read_all([path], ReadOptions(), 1))  # in a process: a crash costs one PDF
+        )
+        if not result.documents:
+            reason = f"PDF that cannot be read: {result.report.reason}"
+            return RefusedText(source=url, reason=reason)
+        return FullText(source=url, license=license_, document=result.documents[0])
+
+    async def _checked(self, url: str) -> tuple[str, str | None]:
+        """The host of an address out of a record, and why it is not followed.
+
+        Only public hosts over HTTP are, and those that the user named.
+
+        Raises
+        ------
+        ValueError
+            If it is no address.
+        """
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 443
+        if parts.scheme not in ("http", "https") or not host or parts.username:
+            return host, "no address that is followed"
+        if host in self._access.hosts():
+            return host, None
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )
+        except OSError:
+            return host, f"host {host} is not known"
+        if not all(ipaddress.ip_address(entry[4][0]).is_global for entry in found):
+            return host, f"host {host} is in a private network"
+        return host, None
+
+
+def _of_another(found: Found, document: Document) -> str | None:
+    """Why a full text is not this paper's: it names none of its identifiers, or another's."""
+    own = found.identities()
+    shared = False
+    for kind in ("doi", "pmid", "pmcid"):
+        value = getattr(document, kind)
+        if value is None:
+            continue
+        if f"{kind}:{value.lower() if kind == 'doi' else value}" in own:
+            shared = True
+        elif getattr(found, kind) is not None:
+            return f"is the text of another paper ({kind.upper()} {one_line(value)[:60]})"
+    return None if shared else "names no identifier of the paper"
+
+
+def file_name(found: Found) -> str:
+    """A file name out of the strongest identifier, whatever characters that holds."""
+    if found.pmid:
+        return f"pmid-{found.pmid}"
+    if found.pmcid:
+        return found.pmcid.lower()
+    plain = re.sub(r"[^a-z0-9]+", "-", found.key.lower()).strip("-")[:60]
+    return f"{plain}-{hashlib.sha256(found.key.encode()).hexdigest()[:8]}"
+
+
+def markdown(found: Found, license_: str, document: Document | None = None) -> str:
+    """A paper as Markdown with front matter: the text of a PDF, or title and abstract."""
+    fields = {
+        "title": found.title,
+        "year": found.year,
+        "venue": found.venue,
+        "doi": found.doi,
+        "pmid": found.pmid,
+        "pmcid": found.pmcid,
+        "license": license_,
+        "retracted": "false",
+        "findings_basis": "full_text" if document else "abstract",
+    }
+    head = "\n".join(f"{name}: {_quoted(value)}" for name, value in fields.items() if value)
+    body = "\n\n".join(_sections(document)) if document else f"## Abstract\n\n{found.abstract}"
+    return f"---\n{head}\n---\n\n{body}\n"
+
+
+def _quoted(value: object) -> str:
+    plain = one_line(str(value)).replace('"', "'")
+    return f'"{plain}"'
+
+
+def _sections(document: Document) -> Iterator[str]:
+    for section in document.sections:
+        text = re.sub(r"^#+", "", document.text[section.start : section.end], flags=re.MULTILINE)
+        title = one_line(section.title)
+        yield f"## {title}\n\n{text}" if title else text

@@ -1,0 +1,105 @@
+"""What is asked of a gathering, what it keeps on disk, and what it reports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sage.core.models import Strict
+
+Stage = Literal["screening", "full text"]
+
+
+class Plan(Strict):
+    """What to gather. `most` bounds the records of each catalog, and the papers that are kept.
+
+    `threshold` is the share of the topic's concepts that a paper must name (`topic.relevance`).
+    """
+
+    topic: str = Field(min_length=1, max_length=500)
+    since: int | None = Field(default=None, ge=1500, le=2200)
+    most: int = Field(default=1000, ge=1, le=100_000)
+    threshold: float = Field(default=0.6, ge=0.0, le=1.0)
+    pdfs: bool = True
+
+
+class Kept(Strict):
+    """What the folder holds of a paper. `file` is relative to it, None after a removal.
+
+    `tried` are the places that gave no full text, with what they said. `pending` marks a place that
+    did not answer, so that it is asked again.
+    """
+
+    keys: tuple[str, ...]
+    title: str
+    file: str | None
+    text: Literal["full text", "abstract", "none"]
+    source: str
+    license: str
+    tried: dict[str, str] = Field(default_factory=dict)
+    pending: bool = False
+    retracted: bool = False
+
+
+class LeftOut(Strict):
+    """A paper that is not in the corpus, at which stage it was dropped, and why."""
+
+    title: str
+    year: int | None
+    keys: tuple[str, ...]
+    sources: tuple[str, ...]
+    stage: Stage
+    reason: str
+
+
+class CatalogFlow(Strict):
+    """What a catalog gave. `problem` says why it is missing, or stopped before its end."""
+
+    name: str
+    asked: str
+    total: int = 0
+    taken: int = 0
+    unread: int = 0
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Change(Strict):
+    """What an update did with a paper."""
+
+    what: Literal["new", "retracted"]
+    title: str
+    keys: tuple[str, ...]
+    why: str = ""
+
+
+class Flow(Strict):
+    """A PRISMA 2020 flow: every record is counted once, from identification to the corpus.
+
+    `left_out` are counts by stage and reason; `changes` is what the last update did.
+    """
+
+    plan: Plan
+    concepts: tuple[tuple[str, ...], ...]
+    round: int
+    date: str
+    catalogs: tuple[CatalogFlow, ...]
+    identified: int
+    duplicates: int
+    screened: int
+    left_out: dict[str, dict[str, int]]
+    sought: int
+    retrieved: int
+    included: int
+    abstracts: int
+    texts: dict[str, int]
+    licenses: dict[str, int]
+    pending: int = 0
+    notes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def missing(self) -> tuple[CatalogFlow, ...]:
+        """Catalogs that did not answer to the end."""
+        return tuple(catalog for catalog in self.catalogs if catalog.problem)

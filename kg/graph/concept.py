@@ -1,0 +1,225 @@
+"""What the literature says of one concept: its relations, with papers for and against by year."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from kg.fusion.model import Support
+from kg.graph.identifiers import paper_iri, references
+from kg.graph.model import Graph
+from kg.graph.types import EdgeView, NodeView
+from kg.types import Polarity
+from sage.core.models import Strict
+
+
+class Quotation(Strict):
+    """One reading: the sentence, its paper, and whether it speaks for the relation."""
+
+    text: str
+    title: str
+    year: int | None
+    paper: str
+    speaks_for: bool
+    speculative: bool
+    retracted: bool
+
+
+class Relation(Strict):
+    """A relation of the concept, with the papers for and against it.
+
+    `denied`: no paper affirms it; its papers are those that deny it, and count as against.
+    """
+
+    head: str
+    relation: str
+    tail: str
+    polarity: Polarity
+    denied: bool
+    belief: float
+    papers_for: int
+    papers_against: int
+    quotations: tuple[Quotation, ...]
+
+
+class YearCount(Strict):
+    """Papers of one year that speak for and against relations of the concept."""
+
+    year: int
+    papers_for: int
+    papers_against: int
+
+
+class ConceptReport(Strict):
+    """A concept and its evidence. `undated` counts papers (for, against) without a year."""
+
+    node: NodeView
+    links: tuple[tuple[str, str], ...]
+    relations: tuple[Relation, ...]
+    years: tuple[YearCount, ...]
+    undated: tuple[int, int]
+    papers_for: int
+    papers_against: int
+    as_of: int | None = None
+
+
+def concept_report(graph: Graph, name: str | int, as_of: int | None = None) -> ConceptReport:
+    """Every relation of a concept with its evidence, and the counts by year.
+
+    Of two relations that contradict each other the more believed one is listed, and the papers of
+    the other count against it. A paper that speaks for one relation and against another is counted
+    on both sides; papers that were retracted are shown and count for nothing.
+
+    Parameters
+    ----------
+    graph : the graph, already cut at `as_of` if a year is given
+    name : id, name, alias or position
+    as_of : the year of the cut, to be told
+
+    Raises
+    ------
+    InputError
+        If no node is called so; the message names the nearest ones.
+    """
+    node = graph.node(name)
+    place = graph.resolve(node.id)
+    here = np.flatnonzero((graph.head == place) | (graph.tail == place))
+    listed: set[int] = set()
+    for e in sorted(here.tolist(), key=lambda e: (graph.negated[e], -graph.belief[e], e)):
+        if listed.isdisjoint(graph.against(e)):  # else its papers stand against what is listed
+            listed.add(e)
+    relations = [_relation(graph.edge(e)) for e in listed]
+    relations.sort(key=lambda r: (r.denied, -r.papers_for, -r.belief, r.head, r.relation, r.tail))
+    sides: dict[bool, dict[str, int | None]] = {True: {}, False: {}}
+    for relation in relations:
+        for quotation in relation.quotations:
+            if not quotation.retracted:
+                sides[quotation.speaks_for][quotation.paper] = quotation.year
+    told = {side: Counter(papers.values()) for side, papers in sides.items()}
+    dated = sorted(year for year in {*told[True], *told[False]} if year is not None)
+    return ConceptReport(
+        node=node,
+        links=tuple((f"{p}:{local}", iri) for p, local, iri in references(node.identifiers)),
+        relations=tuple(relations),
+        years=tuple(
+            YearCount(year=y, papers_for=told[True][y], papers_against=told[False][y])
+            for y in dated
+        ),
+        undated=(told[True][None], told[False][None]),
+        papers_for=len(sides[True]),
+        papers_against=len(sides[False]),
+        as_of=as_of,
+    )
+
+
+def _relation(view: EdgeView) -> Relation:
+    against = view.contradicting if not view.negated else view.supports
+    quotations = [
+        *(() if view.negated else _quotations(view.supports, True)),
+        *_quotations(against, False),
+    ]
+
+    def papers(speaks_for: bool) -> int:
+        return len({q.paper for q in quotations if q.speaks_for is speaks_for and not q.retracted})
+
+    return Relation(
+        head=view.head_name,
+        relation=view.relation,
+        tail=view.tail_name,
+        polarity=view.polarity,
+        denied=view.negated,
+        belief=round(view.belief, 3),
+        papers_for=papers(True),
+        papers_against=papers(False),
+        quotations=tuple(quotations),
+    )
+
+
+def _quotations(supports: Iterable[Support], speaks_for: bool) -> list[Quotation]:
+    rows = [
+        Quotation(
+            text=" ".join(s.evidence.text.split()),
+            title=s.evidence.title,
+            year=s.evidence.year,
+            paper=paper_iri(s.evidence),
+            speaks_for=speaks_for,
+            speculative=s.speculative,
+            retracted=s.evidence.retracted,
+        )
+        for s in supports
+    ]
+    told = {(q.paper, q.text): q for q in reversed(rows)}  # a sentence can be read more than once
+    return sorted(told.values(), key=lambda q: (q.year or 0, q.paper, q.text))
+
+
+def concept_page(report: ConceptReport) -> str:
+    """The report as one HTML page that opens offline: figure by year, relations, quotations."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    template = environment.get_template("concept.html")
+    return template.render(report=report, chart=chart(report.years))
+
+
+class Bar(Strict):
+    """One bar of the figure, in pixels of its drawing."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    speaks_for: bool
+    label: str
+
+
+class Chart(Strict):
+    """Bars upward for papers that speak for, downward for papers against, one pair per year."""
+
+    width: float
+    height: float
+    baseline: float
+    left: float
+    bars: tuple[Bar, ...]
+    years: tuple[tuple[float, int], ...]
+    ticks: tuple[tuple[float, int], ...]
+
+
+def chart(counts: Iterable[YearCount], width: float = 720, height: float = 240) -> Chart | None:
+    """The figure's geometry over every year from first to last; None without a dated paper."""
+    by_year = {count.year: count for count in counts}
+    if not by_year:
+        return None
+    first, last = min(by_year), max(by_year)
+    left, right, top, bottom = 56.0, 8.0, 10.0, 44.0
+    span = last - first + 1
+    slot = (width - left - right) / max(span, 8)
+    up = max(count.papers_for for count in by_year.values())
+    down = max(count.papers_against for count in by_year.values())
+    step = max(1, -(-(up + down) // 5))
+    up, down = -(-up // step) * step, -(-down // step) * step
+    unit = (height - top - bottom) / max(up + down, 1)
+    baseline = top + up * unit
+    bars, years = [], []
+    every = max(1, -(-span // 15))
+    for year in range(first, last + 1):
+        x = left + (year - first) * slot
+        if (year - first) % every == 0:
+            years.append((x + slot / 2, year))
+        count = by_year.get(year)
+        if count is None:
+            continue
+        for papers, speaks_for in ((count.papers_for, True), (count.papers_against, False)):
+            if papers:
+                y = baseline - papers * unit if speaks_for else baseline
+                side = "for" if speaks_for else "against"
+                bars.append(
+                    Bar(x=x + slot * 0.15, y=y, width=slot * 0.7, height=papers * unit,
+                        speaks_for=speaks_for, label=f"{year}: {papers} {side}")
+                )  # fmt: skip
+    ticks = [(baseline - k * unit, abs(k)) for k in range(-down, up + 1, step)]
+    return Chart(width=width, height=height, baseline=baseline, left=left, bars=tuple(bars),
+                 years=tuple(years), ticks=tuple(ticks))  # fmt: skip

@@ -1,0 +1,119 @@
+"""Lines of a PDF page with their boxes, read character by character where a line may have a gap."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kg.corpus.textnorm import clean
+from kg.sources.pdf_blocks import GAP, Line
+
+_SPACE = re.compile(r"\s+")
+# pdfium marks a word broken at a line end by U+FFFE, and goes on in the next line.
+_LINE = re.compile("[^\r\n\ufffe]+")
+
+
+def page_lines(textpage: Any) -> Iterator[Line]:
+    """Lines of a page in the order of the file, each divided at wide gaps.
+
+    Parameters
+    ----------
+    textpage : pypdfium2's text page
+    """
+    count = textpage.count_chars()
+    text = textpage.get_text_range() if count > 0 else ""
+    if len(text) != count:  # characters outside the basic plane, or left out: one by one
+        text = "".join(chr(c) for c in _codes(textpage, count))
+    at = _Characters(textpage)
+    for match in _LINE.finditer(text):
+        start, end = match.span()
+        broken = "-" if text[end : end + 1] == "\ufffe" else ""
+        yield from _divided(text, start, end, broken, at)
+
+
+def _codes(textpage: Any, count: int) -> Iterator[int]:
+    import pypdfium2.raw as raw
+
+    for index in range(count):
+        yield min(raw.FPDFText_GetUnicode(textpage, index), 0x10FFFF)
+
+
+class _Characters:
+    """Places, sizes and angles of characters; points, and whole degrees."""
+
+    def __init__(self, textpage: Any) -> None:
+        import pypdfium2.raw as raw
+
+        self._raw, self._page = raw, textpage
+        self._rect, self._matrix = raw.FS_RECTF(), raw.FS_MATRIX()
+        self._x, self._y = ctypes.c_double(), ctypes.c_double()
+
+    def edges(self, index: int) -> tuple[float, float]:
+        """Left and right edge of a character."""
+        self._raw.FPDFText_GetLooseCharBox(self._page, index, ctypes.byref(self._rect))
+        return self._rect.left, self._rect.right
+
+    def baseline(self, index: int) -> float:
+        """Height of the baseline above the page's lower edge."""
+        at = ctypes.byref(self._x), ctypes.byref(self._y)
+        self._raw.FPDFText_GetCharOrigin(self._page, index, *at)
+        return self._y.value
+
+    def size(self, index: int) -> float:
+        """The font's size as it is drawn."""
+        size: float = self._raw.FPDFText_GetFontSize(self._page, index)
+        self._raw.FPDFText_GetMatrix(self._page, index, ctypes.byref(self._matrix))
+        scale = math.hypot(self._matrix.b, self._matrix.d)
+        return size * (scale if scale > 0 else 1.0)
+
+    def angle(self, index: int) -> int:
+        """Angle from 0 to 359."""
+        return round(math.degrees(self._raw.FPDFText_GetCharAngle(self._page, index))) % 360
+
+
+def _divided(text: str, start: int, end: int, broken: str, at: _Characters) -> Iterator[Line]:
+    """The stretches between wide gaps of the characters from `start` to `end`.
+
+    Parameters
+    ----------
+    text : of the page
+    start, end : where the line stands in it
+    broken : what ends the line where its last word is broken, else nothing
+    at : the page's characters
+    """
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    if start == end:
+        return
+    angle = at.angle(start)
+    pieces = [start]
+    if angle == 0:
+        size = at.size((start + end - 1) // 2)
+        for space in _SPACE.finditer(text, start, end):
+            before, after = at.edges(space.start() - 1)[1], at.edges(space.end())[0]
+            if after - before > GAP * size or after < before - size:
+                pieces.append(space.end())
+    for low, high in zip(pieces, [*pieces[1:], end], strict=True):
+        last = high - 1
+        while last > low and text[last].isspace():
+            last -= 1
+        words = " ".join(clean(text[low : last + 1]).split())
+        if not words:
+            continue
+        first, final = at.edges(low), at.edges(last)
+        middle = (low + last) // 2
+        while middle < last and text[middle].isspace():
+            middle += 1
+        yield Line(
+            words + (broken if high == end else ""),
+            left=min(first[0], final[0]),
+            right=max(first[1], final[1]),
+            baseline=at.baseline(middle),
+            size=at.size(middle),
+            angle=angle,
+        )

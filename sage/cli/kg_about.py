@@ -1,0 +1,169 @@
+"""What a graph says of a community of concepts, and of one concept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sage.cli.kg_graph import GraphPath, load_graph
+from sage.cli.options import AsJson
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from kg.communities.find import Community
+    from kg.communities.summary import ChatSummaries, Summary
+    from kg.graph.concept import ConceptReport
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the `kg` group."""
+    app.command("communities")(communities)
+    app.command("concept")(concept)
+
+
+def communities(
+    graph: GraphPath,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the largest first.")] = 10,
+    resolution: Annotated[float, typer.Option(help="Above 1: more and smaller ones.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the method's random choices.")] = 0,
+    text: Annotated[
+        Literal["rules", "chat"], typer.Option(help="Who writes: `rules` needs no model.")
+    ] = "rules",
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="Stop the model at this cost (USD).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Summarize the communities of a graph (Leiden), each sentence with the statements it cites.
+
+    A model's sentences are checked against the statements that they cite; what names or says
+    anything else is removed and counted.
+
+    Example: sage kg communities --graph graph/ --limit 3
+    """
+    from kg.communities.find import communities as find
+    from kg.communities.summary import by_rule
+    from sage.console import out, print_json
+
+    found = find(load_graph(graph), resolution, seed)
+    model = _summaries(max_cost) if text == "chat" else None
+    written = [
+        (community, model.summarize(community) if model else by_rule(community))
+        for community in found[:limit]
+    ]
+    if as_json:
+        print_json(
+            [
+                {**community.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}
+                for community, summary in written
+            ]
+        )
+        return
+    for community, summary in written:
+        _print_community(community, summary)
+    concepts = sum(len(community.concepts) for community in found)
+    out.print(f"{len(written)} of {len(found)} communities over {concepts} concepts (Leiden)")
+
+
+def _summaries(max_cost: float | None) -> ChatSummaries:
+    from kg.communities.summary import ChatSummaries
+    from sage.core.llm.budget import Meter
+    from sage.settings import load
+    from sage.wiring import make_client, make_ontology
+
+    settings = load()
+    if settings.effective_reasoner != "chat":
+        raise InputError(
+            "--text chat needs a model: set base_url or api_key (`sage config` shows where), or "
+            "leave it out"
+        )
+    client = make_client(settings, Meter(budget_usd=max_cost))
+    return ChatSummaries(client, settings.models.mini, make_ontology())
+
+
+def _print_community(community: Community, summary: Summary) -> None:
+    from sage.console import out
+
+    span = f", {community.first_year} to {community.last_year}" if community.first_year else ""
+    out.print(
+        f"[bold]{community.number}[/] {', '.join(community.concepts[:6])} "
+        f"[dim]({len(community.concepts)} concepts, {community.relations} relations from "
+        f"{community.papers} papers{span}; {community.outside} lead out)[/]"
+    )
+    for sentence in summary.sentences:
+        cited = ", ".join(map(str, sentence.cites))
+        out.print(f"   {sentence.text} \\[{cited}]", highlight=False)
+    if not summary.sentences:
+        out.print("   no statement stands inside it", style="dim")
+    for reason, count in summary.dropped.items():
+        out.print(f"   {count} of the model's sentences removed: {reason}", style="yellow")
+    if summary.note:
+        out.print(f"   written by rule: {summary.note}", style="yellow", markup=False)
+
+
+def concept(
+    name: Annotated[str, typer.Argument(help="Name, alias or id.")],
+    graph: GraphPath,
+    as_of: Annotated[int | None, typer.Option(metavar="YEAR", help="The graph as it was.")] = None,
+    out_path: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write an HTML page that opens offline.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Relations to print.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show one concept: its relations, and the papers for and against them by year.
+
+    Example: sage kg concept FABP5 --graph graph/
+
+    Example: sage kg concept FABP5 --graph graph/ --out fabp5.html
+    """
+    from kg.graph.concept import concept_page, concept_report
+    from sage.console import out, print_json
+    from sage.core.files import write_text
+
+    report = concept_report(load_graph(graph, as_of), name, as_of)
+    if out_path is not None:
+        write_text(out_path, concept_page(report))
+    if as_json:
+        print_json(report)
+        return
+    if out_path is not None:
+        out.print(f"{out_path}: {len(report.relations)} relations")
+        return
+    _print_concept(report, limit)
+
+
+def _print_concept(report: ConceptReport, limit: int) -> None:
+    from sage.console import out
+
+    node = report.node
+    out.print(f"[bold]{node.name}[/] ({node.type.value})")
+    if node.definition:
+        out.print(f"  {node.definition}", markup=False)
+    if report.links:
+        out.print("  " + ", ".join(label for label, _ in report.links))
+    for count in report.years:
+        bars = "+" * count.papers_for + "-" * count.papers_against
+        out.print(f"  {count.year}  {count.papers_for} for, {count.papers_against} against  {bars}")
+    if any(report.undated):
+        out.print("  no year  {} for, {} against".format(*report.undated))
+    for relation in report.relations[:limit]:
+        denied = "denied: " if relation.denied else ""
+        sign = "" if relation.polarity.value == "neutral" else f" ({relation.polarity.value})"
+        out.print(
+            f"  {denied}{relation.head} {relation.relation.replace('_', ' ')} "
+            f"[bold]{relation.tail}[/]{sign}: {relation.papers_for} for, "
+            f"{relation.papers_against} against"
+        )
+        for quotation in relation.quotations[:2]:
+            mark = "·" if quotation.speaks_for else "✗"
+            source = ", ".join(map(str, filter(None, (quotation.year, quotation.paper))))
+            out.print(f"      {mark} “{quotation.text}” ({source})", style="dim", markup=False)
+    rest = len(report.relations) - limit
+    more = f" ({rest} more: --limit)" if rest > 0 else ""
+    out.print(
+        f"papers: {report.papers_for} for, {report.papers_against} against; "
+        f"relations: {len(report.relations)}{more}"
+    )

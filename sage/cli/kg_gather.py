@@ -1,0 +1,294 @@
+"""`sage kg gather` and `sage kg update`: from a topic to papers, and a graph kept up to date."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sage.cli.kg_options import OntologyDir, load_ontology
+from sage.cli.options import AsJson
+from sage.core.errors import InputError
+from sage.core.extras import need
+
+if TYPE_CHECKING:
+    from kg.gather.gather import Services
+    from kg.gather.types import Change, Flow
+    from sage.touched import EdgeChange, Touched
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `sage kg`."""
+    app.command("gather")(gather_papers)
+    app.command("update")(update_graph)
+
+
+def gather_papers(
+    topic: Annotated[str, typer.Argument(help="What the papers are about.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="A new folder; `sage kg build` reads it.")
+    ],
+    most: Annotated[
+        int,
+        typer.Option(
+            "--max", min=1, max=100_000, help="Most records of each catalog, and most papers."
+        ),
+    ] = 1000,
+    since: Annotated[
+        int | None,
+        typer.Option(min=1500, max=2200, help="Published in this year or later.", metavar="YEAR"),
+    ] = None,
+    relevance: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of the topic's concepts a paper must name."),
+    ] = 0.6,
+    pdf: Annotated[
+        bool, typer.Option(help="Also fetch open PDFs where there is no open XML.")
+    ] = True,
+    ontology: OntologyDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search PubMed, Europe PMC, bioRxiv, OpenAlex and Semantic Scholar; screen; fetch open texts.
+
+    The same command goes on after a stop, and asks again what did not answer; nothing is fetched
+    twice. It exits with 1 where no service answered. The folder also gets a PRISMA flow, the
+    license of each document, and what was left out.
+
+    Example: sage kg gather "tertiary lymphoid structures in bladder cancer" --since 2015
+    --out corpus/
+    """
+    from kg.gather.gather import gather
+    from kg.gather.topic import query_of
+    from kg.gather.types import Plan
+    from sage.console import counting, err, print_json
+    from sage.console import out as console
+
+    need("literature", "gathering papers")
+    topic = " ".join(topic.split())
+    if not 0 < len(topic) <= 500:
+        raise InputError("the topic is empty or longer than 500 characters")
+    query = query_of(topic, load_ontology(ontology))
+    if not as_json:
+        err.print(f"concepts: {'; '.join(query.phrases)}")
+    plan = Plan(topic=topic, since=since, most=most, threshold=relevance, pdfs=pdf)
+    with going_on(), counting("gathering", quiet=as_json) as progress:
+        flow = gather(out, plan, query, services(), progress)
+    silent = len(flow.missing) == len(flow.catalogs)
+    if as_json:
+        print_json(flow)
+        raise typer.Exit(int(silent))
+    tell(flow, out)
+    if silent:
+        raise typer.Exit(1)
+    if flow.included:
+        console.print(f"  next      sage kg build {out} --out graph/")
+    elif not flow.missing:
+        err.print("no paper was kept: name a new --out with another topic or a lower --relevance")
+
+
+@contextmanager
+def going_on() -> Iterator[None]:
+    """Tell whoever interrupts a gathering how it goes on."""
+    from sage.console import err
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("stopped; the same command goes on where it was, and fetches nothing twice")
+        raise
+
+
+def services() -> Services:
+    """The literature services of the settings.
+
+    Raises
+    ------
+    InputError
+        If no contact address is set.
+    """
+    from kg.gather.gather import Services
+    from sage.settings import load
+
+    settings = load()
+    if not settings.contact_email:
+        raise InputError(
+            "the services ask who is calling: set contact_email in sage.toml, or SAGE_CONTACT_EMAIL"
+        )
+    return Services(settings.services, settings.contact_email)
+
+
+def tell(flow: Flow, folder: Path) -> None:
+    """Print a flow: what came from where, what was left out, what is missing."""
+    from rich.table import Table
+
+    from kg.gather.flow import LABELS
+    from sage.console import err, out
+
+    table = Table("catalog", "has", "read", "", title_justify="left")
+    for catalog in flow.catalogs:
+        note = f"missing: {catalog.problem}" if catalog.problem else "; ".join(catalog.notes)
+        table.add_row(LABELS[catalog.name], f"{catalog.total:,}", f"{catalog.taken:,}", note)
+    out.print(table)
+    out.print(
+        f"{flow.identified:,} records, {flow.duplicates:,} duplicates or versions, "
+        f"{flow.screened:,} papers screened"
+    )
+    for stage, reasons in flow.left_out.items():
+        for reason, count in reasons.items():
+            out.print(f"{count:8,}  left out ({stage}): {reason}", style="dim")
+    texts = ", ".join(f"{name} {count:,}" for name, count in flow.texts.items()) or "none"
+    out.print(
+        f"{flow.included:,} papers in the corpus: {flow.retrieved:,} full texts ({texts}), "
+        f"{flow.abstracts:,} with title and abstract"
+    )
+    for name, count in flow.licenses.items():
+        out.print(f"{count:8,}  {name}", style="dim")
+    for note in flow.notes:
+        err.print(f"[yellow]note[/] {note}")
+    for catalog in flow.missing:
+        err.print(f"[yellow]missing[/] {LABELS[catalog.name]}: {catalog.problem}")
+    if flow.missing or flow.pending:
+        waits = f"{flow.pending:,} full texts and " if flow.pending else ""
+        err.print(f"call again to ask for {waits}what is missing; the rest is kept")
+    out.print(f"  flow      {folder / 'README.md'}, {folder / 'prisma.svg'}")
+    out.print(f"  left out  {folder / 'left-out.tsv'}")
+
+
+def update_graph(
+    graph: Annotated[Path, typer.Argument(help="Output of `sage kg build`.")],
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder of runs [default: `runs_dir` of the settings].")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="Stop the chat extractor at this cost (USD).")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paid calls.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a graph up to date: gather its corpora again, and say which hypotheses are touched.
+
+    What is new comes in; what was retracted goes, with the statements that only it supports. The
+    graph is that of a full build of the new corpus, by the options of its first build.
+
+    Example: sage kg update living/ --runs runs/
+    """
+    from kg.corpus.build import RECIPE, graph_folder
+    from kg.corpus.build_report import Recipe
+    from kg.gather.folder import STATE, CorpusFolder
+    from kg.gather.gather import update
+    from kg.gather.topic import query_of
+    from kg.graph.model import Graph
+    from sage.cli.kg_build import fetched, follow
+    from sage.console import counting, out, print_json
+    from sage.core.files import append_line
+    from sage.core.models import read_model
+    from sage.settings import load
+    from sage.touched import changed_edges, touched
+
+    if runs is not None and not runs.is_dir():
+        raise InputError(f"{runs} is no folder; --runs names the folder that holds the runs")
+    folder = graph_folder(graph)
+    if not (folder / RECIPE).is_file() and (graph.parent / RECIPE).is_file():
+        folder = graph.parent  # the file that `sage kg build --out FOLDER` names as written
+    try:
+        recipe = read_model(folder / RECIPE, Recipe)
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder}: no {RECIPE}; name the output of `sage kg build` (one of an earlier version "
+            "must be built once more)"
+        ) from None
+    settings = load()
+    given = {source: Path(os.path.normpath(folder / source)) for source in recipe.sources}
+    corpora = {name: path for name, path in given.items() if (path / STATE).is_dir()}
+    if gone := [str(path) for path in given.values() if not path.exists()]:
+        raise InputError(
+            f"{folder}: its sources are not where they were ({', '.join(gone)}); move them back, "
+            f"or run `sage kg build` with their new place and --out {folder}"
+        )
+    if not corpora:
+        raise InputError(
+            f"{folder}: none of its sources was gathered by `sage kg gather` "
+            f"({', '.join(map(str, given.values()))}); there is no search to repeat"
+        )
+    ontology = load_ontology(folder / recipe.ontology if recipe.ontology else None)
+    before = Graph.load(folder)
+    flows = []
+    for corpus in corpora.values():
+        with going_on(), counting(f"gathering {corpus.name}", quiet=as_json) as progress:
+            flows.append(
+                update(corpus, lambda topic: query_of(topic, ontology), services(), progress)
+            )
+    changes = [
+        change
+        for name, corpus in corpora.items()
+        for number in range(recipe.rounds.get(name, 1) + 1, CorpusFolder(corpus).round + 1)
+        for change in CorpusFolder(corpus).changes(number)
+    ]
+    place = Path(os.path.normpath(folder / recipe.out))
+    sources = [fetched(source, place, settings) for source in given.values()]
+    report = follow(recipe, sources, place, max_cost=max_cost, yes=yes, quiet=as_json)
+    after = Graph.load(folder)
+    edges = changed_edges(before, after)
+    found, unread = touched(runs or settings.runs_dir, before, after, changes)
+    told = {
+        "date": flows[-1].date,
+        "papers": [change.model_dump(mode="json") for change in changes],
+        "edges": [edge.model_dump(mode="json") for edge in edges],
+        "hypotheses": [touch.model_dump(mode="json") for touch in found],
+        "runs_not_read": unread,
+        "missing": [catalog.name for flow in flows for catalog in flow.missing],
+    }
+    append_line(folder / "updates.jsonl", json.dumps(told, ensure_ascii=False))
+    if as_json:
+        print_json({**told, "nodes": report.nodes, "statements": report.edges})
+        return
+    for corpus, flow in zip(corpora.values(), flows, strict=True):
+        tell(flow, corpus)
+    tell_changes(changes, edges, found, unread)
+    out.print(f"{report.nodes:,} nodes, {report.edges:,} edges in {report.graphml}")
+    out.print(f"  record    {folder / 'updates.jsonl'}")
+
+
+def tell_changes(
+    changes: Sequence[Change],
+    edges: Sequence[EdgeChange],
+    found: Sequence[Touched],
+    unread: Sequence[str],
+) -> None:
+    """Print what an update did, in words.
+
+    Parameters
+    ----------
+    changes : papers that came and went
+    edges : statements whose evidence changed
+    found : hypotheses that are touched
+    unread : runs that could not be read, each with the reason
+    """
+    from sage.console import err, out
+
+    for change in changes:
+        why = f": {change.why}" if change.why else ""
+        out.print(f"[bold]{change.what}[/]  {change.title} ({change.keys[0]}){why}")
+    for edge in edges:
+        if not edge.after:
+            out.print(f"  gone from the graph: {edge} (only from {'; '.join(edge.lost)})")
+        elif edge.before and edge.lost:
+            out.print(f"  less evidence: {edge}, belief {edge.before:.2f} to {edge.after:.2f}")
+    new = sum(not edge.before for edge in edges)
+    more = sum(bool(edge.before and edge.after and edge.gained) for edge in edges)
+    out.print(f"{new:,} new statements, {more:,} with more evidence")
+    hypothesis = None
+    for touch in found:
+        if (touch.run, touch.hypothesis) != hypothesis:
+            hypothesis = (touch.run, touch.hypothesis)
+            out.print(f"[bold]run {touch.run}, hypothesis {touch.hypothesis}[/]: {touch.statement}")
+        out.print(f"  {touch.kind}: {touch.what}")
+    if not found:
+        out.print("no hypothesis of an earlier run is touched")
+    for line in unread:
+        err.print(f"[yellow]run not read[/] {line}")

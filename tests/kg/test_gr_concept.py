@@ -1,0 +1,186 @@
+"""The page of a concept counts papers for and against it as a recount of the readings does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from kg.graph.concept import YearCount, chart, concept_page, concept_report
+from kg.types import Polarity, Triple
+from sage.cli.kg import app
+from sage.core.errors import InputError
+from tests.kg.gr_helpers import D, G, bladder, graph, triple
+
+UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+def told(tail: str, doc: str, year: int | None, sign: Polarity = UP, **more: bool) -> Triple:
+    relation = "promotes" if sign == UP else "inhibits"
+    return triple(
+        "FGFR3", tail, types=(G, D), relation=relation, polarity=sign, doc=doc, doi=f"10.1/{doc}",
+        year=year, **more,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+DISPUTED = [
+    told("bladder cancer", "a", 2010),
+    told("bladder cancer", "b", 2010),
+    told("bladder cancer", "c", 2014),
+    told("bladder cancer", "d", 2014, DOWN),
+    told("bladder cancer", "e", 2016, negated=True),
+    told("lung cancer", "f", 2016, negated=True),
+    told("melanoma", "g", None),
+    told("melanoma", "h", 2018, retracted=True),
+]
+
+
+def test_papers_for_and_against_by_year() -> None:
+    found = concept_report(graph(DISPUTED), "FGFR3")
+    assert [(y.year, y.papers_for, y.papers_against) for y in found.years] == [
+        (2010, 2, 0), (2014, 1, 1), (2016, 0, 2),
+    ]  # fmt: skip
+    assert found.undated == (1, 0)
+    assert (found.papers_for, found.papers_against) == (4, 3)
+    rows = [(r.tail, r.papers_for, r.papers_against, r.denied) for r in found.relations]
+    assert rows == [
+        ("bladder cancer", 3, 2, False),
+        ("melanoma", 1, 0, False),
+        ("lung cancer", 0, 1, True),
+    ]
+    retracted = [q for r in found.relations for q in r.quotations if q.retracted]
+    assert len(retracted) == 1
+
+
+_READINGS = st.lists(
+    st.tuples(
+        st.sampled_from(["bladder cancer", "melanoma", "lung cancer"]),
+        st.integers(0, 12), st.sampled_from([UP, DOWN]), st.booleans(), st.booleans(),
+    ),
+    min_size=1, max_size=25,
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(_READINGS)
+def test_no_paper_is_lost_and_none_counts_twice_on_a_side(rows: list[tuple]) -> None:  # type: ignore[type-arg]
+    triples = [
+        told(tail, str(doc), 2000 + doc, sign, negated=negated, retracted=doc % 5 == 4)
+        for tail, doc, sign, negated, _ in rows
+    ]
+    found = concept_report(graph(triples), "FGFR3")
+    counted = {q.paper for r in found.relations for q in r.quotations}
+    assert counted == {f"https://doi.org/10.1/{doc}" for _, doc, *_ in rows}
+    by_year: dict[int, list[set[str]]] = defaultdict(lambda: [set(), set()])
+    for r in found.relations:
+        for q in r.quotations:
+            if not q.retracted and q.year:
+                by_year[q.year][not q.speaks_for].add(q.paper)
+    assert {(y.year, y.papers_for, y.papers_against) for y in found.years} == {
+        (year, len(sides[0]), len(sides[1])) for year, sides in by_year.items()
+    }
+    for r in found.relations:  # what is denied has nothing for it, what is listed has something
+        assert (r.papers_for == 0) or not r.denied
+
+
+def test_a_sentence_that_was_read_twice_is_quoted_once_with_its_paper(tmp_path: Path) -> None:
+    twice = [told("bladder cancer", "a", 2010), told("bladder cancer", "a", 2010)]
+    twice[1] = twice[1].model_copy(update={"relation_text": "drives"})
+    of = graph(twice)
+    assert len(of.supports(0)) == 2
+    (relation,) = concept_report(of, "FGFR3").relations
+    assert len(relation.quotations) == 1
+    folder = str(of.save_sidecar(tmp_path / "g.kg"))
+    printed = CliRunner().invoke(app, ["concept", "FGFR3", "--graph", folder])
+    assert "(2010, https://doi.org/10.1/a)" in printed.output.replace("\n", " ")
+
+
+def test_of_a_later_year_nothing_is_shown(tmp_path: Path) -> None:
+    folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
+    run = CliRunner().invoke(app, ["concept", "FGFR3", "-g", folder, "--as-of", "2010", "--json"])
+    got = json.loads(run.stdout)
+    assert (got["papers_for"], got["papers_against"], got["as_of"]) == (2, 0, 2010)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.integers(1950, 2030), st.tuples(st.integers(0, 90), st.integers(0, 90)),
+                    min_size=1, max_size=40)
+)  # fmt: skip
+def test_the_figure_shows_each_count_and_stays_in_its_frame(
+    counts: dict[int, tuple[int, int]],
+) -> None:
+    rows = [YearCount(year=y, papers_for=f, papers_against=a) for y, (f, a) in counts.items()]
+    drawn = chart(rows)
+    assert drawn is not None
+    assert len(drawn.bars) == sum((f > 0) + (a > 0) for f, a in counts.values())
+    largest = max((max(pair) for pair in counts.values()), default=0)
+    for bar in drawn.bars:
+        assert drawn.left <= bar.x and bar.x + bar.width <= drawn.width
+        assert bar.y >= 0 and bar.y + bar.height <= drawn.height - 40
+        papers = int(bar.label.split()[1])
+        highest = max(b.height for b in drawn.bars)
+        assert bar.height / highest == pytest.approx(papers / largest)
+        assert (bar.y < drawn.baseline) is bar.speaks_for
+    places = [x for x, _ in drawn.years]
+    assert all(b - a >= 40 for a, b in pairwise(places))
+    assert len(drawn.ticks) <= 9
+
+
+def test_text_of_papers_cannot_become_markup_and_nothing_comes_from_outside() -> None:
+    evil = "</title><script>alert(1)</script><img src=x onerror=alert(2)>"
+    page = concept_page(concept_report(graph([triple(evil, "b1", text=evil)]), "b1"))
+    assert "<script" not in page and "<img" not in page
+    assert "default-src 'none'" in page
+    assert set(re.findall(r"<([a-z]+\d?)", page)) <= {
+        *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "details", "summary"),
+        *("em", "span", "blockquote", "footer", "svg", "defs", "pattern", "rect", "line", "text"),
+    }
+
+
+def test_the_page_is_well_formed_and_names_its_axes() -> None:
+    page = concept_page(concept_report(graph(DISPUTED), "FGFR3"))
+    svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    texts = ["".join(text.itertext()).strip() for text in svg.iter("text")]
+    assert {"Year of publication", "Papers", "2010", "2016", "0"} <= set(texts)
+    assert len(svg.findall("rect")) == 4
+
+
+def test_a_concept_without_years_or_relations_is_said() -> None:
+    page = concept_page(concept_report(graph([told("melanoma", "g", None)]), "FGFR3"))
+    assert "No paper of this concept has a year." in page
+
+
+def test_an_unknown_name_is_bad_input() -> None:
+    with pytest.raises(InputError, match="no node is called"):
+        concept_report(graph(bladder()), "nobody here")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_in_a_browser_the_figure_is_drawn(tmp_path: Path) -> None:
+    folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
+    out = tmp_path / "page.html"
+    assert (
+        CliRunner().invoke(app, ["concept", "FGFR3", "-g", folder, "-o", str(out)]).exit_code == 0
+    )
+    assert CHROMIUM
+    done = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", out.as_uri()],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    assert done.stdout.count("<rect") == 6  # four bars, two of the pattern
+    assert "FGFR3" in done.stdout
