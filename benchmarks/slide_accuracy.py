@@ -142,6 +142,41 @@ def simulated(folder: Path, seeds: list[int], mpp: float) -> None:
     )
 
 
+def germinal_centers(folder: Path, seeds: list[int]) -> None:
+    """Planted germinal centers, as painted and with the image made worse."""
+    import tifffile
+    from PIL import Image
+
+    from validation.simulate.slide import render_slide
+
+    found: dict[str, list[int]] = {}
+    for seed in seeds:
+        path = folder / f"gc{seed}.tif"
+        truth = render_slide(path, seed=seed, size_px=2600, aggregates=4, germinal_centers=2)
+        image = tifffile.imread(path, level=0)
+        for what, picture in [("as painted", image), *variants(image, truth.mpp)]:
+            Image.fromarray(picture).save(folder / "gc.png")
+            context = ToolContext(Roots.of([folder], folder / "out"))
+            result = run(context, "tls", slide="gc.png", mpp=truth.mpp)
+            rows = result["aggregates"]
+            right = [
+                min(rows, key=lambda row, a=a: np.hypot(row["x"] - a.x, row["y"] - a.y), default={})
+                for a in truth.aggregates
+                if a.core
+            ]
+            hits = len({(row["x"], row["y"]) for row in right if row and row["germinal_centers"]})
+            totals = found.setdefault(what, [0, 0, 0, 0])
+            totals[0] += hits
+            totals[1] += len(right)
+            totals[2] += (result["germinal_centers"] or 0) - hits
+            totals[3] += result["doubtful_germinal_centers"]
+    for what, (hits, planted, false, doubtful) in found.items():
+        print(
+            f"germinal centers, {what}: {hits} of {planted} found, {false} false, "
+            f"{doubtful} doubtful"
+        )
+
+
 def learned(folder: Path, train: list[int], test: list[int], mpp: float = 0.5) -> None:
     """Tumor by a patch classifier trained on some painted slides, on others."""
     from PIL import Image
@@ -278,6 +313,7 @@ def main() -> None:
         folder = Path(name)
         for mpp in (0.5, 0.25):
             simulated(folder, options.seeds if mpp == 0.5 else options.seeds[:2], mpp)
+        germinal_centers(folder, [seed + 500 for seed in options.seeds])
         learned(folder, [201, 202, 203], [204, 205, 206])
         if options.shared:
             shared = options.shared.resolve()

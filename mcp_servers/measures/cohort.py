@@ -41,6 +41,8 @@ class Measured:
     patients: int = 0
     slides: int = 0
     measurements: int = 0
+    valid: int = 0
+    """Values that stand in the table; the others are empty, and `validity` says why."""
     resumed: int = 0
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -221,6 +223,7 @@ def write_variables(
             own = [reason for who, reason in lost.values() if who == patient]
             values = list(_of_patient(measurements, slides[patient], own, out))
             rows.writerow([patient, *(_number(value) if value.valid else "" for value in values)])
+            found.valid += sum(value.valid for value in values)
             counts = [len(slides[patient]) + len(own), len(slides[patient]), len(own)]
             notes.writerow([patient, *counts, *(_validity(value) for value in values)])
     described = {

@@ -17,6 +17,7 @@ from mcp_servers.measures.language import (
     CellColumn,
     Cells,
     ClarkEvans,
+    Code,
     Count,
     CrossG,
     Density,
@@ -31,6 +32,7 @@ from mcp_servers.measures.language import (
     Neighbors,
     NeighborShare,
     Node,
+    Objects,
     ObjectSize,
     PairCorrelation,
     Points,
@@ -51,6 +53,9 @@ from mcp_servers.slides.arrays import F64, I64
 from sage.core.models import Strict
 
 LEAST_AREA_MM2 = 0.01
+LEAST_TISSUE_MM2 = 0.25
+"""Tissue of a slide below which it is not said how many TLS or germinal centers there are: about a
+core of a tissue microarray, and a few times the area of one aggregate."""
 """Tissue below this has no density."""
 LEAST_FIELDS = 4
 UM2_PER_MM2 = 1e6
@@ -185,6 +190,13 @@ def _value(node: Node, slide: Prepared) -> float:
     return _compute(node, slide)
 
 
+def _require_tissue(of: Points, slide: Prepared) -> None:
+    """Refuse to count structures on a sliver of tissue, where none is no finding."""
+    area = slide.maps.area_um2
+    if isinstance(of, Objects) and area is not None and area < LEAST_TISSUE_MM2 * UM2_PER_MM2:
+        raise Undefined(f"less than {LEAST_TISSUE_MM2:g} mm² of tissue, too little for {of.plural}")
+
+
 @singledispatch
 def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
     """Numerator and denominator (None: a sum) in units that give the value in its own."""
@@ -193,6 +205,7 @@ def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
 
 @_parts.register
 def _(node: Count, slide: Prepared) -> tuple[float, float | None]:
+    _require_tissue(node.of, slide)
     if node.within != TISSUE:
         slide.area(node.within)
     return float(len(slide.points(node.of, node.within))), None
@@ -205,6 +218,7 @@ def _(node: Size, slide: Prepared) -> tuple[float, float | None]:
 
 @_parts.register
 def _(node: Density, slide: Prepared) -> tuple[float, float | None]:
+    _require_tissue(node.of, slide)
     area = float(slide.area(node.within).area) / UM2_PER_MM2
     return float(len(slide.points(node.of, node.within))), area
 
@@ -253,6 +267,14 @@ def _compute(node: Node, slide: Prepared) -> float:
 @_compute.register
 def _(node: Quantity, slide: Prepared) -> float:
     return node.value
+
+
+@_compute.register
+def _(node: Code, slide: Prepared) -> float:
+    value = slide.maps.coded.get(node.program, f"the program {node.name} was not run")
+    if isinstance(value, str):
+        raise Undefined(value)
+    return value
 
 
 @_compute.register

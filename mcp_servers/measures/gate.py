@@ -136,6 +136,7 @@ def gate(
     limits: GateLimits | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda step: None,
+    coded: Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]] = iter,
 ) -> tuple[GateReport, Measured]:
     """Judge measurements on the slides of the patients among whom hypotheses will be looked for.
 
@@ -148,6 +149,7 @@ def gate(
     known : variables that the cohort has already, each by patient; what repeats one is said
     limits : see `GateLimits`
     seed : of jitter, loss and the choice of halves
+    coded : runs the programs of the measurements on slides, disturbed ones too (`with_values`)
 
     Returns
     -------
@@ -155,7 +157,7 @@ def gate(
     """
     limits = limits or GateLimits()
     progress("measuring")
-    measured = measure_patients(measurements, slides)
+    measured = measure_patients(measurements, coded(slides))
     agreements: dict[str, list[Agreement]] = {}
     disturbed: dict[str, Callable[[], Iterator[SlideMaps]]] = {
         "jitter": lambda: _jittered(slides, limits, seed),
@@ -166,7 +168,7 @@ def gate(
         disturbed[name] = lambda maps=maps: iter(maps)  # type: ignore[misc]
     for name, make in disturbed.items():
         progress(name)
-        agreements[name] = _agreements(measured, measure_patients(measurements, make()))
+        agreements[name] = _agreements(measured, measure_patients(measurements, coded(make())))
     not_assessed = [
         f"{name} (needs maps of the same slides made again)"
         for name in SHIFTS

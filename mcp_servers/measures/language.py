@@ -26,6 +26,8 @@ from sage.core.models import Strict
 Statistic = Literal["mean", "median", "sd", "cv", "p10", "p90", "max", "total"]
 Distance = Literal["mean", "median", "p10", "p90"]
 Rule = Literal["mean", "median", "max", "min", "area_weighted", "pooled", "only"]
+Window = Annotated[float, Field(ge=10, le=10_000, allow_inf_nan=False)]
+"""µm over which cells are counted; a window smaller than a cell holds one at most."""
 Radius = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Width = Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)]
 
@@ -633,7 +635,7 @@ class HotWindow(_Enough):
 
     kind: Literal["hot_window"] = "hot_window"
     of: Points
-    side_um: Radius
+    side_um: Window
     at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
 
     @property
@@ -666,6 +668,34 @@ class Heterogeneity(_Enough):
             f"the unevenness of {self.of.plural} over fields of {self.side_um:g} µm {self.where}"
             f" ({name})"
         )
+
+
+class Code(Node):
+    """What a program computes in the sandbox (`sage.programs`).
+
+    `program` is the SHA-256 of its text: another text is another measurement.
+    """
+
+    kind: Literal["code"] = "code"
+    name: Name
+    measured_in: str
+    sentence: str = Field(pattern=r"^the [^\"\\\n]{8,280}$")
+    program: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    @field_validator("measured_in")
+    @classmethod
+    def _is_a_unit(cls, value: str) -> str:
+        return str(read_unit(value))
+
+    @property
+    def unit(self) -> Unit:
+        """As in `Node`."""
+        return read_unit(self.measured_in)
+
+    @property
+    def words(self) -> str:
+        """As in `Node`."""
+        return f"{self.sentence} (by the program {self.name}, {self.program[:8]})"
 
 
 class Quantity(Node):
@@ -764,7 +794,7 @@ class Arithmetic(Node):
 LEAVES: tuple[type[Node], ...] = (
     *(Count, Size, Density, Share, Ratio, Nearest, ToRegion, ShareNear, Neighbors),
     *(NeighborShare, NeighborEntropy, RipleyK, RipleyL, PairCorrelation, ClarkEvans, CrossG),
-    *(Gradient, CellColumn, ObjectSize, HotSpot, HotWindow, Heterogeneity, Quantity),
+    *(Gradient, CellColumn, ObjectSize, HotSpot, HotWindow, Heterogeneity, Code, Quantity),
 )
 Expression = Annotated[
     Count
@@ -789,6 +819,7 @@ Expression = Annotated[
     | HotSpot
     | HotWindow
     | Heterogeneity
+    | Code
     | Quantity
     | Log2
     | Arithmetic,
@@ -861,6 +892,8 @@ class Measurement(Strict):
         for sign, word in ((" / ", " over "), (" - ", " minus "), (" + ", " plus ")):
             text = text.replace(sign, word)
         text = text.replace(" * ", " times ").translate(str.maketrans("µ²³", "u23"))
+        if isinstance(self.of, Code):
+            return f"{self.rule}_{self.of.name}_{self.of.program[:8]}"
         slug = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
         if _is_plain(self.of) and len(slug) <= LONGEST_NAME:
             return slug

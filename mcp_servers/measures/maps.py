@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -25,8 +26,11 @@ from mcp_servers.slides.arrays import F64, I64, AnyArray, BoolArray
 from sage.core.errors import InputError
 from sage.core.files import replacing, write_bytes, write_json
 from sage.core.models import Strict
+from sage.core.seeds import generator
 
 MANIFEST = "maps.json"
+FARTHEST_UM = 1e6
+"""Coordinates beyond it are a mistake."""
 FORMAT = 1
 
 
@@ -126,6 +130,7 @@ class ShapeMap:
         if len(self.shapes) != len(self.codes):
             raise InputError("shapes: as many kinds as shapes are needed")
         _check_codes("shapes", self.codes, len(self.kinds), lowest=0)
+        _check_finite("shapes", _bounds(self.shapes))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -173,6 +178,8 @@ class SlideMaps:
     provenance : what made each map ("cells": "nuclei 2.0.0")
     outside_card : why the slide lies outside the validity card of what made the maps; values on it
         are computed and marked as not valid
+    coded : what programs gave for these very maps, by the hash of the program: a number, or why
+        there is none; never on disk
     """
 
     slide: str
@@ -184,6 +191,7 @@ class SlideMaps:
     mpp: float | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     outside_card: tuple[str, ...] = ()
+    coded: Mapping[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.window is not None:
@@ -356,6 +364,7 @@ class Held:
     objects: tuple[str, ...]
     regions: tuple[str, ...]
     columns: Mapping[str, str]
+    outside_card: tuple[str, ...] = ()
 
 
 def held_in(folder: Path) -> Held:
@@ -374,6 +383,7 @@ def held_in(folder: Path) -> Held:
         objects=manifest.objects.kinds if manifest.objects else (),
         regions=manifest.regions.kinds if manifest.regions else (),
         columns=manifest.cells.columns if manifest.cells else {},
+        outside_card=manifest.outside_card,
     )
 
 
@@ -519,6 +529,15 @@ def _require_areas(where: str, shapes: AnyArray) -> None:
 def _check_finite(where: str, *arrays: F64) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(f"{where}: coordinates must be finite numbers of µm")
+    if any(len(array) and np.abs(array).max() > FARTHEST_UM for array in arrays):
+        raise InputError(f"{where}: a coordinate lies beyond {FARTHEST_UM / 1e6:g} m of the corner")
+
+
+def _bounds(shapes: AnyArray) -> F64:
+    """Bounds of the shapes that are not empty, in µm."""
+    import shapely
+
+    return np.asarray(shapely.bounds(shapes[~shapely.is_empty(shapes)]), dtype=np.float64)
 
 
 def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
@@ -553,6 +572,16 @@ class MapsOnDisk:
         if not named:
             raise InputError(f"{root}: none of its maps is of a patient of the cohort")
         self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
+
+    def spread(self, count: int, seed: int) -> list[SlideMaps]:
+        """Maps of `count` slides, one chosen by chance from each of as many parts of the cohort."""
+        ends = np.linspace(0, len(self._named), min(count, len(self._named)) + 1).astype(int)
+        draw = generator(seed)
+        chosen = [int(draw.integers(low, high)) for low, high in pairwise(ends.tolist())]
+        return [read_maps(self._named[place][1]) for place in chosen]
+
+    def __len__(self) -> int:
+        return len(self._named)
 
     def __iter__(self) -> Iterator[SlideMaps]:
         return (read_maps(folder) for _, folder in self._named)

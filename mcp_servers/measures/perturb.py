@@ -34,7 +34,7 @@ def jitter(
         steps = np.repeat(rng.normal(0, objects_um, (len(objects), 2)), counts, axis=0)
         shapes = _moved(objects.shapes, steps)
         objects = ObjectMap(shapes, objects.kinds, objects.codes)
-    return replace(maps, cells=cells, objects=objects)
+    return replace(maps, cells=cells, objects=objects, coded={})
 
 
 def drop(maps: SlideMaps, share: float, rng: np.random.Generator) -> SlideMaps:
@@ -45,7 +45,7 @@ def drop(maps: SlideMaps, share: float, rng: np.random.Generator) -> SlideMaps:
     if objects is not None:
         kept = rng.random(len(objects)) >= share
         objects = ObjectMap(objects.shapes[kept], objects.kinds, objects.codes[kept])
-    return replace(maps, cells=cells, objects=objects)
+    return replace(maps, cells=cells, objects=objects, coded={})
 
 
 def half_of(slides: Sequence[SlideMaps], rng: np.random.Generator) -> list[SlideMaps]:
@@ -78,7 +78,7 @@ def _cut(maps: SlideMaps, upper: bool) -> SlideMaps:
             high = middle
     first = below(high)
     part = window.difference(first) if upper else window.intersection(first)
-    return replace(maps, window=multipolygon([part]))
+    return replace(maps, window=multipolygon([part]), coded={})
 
 
 def _moved(shapes: AnyArray, steps: AnyArray) -> AnyArray:

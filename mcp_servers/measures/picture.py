@@ -65,6 +65,12 @@ def draw_fields(
     return tuple(labels)
 
 
+def densest_field(measurement: Measurement, maps: SlideMaps) -> tuple[float, float, float]:
+    """Center and side, in µm, of the field that is drawn of a slide."""
+    side = _side(maps)
+    return (*_center(maps, _named(measurement), side), side)
+
+
 def _named(measurement: Measurement) -> list[Points | str]:
     """The points and regions that an expression names, in order."""
     found: list[Any] = []

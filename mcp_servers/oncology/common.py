@@ -261,6 +261,21 @@ def finite(value: float | None) -> float | None:
     return float(value)
 
 
+def spreads(numbers: pd.Series) -> bool:
+    """Whether none or at least five patients differ from those who have the commonest value."""
+    apart = len(numbers) - int(numbers.value_counts().max()) if len(numbers) else 0
+    return apart == 0 or apart >= SMALLEST
+
+
+def require_spread(key: str, numbers: pd.Series) -> None:
+    """Refuse a number by which a few differ from all others: a model of it would tell of them."""
+    if not spreads(numbers):
+        raise InputError(
+            f'"{key}": fewer than {SMALLEST} patients differ from the others, who all have one'
+            " value; no figure is given of so few"
+        )
+
+
 def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str], list[str]]:
     """Covariates as numbers: (n, k) values, k names, and a note per coded variable.
 
@@ -273,6 +288,7 @@ def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str],
     for key in keys:
         numbers = pd.to_numeric(table[key], errors="coerce")
         if numbers.notna().all():
+            require_spread(key, numbers)
             columns[key] = numbers.astype(float)
             continue
         levels = table[key].map(_level)

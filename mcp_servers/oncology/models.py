@@ -15,7 +15,9 @@ from mcp_servers.oncology.common import (
     design_matrix,
     finite,
     open_cohort,
+    require_spread,
     safe_count,
+    spreads,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
@@ -167,6 +169,7 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
     risk = pd.to_numeric(table[given.risk], errors="coerce")
     if risk.isna().any():
         raise InputError(f'risk "{given.risk}" is not a number')
+    require_spread(given.risk, risk)
     score = (risk if given.higher_is == "worse" else -risk).to_numpy(dtype=float)
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     context.progress(0.2, "resampling")
@@ -285,7 +288,9 @@ def _features(
         text = [name for name in names if (numbers[name].isna() & raw[name].notna()).any()]
         if text:
             raise InputError(f"features must be numbers; these are not: {', '.join(text[:5])}")
-        values = numbers.to_numpy(dtype=float)
+        # what would be said of fewer than five is refused, as a feature without spread
+        few = [name for name in names if not spreads(numbers[name].dropna())]
+        values = numbers.assign(**dict.fromkeys(few, 0.0)).to_numpy(dtype=float)
     covariates, covariate_names = None, None
     if given.covariates:
         covariates, covariate_names, _ = design_matrix(table, list(given.covariates))

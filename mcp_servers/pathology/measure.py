@@ -13,7 +13,7 @@ from mcp_servers.describe import beyond_card
 from mcp_servers.pathology.common import SUITE, Given, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, NucleiInput, segment_nuclei
 from mcp_servers.pathology.tissue import TissueInput, tissue_mask
-from mcp_servers.pathology.tls import TlsInput, tls
+from mcp_servers.pathology.tls import DOUBTFUL_CENTER, TlsInput, tls
 from mcp_servers.pathology.tumor import (
     TumorInput,
     TumorModel,
@@ -59,9 +59,9 @@ def _makers(given: Any) -> str:
 @tool(
     "slide_maps",
     SUITE,
-    "1.0.0",
+    "1.1.2",
     "Make the typed maps of a slide on which measurements are computed: cells with type and shape, "
-    "TLS, tumor, tissue, in µm.",
+    "TLS, germinal centers, tumor, tissue, in µm.",
     resources=Resources(
         cpu=2,
         memory_mb=1536,
@@ -157,12 +157,15 @@ def _gather(
         raise InputError(f"{slide.path}: no tissue was found, so that there is nothing to measure")
     objects: list[tuple[Any, str]] = []
     for thing in read_objects(folder / found["tls"].geojson):
-        if not thing.name.startswith("rejected"):
+        if not thing.name.startswith(("rejected", DOUBTFUL_CENTER)):
             kind = named(thing.label, {"germinal_center": OBJECTS["germinal_center"]}, {})
             kind = "tls" if kind.startswith("other") else kind
             objects += [(shape, kind) for shape in _valid(list(thing.polygons), mpp)]
+    sought = getattr(found["tls"], "germinal_centers", None) is not None
+    kinds = ["tls", "germinal_center"] if sought else ["tls"]
     spec = getattr(segment_nuclei, ATTRIBUTE)
     outside = beyond_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
+    outside += [slide.mpp_conflict] if slide.mpp_conflict else []
     outside += _untyped(getattr(found["nuclei"], "types", {}))
     versions = {
         what: f"{getattr(maker, ATTRIBUTE).name} {getattr(maker, ATTRIBUTE).version}"
@@ -173,7 +176,7 @@ def _gather(
         patient=patient_of(slide.path),
         window=window,
         cells=_cells(folder / found["nuclei"].table, mpp),
-        objects=shape_map(ObjectMap, [s for s, _ in objects], [k for _, k in objects], ["tls"]),
+        objects=shape_map(ObjectMap, [s for s, _ in objects], [k for _, k in objects], kinds),
         regions=_regions(_valid(tumor_polygons, mpp), window),
         mpp=mpp,
         provenance=versions,
@@ -259,6 +262,7 @@ def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
     names, shapes = [], []
     for name, area in (("tumor", inside), ("rest", shapely.difference(window, inside))):
         parts = [part for part in shapely.get_parts(area) if part.geom_type == "Polygon"]
+        parts = [part for part in parts if not part.is_empty]
         names += [name] * len(parts)
         shapes += parts
     return shape_map(RegionMap, shapes, names, ["tumor", "rest"])
@@ -275,6 +279,10 @@ class MeasureInput(Given):
 
     maps: InputPath = Field(description="maps.json of a slide, or the folder that holds it")
     definitions: InputPath = Field(description="File of measurements, one formula a line")
+    within: InputPath | None = Field(
+        default=None,
+        description="GeoJSON of regions, in level-0 pixels: only what lies in them is measured",
+    )
 
 
 class MeasureResult(BaseModel):
@@ -291,7 +299,7 @@ class MeasureResult(BaseModel):
 @tool(
     "measure_maps",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Compute measurements (formulas over cells, objects and regions) on the maps of one slide.",
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=2.0),
 )
@@ -300,6 +308,7 @@ def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
     from mcp_servers.measures.compute import compute
     from mcp_servers.measures.definitions import read_definitions
     from mcp_servers.measures.maps import MANIFEST, read_maps
+    from mcp_servers.measures.part import part_of, read_area
     from mcp_servers.measures.prepared import Prepared
 
     path = context.input(given.maps)
@@ -308,6 +317,8 @@ def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
     key = ("definitions", str(definitions), definitions.stat().st_mtime_ns)
     measurements = context.shared(key, lambda: read_definitions(definitions))
     maps = read_maps(folder)
+    if given.within is not None:
+        maps = part_of(maps, read_area(context.input(given.within, "file"), maps.mpp))
     prepared = Prepared(maps)
     lines, defined, valid = [], 0, 0
     for number, measurement in enumerate(measurements):

@@ -18,6 +18,8 @@ from mcp_servers.pathology.common import (
     open_slide,
     region_warnings,
 )
+from mcp_servers.pathology.hub import cached
+from mcp_servers.pathology.hub import fingerprint as hub_fingerprint
 from mcp_servers.pathology.nuclei_model import Scaling
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
@@ -65,6 +67,12 @@ class NucleiInput(SlideInput):
         "models train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) "
         "to a label image or a probability, as InstanSeg exports it. A TorchScript file is code: "
         "name only one that you trust",
+    )
+    hub: str | None = Field(
+        default=None,
+        max_length=300,
+        description="Such a network by its name on the Hugging Face hub, OWNER/NAME:FILE, from the "
+        "cache on this machine (nothing is downloaded); safetensors and ONNX alone",
     )
     weights_mpp: float | None = Field(
         default=None,
@@ -152,6 +160,7 @@ CLASSES = {
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
+    fingerprint=lambda given: hub_fingerprint(given.hub),
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     """Nuclei of one slide."""
@@ -382,10 +391,15 @@ def load_network(
     from mcp_servers.pathology.surveying import sample_tissue
 
     if given.method == "classical":
-        if given.weights is not None:
+        if given.weights is not None or given.hub is not None:
             raise InputError("method=classical uses no weights; leave out one of the two")
         return None, []
-    path = shipped() if given.weights is None else context.input(given.weights, "file")
+    if given.weights is not None and given.hub is not None:
+        raise InputError("give weights or hub, not both")
+    if given.hub is not None:
+        path: Path | None = cached(given.hub)
+    else:
+        path = shipped() if given.weights is None else context.input(given.weights, "file")
     if path is None:
         note = (
             "the network that ships needs PyTorch, which is absent here "

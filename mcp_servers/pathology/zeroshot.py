@@ -86,14 +86,14 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     stamp = check_weights(folder, context)
     device = choose_device(given.device, context.device)
     model, tokens, side = context.shared(
-        ("text", str(folder), stamp, device), lambda: _load_model(folder, device)
+        ("text", str(folder), stamp, device), lambda: load_clip(folder, device)
     )
     slide = open_slide(given, context)
     found, view = slide_tissue(slide)
     corners, _, grid = tile_grid(slide, found.mask, view.scale, given, context)
     if len(corners) == 0:
         raise InputError(f"{slide.path}: no tile has enough tissue; see the tool tile_slide")
-    words = _embed_texts(model, tokens, given.texts, device)
+    words = embed_texts(model, tokens, given.texts, device)
     parts = []
     for done, batch in batches(tiles(slide, corners, grid), 16, np.stack):
         parts.append(_score(model, batch, words, side, device))
@@ -122,7 +122,8 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     )
 
 
-def _load_model(folder: Path, device: str) -> tuple[Any, Any, int]:
+def load_clip(folder: Path, device: str) -> tuple[Any, Any, int]:
+    """Model, tokenizer and image side of a CLIP-type model's folder."""
     from transformers import AutoTokenizer, CLIPModel
 
     from mcp_servers.pathology.networks import from_folder
@@ -137,7 +138,15 @@ def _load_model(folder: Path, device: str) -> tuple[Any, Any, int]:
     return model.eval().to(device), tokens, int(model.config.vision_config.image_size)
 
 
-def _embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
+def embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
+    """(texts, dimension) unit vectors.
+
+    Parameters
+    ----------
+    model, tokens : as `load_clip` gives them
+    texts : cut to the longest that the model takes
+    device : "cpu" or a card
+    """
     import torch
 
     limit = int(model.config.text_config.max_position_embeddings)
@@ -148,8 +157,16 @@ def _embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
     return torch.nn.functional.normalize(vectors, dim=-1)
 
 
-def _score(model: Any, patches: U8, words: Any, side: int, device: str) -> Any:
-    """(n, texts) probabilities: softmax of scaled cosine similarities."""
+def embed_images(model: Any, patches: U8, side: int, device: str) -> Any:
+    """(patches, dimension) unit vectors of images.
+
+    Parameters
+    ----------
+    model : as `load_clip` gives it
+    patches : (patches, height, width, 3)
+    side : pixels of the model's own images
+    device : "cpu" or a card
+    """
     import torch
 
     from mcp_servers.pathology.encoder_specs import CLIP
@@ -161,6 +178,14 @@ def _score(model: Any, patches: U8, words: Any, side: int, device: str) -> Any:
     with torch.inference_mode():
         out = model.vision_model(pixel_values=pixels)
         images = model.visual_projection(out.pooler_output)
-        images = torch.nn.functional.normalize(images, dim=-1)
+        return torch.nn.functional.normalize(images, dim=-1)
+
+
+def _score(model: Any, patches: U8, words: Any, side: int, device: str) -> Any:
+    """(n, texts) probabilities: softmax of scaled cosine similarities."""
+    import torch
+
+    images = embed_images(model, patches, side, device)
+    with torch.inference_mode():
         logits = model.logit_scale.exp() * images @ words.T
         return torch.softmax(logits, dim=-1).cpu().numpy()

@@ -76,6 +76,7 @@ class Slide:
     objective_power: float | None = None
     associated: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    mpp_conflict: str = ""
     threads: int = 2
     _pool: ThreadPoolExecutor | None = field(default=None, repr=False)
 
@@ -130,6 +131,7 @@ class Slide:
                 f"the pixel size was set to {mpp:g} µm, the file says {self.mpp:g}: areas differ "
                 f"by a factor of {(mpp / self.mpp) ** 2:.3g}"
             )
+            self.mpp_conflict = note
             self.warnings = (*self.warnings, note)
         self.mpp, self.mpp_source = float(mpp), "override"
 

@@ -14,7 +14,7 @@ from sage.cli.options import AsJson
 if TYPE_CHECKING:
     from mcp_servers.measures.maps import SlideMaps
 
-app = typer.Typer(
+app = typer.Typer(add_completion=False,
     name="maps", help="Maps of cells, objects and regions: import, export, show.",
     no_args_is_help=True,
 )  # fmt: skip
@@ -29,6 +29,7 @@ class Format(StrEnum):
     INFORM = "inform"
     STEINBOCK = "steinbock"
     HOOKNET = "hooknet"
+    READING = "reading"
     TABLE = "table"
 
 
@@ -60,7 +61,7 @@ def import_maps(
         typer.Argument(
             metavar="FORMAT",
             help="qupath (GeoJSON or measurements), cellvit, hovernet, inform, steinbock, hooknet "
-            "(CSV or JSON), table",
+            "(CSV or JSON), reading (reading.json of `sage read-slide`), table",
         ),
     ],
     file: Annotated[Path, typer.Argument(help="The file that the program wrote.")],
@@ -104,6 +105,8 @@ def import_maps(
         sage maps import qupath slide.geojson --mpp 0.25 --out maps
 
         sage maps import cellvit cells.json --mpp 0.25 --slide TCGA-XX-0001 --out maps
+
+        sage maps import reading reading/reading.json --out maps
 
         sage maps import table cells.csv --mapping columns.toml --window hull --out maps
     """
@@ -149,6 +152,9 @@ def _read(
     from mcp_servers.workers.cohort import patient_of
     from sage.core.errors import InputError
 
+    if form is Format.READING:
+        yield _reading(file, slide, patient)
+        return
     is_json = file.suffix.lower() in (".json", ".geojson")
     tabular = form in (Format.INFORM, Format.STEINBOCK, Format.TABLE)
     if tabular or (form is Format.QUPATH and not is_json):
@@ -172,6 +178,21 @@ def _read(
         yield cells.read_cells_json(
             file, mpp=mpp, slide=name, patient=who, types=types, window=window.value
         )
+
+
+MAX_READING = 64 << 20
+
+
+def _reading(file: Path, slide: str | None, patient: str | None) -> SlideMaps:
+    from agents.slide_reader.maps import maps_of
+    from agents.slide_reader.types import Reading
+    from sage.core.errors import InputError
+    from sage.core.models import read_model
+
+    if file.stat().st_size > MAX_READING:
+        raise InputError(f"{file}: larger than {MAX_READING >> 20} MiB; no reading is")
+    reading = read_model(file, Reading)
+    return maps_of(reading.model_copy(update={"slide": slide or reading.slide}), patient=patient)
 
 
 def _folder(slide: str) -> str:

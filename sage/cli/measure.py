@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,9 +14,14 @@ from sage.cli.options import AsJson
 if TYPE_CHECKING:
     from mcp_servers.measures.cohort import Measured
     from mcp_servers.measures.language import Measurement
-    from mcp_servers.workers.cohort import Item
+    from mcp_servers.workers.cohort import Item, Outcome
 
-app = typer.Typer(name="measure", help="Measure the slides of a cohort.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    name="measure",
+    help="Measure the slides of a cohort.",
+    no_args_is_help=True,
+)
 
 
 class SuiteName(StrEnum):
@@ -52,7 +58,11 @@ def measure(
         Path | None, typer.Option(help="Folder of ready maps (`sage maps import`).")
     ] = None,
     define: Annotated[
-        Path | None, typer.Option(help="File of measurements, one formula a line.")
+        Path | None,
+        typer.Option(
+            help="File of measurements, one formula a line; or a program (.py) that a person"
+            " approved (`sage gate --approve`)."
+        ),
     ] = None,
     suite: Annotated[
         SuiteName | None, typer.Option(help="Measurements made by rule from what the maps hold.")
@@ -64,7 +74,12 @@ def measure(
         str | None, typer.Option(help='Which files in the folder of slides, e.g. "*.svs".')
     ] = None,
     mpp: Annotated[
-        float | None, typer.Option(help="µm per pixel of slides whose file does not say.", min=0.01)
+        float | None,
+        typer.Option(
+            help="µm per pixel of slides whose file does not say; where a file says otherwise, its"
+            " values are not valid.",
+            min=0.01,
+        ),
     ] = None,
     known_at: Annotated[
         Known, typer.Option(help="baseline: the slides were taken before follow-up began.")
@@ -95,6 +110,8 @@ def measure(
         sage measure my-cohort --maps maps --define measurements.txt --out measured
 
         sage measure - --slides slide.svs --define measurements.txt --out one-slide
+
+        sage measure my-cohort --maps maps --define approved.py --out by-program
     """
     from mcp_servers.measures import cohort as over
     from mcp_servers.roots import Roots
@@ -108,6 +125,7 @@ def measure(
         raise InputError("give --slides or --maps")
     if (define is None) == (suite is None):
         raise InputError("give --define FILE or --suite standard")
+    program = define if define is not None and define.suffix == ".py" else None
     asked = _asked(define)
     held = None if cohort == "-" else load_named(cohort)
     source = slides if slides is not None else maps
@@ -120,6 +138,7 @@ def measure(
     roots = Roots.of([folder], out)
     keep = None if no_cache else str(cache or roots.output / ".cache")
     word = workers if workers != "pool" else (str(jobs) if jobs else None)
+    conflicts: dict[str, str] = {}
     failures = {name: (name, reason) for name, reason in broken.items()}
     with (
         open_workers(word, Recipe("pathology", (), keep), memory_mb=memory) as pool,
@@ -133,23 +152,45 @@ def measure(
                 for outcome in outcomes
                 if outcome.error is not None
             }
+            conflicts = _conflicts(items) if mpp is not None else {}
         if not asked and items:
             asked = over.suite_for(items, "full" if suite is SuiteName.FULL else "standard")
-        values = over.compute_values(pool, items, asked, roots, told)
+        if program is None:
+            values = over.compute_values(pool, items, asked, roots, told)
+        else:
+            values = _by_program(program, items, roots.output, told)
     _export(items, also or [], roots.output)
     declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
     found = over.write_variables(
         asked, values, failures, roots.output, None if declared else known_at.value
     )
-    _tell(found, as_json=as_json)
+    _tell(found, conflicts, as_json=as_json)
     if found.failures:
         raise typer.Exit(1)
 
 
 def _asked(define: Path | None) -> list[Measurement]:
     from mcp_servers.measures.definitions import read_definitions
+    from sage.programs.review import approved_program
 
-    return [] if define is None else read_definitions(define)
+    if define is None:
+        return []
+    if define.suffix == ".py":
+        return [approved_program(define).measurement]
+    return read_definitions(define)
+
+
+def _by_program(
+    define: Path, items: list[Item], out: Path, told: Callable[[str, Outcome, int, int], None]
+) -> list[Outcome]:
+    """Values by an approved program, in the sandbox."""
+    from functools import partial
+
+    from sage.programs.review import approved_program
+    from sage.programs.running import default_sandbox, measure_items
+
+    program = approved_program(define)
+    return measure_items(program, items, out, default_sandbox(), partial(told, "values"))
 
 
 def _items(
@@ -201,7 +242,20 @@ def _export(items: list[Item], formats: list[Also], out: Path) -> None:
             write(maps, target)
 
 
-def _tell(found: Measured, *, as_json: bool) -> None:
+def _conflicts(items: list[Item]) -> dict[str, str]:
+    """Slides whose own pixel size is another than the one that was set, by name."""
+    from mcp_servers.measures.maps import held_in
+
+    outside = {item.name: held_in(item.path.parent).outside_card for item in items}
+    return {
+        name: note
+        for name, notes in outside.items()
+        for note in notes
+        if note.startswith("the pixel size was set")
+    }
+
+
+def _tell(found: Measured, conflicts: dict[str, str], *, as_json: bool) -> None:
     from sage.cli.tools_support import print_json
     from sage.console import Terminal
 
@@ -214,8 +268,10 @@ def _tell(found: Measured, *, as_json: bool) -> None:
                 "patients": found.patients,
                 "slides": found.slides,
                 "measurements": found.measurements,
+                "valid": found.valid,
                 "resumed": found.resumed,
                 "failures": found.failures,
+                "other_pixel_size": conflicts,
             }
         )
         return
@@ -223,9 +279,16 @@ def _tell(found: Measured, *, as_json: bool) -> None:
     done = found.slides - len(found.failures)
     console.print(
         f"{found.measurements} measurements of {found.patients} patients on {done} of "
-        f"{found.slides} slides, {found.resumed} from before"
+        f"{found.slides} slides, {found.resumed} from before; "
+        f"{found.valid} of {found.measurements * found.patients} values are valid"
     )
     console.print(f"{found.table}  (sage run --features, or the lines of {found.declaration.name})")
     console.print(f"{found.validity}")
+    if conflicts:
+        console.print(
+            f"{len(conflicts)} slides say another pixel size; their values are not valid:"
+        )
+    for name, note in list(conflicts.items())[:20]:
+        console.print(f"  {name}: {note}", markup=False)
     for name, reason in found.failures.items():
         console.print(f"failed: {name}: {reason}", markup=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mcp_servers.pathology.compute.germinal import Core, cores, fill
 from mcp_servers.pathology.compute.survey import CELL_UM, Survey
 from mcp_servers.slides.arrays import F32, F64, BoolArray, median_of
 from mcp_servers.slides.components import Components, components
@@ -39,12 +40,14 @@ class Aggregates:
     """`regions` on the grid of the survey; one row of `table` and one call for each.
 
     A row has the area in µm², the number of lymphocytes, their peak per mm², the share of the area
-    under nuclei, the width in µm, the share of regular nuclei, contrast and background.
+    under nuclei, the width in µm, the share of regular nuclei, contrast and background. Germinal
+    centers belong to the area and the width; `cores` holds each region's, doubtful ones included.
     """
 
     regions: Components
     table: F64
     calls: tuple[Call, ...]
+    cores: tuple[tuple[Core, ...], ...]
 
     @property
     def mask(self) -> BoolArray:
@@ -98,7 +101,8 @@ def _aggregates(
     widest and holds `min_cells`; single-file rows and small clusters fail these. What remains is
     rejected where too few nuclei have a round, smooth outline (fragments of necrosis, crowded
     epithelium) or the tissue between them is far darker than elsewhere (folds); it is doubtful
-    where it comes near that.
+    where it comes near that. A germinal center counts to its region, and its nuclei do not speak
+    for the region's call.
     """
     import cv2
 
@@ -115,20 +119,40 @@ def _aggregates(
         density[at] = density[at][opened[rows][low[rows]]]
     del low
     found = components(opened)
+    chosen = _peak(survey, found, density) >= seed_per_mm2
+    chosen &= found.areas() * CELL_UM**2 >= min_area_um2 / 2
+    pale = cores(survey, found, chosen)
+    whole = fill(opened, pale)
+    for at, rows in enumerate(survey.bands()):
+        mantle, density[at] = density[at], np.zeros(int(whole[rows].sum()), dtype=np.float32)
+        density[at][opened[rows][whole[rows]]] = mantle
+    found = components(whole)
     peak, cells = _peak(survey, found, density), found.areas()
     del density
-    sums, median = _sums(survey, opened, found)
+    sums, median = _sums(survey, opened, whole, found)
     keep = (peak >= seed_per_mm2) & (cells * CELL_UM**2 >= min_area_um2)
     keep &= (sums["lymphocytes"] >= min_cells) & (np.arange(found.count + 1) > 0)
     found, cells, peak = found.kept(keep), cells[keep], peak[keep]
     sums = {name: values[keep] for name, values in sums.items()}
-    width = _widths(opened, found)
-    covered = sums["covered"] / np.maximum(cells, 1)
+    width = _widths(whole, found)
+    covered = sums["covered"] / np.maximum(sums["mantle"], 1)
     columns = (cells * CELL_UM**2, sums["lymphocytes"], peak, covered, width, *_look(sums, median))
     wide = (width >= min_width_um) & (covered >= MIN_COVERAGE)
     table = np.stack(columns, axis=1)[wide]
     kept = found.kept(np.concatenate([[False], wide]))
-    return Aggregates(kept, table, tuple(call(row, min_regular) for row in table))
+    calls = tuple(call(row, min_regular) for row in table)
+    return Aggregates(kept, table, calls, _by_region(kept, pale))
+
+
+def _by_region(kept: Components, pale: list[Core]) -> tuple[tuple[Core, ...], ...]:
+    """The cores of each region, by the mantle beside them."""
+    by_region: list[list[Core]] = [[] for _ in range(kept.count)]
+    inside = kept.mask(np.arange(kept.count + 1) > 0)
+    for core in pale:
+        if inside[core.beside]:
+            row, column = core.beside
+            by_region[int(kept.labels_at(np.array([row]), np.array([column]))[0]) - 1].append(core)
+    return tuple(tuple(own) for own in by_region)
 
 
 def _dense(survey: Survey, edge_per_mm2: float) -> tuple[BoolArray, list[F32]]:
@@ -171,9 +195,19 @@ def _widths(mask: BoolArray, found: Components) -> F64:
     return out
 
 
-def _sums(survey: Survey, mask: BoolArray, found: Components) -> tuple[dict[str, F64], float]:
-    """Sums of what `_look` and the table need over each region of `mask`, and the slide's median
-    density of green between nuclei."""
+def _sums(
+    survey: Survey, mask: BoolArray, whole: BoolArray, found: Components
+) -> tuple[dict[str, F64], float]:
+    """Sums of what `_look` and the table need over the part of each region that `mask` holds, and
+    the slide's median density of green between nuclei.
+
+    Parameters
+    ----------
+    survey : of a slide
+    mask : aggregates without their germinal centers
+    whole : aggregates, whose regions are `found`
+    found : the regions
+    """
     names = (
         "lymphocytes",
         "nuclei",
@@ -183,7 +217,9 @@ def _sums(survey: Survey, mask: BoolArray, found: Components) -> tuple[dict[str,
         "between",
         "green_between",
     )
-    sums = {name: np.zeros(found.count + 1) for name in (*names, "red_between", "covered")}
+    sums = {
+        name: np.zeros(found.count + 1) for name in (*names, "red_between", "covered", "mantle")
+    }
     for rows in survey.bands():
         own = mask[rows]
         if not own.any():
@@ -196,8 +232,9 @@ def _sums(survey: Survey, mask: BoolArray, found: Components) -> tuple[dict[str,
             "green_between": green,
             "red_between": survey.layer("red", rows) - red,
             "covered": survey.smooth(("nuclear",), 20.0, rows)[0],
+            "mantle": own,
         }
-        labels = found.of_cells(rows)
+        labels = found.of_cells(rows)[own[whole[rows]]]
         for name in sums:
             values = layers[name] if name in layers else survey.layer(name, rows)
             sums[name] += np.bincount(labels, values[own], found.count + 1)

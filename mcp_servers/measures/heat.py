@@ -1,0 +1,107 @@
+"""Values on a grid over a slide's tissue: density of cells, share of a type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from mcp_servers.measures.maps import SlideMaps, multipolygon
+from mcp_servers.measures.prepared import squares
+from mcp_servers.measures.words import plural
+from mcp_servers.slides.arrays import F64, I64
+from sage.core.errors import InputError
+
+SIDES_UM = (50.0, 100.0, 200.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
+MOST_SQUARES = 12_000
+FEW = 10
+"""Cells that a square needs for a share."""
+
+Quantity = Literal["density", "share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Values of squares.
+
+    Parameters
+    ----------
+    corners : (n, 2) upper left corners in µm
+    values : (n,) NaN where a square holds too few cells
+    side_um : side of the squares
+    unit : of the values; "1" for a share
+    words : what is shown
+    """
+
+    corners: F64
+    values: F64
+    side_um: float
+    unit: str
+    words: str
+
+
+def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | None = None) -> Heat:
+    """The density of cells per mm² of tissue, or the share of a type among all cells, by square.
+
+    Parameters
+    ----------
+    maps : with cells; a density needs the outline of the tissue as well
+    quantity : what each square shows
+    kind : a type of cell; empty for all cells, which only a density can show
+    side_um : side of the squares in µm; chosen by the size of the tissue when absent
+
+    Raises
+    ------
+    InputError
+        If the maps lack what is asked for, or the grid would be too fine.
+    """
+    import shapely
+
+    cells = maps.cells
+    if cells is None or not len(cells):
+        raise InputError(f"{maps.slide}: the maps hold no cells")
+    if kind and kind not in cells.types:
+        raise InputError(f"the maps know no cells of type {kind[:60]!r}: {', '.join(cells.types)}")
+    if quantity == "share" and not kind:
+        raise InputError("a share needs a type of cell")
+    window = maps.window
+    if window is None and quantity == "density":
+        raise InputError("the outline of the tissue is not known: a density has no area")
+    if window is None:
+        window = multipolygon([shapely.box(*cells.points.min(axis=0), *cells.points.max(axis=0))])
+    x0, y0, x1, y1 = window.bounds
+    fits = [side for side in SIDES_UM if _count(x1 - x0, y1 - y0, side) <= MOST_SQUARES]
+    side = side_um or (fits[0] if fits else SIDES_UM[-1])
+    if _count(x1 - x0, y1 - y0, side) > MOST_SQUARES:
+        raise InputError(f"squares of {side:g} µm are too small for this slide")
+    corners, covered = squares(window, side)
+    chosen = cells.of_type(kind) if kind else np.ones(len(cells), dtype=bool)
+    own = _counts(cells.points[chosen], corners, side, (x0, y0))
+    if quantity == "density":
+        what = plural("cells", kind) if kind else "cells"
+        return Heat(corners, own / (covered / 1e6), side, "1/mm²", f"{what} per mm² of tissue")
+    every = _counts(cells.points, corners, side, (x0, y0))
+    share = np.where(every >= FEW, own / np.maximum(every, 1), np.nan)
+    return Heat(corners, share, side, "1", f"share of {plural('cells', kind)} among all cells")
+
+
+def _count(width: float, height: float, side: float) -> float:
+    return float(np.ceil(width / side) * np.ceil(height / side))
+
+
+def _counts(points: F64, corners: F64, side: float, origin: tuple[float, float]) -> F64:
+    """How many points lie in each square."""
+    at = _index(points - origin, side)
+    low, high = at.min(axis=0, initial=0), at.max(axis=0, initial=0)
+    grid = np.zeros(high - low + 1)
+    np.add.at(grid, tuple((at - low).T), 1)
+    own: I64 = _index(corners - origin + side / 2, side) - low
+    inside = ((own >= 0) & (own < grid.shape)).all(axis=1)
+    found = np.zeros(len(corners))
+    found[inside] = grid[tuple(own[inside].T)]
+    return found
+
+
+def _index(points: F64, side: float) -> I64:
+    return np.asarray(np.floor(points / side), dtype=np.int64)

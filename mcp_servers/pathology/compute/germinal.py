@@ -1,0 +1,167 @@
+"""Germinal centers: pale cores of larger nuclei within the dense mantle of an aggregate.
+
+A core is judged on the 8 µm grid of `survey` by how it differs from its own mantle, so that the
+strength of the dye and the scanner count little. Where a limit is missed by little the core is
+doubtful: listed with the reason, never counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mcp_servers.pathology.compute.survey import CELL_UM, Survey
+from mcp_servers.slides.arrays import BoolArray
+from mcp_servers.slides.components import Components
+
+if TYPE_CHECKING:
+    from mcp_servers.pathology.common import Call
+
+COARSEST_MPP = 1.05
+"""Beyond this pixel size nuclei of a core and of its mantle cannot be told by size."""
+MIN_AREA_UM2, MIN_WIDTH_UM = 4_000.0, 55.0
+"""Least area (a disc of 71 µm) and least inscribed diameter."""
+CLOSED_UM = 24.0
+"""Gaps in the mantle up to twice this are closed, as where a vessel enters."""
+
+
+class Limit(NamedTuple):
+    """`sure` and `least` of a measure: between the two a core is doubtful, beyond it is none."""
+
+    what: str
+    sure: float
+    least: float
+    higher: bool = True
+
+
+LIMITS = {
+    "enclosed": Limit("of its rim is mantle", 0.75, 0.6),
+    "nuclei_per_mm2": Limit("nuclei per mm²", 4_800.0, 3_500.0),
+    "nuclear_um2": Limit("µm² as the mean area of its nuclei", 42.0, 36.0),
+    "paleness": Limit("times the nuclear density of its mantle", 0.85, 0.92, higher=False),
+    "gap": Limit("of it without dye", 0.10, 0.25, higher=False),
+}
+"""Of a core: the share of its rim that is mantle; its nuclei per mm², which nests of tumor and
+vessels seldom reach; the mean area of its nuclei (small lymphocytes have about 38 µm²; that of the
+mantle is no measure, as packed nuclei are merged); their mean optical density (red) over that of
+the mantle's; the share of it that shows no dye, as a lumen does. Chosen on painted slides and on
+real fields without germinal centers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A pale core: its cells in a box of the grid, what was measured, and what it is taken for.
+
+    The cells reach one beyond what is pale, as the mantle's density is smoothed. `beside` is a cell
+    (row, column) of the mantle next to it.
+    """
+
+    box: tuple[slice, slice]
+    cells: BoolArray
+    beside: tuple[int, int]
+    measured: dict[str, float]
+    call: Call
+    reason: str
+
+    @property
+    def area_um2(self) -> float:
+        """Area in µm²."""
+        return float(self.cells.sum()) * CELL_UM**2
+
+
+def cores(survey: Survey, mantles: Components, chosen: BoolArray) -> list[Core]:
+    """Pale cores of the `chosen` (count + 1) mantles that are or may be germinal centers."""
+    pieces = mantles.pieces()
+    found: list[Core] = []
+    for label in np.flatnonzero(chosen).tolist():
+        found += _cores_of(survey, pieces.box(label), pieces.cells(label))
+    return found
+
+
+def fill(mask: BoolArray, found: list[Core]) -> BoolArray:
+    """The mask with all cores that are germinal centers."""
+    filled = mask.copy()
+    for core in found:
+        if core.call == "lymphoid":
+            filled[core.box] |= core.cells
+    return filled
+
+
+def judge(measured: dict[str, float]) -> tuple[Call, str]:
+    """What a core is by its measures: `lymphoid` a germinal center, else doubtful or rejected."""
+    near: list[str] = []
+    for name, (what, sure, least, higher) in LIMITS.items():
+        value = measured[name]
+        sign = 1.0 if higher else -1.0
+        if not sign * value >= sign * least:
+            return "rejected", f"{value:.3g} {what}"
+        if sign * value < sign * sure:
+            near.append(f"{value:.3g} {what}")
+    return ("doubtful", "; ".join(near)) if near else ("lymphoid", "")
+
+
+def _cores_of(survey: Survey, box: tuple[slice, slice], mantle: BoolArray) -> Iterator[Core]:
+    import cv2
+    from scipy.ndimage import binary_fill_holes
+
+    reach = round(CLOSED_UM / CELL_UM)
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    padded = np.pad(mantle, reach + 1).view(np.uint8)
+    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, kernel).view(bool)
+    inner = np.s_[reach + 1 : -reach - 1, reach + 1 : -reach - 1]
+    pale = (binary_fill_holes(closed)[inner] & ~mantle).astype(np.uint8)
+    pale = cv2.morphologyEx(pale, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    count, labels = cv2.connectedComponents(pale, connectivity=4)
+    if count < 2:
+        return
+    rows, columns = box
+    layers = {
+        name: survey.layer(name, rows)[:, columns]
+        for name in ("tissue", "nuclei", "nuclear", "nuclear_red", "gap")
+    }
+    for label in range(1, count):
+        own = labels == label
+        depth = cv2.distanceTransform(np.pad(own, 1).view(np.uint8), cv2.DIST_L2, 5)
+        if own.sum() * CELL_UM**2 < MIN_AREA_UM2 or depth.max() * 2 * CELL_UM < MIN_WIDTH_UM:
+            continue
+        rim = cv2.dilate(own.view(np.uint8), np.ones((5, 5), np.uint8)).view(bool) & ~own
+        if not (rim & mantle).any():
+            continue
+        measured = _measures(layers, own, mantle, float(mantle[rim].mean()))
+        call, reason = judge(measured)
+        if call != "rejected":
+            row, column = np.argwhere(rim & mantle)[0]
+            beside = (rows.start + int(row), columns.start + int(column))
+            grown = cv2.dilate(own.view(np.uint8), np.ones((3, 3), np.uint8)).view(bool)
+            yield Core(box, grown, beside, measured, call, reason)
+
+
+def _measures(
+    layers: dict[str, np.ndarray], core: BoolArray, mantle: BoolArray, enclosed: float
+) -> dict[str, float]:
+    """What `LIMITS` bounds, by name.
+
+    Parameters
+    ----------
+    layers : of the survey, in the box
+    core, mantle : cells of the box
+    enclosed : share of the core's rim that is mantle
+    """
+    inside, around = (
+        {name: float(values[cells].sum()) for name, values in layers.items()}
+        for cells in (core, mantle)
+    )
+    tissue = max(inside["tissue"], 1e-3)
+
+    own, other = (part["nuclear_red"] / max(part["nuclear"], 1e-3) for part in (inside, around))
+    paleness = own / max(other, 1e-6)
+    return {
+        "enclosed": enclosed,
+        "nuclei_per_mm2": inside["nuclei"] / (tissue * (CELL_UM / 1000) ** 2),
+        "nuclear_um2": inside["nuclear"] * CELL_UM**2 / max(inside["nuclei"], 1.0),
+        "paleness": paleness,
+        "gap": inside["gap"] / tissue,
+    }
