@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sage.cli.cohort_init import init
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 app = typer.Typer(
-    name="cohort", help="Patient cohorts: list, check, show, fetch, simulate.", no_args_is_help=True
+    add_completion=False,
+    name="cohort",
+    help="Patient cohorts: init, list, check, show, fetch, simulate.",
+    no_args_is_help=True,
 )
+
+app.command()(init)
 
 Name = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A folder, or a built-in name.")]
 Root = Annotated[

@@ -181,6 +181,60 @@ def test_a_cached_matrix_gives_the_same_values(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(plain, cached.table(["expression:FABP5"]))
 
 
+@pytest.mark.parametrize("orientation", ["genes_by_samples", "samples_by_genes"])
+@pytest.mark.parametrize("number", ["float32", "float64", "Int64", "str"])
+def test_a_parquet_matrix_gives_what_the_same_table_gives_as_text(
+    tmp_path: Path, orientation: str, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation.cohort import expression, matrix
+    from validation.cohort.model import ExpressionSpec
+
+    # Blocks smaller than the table, so that their seams are crossed.
+    monkeypatch.setattr(matrix, "COLUMNS_AT_ONCE", 3)
+    monkeypatch.setattr(expression, "GENES_AT_ONCE", 4)
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 400, size=(11, 9))
+    genes = [f"G{at}" for at in range(9)] + ["G2", ""]
+    samples = ["TCGA-AA-0001-01A", "TCGA-AA-0001-01B", "TCGA-AA-0001-11A"]
+    samples += [f"TCGA-AA-00{at:02d}-01A" for at in range(9, 3, -1)]
+    table = pd.DataFrame(values, columns=samples).astype(number)
+    table.insert(0, "name", genes)
+    if orientation == "samples_by_genes":
+        table = pd.DataFrame(values[:9].T, columns=genes[:9]).astype(number)
+        table.insert(0, "name", samples)
+    table.to_csv(tmp_path / "m.csv", index=False)
+    table.to_parquet(tmp_path / "m.parquet", engine="fastparquet", index=False)
+    found = []
+    for name, cache in (("m.csv", None), ("m.parquet", None), ("m.parquet", tmp_path / "kept")):
+        spec = ExpressionSpec(
+            file=name, orientation=orientation, symbol="name", sample="name", scale="counts",
+            transform="log2cpm", duplicate_samples="mean", duplicate_genes="highest_mean",
+        )  # fmt: skip
+        found.append(expression.load_expression(spec, tmp_path, "tcga", cache))
+    first, *others = found
+    assert first.values.shape == (9, 7) and first.values.dtype == np.float32
+    for other in others:
+        assert (other.genes, other.patients) == (first.genes, first.patients)
+        assert (other.reports, other.notes) == (first.reports, first.notes)
+        np.testing.assert_array_equal(other.values, first.values)
+
+
+def test_a_parquet_matrix_with_words_or_cut_short_is_refused_by_name(tmp_path: Path) -> None:
+    from validation.cohort.expression import load_expression
+    from validation.cohort.model import ExpressionSpec
+
+    table = pd.DataFrame({"symbol": ["A", "B"], "P1": ["1.5", "high"], "P2": ["2", "3"]})
+    path = tmp_path / "m.parquet"
+    table.to_parquet(path, engine="fastparquet", index=False)
+    spec = ExpressionSpec(file=path.name, symbol="symbol", scale="log2")
+    with pytest.raises(InputError, match=r"columns P1.* are not numbers"):
+        load_expression(spec, tmp_path, "exact", None)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"m\.parquet: not readable as a Parquet table"):
+        load_expression(spec, tmp_path, "exact", tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_simulated_worlds_carry_their_mark(tmp_path: Path) -> None:
     from validation.simulate import write_world
 

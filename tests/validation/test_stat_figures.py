@@ -10,6 +10,8 @@ from html import unescape
 import matplotlib
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sage.core.errors import InputError
 from validation.controls.curve import cox_model
@@ -247,6 +249,44 @@ def words_of_a_nomogram(tmp_path, monkeypatch, lines):
 )
 def test_the_words_of_a_nomogram_never_meet(marks, tmp_path, monkeypatch):
     boxes = words_of_a_nomogram(tmp_path, monkeypatch, [("age", tuple(marks))])
+    for at, (first, one) in enumerate(boxes):
+        for second, other in boxes[at + 1 :]:
+            assert not one.overlaps(other), (first, second)
+
+
+@given(st.floats(0.06, 0.95), st.floats(1.05, 19), st.floats(0.15, 0.9), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_the_ticks_of_a_ratio_never_meet(low, high, share, vertical):
+    from validation.figures.style import canvas, ratio_ticks
+
+    with canvas(4, 4) as figure:
+        axes = figure.add_axes((0.05, 0.05, 0.9, share) if vertical else (0.05, 0.05, share, 0.9))
+        ratio_ticks(axes, low, high, vertical=vertical)
+        figure.canvas.draw()
+        labels = (axes.yaxis if vertical else axes.xaxis).get_ticklabels()
+        boxes = [label.get_window_extent() for label in labels]
+    assert "1" in [label.get_text() for label in labels]
+    for at, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:at])
+
+
+@pytest.mark.parametrize("measure", ["Hazard ratio", "Subdistribution hazard ratio", "Odds ratio"])
+@pytest.mark.parametrize("p", [None, 0.2])
+def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
+    from validation.figures import forest_plot
+
+    boxes = []
+
+    def keep(figure, path, **said):
+        drawer = figure.canvas.get_renderer()
+        boxes.extend((text.get_text(), text.get_window_extent(drawer)) for text in figure.texts)
+        boxes.append(("axes", figure.axes[0].get_window_extent(drawer)))
+        return path
+
+    monkeypatch.setattr(forest_plot, "save", keep)
+    rows = [ForestRow("Progression-free interval, unadjusted", 10.75, 2.28, 19.4, p, "1163 / 1291",
+                      primary=True)]  # fmt: skip
+    forest(rows, tmp_path / "f.png", title="Exposed against reference", measure=measure)
     for at, (first, one) in enumerate(boxes):
         for second, other in boxes[at + 1 :]:
             assert not one.overlaps(other), (first, second)

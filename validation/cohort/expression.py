@@ -10,23 +10,26 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
 from validation.cohort.ids import SAMPLE_NAMES, patient_of, sample_type_of
+from validation.cohort.matrix import Matrix, read_matrix
 from validation.cohort.model import ExpressionSpec
 from validation.cohort.tables import inside, read_text_table
 from validation.dictionary import JoinReport
 from validation.types import canonical_json, sha256_file, sha256_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
+GENES_AT_ONCE = 512
+"""Rows that are held as float64 while they are brought to the analysis scale."""
 VERSIONED = re.compile(r"^ENSG\d{11}\.\d+$")
 
 
@@ -80,113 +83,147 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
 
     path = inside(root, spec.file, "cohort.toml: expression")
     if cache is None:
-        return _build(spec, path, root, ids)
+        planned = _planned(spec, path, root, ids)
+        none = np.empty((0, len(planned.patients)), dtype=np.float32)
+        values = np.concatenate([none, *planned.blocks])
+        return Expression(
+            genes=planned.genes,
+            patients=planned.patients,
+            values=values,
+            reports=tuple(planned.reports),
+            notes=tuple(planned.notes),
+        )
     text = canonical_json(spec.model_dump(mode="json")) + sha256_file(path) + ids + "v1"
     folder = cache / f"expression-{sha256_text(text)[:24]}"
     if (folder / "index.json").is_file():
-        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        values = np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False)
-        return Expression(
-            genes=index["genes"],
-            patients=index["patients"],
-            values=values,
-            reports=tuple(JoinReport.model_validate(report) for report in index["reports"]),
-            notes=tuple(index["notes"]),
-        )
-    built = _build(spec, path, root, ids)
+        return _cached(folder)
+    patients, genes, blocks, reports, notes = _planned(spec, path, root, ids)
     with writing(folder / "values.npy") as stream:
-        np.save(stream, built.values, allow_pickle=False)
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (len(genes), len(patients))}
+        np.lib.format.write_array_header_1_0(stream, shape)
+        for block in blocks:
+            stream.write(block.tobytes())
     index = {
-        "genes": built.genes,
-        "patients": built.patients,
-        "reports": [report.model_dump() for report in built.reports],
-        "notes": list(built.notes),
+        "genes": genes,
+        "patients": patients,
+        "reports": [report.model_dump() for report in reports],
+        "notes": notes,
     }
     write_text(folder / "index.json", json.dumps(index))
-    return built
+    return _cached(folder)
 
 
-def _build(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> Expression:
-    symbols, samples, values = _matrix(spec, path)
-    notes: list[str] = []
-    reports: list[JoinReport] = []
-    sizes = _library_sizes(spec, root, samples, values)
-    values = _transform(spec, values, sizes)
-    symbols, values = _genes(spec, symbols, values, reports, notes)
-    patients, values = _samples(spec, samples, values, sizes, ids, reports, notes)
-    order = sorted(range(len(patients)), key=patients.__getitem__)
+def _cached(folder: Path) -> Expression:
+    import numpy as np
+
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     return Expression(
-        genes=symbols,
-        patients=[patients[number] for number in order],
-        values=values[:, order].astype("float32"),
-        reports=tuple(reports),
-        notes=tuple(notes),
+        genes=index["genes"],
+        patients=index["patients"],
+        values=np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False),
+        reports=tuple(JoinReport.model_validate(report) for report in index["reports"]),
+        notes=tuple(index["notes"]),
     )
 
 
-def _matrix(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], Any]:
-    """Symbols, sample identifiers and a float array (genes, samples), as the file has them."""
+class _Planned(NamedTuple):
+    """A matrix about to be made: what stands in it, and its rows as float32, some at a time."""
+
+    patients: list[str]
+    genes: list[str]
+    blocks: Iterator[NDArray[np.float32]]
+    reports: list[JoinReport]
+    notes: list[str]
+
+
+def _planned(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> _Planned:
+    raw = read_matrix(spec, path)
+    notes: list[str] = []
+    reports: list[JoinReport] = []
+    sizes = _library_sizes(spec, root, raw)
+    rows = _genes(spec, raw.symbols, reports, notes)
+    columns = _samples(spec, raw.samples, ids, reports)
+    genes, patients = sorted(rows), sorted(columns)
+
+    def blocks() -> Iterator[NDArray[np.float32]]:
+        for first in range(0, len(genes), GENES_AT_ONCE):
+            some = [rows[gene] for gene in genes[first : first + GENES_AT_ONCE]]
+            values = _of_genes(spec, raw, some, sizes)
+            yield _of_patients(spec, values, [columns[name] for name in patients], sizes)
+
+    return _Planned(patients, genes, blocks(), reports, notes)
+
+
+def _of_genes(
+    spec: ExpressionSpec, raw: Matrix, rows: list[list[int]], sizes: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """(genes, samples) on the analysis scale, rows of one symbol made one by the stated rule."""
     import numpy as np
-    import pandas as pd
 
-    separator = spec.separator or ("\t" if {".tsv", ".txt"} & set(path.suffixes) else ",")
-    if {".parquet", ".feather"} & set(path.suffixes):
-        table = read_text_table(path)
-    else:
-        try:
-            table = pd.read_csv(
-                path,
-                sep=separator,
-                comment=spec.comment,
-                low_memory=False,
-                keep_default_na=True,
-                na_filter=True,
-                encoding="utf-8-sig",
-            )
-        except (ValueError, OSError) as error:
-            raise InputError(f"{path}: not readable as an expression matrix: {error}") from None
-    label = spec.symbol if spec.orientation == "genes_by_samples" else spec.sample
-    label = label or str(table.columns[0])
-    if label not in table.columns:
-        shown = ", ".join(map(str, table.columns[:8]))
-        raise InputError(f'cohort.toml: expression names column "{label}"; {path.name} has {shown}')
-    names = table[label].fillna("").astype(str).str.strip().tolist()
-    body = table.drop(columns=[label, *(name for name in spec.drop if name in table.columns)])
-    try:
-        values = body.to_numpy(dtype=np.float64)
-    except ValueError:
-        text = [str(column) for column in body.columns if body[column].dtype == object][:4]
-        raise InputError(
-            f"{path}: columns {', '.join(text)} are not numbers; name them in expression.drop"
-        ) from None
-    columns = [str(column) for column in body.columns]
-    if spec.orientation == "genes_by_samples":
-        return names, columns, values
-    return columns, names, values.T
+    flat = [row for at in rows for row in at]
+    values = _transform(spec, np.ascontiguousarray(raw.values[flat], dtype=float), sizes)
+    if len(flat) == len(rows):
+        return values
+    ends = np.cumsum([len(at) for at in rows])
+    picked = np.empty((len(rows), values.shape[1]))
+    for position, end in enumerate(ends):
+        of_gene = values[end - len(rows[position]) : end]
+        if len(of_gene) == 1:
+            picked[position] = of_gene[0]
+        elif spec.duplicate_genes == "highest_mean":
+            level = np.nanmean(of_gene, axis=1).tolist()
+            picked[position] = of_gene[max(range(len(level)), key=level.__getitem__)]
+        elif spec.duplicate_genes == "sum":
+            picked[position] = of_gene.sum(axis=0)
+        else:
+            picked[position] = of_gene.mean(axis=0)
+    return picked
 
 
-def _library_sizes(
-    spec: ExpressionSpec, root: Path, samples: list[str], values: Any
-) -> NDArray[np.float64] | None:
+def _of_patients(
+    spec: ExpressionSpec,
+    values: NDArray[np.float64],
+    columns: list[list[int]],
+    sizes: NDArray[np.float64] | None,
+) -> NDArray[np.float32]:
+    """(genes, patients), samples of one patient made one by the stated rule."""
+    first = [at[0] for at in columns]
+    if spec.duplicate_samples == "deepest" and sizes is not None:
+        first = [max(at, key=lambda column: float(sizes[column])) for at in columns]
+        return values[:, first].astype("float32")
+    picked = values[:, first]
+    if spec.duplicate_samples != "first":
+        for position, at in enumerate(columns):
+            if len(at) > 1:
+                picked[:, position] = values[:, at].mean(axis=1)
+    return picked.astype("float32")
+
+
+def _library_sizes(spec: ExpressionSpec, root: Path, raw: Matrix) -> NDArray[np.float64] | None:
     import numpy as np
 
     if spec.scale != "counts":
         return None
     if spec.library_sizes is None:
-        return np.asarray(np.nansum(values, axis=0), dtype=float)
+        sums = np.zeros(len(raw.samples))
+        for first in range(0, len(raw.symbols), GENES_AT_ONCE):
+            sums += np.nansum(raw.values[first : first + GENES_AT_ONCE], axis=0, dtype=float)
+        return sums
     path = inside(root, spec.library_sizes, "cohort.toml: expression.library_sizes")
     table = read_text_table(path)
     key = spec.library_key if spec.library_key in table.columns else table.columns[0]
     if spec.library_column not in table.columns:
         raise InputError(f'{path}: no column "{spec.library_column}" with library sizes')
     sizes = dict(zip(table[key], table[spec.library_column], strict=True))
-    absent = [sample for sample in samples if sample not in sizes]
+    absent = [sample for sample in raw.samples if sample not in sizes]
     if absent:
         raise InputError(f"{path}: {len(absent)} samples of the matrix have no library size")
-    return np.asarray([float(sizes[sample]) for sample in samples])
+    return np.asarray([float(sizes[sample]) for sample in raw.samples])
 
 
-def _transform(spec: ExpressionSpec, values: Any, sizes: Any) -> Any:
+def _transform(
+    spec: ExpressionSpec, values: NDArray[np.float64], sizes: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
     import numpy as np
 
     from validation.inputs.derive import log2_cpm
@@ -197,6 +234,8 @@ def _transform(spec: ExpressionSpec, values: Any, sizes: Any) -> Any:
             "scale already?"
         )
     if spec.transform == "log2cpm":
+        if sizes is None:
+            raise InputError("expression: log2cpm takes counts, whose library sizes are known")
         return log2_cpm(values, sizes)
     if spec.transform == "log2":
         return np.log2(values + 1.0)
@@ -206,13 +245,10 @@ def _transform(spec: ExpressionSpec, values: Any, sizes: Any) -> Any:
 def _genes(
     spec: ExpressionSpec,
     symbols: list[str],
-    values: Any,
     reports: list[JoinReport],
     notes: list[str],
-) -> tuple[list[str], Any]:
-    """One row per symbol, by the stated rule; rows without a symbol are dropped and counted."""
-    import numpy as np
-
+) -> dict[str, list[int]]:
+    """The rows of each symbol; rows without a symbol are dropped and counted."""
     versioned = sum(1 for symbol in symbols if VERSIONED.match(symbol))
     if versioned:
         notes.append(f"{versioned} versioned Ensembl identifiers: the version was cut off")
@@ -226,44 +262,26 @@ def _genes(
     repeated = {gene: at for gene, at in rows.items() if len(at) > 1}
     if repeated and spec.duplicate_genes == "error":
         raise InputError(f"expression: {len(repeated)} symbols stand in several rows")
-    level = np.nanmean(values, axis=1)
-    genes = sorted(rows)
-    picked = np.empty((len(genes), values.shape[1]), dtype=float)
-    for position, gene in enumerate(genes):
-        at = rows[gene]
-        if len(at) == 1:
-            picked[position] = values[at[0]]
-        elif spec.duplicate_genes == "highest_mean":
-            picked[position] = values[max(at, key=lambda row: float(level[row]))]
-        elif spec.duplicate_genes == "sum":
-            picked[position] = values[at].sum(axis=0)
-        else:
-            picked[position] = values[at].mean(axis=0)
-    if len(genes) != len(symbols):
+    if len(rows) != len(symbols):
         reports.append(
             JoinReport(
                 step="expression: genes",
                 before=len(symbols),
-                after=len(genes),
+                after=len(rows),
                 reason=f"{len(symbols) - len(named)} rows without a symbol; "
                 f"{len(repeated)} symbols in several rows made one ({spec.duplicate_genes})",
             )
         )
-    return genes, picked
+    return rows
 
 
 def _samples(
     spec: ExpressionSpec,
     samples: list[str],
-    values: Any,
-    sizes: Any,
     ids: str,
     reports: list[JoinReport],
-    notes: list[str],
-) -> tuple[list[str], Any]:
-    """One column per patient: sample types kept, then repeated samples by the stated rule."""
-    import numpy as np
-
+) -> dict[str, list[int]]:
+    """The columns of each patient, of the sample types that are kept."""
     names = [
         sample.split(spec.sample_split)[0] if spec.sample_split else sample for sample in samples
     ]
@@ -301,24 +319,14 @@ def _samples(
     repeated = {patient: at for patient, at in columns.items() if len(at) > 1}
     if repeated and spec.duplicate_samples == "error":
         raise InputError(f"expression: {len(repeated)} patients have several samples")
-    patients = list(columns)
-    picked = np.empty((values.shape[0], len(patients)), dtype=float)
-    for position, patient in enumerate(patients):
-        at = columns[patient]
-        if len(at) == 1 or spec.duplicate_samples == "first":
-            picked[:, position] = values[:, at[0]]
-        elif spec.duplicate_samples == "deepest" and sizes is not None:
-            picked[:, position] = values[:, max(at, key=lambda column: float(sizes[column]))]
-        else:
-            picked[:, position] = values[:, at].mean(axis=1)
     if repeated:
         reports.append(
             JoinReport(
                 step="expression: aliquots",
                 before=len(keep),
-                after=len(patients),
+                after=len(columns),
                 reason=f"{len(repeated)} patients with several samples made one "
                 f"({spec.duplicate_samples})",
             )
         )
-    return patients, picked
+    return columns

@@ -95,6 +95,8 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
     fits = (moved >= many[0] / MARGIN).all() and (moved <= many[-1] * MARGIN).all()
     if not fits or abs(np.log(ratio / factor)) > SAME_FACTOR:
         return []
+    if FACTORS[factor].startswith(("days", "months")) and np.median(high) < 1:
+        return []  # shares and densities: nobody writes fractions of a day
     edge = f"from {few[0]:g}" if few is high else f"up to {few[-1]:g}"
     text = (
         f"{len(few)} values ({edge}) are about {factor:g} times off the others, with none between: "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sage.core.errors import InputError
 from validation.contracts.contract import Method, TestPlan, Within
 from validation.dictionary import DataDictionary, Endpoint
@@ -242,6 +244,19 @@ def for_rows(
     return tuple(test for test in tests if test.method in CLUSTERED), [note] if lost else []
 
 
+MAIN: dict[tuple[str, bool], Method] = {
+    ("survival", True): "logrank",
+    ("survival", False): "cox",
+    ("competing", True): "cause_specific",
+    ("competing", False): "cause_specific",
+    ("binary", True): "fisher",
+    ("binary", False): "logistic",
+    ("continuous", True): "rank",
+    ("continuous", False): "linear",
+}
+"""The test of a claim by the kind of its endpoint, and whether two groups are compared."""
+
+
 def of_endpoint(
     prefix: str,
     endpoint: Endpoint,
@@ -272,85 +287,101 @@ def of_endpoint(
     whole : a method
     """
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
-    main: dict[tuple[str, bool], Method] = {
-        ("survival", True): "logrank",
-        ("survival", False): "cox",
-        ("competing", True): "cause_specific",
-        ("competing", False): "cause_specific",
-        ("binary", True): "fisher",
-        ("binary", False): "logistic",
-        ("continuous", True): "rank",
-        ("continuous", False): "linear",
-    }
-    method = main[endpoint.kind, grouped]
-    note = ""
-    if rule in SEARCHING and endpoint.kind == "survival":
-        method = SEARCHING[rule]
-    elif rule in SEARCHING:
-        note = f'linear, per standard deviation: "{rule}" serves survival endpoints'
-    if whole is not None:
-        method, note = whole, NOTES[whole]
-    name = f"{prefix}primary" if primary else f"{prefix}secondary"
-    found = [
-        TestPlan(
-            id=name,
-            role="primary" if primary else "secondary",
-            method=method,
-            endpoint=endpoint.key,
-            strata=strata,
-            claim=True,
-            note=note,
-        )
-    ]
-
-    def add(suffix: str, role: str, kind: Method, **more: object) -> None:
-        found.append(
-            TestPlan.model_validate(
-                {
-                    "id": f"{prefix}{suffix}",
-                    "role": role,
-                    "method": kind,
-                    "endpoint": endpoint.key,
-                    **more,
-                }
-            )
-        )
-
-    if endpoint.kind == "survival":
-        if grouped:
-            add("kaplan_meier", "descriptive", "kaplan_meier")
-            if primary:
-                add("rmst", "assumption", "rmst")
-                add("period_hazards", "assumption", "period_hazards")
-        if primary and whole != "mediation":  # whose hazards are additive
-            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates, strata=strata)
-    if endpoint.kind == "competing":
-        add("cumulative_incidence", "descriptive", "cumulative_incidence")
-        if grouped:
-            add("gray", "secondary", "gray", note=PROGNOSIS)
-        add("fine_gray", "secondary", "fine_gray", note=PROGNOSIS)
-        if primary:
-            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates)
-        if covariates:
-            add(
-                "fine_gray_adjusted", "adjusted", "fine_gray", covariates=covariates, note=PROGNOSIS
-            )
+    method, note = _carrying(endpoint, grouped, rule, whole)
+    role = "primary" if primary else "secondary"
+    claim = TestPlan(
+        id=f"{prefix}{role}",
+        role=role,
+        method=method,
+        endpoint=endpoint.key,
+        strata=strata,
+        claim=True,
+        note=note,
+    )
+    known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
+    beside = list(_of_kind(endpoint, grouped, covariates, strata, primary, whole))
     if covariates:
         kind = whole or ADJUSTED[endpoint.kind]
-        add("adjusted", "adjusted", kind, covariates=covariates, strata=strata)
-    known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
-    if known and endpoint.kind == "survival" and primary:
-        add("concordance", "descriptive", "concordance", covariates=known)
-        add("calibration", "descriptive", "calibration", covariates=known)
+        beside.append(("adjusted", "adjusted", kind, covariates, strata, ""))
     if primary:
-        add("table_one", "descriptive", "table_one")
-        if known:
-            add("missing_data", "descriptive", "missing_data", covariates=known)
-        if covariates and endpoint.kind != "continuous":
-            add("univariable", "descriptive", "univariable", covariates=covariates, strata=strata)
-        if known and endpoint.kind in ("survival", "binary"):
-            add("decision_curve", "descriptive", "decision_curve", covariates=known)
-    return found
+        beside += _described(endpoint, covariates, strata, known)
+    return [claim] + [
+        TestPlan.model_validate(
+            {
+                "id": f"{prefix}{suffix}",
+                "role": role,
+                "method": kind,
+                "endpoint": endpoint.key,
+                "covariates": keys,
+                "strata": layers,
+                "note": note,
+            }
+        )
+        for suffix, role, kind, keys, layers, note in beside
+    ]
+
+
+_Beside = tuple[str, str, Method, tuple[str, ...], tuple[str, ...], str]
+"""A test beside the claim's: suffix of its name, role, method, covariates, strata, note."""
+
+
+def _carrying(
+    endpoint: Endpoint, grouped: bool, rule: CutRule, whole: Method | None
+) -> tuple[Method, str]:
+    """The method of the claim's own test, with a note of what it stands in for."""
+    if whole is not None:
+        return whole, NOTES[whole]
+    if rule in SEARCHING and endpoint.kind == "survival":
+        return SEARCHING[rule], ""
+    note = f'linear, per standard deviation: "{rule}" serves survival endpoints'
+    return MAIN[endpoint.kind, grouped], note if rule in SEARCHING else ""
+
+
+def _of_kind(
+    endpoint: Endpoint,
+    grouped: bool,
+    covariates: tuple[str, ...],
+    strata: tuple[str, ...],
+    primary: bool,
+    whole: Method | None,
+) -> Iterator[_Beside]:
+    """What an endpoint with a time takes beside its claim."""
+    if endpoint.kind == "survival":
+        if grouped:
+            yield "kaplan_meier", "descriptive", "kaplan_meier", (), (), ""
+        if grouped and primary:
+            yield "rmst", "assumption", "rmst", (), (), ""
+            yield "period_hazards", "assumption", "period_hazards", (), (), ""
+        if primary and whole != "mediation":  # whose hazards are additive
+            yield "schoenfeld", "assumption", "schoenfeld", covariates, strata, ""
+    if endpoint.kind == "competing":
+        yield "cumulative_incidence", "descriptive", "cumulative_incidence", (), (), ""
+        if grouped:
+            yield "gray", "secondary", "gray", (), (), PROGNOSIS
+        yield "fine_gray", "secondary", "fine_gray", (), (), PROGNOSIS
+        if primary:
+            yield "schoenfeld", "assumption", "schoenfeld", covariates, (), ""
+        if covariates:
+            yield "fine_gray_adjusted", "adjusted", "fine_gray", covariates, (), PROGNOSIS
+
+
+def _described(
+    endpoint: Endpoint,
+    covariates: tuple[str, ...],
+    strata: tuple[str, ...],
+    known: tuple[str, ...],
+) -> Iterator[_Beside]:
+    """What the reader of a claim is shown besides: who the patients are, and how a model does."""
+    if known and endpoint.kind == "survival":
+        yield "concordance", "descriptive", "concordance", known, (), ""
+        yield "calibration", "descriptive", "calibration", known, (), ""
+    yield "table_one", "descriptive", "table_one", (), (), ""
+    if known:
+        yield "missing_data", "descriptive", "missing_data", known, (), ""
+    if covariates and endpoint.kind != "continuous":
+        yield "univariable", "descriptive", "univariable", covariates, strata, ""
+    if known and endpoint.kind in ("survival", "binary"):
+        yield "decision_curve", "descriptive", "decision_curve", known, (), ""
 
 
 def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule, ...]:

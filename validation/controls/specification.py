@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sage.core.errors import InputError
 from validation.contracts.registered import SEARCHING
@@ -35,74 +35,100 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     InputError
         If none could be estimated.
     """
+    from validation.controls.curve import specification_curve
+
+    contract = study.contract
+    known = _known(study)
+    own_cut = _own_cut(study)
+    choices = _choices(study, known)
+    curve = specification_curve(_model(study, known), *choices, alpha=contract.rules.alpha)
+    if contract.site is not None and own_cut in choices.exposures:
+        curve = _sites_left_out(study, known, choices, own_cut, curve)
+    return _summary(study, curve, own_cut), curve
+
+
+def _known(study: Study) -> Mask:
+    """(n,) whose primary outcome is known."""
     import numpy as np
 
-    from validation.controls.curve import leave_one_out, specification_curve
-
-    contract, plan = study.contract, study.contract.specification
-    endpoint = contract.primary_test.endpoint
-    value, event = study.outcome(endpoint)
+    value, event = study.outcome(study.contract.primary_test.endpoint)
     known = ~np.isnan(value)
-    if event is not None:
-        known &= ~np.isnan(event)
+    return known if event is None else known & ~np.isnan(event)
+
+
+class _Choices(NamedTuple):
+    """Each registered choice by its label, over the patients whose outcome is known."""
+
+    exposures: dict[str, Floats]
+    covariates: dict[str, Any]
+    follow_up: dict[str, float | None]
+    exclusions: dict[str, Mask | None]
+    strata: dict[str, Any]
+
+
+def _choices(study: Study, known: Mask) -> _Choices:
+    plan = study.contract.specification
+    endpoint = study.contract.primary_test.endpoint
     exposures: dict[str, Floats] = {}
     for rule in plan.cuts:
         cuts = _cuts(study, rule)
         if cuts is not None:
             exposures[rule.value] = _exposure(study, cuts)[known]
-    own_cut = _own_cut(study)
-    if own_cut == CLAIMED:
+    if _own_cut(study) == CLAIMED:
         exposures[CLAIMED] = _exposure(study, study.cuts)[known]
     sets: dict[str, Any] = {}
     for keys in plan.covariate_sets:
         X, names = study.design(keys, known, missing=True)
         sets[_labels(study, keys) if names else "none"] = (names, X) if names else None
-    follow_up: dict[str, float | None] = {"all": None}
-    exclusions: dict[str, Mask | None] = {"none": None}
-    strata: dict[str, Any] = {"none": None}
-    if event is not None:
-        follow_up = {
-            "all" if month is None else f"{month:g} months": month
-            for month in plan.follow_up_months
-        }
-        exclusions = {
-            "none" if months == 0 else f"under {months:g} month": None
-            if months == 0
-            else study.followed(endpoint)[known] >= months
-            for months in plan.exclude_first_months
-        }
-        strata = {}
-        for keys in plan.strata_sets:
-            layers = all_layers(study) if keys else None
-            strata[_labels(study, keys) or "none"] = None if layers is None else layers[known]
-    curve = specification_curve(
+    if study.outcome(endpoint)[1] is None:
+        return _Choices(exposures, sets, {"all": None}, {"none": None}, {"none": None})
+    follow_up = {
+        "all" if month is None else f"{month:g} months": month for month in plan.follow_up_months
+    }
+    exclusions = {
+        "none" if months == 0 else f"under {months:g} month": None
+        if months == 0
+        else study.followed(endpoint)[known] >= months
+        for months in plan.exclude_first_months
+    }
+    strata = {}
+    for keys in plan.strata_sets:
+        layers = all_layers(study) if keys else None
+        strata[_labels(study, keys) or "none"] = None if layers is None else layers[known]
+    return _Choices(exposures, sets, follow_up, exclusions, strata)
+
+
+def _sites_left_out(
+    study: Study, known: Mask, choices: _Choices, own_cut: str, curve: SpecificationCurve
+) -> SpecificationCurve:
+    """The curve with the claim's own cut estimated without each site in turn."""
+    from validation.controls.curve import leave_one_out
+
+    layers = all_layers(study)
+    column = study.rows.loc[known, study.contract.site]
+    left_out = leave_one_out(
         _model(study, known),
-        exposures,
-        sets,
-        follow_up,
-        exclusions,
-        strata,
-        alpha=contract.rules.alpha,
+        choices.exposures[own_cut],
+        choices.covariates,
+        column.astype(object).where(column.notna(), None),
+        None if layers is None else layers[known],
+        choices={"cut-point": own_cut, "follow-up": "all"},
     )
-    if contract.site is not None and own_cut in exposures:
-        layers = all_layers(study)
-        column = study.rows.loc[known, contract.site]
-        left_out = leave_one_out(
-            _model(study, known),
-            exposures[own_cut],
-            sets,
-            column.astype(object).where(column.notna(), None),
-            None if layers is None else layers[known],
-            choices={"cut-point": own_cut, "follow-up": "all"},
-        )
-        curve = replace(curve, left_out=left_out)
-    expected = contract.direction is Direction.HIGHER_RISK
+    return replace(curve, left_out=left_out)
+
+
+def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifications:
+    contract = study.contract
     kept = [specification for specification in curve.specifications if specification.ok]
     if not kept:
         raise InputError("no specification could be estimated")
-    agree = [
-        specification for specification in kept if (specification.value > curve.null) == expected
-    ]
+    expected = contract.direction is Direction.HIGHER_RISK
+    agree = [found for found in kept if (found.value > curve.null) == expected]
+    alone = [specification for specification in curve.left_out if specification.ok]
+    agreed = len(agree) / len(kept)
+    if alone:
+        same = sum((found.value > curve.null) == expected for found in alone)
+        agreed = min(agreed, same / len(alone))
     first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
     own = any(
@@ -110,17 +136,9 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
         for specification in kept
     )
     # A searched cut-point or a spline is none of the curve's choices.
-    searched = contract.exposures[0].cut not in plan.cuts
-    agreed = len(agree) / len(kept)
-    alone = [specification for specification in curve.left_out if specification.ok]
-    if alone:
-        agreed = min(
-            agreed,
-            sum((specification.value > curve.null) == expected for specification in alone)
-            / len(alone),
-        )
+    searched = contract.exposures[0].cut not in contract.specification.cuts
     small = sum(specification.p < contract.rules.alpha for specification in agree)
-    found = Specifications(
+    return Specifications(
         status=ControlStatus.RAN,
         expected_sign=agreed,
         own=own or searched,
@@ -134,7 +152,6 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
         left_out_lowest=min((specification.value for specification in alone), default=None),
         left_out_highest=max((specification.value for specification in alone), default=None),
     )
-    return found, curve
 
 
 def _own_cut(study: Study) -> str:

@@ -85,9 +85,12 @@ def follow_up(
         ticks if ticks is not None else round_ticks(end, time_unit), dtype=np.float64
     )
     labels = {name: wrapped(name, 24) for name in curves}
+    if len(set(labels.values())) < len(labels):  # cut off, groups would look alike
+        labels = {name: wrapped(name, 24, 4) for name in curves}
     widest = max(len(line) for label in labels.values() for line in label.split("\n"))
     left = max(0.12, 0.033 + 0.0115 * widest)
-    step = 0.31 if any("\n" in label for label in labels.values()) else 0.19
+    lines = max(label.count("\n") for label in labels.values())
+    step = 0.19 + 0.12 * lines
     block = step * len(curves)
     height = 3.9 + block + extra
     with canvas(6.4, height) as figure:

@@ -20,6 +20,11 @@ from validation.figures.style import (
     save,
 )
 
+BOLD, PLAIN = 0.0093, 0.0080
+"""Share of the width that a character of a label takes."""
+SHORT = 14
+"""Characters of a measure that fit over its column."""
+
 
 @dataclass(frozen=True)
 class ForestRow:
@@ -78,9 +83,10 @@ def forest(
     drawn = [r for r in rows if np.isfinite(r.value) and r.value > 0]
     low, high = _range(drawn)
     height = 1.55 + 0.27 * len(rows)
-    widest = max(len(r.label) for r in rows)
-    left = min(0.42, max(0.2, 0.03 + 0.0098 * widest))
-    right = 0.60
+    widest = max(len(r.label) * (BOLD if r.heading or r.primary else PLAIN) for r in rows)
+    left = min(0.42, max(0.2, 0.035 + widest))
+    with_p = any(r.p is not None for r in rows)
+    right, estimate = (0.60, 0.75) if with_p else (0.66, 0.81)
     with canvas(7.4, height) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
         top = 0.85 if subtitle else 0.7
@@ -88,10 +94,11 @@ def forest(
         axes.set_ylim(len(rows) - 0.5, -0.5)
         ratio_ticks(axes, low, high)
         axes.axvline(1.0, color=INK, linewidth=0.8)
-        columns = ((right + 0.03, n_title), (0.75, f"{measure} (95% CI)"), (0.985, "p"))
+        short = measure if len(measure) <= SHORT else "Ratio"  # the axis says which
+        columns = ((right + 0.03, n_title), (estimate, f"{short} (95% CI)"), (0.985, "p"))
         head = 1 - (top - 0.10) / height
         for x, text in columns:
-            if text == "p" and all(r.p is None for r in rows):
+            if text == "p" and not with_p:
                 continue
             align = "right" if text == "p" else "left"
             figure.text(x, head, text, fontsize=8, weight="bold", ha=align, va="center")
@@ -105,10 +112,10 @@ def forest(
             figure.text(right + 0.03, place, row.n, fontsize=8, va="center")
             if np.isfinite(row.value):
                 text = f"{row.value:.2f} ({row.lower:.2f}–{row.upper:.2f})"
-                figure.text(0.75, place, text, fontsize=8, va="center")
+                figure.text(estimate, place, text, fontsize=8, va="center")
             else:
                 figure.text(
-                    0.75, place, row.reason or "not estimable", fontsize=7.5, va="center",
+                    estimate, place, row.reason or "not estimable", fontsize=7.5, va="center",
                     style="italic", color=MUTED,
                 )  # fmt: skip
             if row.p is not None and np.isfinite(row.p):

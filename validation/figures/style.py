@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
+import numpy as np
+
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
 
@@ -165,20 +167,37 @@ def p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
 
 
+STEPS = (1, 0.5, 2, 0.2, 5, 0.1, 10, 0.33, 3, 0.67, 1.5, 0.05, 20, 0.8, 1.25)
+"""Ticks of a ratio, the ones that a reader misses most first."""
+DIGIT, LINE = 0.08, 0.17
+"""Inches that a character of a tick's label takes, and a line."""
+
+
 def ratio_ticks(axes: Axes, low: float, high: float, *, vertical: bool = False) -> None:
-    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high.
+    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high, as many as have room.
 
     Parameters
     ----------
-    axes : whose axis is set
+    axes : whose axis is set, placed on its figure
     low, high : limits of the axis, ratios above 0
     vertical : the y axis instead of the x axis
     """
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    steps = (0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20)
-    wide = high / low > 6
-    ticks = [s for s in steps if low <= s <= high and not (wide and s in (0.33, 0.67, 0.8, 1.25))]
+    box = axes.get_position()
+    width, height = axes.get_figure().get_size_inches()  # type: ignore[union-attr]
+    length = float(box.height * height if vertical else box.width * width)
+
+    def room(step: float) -> float:
+        return LINE if vertical else DIGIT * (len(f"{step:g}") + 1)
+
+    ticks: list[float] = []
+    for step in STEPS:
+        if not low <= step <= high:
+            continue
+        apart = (abs(np.log(step / tick) / np.log(high / low)) * length for tick in ticks)
+        if all(d >= (room(step) + room(t)) / 2 for d, t in zip(apart, ticks, strict=True)):
+            ticks.append(step)
     axis = axes.yaxis if vertical else axes.xaxis
     if vertical:
         axes.set_yscale("log")
@@ -186,6 +205,6 @@ def ratio_ticks(axes: Axes, low: float, high: float, *, vertical: bool = False) 
     else:
         axes.set_xscale("log")
         axes.set_xlim(low, high)
-    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_locator(FixedLocator(sorted(ticks)))
     axis.set_minor_locator(NullLocator())
-    axis.set_ticklabels([f"{tick:g}" for tick in ticks])
+    axis.set_ticklabels([f"{tick:g}" for tick in sorted(ticks)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
@@ -133,74 +133,39 @@ def screen_cohort(
         If the endpoint is no survival endpoint, or nothing is left to screen.
     """
     import numpy as np
-    import pandas as pd
 
     from validation.screening.rank import screen
 
-    spec = cohort.spec.endpoints.get(endpoint)
-    if spec is None or spec.kind != "survival":
-        has = [
-            name for name, endpoint in cohort.spec.endpoints.items() if endpoint.kind == "survival"
-        ]
+    _require_survival(cohort, endpoint)
+    table = _table(cohort, endpoint, covariates)
+    given = _features(cohort, table, endpoint, covariates, detected)
+    rows = given.keep.to_numpy()
+    if not given.names or rows.sum() < 10:
         raise InputError(
-            f'endpoint "{endpoint}" is no survival endpoint of "{cohort.id}"; it has: '
-            f"{', '.join(has) or 'none'}"
+            f'cohort "{cohort.id}": {int(rows.sum())} patients and {len(given.names)} features to'
+            " screen"
         )
-    kinds = {variable.key: variable.kind for variable in cohort.dictionary().variables}
-    others = [
-        key
-        for key, kind in kinds.items()
-        if kind in ("continuous", "ordinal") and key not in covariates
-    ]
-    table = cohort.table([*covariates, *others], [endpoint])
-    adjusters = _adjusters(table, covariates)
-    keep = table[f"{endpoint}.time"].notna()
-    losses = []
-    for key in covariates:
-        left = keep & table[key].notna()
-        losses.append((key, int(keep.sum() - left.sum())))
-        keep = left
-    blocks, names = [table[others].to_numpy(dtype=float)], list(others)
-    shown = [True] * len(others)
-    if cohort.expression is not None:
-        genes = cohort.expression.genes
-        values, patients = cohort.block(genes)
-        frame = pd.DataFrame(values, index=patients).reindex(table.index)
-        blocks.append(frame.to_numpy(dtype=float))
-        names += [f"expression:{gene}" for gene in genes]
-        left = keep & frame.notna().all(axis=1)
-        losses.append(("expression", int(keep.sum() - left.sum())))
-        keep = left
-        floor = float(np.nanmin(values)) if values.size else 0.0
-        seen = (values > floor + 1e-9).mean(axis=0) >= detected
-        shown[len(others) :] = seen.tolist()
-    rows = keep.to_numpy()
-    if not names or rows.sum() < 10:
-        raise InputError(
-            f'cohort "{cohort.id}": {int(rows.sum())} patients and {len(names)} features to screen'
-        )
-    times = table.loc[keep, f"{endpoint}.time"].to_numpy(dtype=float)
-    events = (table.loc[keep, f"{endpoint}.event"] == 1).to_numpy()
+    times = table.loc[given.keep, f"{endpoint}.time"].to_numpy(dtype=float)
+    events = (table.loc[given.keep, f"{endpoint}.event"] == 1).to_numpy()
     if np.all(times == times[0]):
         raise InputError(f"{endpoint}: all {len(times)} patients have one time, {times[0]:g}")
-    everything = np.column_stack(blocks)
-    features = everything[rows]
+    features = given.values[rows]
     apart = _parts(features, events)
-    detectable = np.asarray(shown)
-    leaks = tuple(np.asarray(names)[apart & detectable].tolist())
-    picked = detectable & ~apart
+    leaks = tuple(np.asarray(given.names)[apart & given.detectable].tolist())
+    picked = given.detectable & ~apart
     if not picked.any():
         raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
     features = features if picked.all() else features[:, picked]
-    names = [name for name, item in zip(names, picked, strict=True) if item]
+    names = [name for name, item in zip(given.names, picked, strict=True) if item]
     if ledger is not None:
-        _register(ledger, cohort, endpoint, names, table.index, everything, picked)
+        _register(ledger, cohort, endpoint, names, table.index, given.values, picked)
+    adjusters = _adjusters(table, covariates)[rows]
     begin = time.perf_counter()
     found = screen(
         times,
         events,
         features,
-        adjusters[keep].to_numpy(dtype=float) if adjusters.shape[1] else None,
+        adjusters.to_numpy(dtype=float) if adjusters.shape[1] else None,
         names,
         covariate_names=list(adjusters.columns) or None,
     )
@@ -211,13 +176,81 @@ def screen_cohort(
         cohort.simulated,
         found,
         seconds,
-        int((~detectable).sum()),
-        tuple((what, count) for what, count in losses if count),
+        int((~given.detectable).sum()),
+        given.losses,
         leaks,
     )
     if out is not None:
         _write(done, out, cohort.spec.title)
     return done
+
+
+def _require_survival(cohort: Cohort, endpoint: str) -> None:
+    spec = cohort.spec.endpoints.get(endpoint)
+    if spec is None or spec.kind != "survival":
+        has = [name for name, spec in cohort.spec.endpoints.items() if spec.kind == "survival"]
+        raise InputError(
+            f'endpoint "{endpoint}" is no survival endpoint of "{cohort.id}"; it has: '
+            f"{', '.join(has) or 'none'}"
+        )
+
+
+def _table(cohort: Cohort, endpoint: str, covariates: tuple[str, ...]) -> pd.DataFrame:
+    """The endpoint, the covariates, and after them every other number of the cohort's tables."""
+    others = [
+        variable.key
+        for variable in cohort.dictionary().variables
+        if variable.kind in ("continuous", "ordinal") and variable.key not in covariates
+    ]
+    return cohort.table([*covariates, *others], [endpoint])
+
+
+class _Features(NamedTuple):
+    """What is screened: (patients, features), whom of them, and which can be seen at all."""
+
+    names: list[str]
+    values: NDArray[np.float64]
+    keep: pd.Series
+    losses: tuple[tuple[str, int], ...]
+    detectable: NDArray[np.bool_]
+
+
+def _features(
+    cohort: Cohort,
+    table: pd.DataFrame,
+    endpoint: str,
+    covariates: tuple[str, ...],
+    detected: float,
+) -> _Features:
+    import numpy as np
+    import pandas as pd
+
+    keep = table[f"{endpoint}.time"].notna()
+    losses = []
+    for key in covariates:
+        left = keep & table[key].notna()
+        losses.append((key, int(keep.sum() - left.sum())))
+        keep = left
+    names = [
+        name
+        for name in map(str, table.columns)
+        if name not in covariates and not name.startswith(f"{endpoint}.")
+    ]
+    blocks = [table[names].to_numpy(dtype=float)]
+    shown = [True] * len(names)
+    if cohort.expression is not None:
+        genes = cohort.expression.genes
+        values, patients = cohort.block(genes)
+        frame = pd.DataFrame(values, index=patients).reindex(table.index)
+        blocks.append(frame.to_numpy(dtype=float))
+        names += [f"expression:{gene}" for gene in genes]
+        left = keep & frame.notna().all(axis=1)
+        losses.append(("expression", int(keep.sum() - left.sum())))
+        keep = left
+        floor = float(np.nanmin(values)) if values.size else 0.0
+        shown += ((values > floor + 1e-9).mean(axis=0) >= detected).tolist()
+    lost = tuple((what, count) for what, count in losses if count)
+    return _Features(names, np.column_stack(blocks), keep, lost, np.asarray(shown, dtype=bool))
 
 
 def _register(

@@ -14,13 +14,14 @@ from validation.simulate.sample import (
     competing_sample,
     survival_sample,
 )
-from validation.simulate.slide import Aggregate, SlideTruth, render_slide
+from validation.simulate.slide import Aggregate, Scene, SlideTruth, render_slide
 from validation.simulate.world import World, write_world
 
 __all__ = [
     "Aggregate",
     "CompetingSample",
     "Effects",
+    "Scene",
     "SlideTruth",
     "SurvivalSample",
     "World",

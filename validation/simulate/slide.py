@@ -27,12 +27,33 @@ DESCRIPTION = "SIMULATED slide (SAGE planted-truth generator); no patient. mpp =
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A lymphoid aggregate: center and radius in pixels of level 0, and its lymphocytes."""
+    """A lymphoid aggregate: center and radius in pixels of level 0, and its lymphocytes.
+
+    `core` is the radius of the germinal center in its middle, 0 where there is none.
+    """
 
     x: float
     y: float
     radius: float
     lymphocytes: int
+    core: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a slide shall show beside aggregates: spots as (x, y, radius), points as (x, y), in µm.
+
+    Tumor grows in the spots of `tumor` alone; necrosis is eosinophilic, with ghosts of nuclei and
+    nuclear dust; each of `mitoses` is one dark plate with arms in a cleared cell. With a `hilum`
+    the tissue is a lymph node: lymphocytes below a capsule, parted by sinuses, around that spot.
+    `stain` multiplies hematoxylin and eosin, as laboratories differ.
+    """
+
+    tumor: tuple[tuple[float, float, float], ...] = ()
+    necrosis: tuple[tuple[float, float, float], ...] = ()
+    mitoses: tuple[tuple[float, float], ...] = ()
+    hilum: tuple[float, float, float] | None = None
+    stain: tuple[float, float] = (1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -73,6 +94,8 @@ def render_slide(
     aggregates: int | list[tuple[float, float, float]] = 3,
     scattered_per_mm2: float = 150.0,
     levels: int = 3,
+    scene: Scene | None = None,
+    germinal_centers: int = 0,
 ) -> SlideTruth:
     """Paint a slide and write it as a tiled pyramidal TIFF (JPEG, 256-pixel tiles).
 
@@ -83,6 +106,9 @@ def render_slide(
     aggregates : how many lymphoid aggregates to place, or their (x, y, radius) in micrometers
     scattered_per_mm2 : lymphocytes outside aggregates
     levels : pyramid levels, each half the size of the one before
+    scene : where tumor, necrosis and mitoses are; tumor nests by the seed when None
+    germinal_centers : how many of the aggregates, the largest first, get a pale core of half to
+        two thirds of their radius, of centrocytes and centroblasts (nuclei about 9.5 across)
 
     Raises
     ------
@@ -96,10 +122,23 @@ def render_slide(
             " and 0.1 to 4 um per pixel are needed"
         )
     rng = generator(seed)
-    tissue = _tissue(width, height, mpp, rng)
+    node = scene is not None and scene.hilum is not None
+    tissue = _tissue(width, height, mpp, rng, 450.0 if node else 90.0)
     placed = _place(aggregates, tissue, mpp, rng)
-    tumor = _nests(tissue, placed, mpp, rng)
-    truth, image = _paint(tissue, tumor, placed, mpp, scattered_per_mm2, rng)
+    necrosis, lymphoid = np.zeros_like(tissue), np.zeros_like(tissue)
+    if scene is None:
+        tumor = _nests(tissue, placed, mpp, rng)
+    else:
+        necrosis = tissue & _ragged(tissue.shape, scene.necrosis, mpp, rng)
+        tumor = tissue & _ragged(tissue.shape, scene.tumor, mpp, rng) & ~necrosis
+        tumor &= ~_discs(tissue.shape, [(x, y, 1.1 * r) for x, y, r in placed])
+        if scene.hilum is not None:
+            lymphoid = _parenchyma(tissue, scene.hilum, mpp, rng) & ~tumor & ~necrosis
+    scene = scene or Scene()
+    cores = _cores(placed, germinal_centers, rng)
+    truth, image = _paint(
+        tissue, tumor, necrosis, lymphoid, scene, placed, cores, mpp, scattered_per_mm2, rng
+    )
     _write_tiff(path, image, mpp, levels)
     area = float(tissue.sum()) * (mpp / 1000.0) ** 2
     return SlideTruth(
@@ -127,12 +166,28 @@ def _smooth_noise(width: int, height: int, scale_px: float, rng: np.random.Gener
     return np.asarray((big - big.mean()) / (big.std() + 1e-6), dtype=np.float64)
 
 
-def _tissue(width: int, height: int, mpp: float, rng: np.random.Generator) -> BoolArray:
-    """A rounded piece of tissue with an irregular border, white glass around it."""
+def _tissue(
+    width: int, height: int, mpp: float, rng: np.random.Generator, border_um: float
+) -> BoolArray:
+    """A rounded piece of tissue, white glass around it; its border waves over `border_um`."""
     y, x = np.mgrid[0:height, 0:width]
     away = np.hypot((x - width / 2) / (width / 2), (y - height / 2) / (height / 2))
-    ragged = 0.05 * _smooth_noise(width, height, max(40.0, 90.0 / mpp), rng)
+    ragged = 0.05 * _smooth_noise(width, height, max(40.0, border_um / mpp), rng)
     return np.asarray(away + ragged < 0.93, dtype=np.bool_)
+
+
+def _parenchyma(
+    tissue: BoolArray, hilum: tuple[float, float, float], mpp: float, rng: np.random.Generator
+) -> BoolArray:
+    """Where a lymph node is packed with lymphocytes: not its capsule, sinuses and hilum."""
+    import cv2
+
+    height, width = tissue.shape
+    depth = cv2.distanceTransform(tissue.astype(np.uint8), cv2.DIST_L2, 5) * mpp
+    sinus = (depth > 95.0) & (depth < 125.0)
+    trabeculae = np.abs(_smooth_noise(width, height, 420.0 / mpp, rng)) < 0.035
+    pale = _ragged(tissue.shape, (hilum,), mpp, rng)
+    return np.asarray(tissue & (depth > 45.0) & ~sinus & ~trabeculae & ~pale, dtype=np.bool_)
 
 
 def _place(
@@ -168,6 +223,15 @@ def _place(
     return placed
 
 
+def _cores(
+    placed: list[tuple[float, float, float]], count: int, rng: np.random.Generator
+) -> list[float]:
+    """Radius of each aggregate's germinal center, 0 for those without one."""
+    largest = sorted(range(len(placed)), key=lambda at: -placed[at][2])[:count]
+    radii = dict(zip(largest, rng.uniform(0.5, 0.67, len(largest)), strict=True))
+    return [placed[at][2] * float(radii.get(at, 0.0)) for at in range(len(placed))]
+
+
 def _nests(
     tissue: BoolArray,
     placed: list[tuple[float, float, float]],
@@ -181,6 +245,30 @@ def _nests(
     for a, b, r in placed:
         tumor &= (x - a) ** 2 + (y - b) ** 2 > (1.25 * r) ** 2
     return np.asarray(tumor, dtype=np.bool_)
+
+
+def _discs(shape: tuple[int, ...], spots: list[tuple[float, float, float]]) -> BoolArray:
+    """A mask of discs, given in pixels."""
+    y, x = np.ogrid[0 : shape[0], 0 : shape[1]]
+    mask = np.zeros(shape, dtype=np.bool_)
+    for a, b, r in spots:
+        mask |= (x - a) ** 2 + (y - b) ** 2 <= r**2
+    return mask
+
+
+def _ragged(
+    shape: tuple[int, ...],
+    spots: tuple[tuple[float, float, float], ...],
+    mpp: float,
+    rng: np.random.Generator,
+) -> BoolArray:
+    """A mask of spots in µm with an irregular border, moved by about a twelfth of the radius."""
+    y, x = np.ogrid[0 : shape[0], 0 : shape[1]]
+    mask = np.zeros(shape, dtype=np.bool_)
+    for a, b, r in spots:
+        border = 1.0 + 0.08 * _smooth_noise(shape[1], shape[0], 70.0 / mpp, rng)
+        mask |= np.hypot(x - a / mpp, y - b / mpp) * mpp <= r * border
+    return mask
 
 
 def _scatter(
@@ -206,7 +294,11 @@ def _scatter(
 def _paint(
     tissue: BoolArray,
     tumor: BoolArray,
+    necrosis: BoolArray,
+    lymphoid: BoolArray,
+    scene: Scene,
     placed: list[tuple[float, float, float]],
+    cores: list[float],
     mpp: float,
     scattered_per_mm2: float,
     rng: np.random.Generator,
@@ -216,6 +308,7 @@ def _paint(
 
     height, width = tissue.shape
     nuclei = np.zeros((height, width), dtype=np.uint8)
+    mitoses = scene.mitoses
 
     def stamp(points: FloatArray, um: tuple[float, float], roundness: float, dark: float) -> None:
         across = rng.normal(um[0], um[1], len(points)).clip(0.6 * um[0], 1.5 * um[0]) / mpp
@@ -229,41 +322,80 @@ def _paint(
                 nuclei, center, axes, float(turn), 0, 360, int(value), -1, cv2.LINE_AA, shift=4
             )
 
-    y, x = np.ogrid[0:height, 0:width]
-    follicles = np.zeros_like(tissue)
-    for a, b, r in placed:
-        follicles |= (x - a) ** 2 + (y - b) ** 2 <= r**2
+    follicles = _discs(tissue.shape, placed)
     cells = _scatter(tumor, 17.0 / mpp, 0.17, 0.93, rng)
-    stroma = tissue & ~tumor & ~follicles
+    stroma = tissue & ~tumor & ~follicles & ~necrosis & ~lymphoid
     fibers = _scatter(stroma, 30.0 / mpp, 0.3, 0.7, rng)
     expected = scattered_per_mm2 / 1e6 * (28.0**2 * np.sqrt(3.0) / 2.0)
-    strays = _scatter(tissue & ~follicles, 28.0 / mpp, 0.35, min(1.0, expected), rng)
-    dense = _scatter(follicles & tissue, 8.4 / mpp, 0.14, 0.96, rng)
+    strays = _scatter(
+        tissue & ~follicles & ~necrosis & ~lymphoid, 28.0 / mpp, 0.35, min(1.0, expected), rng
+    )
+    pale = _discs(
+        tissue.shape, [(a, b, core) for (a, b, _), core in zip(placed, cores, strict=True)]
+    )
+    dense = _scatter(follicles & tissue & ~pale, 8.4 / mpp, 0.14, 0.96, rng)
+    if lymphoid.any():
+        packed = _scatter(lymphoid & ~follicles, 9.6 / mpp, 0.2, 0.9, rng)
+        dense = np.concatenate((dense, packed))
     stamp(fibers, (13.0, 2.0), 0.25, 0.62)
     stamp(cells, (11.0, 1.5), 0.7, 0.55)
     stamp(np.concatenate((strays, dense)), (7.0, 0.6), 0.85, 0.92)
+    if pale.any():
+        stamp(_scatter(pale & tissue, 11.5 / mpp, 0.16, 0.93, rng), (9.5, 1.2), 0.75, 0.5)
+
+    if necrosis.any():
+        stamp(_scatter(necrosis, 19.0 / mpp, 0.2, 0.6, rng), (10.0, 1.5), 0.7, 0.24)
+        stamp(_scatter(necrosis, 13.0 / mpp, 0.35, 0.4, rng), (2.6, 0.6), 0.6, 0.9)
+    for x, y in mitoses:
+        _mitosis(nuclei, x / mpp, y / mpp, mpp, rng)
 
     h = cv2.GaussianBlur(nuclei.astype(np.float32) / 255.0, (0, 0), 0.45 / mpp)
     chromatin = 1.0 + 0.16 * _smooth_noise(width, height, max(2.0, 1.6 / mpp), rng)
     h = h * chromatin
+    if mitoses:
+        dark = np.zeros_like(nuclei)
+        for x, y in mitoses:
+            cv2.circle(dark, (round(x / mpp), round(y / mpp)), round(7.0 / mpp), 255, -1)
+        h = np.where((dark > 0) & (h > 0.45), 1.75 * h, h)
     texture = _smooth_noise(width, height, max(3.0, 9.0 / mpp), rng)
     waves = _smooth_noise(width, height, 60.0 / mpp, rng)
-    eosin = np.where(tumor, 0.42, 0.58) + 0.05 * texture + 0.06 * waves
-    eosin = np.where(follicles, 0.30 + 0.03 * texture, eosin) * tissue
+    eosin = np.where(necrosis, 0.78, np.where(tumor, 0.42, 0.58)) + 0.05 * texture + 0.06 * waves
+    eosin = np.where(follicles | lymphoid, 0.30 + 0.03 * texture, eosin) * tissue
     haze = (0.10 + 0.02 * texture) * tissue
     smooth = cv2.GaussianBlur(eosin.astype(np.float32), (0, 0), 0.8 / mpp)
+    blue, pink = scene.stain
     stain = np.maximum(1.15 * h + haze, 0.0)
-    density = stain[..., None] * np.array(HEMATOXYLIN) + np.maximum(smooth, 0.0)[..., None] * (
-        np.array(EOSIN)
-    )
+    density = stain[..., None] * (blue * np.array(HEMATOXYLIN)) + np.maximum(smooth, 0.0)[
+        ..., None
+    ] * (pink * np.array(EOSIN))
     grain = rng.normal(0.0, 2.0, density.shape)
     image = np.clip(244.0 * np.exp(-density) + grain, 0, 255).astype(np.uint8)
     found = tuple(
-        Aggregate(a, b, r, int((np.hypot(dense[:, 0] - a, dense[:, 1] - b) <= r).sum()))
-        for a, b, r in placed
+        Aggregate(a, b, r, int((np.hypot(dense[:, 0] - a, dense[:, 1] - b) <= r).sum()), core)
+        for (a, b, r), core in zip(placed, cores, strict=True)
     )
     whole = [np.round(p).astype(np.int64) for p in (cells, fibers, np.concatenate((strays, dense)))]
     return (found, whole[0], whole[1], whole[2]), image
+
+
+def _mitosis(
+    nuclei: npt.NDArray[np.uint8], x: float, y: float, mpp: float, rng: np.random.Generator
+) -> None:
+    """A metaphase plate with short arms, x and y in pixels, in a cell cleared of other nuclei."""
+    import cv2
+
+    center = (round(16 * x), round(16 * y))
+    cv2.circle(nuclei, center, round(16 * 9.5 / mpp), 0, -1, cv2.LINE_AA, shift=4)
+    turn = float(rng.uniform(0, 180))
+    axes = (round(16 * 5.2 / mpp), round(16 * 2.1 / mpp))
+    cv2.ellipse(nuclei, center, axes, turn, 0, 360, 255, -1, cv2.LINE_AA, shift=4)
+    for along in rng.uniform(-4.0, 4.0, 3):
+        angle = np.deg2rad(turn)
+        arm = (x + along * np.cos(angle) / mpp, y + along * np.sin(angle) / mpp)
+        place = (round(16 * arm[0]), round(16 * arm[1]))
+        own = (round(16 * 1.1 / mpp), round(16 * 3.4 / mpp))
+        tilt = turn + float(rng.uniform(-30, 30))
+        cv2.ellipse(nuclei, place, own, tilt, 0, 360, 255, -1, cv2.LINE_AA, shift=4)
 
 
 def _write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from sage.core.progress import tell
 from sage.core.seeds import generator
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.errors import ConvergenceError, ShapeError, StatisticsError
@@ -93,7 +94,8 @@ def bootstrap(
         raise ShapeError("bootstrap: arrays of different length")
     value = float(statistic(*data))
     found, failed = [], 0
-    for rows in resamples(n, times, seed, strata):
+    for done, rows in enumerate(resamples(n, times, seed, strata)):
+        tell("bootstrap resamples", done, times)
         try:
             found.append(float(statistic(*(a[rows] for a in data))))
         except StatisticsError:

@@ -1,0 +1,181 @@
+"""`sage cohort init`: from the files that people have to a cohort, each guess shown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sage.cli.options import AsJson
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from validation.cohort.intake import Proposal
+    from validation.types import Finding
+
+MARKS = {"sure": "green", "likely": "cyan", "unsure": "yellow", "given": "green"}
+MOST_CORRECTIONS = 200
+
+
+def init(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="Tables (.csv, .tsv, .txt, .xlsx, GDC .json), a cBioPortal or GDC folder, a .zip.",
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Correct a guess; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The new folder; default cohorts/NAME.")] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Write without asking. What is open has to be set.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the guesses, and write nothing.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a cohort that this command wrote before.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a cohort of your own files: outcomes, variables and codes are guessed and shown.
+
+    Every guess stands with its evidence, and `--set` corrects it: `time=os_months`,
+    `event=OS_STATUS:1:DECEASED`, `unit=months`, `id=PATIENT`, `missing=9999,unk`,
+    `STAGE.order=I<II<III`, `where=type:BLCA`, `known_at=baseline`. On a terminal you are asked
+    what the files do not settle; elsewhere the command ends with exit code 2 and names it. The
+    new folder holds cohort.toml and the columns in use; your files stay as they are.
+
+    Example: sage cohort init patients.csv --set "event=status:dead" --yes
+    """
+    from sage.console import err, print_json
+    from validation.cohort.intake import propose, publish
+
+    said = list(settings or [])
+    asks = sys.stdin.isatty() and not (yes or dry_run or as_json)
+    with err.status("reading"):
+        proposal = propose(files, said)
+    if not as_json:
+        _tell(proposal)
+    if asks:
+        proposal = _asked(files, said, proposal)
+    if dry_run:
+        if as_json:
+            print_json(plain(proposal))
+        return
+    folder = out or Path("cohorts") / proposal.name
+    with err.status(f"writing {folder}"):
+        findings = publish(proposal, folder, force=force)
+    if as_json:
+        print_json(plain(proposal) | {"folder": str(folder), "findings": _plain_findings(findings)})
+        return
+    _tell_written(folder, findings)
+
+
+def plain(proposal: Proposal) -> dict[str, Any]:
+    """A proposal as JSON: guesses, columns and notes."""
+    return {
+        "name": proposal.name,
+        "guesses": [guess.model_dump(mode="json") for guess in proposal.guesses],
+        "columns": [column.model_dump(mode="json") for column in proposal.columns],
+        "notes": proposal.notes,
+    }
+
+
+def _plain_findings(findings: list[Finding]) -> list[dict[str, Any]]:
+    return [finding.model_dump(mode="json") for finding in findings]
+
+
+def _tell(proposal: Proposal) -> None:
+    from sage.console import out
+
+    for guess in proposal.guesses:
+        mark = "open" if guess.open else guess.confidence
+        color = "red" if guess.open else MARKS[guess.confidence]
+        out.print(f"[{color}]{mark:6}[/] {guess.what}", end="")
+        out.print(f" = {guess.value}" if guess.value else "", markup=False, style="bold", end="")
+        out.print(f" [dim]({guess.key})[/]")
+        out.print(f"         {guess.evidence}", markup=False, style="dim", soft_wrap=True)
+    out.print()
+    for role, title in (
+        ("outcome", "outcomes"),
+        ("variable", "variables"),
+        ("left out", "left out"),
+    ):
+        listed = [column for column in proposal.columns if column.role == role]
+        if not listed:
+            continue
+        out.print(f"[bold]{len(listed)} columns: {title}[/]")
+        for column in listed:
+            said = [column.kind, f"{column.missing:.0%} missing" if column.missing else ""]
+            said += [f"known at: {column.known_at}" if role == "variable" else "", column.evidence]
+            said += [", ".join(f"{level} {n}" for level, n in column.levels.items())]
+            words = "; ".join(word for word in said if word)
+            out.print(f"  {column.column}: {words}", markup=False, soft_wrap=True)
+            if column.warning:
+                out.print(f"    ! {column.warning}", markup=False, style="yellow", soft_wrap=True)
+    for note in proposal.notes:
+        out.print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
+    """Ask what is open, then whether to write; corrections are taken until the answer is yes.
+
+    Raises
+    ------
+    typer.Exit
+        If the person does not want it written.
+    """
+    from rich.prompt import Prompt
+
+    from sage.console import err, out
+    from validation.cohort.intake import propose
+
+    for _ in range(MOST_CORRECTIONS):
+        if proposal.open:
+            guess = proposal.open[0]
+            out.print(f"\n{guess.what}: {guess.evidence}", markup=False, soft_wrap=True)
+            choices = " or ".join(guess.choices)
+            answer = Prompt.ask(f"{guess.key}{f' ({choices})' if choices else ''}",
+                                default=guess.value or None, console=out)  # fmt: skip
+            correction = f"{guess.key}={answer or ''}"
+        else:
+            answer = Prompt.ask("\nWrite it? yes, no, or KEY=VALUE to correct a guess",
+                                default="yes", console=out)  # fmt: skip
+            if answer.casefold() in ("yes", "y"):
+                return proposal
+            if answer.casefold() in ("no", "n", "q"):
+                err.print("nothing was written")
+                raise typer.Exit(1)
+            correction = answer
+        try:
+            proposal = propose(files, [*said, correction])
+        except InputError as error:
+            err.print(str(error), style="red", markup=False)
+            continue
+        said.append(correction)
+        if not proposal.open:
+            _tell(proposal)
+    raise InputError(f"{MOST_CORRECTIONS} corrections; give them with --set")
+
+
+def _tell_written(folder: Path, findings: list[Finding]) -> None:
+    from sage.console import out
+
+    counts = {
+        name: sum(item.severity == name for item in findings) for name in ("error", "warning")
+    }
+    for finding in findings:
+        if finding.severity == "error":
+            out.print(f"[red]error[/] [bold]{finding.code}[/] {finding.where}", soft_wrap=True)
+            out.print(f"    {finding.message}", markup=False, soft_wrap=True)
+            out.print(f"    → {finding.remedy}", markup=False, style="dim", soft_wrap=True)
+    out.print(f"\nwritten: {folder / 'cohort.toml'}", soft_wrap=True)
+    out.print(f"`check` finds {counts['error']} errors and {counts['warning']} warnings; next:")
+    out.print(f"  sage cohort check {folder}\n  sage cohort show {folder}", soft_wrap=True)
+    out.print(f'  sage run "QUESTION" --cohort {folder}', soft_wrap=True)

@@ -1,0 +1,203 @@
+"""What the cells of a table mean: decimal sign, order of dates, typed codes for missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sage.core.errors import InputError
+from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.names import (
+    tokens,
+    unit_in,
+)
+from validation.cohort.intake.text import RawTable
+from validation.cohort.intake.values import (
+    Column,
+    date_of,
+    date_votes,
+    decimal_votes,
+    sentinel_codes,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def columns_of(table: RawTable, said: Corrections) -> tuple[list[Column], list[Guess]]:
+    """The columns of a table with decimal sign, order of dates and typed codes for missing."""
+    own = [
+        Column(
+            table.name,
+            str(name),
+            table.rows[name],
+            place,
+            said.missing,
+            label=table.labels.get(str(name), ""),
+        )
+        for place, name in enumerate(table.rows.columns)
+    ]
+    guesses = [*_decimals(table, own, said), *_dates(table, own, said)]
+    for column in own:
+        found = (
+            []
+            if unit_in(column.name)
+            and min(column.numbers, default=0) < 0
+            and ("birth" in tokens(column.name))
+            else sentinel_codes(column)
+        )
+        if found:
+            column.sentinels = tuple(code for code, _ in found)
+            for cached in ("absent", "known", "counts", "percent", "numbers", "numeric", "odd"):
+                column.__dict__.pop(cached, None)
+            guesses.append(
+                Guess(
+                    key="missing",
+                    what=f"{column.name}: missing",
+                    confidence="likely",
+                    value=", ".join(column.sentinels),
+                    evidence="; ".join(text for _, text in found),
+                )
+            )
+    coded = Counter(
+        code for column in own for code, n in column.missing_codes.items() for _ in range(n)
+    )
+    if coded:
+        guesses.append(
+            Guess(
+                key="missing",
+                what=f"{table.origin}: codes for missing",
+                confidence="likely",
+                value=", ".join(f"{code!r}" for code, _ in coded.most_common(6))[:200],
+                evidence=f"{sum(coded.values()):,} cells, beside empty ones",
+            )
+        )
+    return own, guesses
+
+
+def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]:
+    guesses: list[Guess] = []
+    given = said.whole.get("decimal")
+    if given:
+        for column in own:
+            column.decimal = given
+        guesses.append(
+            Guess(
+                key="decimal",
+                what=f"{table.origin}: decimal sign",
+                value=given,
+                evidence="as set",
+                confidence="given",
+            )
+        )
+        return guesses
+    votes = {column.name: decimal_votes(Counter(column.cells)) for column in own}
+    comma = sum(vote[0] for vote in votes.values())
+    point = sum(vote[1] for vote in votes.values())
+    either = [name for name, vote in votes.items() if vote[2] and not (vote[0] or vote[1])]
+    whole = "," if comma > point else "."
+    for column in own:
+        by_comma, by_point, _ = votes[column.name]
+        column.decimal = whole
+        if by_comma and not by_point:
+            column.decimal = ","
+        elif by_point and not by_comma:
+            column.decimal = "."
+        elif by_comma and by_point and column.numeric:
+            odd = next(
+                cell
+                for cell in column.cells
+                if decimal_votes(Counter([cell]))[0 if whole == "." else 1]
+            )
+            line = column.line_of(odd, table.lines)
+            raise InputError(
+                f"{table.origin}, line {line}: {column.name} holds {odd!r} among "
+                f"numbers with a decimal {whole!r}; write all of them alike"
+            )
+    if comma or point:
+        guesses.append(
+            Guess(
+                key="decimal",
+                what=f"{table.origin}: decimal sign",
+                value=whole,
+                evidence=f"{point:,} numbers need a point, {comma:,} a comma",
+                confidence="sure" if not (comma and point) else "likely",
+            )
+        )
+    if either and not (comma or point):
+        shown_cell = next(
+            cell
+            for cell in own[0].cells.index.map(lambda at: str(table.rows[either[0]].iloc[at]))
+            if "," in cell
+        )
+        guesses.append(
+            Guess(
+                key="decimal",
+                what=f"{table.origin}: decimal sign",
+                value="",
+                open=True,
+                evidence=f"{shown_cell!r} in {either[0]} is {shown_cell.replace(',', '')} or "
+                f"{shown_cell.replace(',', '.')}; no other number tells",
+                confidence="unsure",
+                choices=(".", ","),
+            )
+        )
+    return guesses
+
+
+def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]:
+    guesses: list[Guess] = []
+    dated = [column for column in own if column.dated]
+    votes = {column.name: date_votes(column.counts) for column in dated}
+    days = sum(vote[0] for vote in votes.values())
+    months = sum(vote[1] for vote in votes.values())
+    either = sum(vote[2] for vote in votes.values())
+    dots = any("." in cell for column in dated for cell in column.counts)
+    order = said.whole.get("dates", "")
+    if not order and days and not months:
+        order, why = "dmy", f"{days} dates have a day above 12 first"
+    elif not order and months and not days:
+        order, why = "mdy", f"{months} dates have a day above 12 second"
+    elif not order and dots and not months:
+        order, why = "dmy", "dates with points are written day first"
+    else:
+        why = "as set"
+    if days and months and not said.whole.get("dates"):
+        column = next(item for item in dated if votes[item.name][0 if months > days else 1])
+        odd = next(
+            cell for cell in column.counts if date_votes(Counter([cell]))[0 if months > days else 1]
+        )
+        raise InputError(
+            f"{table.origin}, line {column.line_of(odd, table.lines)}: {odd} in "
+            f"{column.name} fits another order of day and month than most dates; "
+            "correct it, or write dates as 2019-03-31"
+        )
+    for column in dated:
+        column.order = order or "dmy"  # an open order is not written
+        bad = [cell for cell in column.counts if date_of(cell, column.order) is None]
+        if bad:
+            raise InputError(
+                f"{table.origin}, line {column.line_of(bad[0], table.lines)}: "
+                f"{bad[0]} in {column.name} is no day of the calendar, read as "
+                f"{order}; correct it"
+            )
+    if days or months or either:
+        guesses.append(
+            Guess(
+                key="dates",
+                what=f"{table.origin}: dates",
+                value=order,
+                open=not order,
+                confidence="given"
+                if why == "as set" and order
+                else "likely"
+                if order
+                else "unsure",
+                choices=("dmy", "mdy"),
+                evidence=why
+                if order
+                else f"{either} dates fit day first and month first alike, as "
+                f"{next(iter(dated[0].counts))}",
+            )
+        )
+    return guesses

@@ -1,0 +1,182 @@
+"""Outcomes that are made of dates: a start, an end, and a day of death or a status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sage.core.errors import InputError
+from validation.cohort.intake.coding import coding, is_number_of_death, side_of
+from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.names import (
+    BIRTH,
+    CONTACT,
+    DEATH,
+    LABELS,
+    LAST,
+    START,
+    TIME,
+    stem,
+    tokens,
+    words,
+)
+from validation.cohort.intake.outcome import Outcome
+from validation.cohort.intake.paired import endpoint, is_event, pairs
+from validation.cohort.intake.values import Column
+
+
+def outcomes_by_dates(
+    own: list[Column], columns: Mapping[tuple[str, str], Column], said: Corrections, taken: set[str]
+) -> list[Outcome]:
+    """Overall survival from days to death and to last contact, or from dates.
+
+    Parameters
+    ----------
+    own : all columns of the table
+    columns : of all tables, by table and name
+    said : what a person set
+    taken : names of outcomes that there are
+
+    Returns
+    -------
+    None or one.
+    """
+    if "OS" in taken or any(name == "OS" for name, _, _ in pairs(own)):
+        return []
+    event = next(
+        (
+            column
+            for column in own
+            if is_event(column)
+            and stem(column.name) in ("OS", "")
+            and {side_of(value, column.name) for value in column.counts} == {0, 1}
+        ),
+        None,
+    )
+    death = next((column for column in own if is_number_of_death(column)), None)
+    contact = next(
+        (
+            column
+            for column in own
+            if CONTACT.search(words(column.name))
+            and column.numeric
+            and set(tokens(column.name)) & TIME
+        ),
+        None,
+    )
+    if event is not None and death is not None and contact is not None:
+        made = endpoint("OS", event, death, own, columns, said)
+        return [made] if made is not None else []
+    dates = [column for column in own if column.dated and not BIRTH.search(words(column.name))]
+    died = next((column for column in dates if DEATH.search(words(column.name))), None)
+    last = next(
+        (column for column in dates if LAST.search(words(column.name)) and column is not died), None
+    )
+    start = next(
+        (
+            column
+            for column in dates
+            if START.search(words(column.name)) and column is not died and column is not last
+        ),
+        None,
+    )
+    if start is None or last is None or (died is None and event is None):
+        return []
+    return [outcome_from_dates("OS", start, last, died, event, own)]
+
+
+def outcome_from_dates(
+    name: str,
+    start: Column,
+    last: Column,
+    died: Column | None,
+    event: Column | None,
+    own: list[Column],
+    codes_of: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Outcome:
+    """An endpoint whose times are differences of dates; computed columns go into the table.
+
+    Parameters
+    ----------
+    name : of the endpoint
+    start, last, died : columns of dates; of who has one in `died`, it ends the follow-up
+    event : who had the event; None where a date of death tells it
+    own : the table's columns
+    codes_of : the codes on each side as set; None reads them off the column
+    """
+    used = {start.name, last.name} | ({died.name} if died else set())
+    begin = start.dates()
+    end = last.dates()
+    dead = died.dates() if died else None
+    spec: dict[str, Any] = {
+        "kind": "survival",
+        "table": start.table,
+        "time": f"{name}.days",
+        "time_unit": "days",
+        "label": LABELS.get(name, name),
+    }
+    how = f"{start.name} to {last.name}"
+    guesses: list[Guess] = []
+    if event is not None:
+        used.add(event.name)
+        lasting = Column(start.table, f"{name}.days", (end - begin).map(_text), -1)
+        if codes_of is not None:
+            spec |= codes_of(spec)
+        else:
+            coded = coding(event, lasting, own)
+            if coded is None:
+                raise InputError(f"{event.name}: which code is it? set event={event.name}:CODE")
+            spec |= {"event": event.name, "event_values": coded[0], "censored_values": coded[1]}
+            guesses.append(
+                coded[2].model_copy(update={"key": f"{name}.event", "what": f"{name}: event"})
+            )
+        happened = spec["event_values"]
+        if dead is not None:
+            end = end.where(~event.cells.isin(happened) | dead.isna(), dead)
+            how += f", of the dead to {died.name if died else ''}"
+        made = {f"{name}.days": (end - begin).map(_text)}
+    else:
+        assert dead is not None and died is not None
+        happened_at = dead.notna()
+        end = end.where(~happened_at, dead)
+        how += f", of the dead to {died.name}"
+        guesses.append(
+            Guess(
+                key=f"{name}.event",
+                what=f"{name}: event",
+                fixed=True,
+                value=f"a date in {died.name}",
+                evidence=f"{int(happened_at.sum())} of {len(happened_at)} rows have one",
+                confidence="likely",
+            )
+        )
+        spec |= {"event": f"{name}.died", "event_values": ["yes"], "censored_values": ["no"]}
+        made = {
+            f"{name}.days": (end - begin).map(_text),
+            f"{name}.died": happened_at.map({True: "yes", False: "no"}),
+        }
+    lasted = (end - begin).dropna()
+    if lasted.empty:
+        raise InputError(
+            f"{start.name}, {last.name}: no row has both dates; set dates, start or end"
+        )
+    below = int((lasted < 0).sum())
+    evidence = f"{len(lasted)} differences, {lasted.min():g} to {lasted.max():g} days"
+    if below:
+        spec["invalid_times"] = "exclude"
+        evidence += f"; {below} below zero are left out of this outcome"
+    guesses.insert(
+        0,
+        Guess(
+            key=f"{name}.start",
+            what=f"{name}: time",
+            value=how,
+            evidence=evidence,
+            confidence="unsure" if below else "likely",
+        ),
+    )
+    return Outcome(name, start.table, spec, used, guesses, made)
+
+
+def _text(days: float) -> str:
+    return "" if days != days else format(days, "g")

@@ -1,0 +1,226 @@
+"""Columns as variables of `cohort.toml`: their kind, when they were known, what is told of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.cohort.intake.guesses import Confidence, Corrections
+from validation.cohort.intake.levels import Levels, kind_of, said_order, says_baseline
+from validation.cohort.intake.names import (
+    ADMINISTRATIVE,
+    AFTER,
+    BEFORE,
+    OUTCOME,
+    shown,
+    slug,
+    tokens,
+    unit_in,
+    words,
+)
+from validation.cohort.intake.values import (
+    Column,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+class ColumnGuess(Strict):
+    """What was made of one column."""
+
+    column: str
+    table: str
+    role: str
+    kind: str = ""
+    key: str = ""
+    known_at: str = ""
+    levels: dict[str, int] = Field(default_factory=dict)
+    missing: float = 0.0
+    codes: dict[str, int] = Field(default_factory=dict)
+    evidence: str = ""
+    confidence: Confidence = "likely"
+    warning: str = ""
+
+
+class Variables:
+    """Declares variables, and keeps a report on every column."""
+
+    def __init__(self, said: Corrections) -> None:
+        self.said = said
+        self.reports: list[ColumnGuess] = []
+
+    def variable(
+        self, column: Column, taken: set[str], people: list[str | None], several: bool
+    ) -> tuple[str, dict[str, Any]] | None:
+        """A column as a variable of `cohort.toml`, with its key; None where it is left out.
+
+        Parameters
+        ----------
+        column : with its cells
+        taken : keys that there are; the new one is added
+        people : the patient of each row
+        several : whether a patient has several rows
+        """
+        said = self.said.columns.get(column.name, {})
+        if column.name in self.said.dropped:
+            self.reports.append(self.report(column, "left out", evidence="as set"))
+            return None
+        text = words(column.name)
+        outcome = OUTCOME.search(text)
+        if outcome and "kind" not in said and not BEFORE.search(text):
+            self.reports.append(
+                self.report(
+                    column,
+                    "left out",
+                    warning=f"“{outcome[0]}”: known only after follow-up began; it "
+                    "would give the outcome away",
+                )
+            )
+            return None
+        found = kind_of(column)
+        if isinstance(found, str) and said.get("kind", "") in ("binary", "categorical"):
+            found = Levels(said["kind"], "as set")
+        if isinstance(found, str) and said.get("kind") == "continuous" and column.numeric:
+            raise InputError(f"--set {column.name}.kind: {found}")
+        if isinstance(found, str) or (ADMINISTRATIVE.search(text) and "kind" not in said):
+            why = found if isinstance(found, str) else "administrative"
+            self.reports.append(self.report(column, "left out", evidence=why))
+            return None
+        if len(column.counts) > 20 and found.kind != "continuous":
+            self.reports.append(self.report(column, "left out", evidence="an identifier or text"))
+            return None
+        found = self._as_said(column, found, said)
+        if found.kind == "continuous" and self._identifies(column):
+            self.reports.append(
+                self.report(column, "left out", evidence="numbers rows; no measure")
+            )
+            return None
+        return self._declared(column, found, said, taken, people, several)
+
+    def _as_said(self, column: Column, found: Levels, said: dict[str, str]) -> Levels:
+        if "order" in said:
+            order = said_order(said["order"], list(column.counts), column.name)
+            if isinstance(order, str):
+                raise InputError(f"--set {order}")
+            return Levels("ordinal", "as set", order, drops_others=True)
+        kind = said.get("kind")
+        if kind in (None, "skip", found.kind):
+            return found
+        if kind == "continuous" and not column.numeric:
+            raise InputError(f"--set {column.name}.kind: it holds no numbers")
+        if kind == "ordinal" and not (found.values or column.numeric):
+            raise InputError(
+                f"--set {column.name}.kind: say the order of its levels, "
+                f"{column.name}.order={'<'.join(sorted(column.counts))[:80]}"
+            )
+        if kind == "binary" and len(column.counts) != 2:
+            raise InputError(f"--set {column.name}.kind: it has {len(column.counts)} values")
+        values = found.values if kind == "ordinal" else {}
+        return Levels(kind, "as set", values, found.drops_others)
+
+    def _identifies(self, column: Column) -> bool:
+        values = column.numbers
+        named = set(tokens(column.name))
+        whole = bool((values % 1 == 0).all())
+        return (
+            whole
+            and len(column.counts) >= max(20, 0.95 * len(column.known))
+            and bool(
+                named & {"id", "patient", "sample", "nr", "no", "x", "index", "row", "unnamed"}
+            )
+        )
+
+    def _declared(
+        self,
+        column: Column,
+        found: Levels,
+        said: dict[str, str],
+        taken: set[str],
+        people: list[str | None],
+        several: bool,
+    ) -> tuple[str, dict[str, Any]]:
+        key = slug(
+            column.name.rpartition(".")[2]
+            if column.name.startswith(("cases.", "demographic.", "diagnoses.", "exposures."))
+            else column.name,
+            taken,
+        )
+        made: dict[str, Any] = {
+            "table": column.table,
+            "column": column.name,
+            "kind": found.kind,
+            "label": column.label or shown(column.name),
+        }
+        if found.kind == "continuous" and (unit := unit_in(column.name)):
+            made["unit"] = unit
+        elif found.kind == "continuous" and column.percent:
+            made["unit"] = "%"
+        elif (
+            found.kind == "continuous"
+            and "age" in tokens(column.name)
+            and (column.numbers.max() <= 120)
+        ):
+            made["unit"] = "years"
+        if column.table == "mutations":
+            made["modality"] = "mutation"
+        if found.values:
+            made["values"] = found.values
+        if found.drops_others:
+            made["other"] = "missing"
+        if several and self._differs(column, people):
+            made["collapse"] = "mean" if found.kind == "continuous" else "first"
+        warning = ""
+        if "known_at" in said:
+            made["known_at"], evidence = said["known_at"], "as set"
+        elif self.said.whole.get("known_at") == "baseline":
+            evidence = "baseline: as set for all"
+        elif AFTER.search(words(column.name)) and not BEFORE.search(words(column.name)):
+            made["known_at"], evidence = "unknown", ""
+            warning = "may have begun after follow-up did: say when it became known"
+        elif says_baseline(column.name):
+            made["known_at"], evidence = "baseline", "baseline: by its name, recorded at diagnosis"
+        else:
+            evidence = ""
+        known = made.get("known_at") or self.said.whole.get("known_at", "unknown")
+        text = "; ".join(part for part in (found.evidence, evidence) if part)
+        self.reports.append(
+            self.report(
+                column,
+                "variable",
+                kind=found.kind,
+                key=key,
+                known_at=known,
+                evidence=text,
+                confidence="likely" if found.sure else "unsure",
+                warning=warning,
+            )
+        )
+        return key, made
+
+    def _differs(self, column: Column, people: list[str | None]) -> bool:
+        known = column.known
+        owner = [people[place] for place in range(len(people)) if not column.absent.iloc[place]]
+        return bool((known.groupby(owner).nunique() > 1).any())
+
+    def report(self, column: Column, role: str, kind: str = "", **more: Any) -> ColumnGuess:
+        """What is told of a column."""
+        many = len(column.counts) > 20
+        levels = (
+            {}
+            if many or (column.numeric and kind == "continuous")
+            else {level[:60]: n for level, n in column.counts.most_common(8)}
+        )
+        return ColumnGuess(
+            column=column.name,
+            table=column.table,
+            role=role,
+            kind=kind,
+            levels=levels,
+            missing=round(float(column.absent.mean()), 4),
+            codes={code[:30]: n for code, n in column.missing_codes.most_common(4)},
+            **more,
+        )

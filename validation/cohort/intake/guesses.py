@@ -1,0 +1,152 @@
+"""What was guessed of a cohort's files, on what evidence, and what a person said instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+
+Confidence = Literal["sure", "likely", "unsure", "given"]
+WHOLE = {
+    "name": "the cohort's id, and its folder",
+    "title": "its title",
+    "delimiter": 'what separates fields: ",", ";", "tab" or "|"',
+    "encoding": "utf-8, utf-16, cp1252, latin-1 or another",
+    "decimal": "the decimal sign, . or ,",
+    "dates": "the order of dates: dmy, mdy or ymd",
+    "columns": "names of the columns, separated by commas, of a file without a line of names",
+    "id": "the column that names the patient",
+    "where": "COLUMN:VALUE|VALUE, the rows to keep",
+    "missing": "further codes for missing, separated by commas",
+    "known_at": '"baseline": every variable was known before follow-up began',
+    "drop": "columns to leave out, separated by commas",
+}
+OF_ENDPOINT = {
+    "time": "its column of times",
+    "unit": "days, weeks, months or years",
+    "event": "COLUMN:CODE|CODE, the codes of the event",
+    "censored": "CODE|CODE; without it, every other code is censored",
+    "start": "the column of dates at which follow-up begins",
+    "end": "the column of dates of the last contact",
+    "death": "the column of dates of death",
+}
+OF_COLUMN = {
+    "kind": "continuous, binary, categorical, ordinal or skip",
+    "order": "LEVEL<LEVEL<LEVEL of an ordinal variable",
+    "known_at": "baseline or unknown",
+}
+
+
+class Guess(Strict):
+    """One thing that was read off the files.
+
+    `key` is what `--set KEY=VALUE` takes. An `open` guess is not taken without a person's word; a
+    `fixed` one is shown, but is nothing that a value of its key would replace.
+    """
+
+    key: str
+    what: str
+    value: str
+    evidence: str
+    confidence: Confidence
+    choices: tuple[str, ...] = ()
+    open: bool = False
+    fixed: bool = False
+
+    @property
+    def settable(self) -> bool:
+        """Whether its value can be replaced by another under its key."""
+        plain = ("delimiter", "encoding", "decimal", "dates", "id")
+        field = self.key.rpartition(".")[2]
+        named = (
+            self.key in plain or self.key.startswith("id.") or field in ("time", "unit", "event")
+        )
+        return self.open or (named and not self.fixed)
+
+
+class Corrections(Strict):
+    """What a person set, by what it is about."""
+
+    whole: dict[str, str] = Field(default_factory=dict)
+    endpoints: dict[str, dict[str, str]] = Field(default_factory=dict)
+    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
+    ids: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """Columns that are left out."""
+        named = self.whole.get("drop", "").split(",")
+        skipped = (name for name, said in self.columns.items() if said.get("kind") == "skip")
+        return frozenset({*(name.strip() for name in named if name.strip()), *skipped})
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Further codes for missing."""
+        return frozenset(code.strip() for code in self.whole.get("missing", "").split(",")) - {""}
+
+
+def read_corrections(settings: Iterable[str]) -> Corrections:
+    """The corrections of `--set KEY=VALUE`.
+
+    `KEY` is a word on the whole (`id`, `decimal`), on the endpoint (`time`, `event`; `PFS.time` for
+    another than the first), on a column (`STAGE.kind`) or the id of one file (`id.samples`).
+
+    Raises
+    ------
+    InputError
+        If a key is not known or a value is empty.
+    """
+    found = Corrections()
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        key, value = key.strip(), value.strip()
+        if not equals or not value or len(setting) > 4000:
+            raise InputError(f'--set {setting[:80]}: give KEY=VALUE, such as time="os_months"')
+        owner, dot, field = key.rpartition(".")
+        if key in WHOLE:
+            found.whole[key] = value
+        elif key in OF_ENDPOINT:
+            found.endpoints.setdefault("", {})[key] = value
+        elif owner == "id" and dot:
+            found.ids[field] = value
+        elif dot and field in OF_ENDPOINT:
+            found.endpoints.setdefault(owner, {})[field] = value
+        elif dot and field in OF_COLUMN:
+            found.columns.setdefault(owner, {})[field] = value
+        else:
+            raise InputError(
+                f"--set {key[:60]}: no such key. Keys are {', '.join(WHOLE)}; of the endpoint"
+                f" {', '.join(OF_ENDPOINT)} (OS.{'time'} names one of several); of a column"
+                f" {', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}; id.FILE"
+            )
+    _check(found)
+    return found
+
+
+def _check(found: Corrections) -> None:
+    allowed = {
+        "decimal": (".", ","),
+        "dates": ("dmy", "mdy", "ymd"),
+        "known_at": ("baseline", "unknown"),
+        "delimiter": (",", ";", "|", "tab"),
+    }
+    checked = [(key, value, allowed.get(key)) for key, value in found.whole.items()]
+    units = ("days", "weeks", "months", "years")
+    checked += [
+        (f"{name}.unit".lstrip("."), said["unit"], units)
+        for name, said in found.endpoints.items()
+        if "unit" in said
+    ]
+    kinds = ("continuous", "binary", "categorical", "ordinal", "skip")
+    for name, said in found.columns.items():
+        if "kind" in said:
+            checked.append((f"{name}.kind", said["kind"], kinds))
+        if "known_at" in said:
+            checked.append((f"{name}.known_at", said["known_at"], ("baseline", "unknown")))
+    for key, value, choices in checked:
+        if choices is not None and value not in choices:
+            raise InputError(f'--set {key}: "{value[:40]}" is none of {" ".join(choices)}')

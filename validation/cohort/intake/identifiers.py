@@ -1,0 +1,66 @@
+"""Which column names the patients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validation.cohort.ids import BARCODE
+from validation.cohort.intake.names import (
+    BIRTH,
+    IDENTIFIER,
+    tokens,
+    words,
+)
+from validation.cohort.intake.values import (
+    Column,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+OWNERS = frozenset({"patient", "patientid", "subject", "participant", "pid"})
+TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})
+"""Words of a name that tell of a patient, as in `patient_age`, and name none."""
+
+
+def people_twice(own: list[Column], chosen: Column) -> Column | None:
+    """A column of patients that many rows leave empty, while others share a patient."""
+    if set(tokens(chosen.name)) & OWNERS:
+        return None
+    for column in own:
+        named = set(tokens(column.name))
+        names_people = named & OWNERS and named <= OWNERS | set(IDENTIFIER)
+        if names_people and 1 < len(column.counts) < len(column.known):
+            return column
+    return None
+
+
+def names_patients(column: Column) -> float:
+    """How much a column looks like names of patients: 0 where it is none, 5 and more if likely."""
+    known = column.known
+    if column.dated or column.absent.mean() > 0.2:
+        return 0.0
+    if column.numeric and any(value % 1 for value in column.numbers.dropna()):
+        return 0.0
+    named = set(tokens(column.name))
+    score = float(max((IDENTIFIER.get(word, 0) for word in named), default=0))
+    score += 3 if len(column.counts) == len(known) else 0
+    score += 2 if column.place == 0 else 0
+    barcodes = known.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
+    if barcodes.mean() > 0.9:
+        whole = known.str.len().median() <= 12
+        return score + (20 if whole else 18)
+    if not column.numeric:
+        score += 1
+    if (
+        len(column.counts) < max(5, 0.01 * len(known))
+        or named & {"uuid"}
+        or BIRTH.search(words(column.name))
+        or named & TRAITS
+    ):
+        return 0.0
+    if column.numeric and not named & set(IDENTIFIER):
+        return 0.0
+    # Where samples have a name and patients too, a patient may stand in several rows.
+    return score + (6 if named & OWNERS else 0)

@@ -1,0 +1,217 @@
+"""Levels: what kind of variable they make, in which order, and which spellings are one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from validation.cohort.intake.names import tokens, words
+from validation.cohort.intake.values import Column
+
+ROMAN = {"0": 0, "i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5}
+STAGE = re.compile(r"^(?:sta[gd]e\s*)?(0|iii|ii|iv|i|v|[0-5])\s*([abc]\d?)?$")
+TNM = re.compile(r"^[pcyr]*([tnm])\s*(\d)\s*([a-d]\d?)?(\(?(mi|i[+-]|sn)\)?)?$")
+TNM_LOW = re.compile(r"^[pcyr]*t(a|is)$")
+STAGED = frozenset({"stage", "stade", "tnm", "figo", "ajcc"})
+UNSTAGED = re.compile(r"^(stage\s*)?[pcyr]*[tnmg]?\s*x$|^(stage )?(x|unstaged)$")
+GRADE = re.compile(r"^(?:g|grade\s*)(\d)$")
+NUMBERED = re.compile(r"^([a-z]{1,6})[ _-]?(\d)\+?$")
+PLUSES = re.compile(r"^(\d)\+$")
+SCALES = (
+    ("none", "negative", "absent", "no"),
+    ("very low",),
+    ("low", "mild", "weak", "low grade", "well differentiated", "small"),
+    ("intermediate", "moderate", "medium", "moderately differentiated"),
+    ("high", "severe", "strong", "high grade", "poorly differentiated", "large"),
+    ("very high", "undifferentiated"),
+)
+ORDERED = frozenset(
+    [
+        "stage",
+        "stade",
+        "grade",
+        "score",
+        "level",
+        "ecog",
+        "karnofsky",
+        "performance",
+        "ps",
+        "gleason",
+        "intensity",
+        "zubrod",
+        "tgrade",
+    ]
+)
+COUNTED = frozenset(
+    ["count", "number", "nodes", "node", "size", "n", "age", "weight", "height", "dose"]
+)
+FOLDED = {
+    "m": "male",
+    "f": "female",
+    "w": "female",
+    "man": "male",
+    "woman": "female",
+    "y": "yes",
+    "n": "no",
+    "ja": "yes",
+    "nein": "no",
+    "oui": "yes",
+    "non": "no",
+    "pos": "positive",
+    "neg": "negative",
+    "wt": "wildtype",
+    "mut": "mutated",
+}
+MOST_LEVELS = 20
+MOST_LENGTH = 60
+
+
+@dataclass
+class Levels:
+    """The kind of a variable and what its levels mean; empty `values` take them as they are."""
+
+    kind: str
+    evidence: str
+    values: dict[str, str | int | float] = field(default_factory=dict)
+    drops_others: bool = False
+    sure: bool = True
+
+
+def kind_of(column: Column) -> Levels | str:
+    """What a column is as a variable; a text says why it is none."""
+    counts = column.counts
+    if not counts:
+        return "empty"
+    if len(counts) == 1:
+        return f"the same for all ({next(iter(counts))[:40]})"
+    if column.dated or column.short_years:
+        return "dates"
+    if column.numeric:
+        return _numbers(column)
+    ordered = ordered_levels(list(counts), column.name)
+    if ordered is not None:
+        return ordered
+    folded = {level: fold(level) for level in counts}
+    levels = len(set(folded.values()))
+    if levels > MOST_LEVELS:
+        return f"free text: {levels} different values"
+    if max(map(len, counts)) > MOST_LENGTH:
+        return f"free text of up to {max(map(len, counts))} characters"
+    kind = "binary" if levels == 2 else "categorical"
+    if levels == 1:
+        return "the same for all, in several spellings"
+    if levels < len(counts):
+        values: dict[str, str | int | float] = {}
+        for one in set(folded.values()):
+            spelled = Counter({level: counts[level] for level in counts if folded[level] == one})
+            values |= dict.fromkeys(spelled, spelled.most_common(1)[0][0])
+        return Levels(kind, f"{len(counts)} spellings of {levels} levels", values, sure=False)
+    return Levels(kind, f"{levels} levels")
+
+
+def _numbers(column: Column) -> Levels | str:
+    if column.odd:
+        shown = ", ".join(repr(item)[:24] for item in column.odd[:3])
+        return f"numbers, but for {shown}: set missing={column.odd[0][:24]}, or its kind"
+    values = column.numbers
+    distinct = sorted(set(values))
+    named = set(tokens(column.name))
+    span = f"{len(values)} numbers from {distinct[0]:g} to {distinct[-1]:g}"
+    whole = all(value.is_integer() for value in distinct)
+    if len(distinct) == 2 and not named & (COUNTED - {"n", "node"}):
+        return Levels("binary", f"two values, {distinct[0]:g} and {distinct[1]:g}")
+    if named & ORDERED and whole and len(distinct) <= 11:
+        return Levels("ordinal", f"{len(distinct)} whole numbers, by its name in this order")
+    if whole and len(distinct) <= 6 and not named & COUNTED and len(values) > 4 * len(distinct):
+        return Levels(
+            "categorical", f"{len(distinct)} whole numbers that read as codes", sure=False
+        )
+    return Levels("continuous", span)
+
+
+def ordered_levels(levels: list[str], name: str) -> Levels | None:
+    """The order of levels that are stages, T, N and M categories, grades or words of degree."""
+    plain = {level: " ".join(level.casefold().split()) for level in levels}
+    unstaged = [level for level, text in plain.items() if UNSTAGED.match(text)]
+    rest = {level: text for level, text in plain.items() if level not in unstaged}
+    named = set(tokens(name))
+    for said, read in (("stages", _stage), ("categories of TNM", _tnm), ("grades", _grade)):
+        places = {level: read(text, named) for level, text in rest.items()}
+        if len(rest) >= 2 and all(place is not None for place in places.values()):
+            values = {level: place for level, place in places.items() if place is not None}
+            distinct = len(set(values.values()))
+            if distinct < 2:
+                return None
+            shown = " < ".join(sorted(values, key=lambda level: (values[level], level))[:6])
+            extra = f"; {', '.join(unstaged)} counts as missing" if unstaged else ""
+            if distinct == 2 and len(values) == 2:
+                kept: dict[str, str | int | float] = {level: level for level in values}
+                return Levels(
+                    "binary", f"two {said}{extra}", kept if unstaged else {}, bool(unstaged)
+                )
+            return Levels("ordinal", f"{said}: {shown}{extra}", _in_order(values), bool(unstaged))
+    return _degrees(rest, named) if not unstaged else None
+
+
+def _stage(text: str, named: set[str]) -> int | None:
+    match = STAGE.match(text)
+    if match is None or not (named & STAGED or text.startswith(("stage", "stade"))):
+        return None
+    return ROMAN.get(match[1], int(match[1]) if match[1].isdigit() else None)
+
+
+def _tnm(text: str, named: set[str]) -> int | None:
+    if TNM_LOW.match(text):
+        return 0
+    match = TNM.match(text)
+    return int(match[2]) if match else None
+
+
+def _grade(text: str, named: set[str]) -> int | None:
+    match = GRADE.match(text) or PLUSES.match(text)
+    if match is None and named & ORDERED:
+        numbered = NUMBERED.match(text)
+        return int(numbered[2]) if numbered else None
+    return int(match[1]) if match else None
+
+
+def _degrees(rest: dict[str, str], named: set[str]) -> Levels | None:
+    places = {
+        level: next((place for place, scale in enumerate(SCALES) if text in scale), None)
+        for level, text in rest.items()
+    }
+    found = {level: place for level, place in places.items() if place is not None}
+    if len(found) < len(rest) or len(set(found.values())) < 3:
+        return None
+    shown = " < ".join(sorted(found, key=lambda level: found[level]))
+    return Levels("ordinal", f"words of degree: {shown}", _in_order(found), sure=False)
+
+
+def _in_order(places: dict[str, int]) -> dict[str, str | int | float]:
+    return {level: places[level] for level in sorted(places, key=lambda item: (places[item], item))}
+
+
+def fold(level: str) -> str:
+    """One spelling of a level: case, spaces, and the usual short forms."""
+    text = " ".join(re.sub(r"[_\-]+", " ", level.casefold()).split())
+    return FOLDED.get(text, text) or level
+
+
+def said_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:
+    """The places of levels as a person ordered them; a text says what does not fit."""
+    order = [item.strip() for item in text.split("<") if item.strip()]
+    strange = sorted(set(order) - set(levels))
+    if strange or len(order) < 2:
+        return f"{name}.order: {strange[0] if strange else text!r} is no level; levels: " + (
+            ", ".join(sorted(levels)[:8])
+        )
+    return {level: place for place, level in enumerate(order)}
+
+
+def says_baseline(name: str) -> bool:
+    """Whether a name says by its definition that the value was known at the start."""
+    from validation.cohort.intake.names import AFTER, AT_BASELINE, NOT_BASELINE
+
+    text = words(name)
+    return bool(AT_BASELINE.search(text)) and not (AFTER.search(text) or NOT_BASELINE.search(text))

@@ -1,0 +1,379 @@
+"""Expression matrices, mutation calls and count files among what was handed over."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sage.core.errors import InputError
+from validation.cohort.ids import patient_of
+from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.text import NUMBER, RawTable, decoded
+from validation.types import sha256_file
+
+GENE = re.compile(r"^(ENSG\d{11}(\.\d+)?|[A-Z][A-Z0-9]{1,9}([-.][A-Z0-9]{1,6})?|C\d+orf\d+)$")
+SYMBOLS = (
+    "hugo_symbol",
+    "symbol",
+    "gene_symbol",
+    "gene_name",
+    "genename",
+    "gene",
+    "genes",
+    "gene_id",
+    "ensembl_id",
+    "id",
+)
+FEWEST = 20
+"""Columns of numbers that make a table a matrix."""
+LONGEST_LINE = 64 << 20
+SILENT = {"Silent", "Intron", "3'UTR", "5'UTR", "3'Flank", "5'Flank", "IGR", "RNA"}
+MOST_GENES = 30
+FEWEST_CARRIERS = 5
+MOST_STAR_FILES = 2000
+
+
+@dataclass
+class RawMatrix:
+    """Genes by samples or samples by genes, as text; only its head was looked at."""
+
+    origin: str
+    text: str
+    delimiter: str
+    label: str
+    samples: list[str]
+    orientation: str
+    drop: tuple[str, ...]
+    scale: str
+    guesses: list[Guess] = field(default_factory=list)
+    sha256: str = ""
+
+
+def matrix_of(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
+    """The matrix that a file holds; None where it is no matrix and need not be one.
+
+    Parameters
+    ----------
+    path : for its name and hash
+    text : decoded
+    delimiter : between fields
+    certain : whether its name says that it is one
+
+    Raises
+    ------
+    InputError
+        If it should be one and holds no numbers.
+    """
+    lines = []
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        for row in reader:
+            if row and not row[0].startswith("#"):
+                lines.append(row)
+            if len(lines) > 60:
+                break
+    except csv.Error as error:
+        raise InputError(f"{path.name}, line {reader.line_num}: {error}") from None
+    if len(lines) < 3:
+        return None
+    header, body = lines[0], [row for row in lines[1:] if len(row) == len(lines[0])]
+    numeric = [
+        place
+        for place in range(1, len(header))
+        if body
+        and all(
+            NUMBER.match(row[place].strip())
+            or not row[place].strip()
+            or row[place].strip().upper() in ("NA", "NAN")
+            for row in body
+        )
+    ]
+    if len(numeric) < (1 if certain else FEWEST) or len(numeric) < 0.5 * (len(header) - 1):
+        if certain:
+            raise InputError(f"{path.name}: no matrix of numbers; is the download complete?")
+        return None
+    first = [row[0] for row in body]
+    by_column = sum(bool(GENE.match(header[place])) for place in numeric) / len(numeric)
+    symbols = _symbol_column(header)
+    by_row = sum(bool(GENE.match(row[symbols])) for row in body) / max(len(body), 1)
+    if max(by_column, by_row) < 0.7 and not certain:
+        return None
+    found = RawMatrix(path.name, text, delimiter, "", [], "", (), "", sha256=sha256_file(path))
+    kept = set(numeric)
+    if by_row >= by_column or certain:
+        found.orientation, found.label = "genes_by_samples", header[symbols]
+        found.drop = tuple(
+            name
+            for place, name in enumerate(header)
+            if place != symbols and (place not in kept or name in ("Entrez_Gene_Id",))
+        )
+        found.samples = [
+            name for place, name in enumerate(header) if place != symbols and name not in found.drop
+        ]
+        genes = by_row
+    else:
+        label = next(
+            (
+                place
+                for place, name in enumerate(header)
+                if place not in kept
+                and "sample" in name.casefold()
+                and "type" not in name.casefold()
+            ),
+            0,
+        )
+        found.orientation, found.label = "samples_by_genes", header[label]
+        found.drop = tuple(
+            name for place, name in enumerate(header) if place != label and place not in kept
+        )
+        found.samples = [row[label] for row in body]
+        genes = by_column
+    values = [row[place].strip() for row in body for place in numeric]
+    found.scale, evidence = _scale([value for value in values if NUMBER.match(value)])
+    found.guesses = [
+        Guess(
+            key="expression",
+            what="expression matrix",
+            value=path.name,
+            evidence=f"{len(numeric)} columns of numbers, {genes:.0%} of the names looked at are "
+            f"genes; {found.orientation.replace('_', ' ')} by “{found.label}”",
+            confidence="likely",
+        ),
+        Guess(
+            key="expression",
+            what="scale of expression",
+            value=found.scale,
+            evidence=evidence,
+            confidence="likely",
+        ),
+    ]
+    if not any(first):
+        return None
+    return found
+
+
+def _symbol_column(header: list[str]) -> int:
+    plain = [re.sub(r"[^a-z_]", "_", name.casefold()) for name in header[:8]]
+    return next((plain.index(name) for name in SYMBOLS if name in plain), 0)
+
+
+def _scale(values: list[str]) -> tuple[str, str]:
+    numbers = [float(value.replace(",", ".")) for value in values] or [0.0]
+    low, high = min(numbers), max(numbers)
+    whole = all(number.is_integer() for number in numbers)
+    shown = f"{'whole numbers' if whole else 'numbers'} from {low:g} to {high:g} in its first rows"
+    if whole and high > 50:
+        return "counts", shown
+    if low < 0 or high <= 30:
+        return "log2", shown
+    return "intensity", f"{shown}: not on a log scale"
+
+
+def mutations_of(path: Path, text: str, cases: Path) -> RawTable:
+    """Per sample the number of non-silent mutations, and the genes that are mutated often.
+
+    Parameters
+    ----------
+    path : the MAF file
+    text : its text
+    cases : the study's list of sequenced samples; without it, who has no mutation is not known
+
+    Raises
+    ------
+    InputError
+        If the file lacks the columns of a MAF.
+    """
+    import pandas as pd
+
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    reader = csv.DictReader(io.StringIO(body, newline=""), delimiter="\t")
+    names = reader.fieldnames or []
+    if not {"Hugo_Symbol", "Tumor_Sample_Barcode", "Variant_Classification"} <= set(names):
+        raise InputError(
+            f"{path.name}: no MAF file: it lacks Hugo_Symbol, Tumor_Sample_Barcode or "
+            "Variant_Classification"
+        )
+    carriers: dict[str, set[str]] = {}
+    counts: Counter[str] = Counter()
+    try:
+        for row in reader:
+            if row["Variant_Classification"] not in SILENT:
+                counts[row["Tumor_Sample_Barcode"]] += 1
+                carriers.setdefault(row["Hugo_Symbol"], set()).add(row["Tumor_Sample_Barcode"])
+    except csv.Error as error:
+        raise InputError(f"{path.name}, line {reader.line_num}: {error}") from None
+    samples, known = sorted(counts), "the samples with a mutation in the file"
+    if cases.is_file() and cases.resolve().is_relative_to(path.parent.resolve()):
+        listed = decoded(cases.read_bytes(), cases.name, None)[0].partition("case_list_ids:")[2]
+        if ids := listed.split("\n")[0].split():
+            samples, known = sorted(set(ids)), "the study's list of sequenced samples"
+    if not samples:
+        raise InputError(f"{path.name}: no mutation in it")
+    often = [
+        gene
+        for gene, who in sorted(carriers.items(), key=lambda item: (-len(item[1]), item[0]))
+        if len(who) >= max(FEWEST_CARRIERS, 0.05 * len(samples))
+    ][:MOST_GENES]
+    rows = {"SAMPLE_ID": samples, "mutation_count": [str(counts[name]) for name in samples]}
+    for gene in often:
+        rows[f"{gene}_mutated"] = ["yes" if name in carriers[gene] else "no" for name in samples]
+    guess = Guess(
+        key="mutations",
+        what="mutations",
+        value=f"{len(often)} genes and their number",
+        evidence=f"non-silent in {FEWEST_CARRIERS} samples and 5% of {len(samples)}: {known}",
+        confidence="likely",
+    )
+    return RawTable(
+        name="mutations",
+        origin=path.name,
+        rows=pd.DataFrame(rows, dtype=object),
+        lines=list(range(2, len(samples) + 2)),
+        guesses=[guess],
+        sha256=sha256_file(path),
+    )
+
+
+def star_counts(sheet: Path, home: Path) -> RawMatrix | None:
+    """GDC's STAR or HTSeq count files as one matrix, by their sample sheet.
+
+    Parameters
+    ----------
+    sheet : File ID, File Name, Sample ID of each file
+    home : folder of the files, each directly in it or in a folder named for its File ID
+
+    Raises
+    ------
+    InputError
+        If count files are there, but do not agree on their genes.
+    """
+    text = decoded(sheet.read_bytes(), sheet.name, None)[0]
+    separator = "\t" if "\t" in text.split("\n", 1)[0] else ","
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator))
+    samples: dict[str, list[str]] = {}
+    genes: list[str] | None = None
+    for row in rows[:MOST_STAR_FILES]:
+        name, folder = row.get("File Name") or "", row.get("File ID") or ""
+        sample = (row.get("Sample ID") or "").split(",")[0].strip()
+        paths = [home / name, home / folder / name]
+        path = next(
+            (
+                item
+                for item in paths
+                if name and item.is_file() and item.resolve().is_relative_to(home.resolve())
+            ),
+            None,
+        )
+        if path is None or not sample or "counts" not in name:
+            continue
+        symbols, counts = _counts(path)
+        if genes is not None and symbols != genes:
+            raise InputError(
+                f"{path.name}: other genes than the files before it; fetch all files of "
+                "one workflow"
+            )
+        genes = symbols
+        samples.setdefault(sample, counts)
+    if genes is None:
+        return None
+    names = sorted(samples)
+    lines = ["\t".join(["symbol", *names])]
+    lines += [
+        "\t".join([gene, *(samples[name][place] for name in names)])
+        for place, gene in enumerate(genes)
+    ]
+    guess = Guess(
+        key="expression",
+        what="expression matrix",
+        value=f"{len(names)} count files",
+        evidence=f"joined by {sheet.name}; {len(genes)} protein-coding genes",
+        confidence="sure",
+    )
+    return RawMatrix(
+        "counts.tsv",
+        "\n".join(lines) + "\n",
+        "\t",
+        "symbol",
+        names,
+        "genes_by_samples",
+        (),
+        "counts",
+        [guess],
+        sha256_file(sheet),
+    )
+
+
+def _counts(path: Path) -> tuple[list[str], list[str]]:
+    """Symbols and counts of one file of STAR counts."""
+    text = decoded(path.read_bytes()[: 64 << 20], path.name, None)[0]
+    lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
+    if not lines or lines[0][:2] != ["gene_id", "gene_name"] or "unstranded" not in lines[0]:
+        raise InputError(f"{path.name}: no STAR counts (gene_id, gene_name, …, unstranded)")
+    at, kind = lines[0].index("unstranded"), lines[0].index("gene_type")
+    kept = [line for line in lines[1:] if len(line) > at and line[kind] == "protein_coding"]
+    for line in kept:
+        if not line[at].isdigit():
+            raise InputError(f"{path.name}: the count of {line[1][:30]} is {line[at][:20]!r}")
+    return [line[1] for line in kept], [line[at] for line in kept]
+
+
+def rewritten(matrix: RawMatrix, decimal: str, rename: dict[str, str | None], ids: str) -> str:
+    """The matrix as UTF-8 CSV, decimal points, with the samples that are kept under their names.
+
+    Parameters
+    ----------
+    matrix : as it was read
+    decimal : its decimal sign
+    rename : the patient of each sample; None leaves the sample out; samples not in it stay
+    ids : rule by which a kept sample names its patient
+
+    Raises
+    ------
+    InputError
+        Naming the line that has another number of fields.
+    """
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    reader = csv.reader(io.StringIO(matrix.text, newline=""), delimiter=matrix.delimiter)
+    header: list[str] | None = None
+    places: list[int] = []
+    label = 0
+    for row in reader:
+        if not row or row[0].startswith("#"):
+            continue
+        if header is None:
+            header = [name.strip() for name in row]
+            label = header.index(matrix.label)
+            gone = set(matrix.drop)
+            places = [
+                place
+                for place, name in enumerate(header)
+                if place != label
+                and name not in gone
+                and (matrix.orientation != "genes_by_samples" or rename.get(name, name) is not None)
+            ]
+            names = [header[place] for place in places]
+            if matrix.orientation == "genes_by_samples":
+                names = [rename.get(name) or name for name in names]
+            writer.writerow([header[label] or "name", *names])
+            continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{matrix.origin}, line {reader.line_num}: {len(row)} fields under "
+                f"{len(header)} column names"
+            )
+        name: str | None = row[label].strip()
+        if matrix.orientation == "samples_by_genes":
+            name = rename.get(str(name), name)
+            if name is None or patient_of(name, ids) is None:
+                continue
+        values = [row[place].strip() for place in places]
+        if decimal == ",":
+            values = [value.replace(".", "").replace(",", ".") for value in values]
+        writer.writerow([name, *values])
+    return out.getvalue()

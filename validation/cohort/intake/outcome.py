@@ -1,0 +1,120 @@
+"""One endpoint as it will stand in `cohort.toml`, and how its columns are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sage.core.errors import InputError
+from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.values import Column
+
+
+@dataclass
+class Outcome:
+    """One endpoint as it will stand in `cohort.toml`, and the columns that it takes."""
+
+    name: str
+    table: str
+    spec: dict[str, Any]
+    used: set[str]
+    guesses: list[Guess] = field(default_factory=list)
+    made: dict[str, Any] = field(default_factory=dict)
+    """Columns that are computed from dates, by name."""
+
+
+def column_named(
+    name: str, columns: Mapping[tuple[str, str], Column], key: str, whole: str = ""
+) -> Column:
+    """The column that a setting names; with `whole`, the longest beginning that is one.
+
+    Parameters
+    ----------
+    name : as it was set
+    columns : of all tables, by table and name
+    key : of the setting, for the message
+    whole : the setting's value, which begins with the name of a column
+
+    Raises
+    ------
+    InputError
+        If there is no such column.
+    """
+    for end in range(len(whole), 0, -1):
+        if end == len(whole) or whole[end] == ":":
+            for (_, own), column in columns.items():
+                if own == whole[:end]:
+                    return column
+    for (_, own), column in columns.items():
+        if own.casefold() == name.casefold():
+            return column
+    shown = ", ".join(dict.fromkeys(own for _, own in columns))
+    raise InputError(f'--set {key}: no column "{name[:60]}"; the files have: {shown[:400]}')
+
+
+def time_guess(
+    prefix: str, name: str, time: Column, event: Column, contact: Column | None = None
+) -> Guess:
+    """How a column of times is told.
+
+    Parameters
+    ----------
+    prefix : of the guess's key
+    name : of the endpoint
+    time : its column of times
+    event : its column of events
+    contact : the column of those without the event, if it is another
+
+    Returns
+    -------
+    The guess, with range and median.
+    """
+    values = time.numbers
+    evidence = (
+        f"{len(values)} of {len(time.cells)} known, {values.min():g} to {values.max():g}, "
+        f"median {values.median():g}; beside {event.name}"
+    )
+    if contact is not None:
+        evidence += f"; of those without the event {contact.name}"
+    return Guess(
+        key=f"{prefix}time",
+        what=f"{name}: time",
+        value=time.name,
+        evidence=evidence,
+        confidence="likely",
+    )
+
+
+def negative_times(
+    prefix: str, name: str, spec: dict[str, Any], times: list[Column]
+) -> list[Guess]:
+    """Times below zero, which are left out.
+
+    Parameters
+    ----------
+    prefix : of the guess's key
+    name : of the endpoint
+    spec : of the endpoint; it is told to leave such times out
+    times : its columns of times
+
+    Returns
+    -------
+    A guess where there are any.
+    """
+    below = sum(int((time.numbers < 0).sum()) for time in times)
+    if not below:
+        return []
+    spec["invalid_times"] = "exclude"
+    lowest = min(float(time.numbers.min()) for time in times)
+    return [
+        Guess(
+            key=f"{prefix}time",
+            fixed=True,
+            what=f"{name}: negative times",
+            value="left out",
+            evidence=f"{below} times are below zero (lowest {lowest:g}); they are "
+            "left out of this outcome",
+            confidence="unsure",
+        )
+    ]

@@ -1,0 +1,145 @@
+"""Outcomes among the columns: which hold times, which codes mean the event, in which unit.
+
+Where files do not settle what decides a result (which code is the event, in which unit time
+counts, which number of a date is the day), the guess stays open until a person says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from validation.cohort.intake.dated import outcomes_by_dates
+from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.names import (
+    stem,
+    tokens,
+)
+from validation.cohort.intake.outcome import Outcome, column_named
+from validation.cohort.intake.outcomes_set import outcome_as_set
+from validation.cohort.intake.paired import endpoint, pairs
+from validation.cohort.intake.values import Column
+
+RESPONSES = (
+    (
+        (
+            "cr",
+            "pr",
+            "cr/pr",
+            "complete response",
+            "partial response",
+            "responder",
+            "r",
+            "response",
+            "complete",
+            "partial",
+        ),
+        (
+            "sd",
+            "pd",
+            "sd/pd",
+            "stable disease",
+            "progressive disease",
+            "non-responder",
+            "nonresponder",
+            "nr",
+            "non-response",
+            "no response",
+            "stable",
+            "progressive",
+        ),
+    ),
+)
+
+
+def find_outcomes(columns: Mapping[tuple[str, str], Column], said: Corrections) -> list[Outcome]:
+    """The endpoints of all tables, those that were set first.
+
+    Raises
+    ------
+    InputError
+        If what was set names no such column or code.
+    """
+    found: list[Outcome] = []
+    taken: set[str] = set()
+    set_names = [name for name in said.endpoints if name]
+    if "" in said.endpoints:
+        owner = _first_name(columns, said)
+        said.endpoints[owner] = said.endpoints.pop("") | said.endpoints.get(owner, {})
+        set_names = [owner, *(name for name in set_names if name != owner)]
+    for table in dict.fromkeys(table for table, _ in columns):
+        own = [column for (where, _), column in columns.items() if where == table]
+        for name, event, time in pairs(own):
+            if name not in taken and name not in set_names:
+                made = endpoint(name, event, time, own, columns, said)
+                if made is not None:
+                    taken.add(name)
+                    found.append(made)
+        for made in [
+            *outcomes_by_dates(own, columns, said, taken | set(set_names)),
+            *_responses(own),
+        ]:
+            if made.name not in taken and made.name not in set_names:
+                taken.add(made.name)
+                found.append(made)
+    set_so = [
+        outcome_as_set(name, columns, said.endpoints[name], _guessed(columns, said, name))
+        for name in set_names
+    ]
+    return [*set_so, *found]
+
+
+def _first_name(columns: Mapping[tuple[str, str], Column], said: Corrections) -> str:
+    """The endpoint that a setting without a name is about."""
+    fields = said.endpoints[""]
+    for key in ("event", "time"):
+        if key in fields:
+            column = column_named(
+                fields[key].split(":")[0] if key == "event" else fields[key],
+                columns,
+                key,
+                whole=fields[key],
+            )
+            if outcome := stem(column.name):
+                return outcome
+    return "OS"
+
+
+def _responses(own: list[Column]) -> list[Outcome]:
+    """A response to treatment in two levels, as a binary outcome."""
+    for column in own:
+        named = set(tokens(column.name))
+        if not named & {"response", "responder", "responders", "recist"} or len(column.counts) != 2:
+            continue
+        for yes, no in RESPONSES:
+            plus = [value for value in column.counts if value.casefold() in yes]
+            minus = [value for value in column.counts if value.casefold() in no]
+            if len(plus) == len(minus) == 1:
+                evidence = ", ".join(
+                    f"{value}: {rows} rows" for value, rows in column.counts.items()
+                )
+                guess = Guess(
+                    fixed=True,
+                    key="response.event",
+                    what="response",
+                    confidence="likely",
+                    value=f"{column.name}:{plus[0]}",
+                    evidence=evidence,
+                )
+                spec = {
+                    "kind": "binary",
+                    "table": column.table,
+                    "column": column.name,
+                    "positive_values": plus,
+                    "negative_values": minus,
+                    "label": "Response to treatment",
+                }
+                return [Outcome("response", column.table, spec, {column.name}, [guess])]
+    return []
+
+
+def _guessed(
+    columns: Mapping[tuple[str, str], Column], said: Corrections, name: str
+) -> Outcome | None:
+    """What would be guessed of one endpoint if nothing were set of it."""
+    plain = Corrections(whole=said.whole, columns=said.columns)
+    return next((item for item in find_outcomes(columns, plain) if item.name == name), None)

@@ -1,0 +1,174 @@
+"""Endpoints as a person set them; what was not set is guessed as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from sage.core.errors import InputError
+from validation.cohort.intake.coding import sides_shown
+from validation.cohort.intake.dated import outcome_from_dates
+from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.names import (
+    LABELS,
+)
+from validation.cohort.intake.outcome import Outcome, column_named, negative_times, time_guess
+from validation.cohort.intake.time_units import unit_of_time
+from validation.cohort.intake.values import Column
+from validation.cohort.tables import codes
+
+
+def outcome_as_set(
+    name: str,
+    columns: Mapping[tuple[str, str], Column],
+    fields: dict[str, str],
+    guessed: Outcome | None,
+) -> Outcome:
+    """An endpoint as a person set it.
+
+    Parameters
+    ----------
+    name : of the endpoint
+    columns : of all tables, by table and name
+    fields : what was set of it
+    guessed : what would be guessed of it if nothing were set
+
+    Raises
+    ------
+    InputError
+        If a setting names no such column or code, or leaves something open.
+    """
+    own_all = list(columns.values())
+    if "start" in fields or "end" in fields or "death" in fields:
+        return _dates_as_set(name, fields, columns, own_all)
+    spec = dict(guessed.spec) if guessed else {"kind": "survival", "label": LABELS.get(name, name)}
+    guesses = list(guessed.guesses) if guessed else []
+    used = set(guessed.used) if guessed else set()
+    if "time" in fields:
+        time = column_named(fields["time"], columns, "time")
+        if not time.numeric or time.odd:
+            raise InputError(
+                f"--set {name}.time: {time.name} holds no numbers"
+                + (f" only ({', '.join(time.odd[:3])})" if time.odd else "")
+            )
+        if spec.get("time") != time.name:
+            spec.pop("time_censored", None)
+        spec |= {"table": time.table, "time": time.name}
+        used.add(time.name)
+    if "time" not in spec:
+        raise InputError(f"--set {name}: which column holds its time? set {name}.time=COLUMN")
+    timed = columns.get((spec["table"], spec["time"]))
+    if "event" in fields:
+        event = column_named(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
+        spec |= _codes_as_set(name, event, fields, spec)
+        used.add(event.name)
+    elif "event" not in spec:
+        raise InputError(f"--set {name}: which code is its event? set {name}.event=COLUMN:CODE")
+    guesses = [
+        guess
+        for guess in guesses
+        if not ("event" in fields and guess.key.endswith(".event"))
+        and not ("time" in fields and guess.key.endswith((".time", ".unit")))
+        and not ("unit" in fields and guess.key.endswith(".unit"))
+    ]
+    if "time" in fields and timed is not None and "event" in spec:
+        guesses.append(
+            time_guess(
+                f"{name}.", name, timed, column_named(spec["event"], columns, "event")
+            ).model_copy(update={"confidence": "given"})
+        )
+        unit, how = unit_of_time(
+            timed, None, [], [column for column in own_all if column.table == timed.table]
+        )
+        spec["time_unit"] = unit
+        if "unit" not in fields:
+            guesses.append(how.model_copy(update={"key": f"{name}.unit"}))
+        guesses += negative_times(f"{name}.", name, spec, [timed])
+    if "unit" in fields:
+        spec["time_unit"] = fields["unit"]
+        guesses.append(
+            Guess(
+                key=f"{name}.unit",
+                what=f"unit of {spec['time']}",
+                value=fields["unit"],
+                evidence="as set",
+                confidence="given",
+            )
+        )
+    if "event" in fields:
+        guesses.append(
+            Guess(
+                key=f"{name}.event",
+                what=f"{name}: event",
+                value=f"{spec['event']}:{'|'.join(spec['event_values'])}",
+                evidence=f"as set; censored: {'|'.join(spec['censored_values'])}; "
+                + (sides_shown(event, timed) if timed is not None else ""),
+                confidence="given",
+            )
+        )
+    made = guessed.made if guessed else {}
+    return Outcome(name, spec["table"], spec, used, guesses, made)
+
+
+def _codes_as_set(
+    name: str, event: Column, fields: dict[str, str], spec: dict[str, Any]
+) -> dict[str, Any]:
+    """The codes on each side, as set; the others are censored."""
+    known = dict.fromkeys([*event.counts, *codes(event.known)])
+    said = fields["event"][len(event.name) + 1 :]
+    if said:
+        happened = [code.strip() for code in said.split("|")]
+    elif spec.get("event") == event.name:
+        happened = list(spec["event_values"])
+    else:
+        raise InputError(
+            f"--set {name}.event: say the code, {event.name}:CODE; codes: "
+            f"{', '.join(event.counts)}"[:300]
+        )
+    strange = [code for code in happened if code not in known]
+    if strange:
+        raise InputError(
+            f'--set {name}.event: {event.name} holds no "{strange[0][:40]}"; codes: '
+            f"{', '.join(event.counts)}"[:300]
+        )
+    if "censored" in fields:
+        censored = [code.strip() for code in fields["censored"].split("|")]
+        left = set(codes(event.known)) - set(happened) - set(censored) - set(event.counts)
+        rest = [
+            code for code in event.counts if code not in {*happened, *censored} and code in left
+        ]
+        if rest:
+            raise InputError(f"--set {name}.censored: {', '.join(rest[:3])} is on neither side")
+    else:
+        plain = set(codes(event.known)) if set(happened) <= set(codes(event.known)) else set()
+        censored = sorted((plain or set(event.counts)) - set(happened))
+    if not censored:
+        raise InputError(f"--set {name}.event: every code would be the event; nobody is censored")
+    return {"event": event.name, "event_values": happened, "censored_values": censored}
+
+
+def _dates_as_set(
+    name: str, fields: dict[str, str], columns: Mapping[tuple[str, str], Column], own: list[Column]
+) -> Outcome:
+    for key in ("start", "end"):
+        if key not in fields:
+            raise InputError(
+                f"--set {name}: dates need both start and end; set {name}.{key}=COLUMN"
+            )
+    start, end = (column_named(fields[key], columns, key) for key in ("start", "end"))
+    died = column_named(fields["death"], columns, "death") if "death" in fields else None
+    for column in (start, end, *([died] if died else [])):
+        if not column.dated:
+            why = "years of two digits" if column.short_years else "no dates"
+            raise InputError(f"--set {name}: {column.name} holds {why}; write them as 2019-03-31")
+    event = None
+    if "event" in fields:
+        event = column_named(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
+    if died is None and event is None:
+        raise InputError(f"--set {name}: who had the event? set {name}.event or {name}.death")
+    same = [column for column in own if column.table == start.table]
+    codes_of = None
+    if event is not None and fields["event"] != event.name:
+        codes_of = partial(_codes_as_set, name, event, fields)
+    return outcome_from_dates(name, start, end, died, event, same, codes_of)

@@ -1,0 +1,677 @@
+"""A cohort as it would be written, made of everything that was guessed and set."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from sage.core.errors import InputError
+from validation.cohort.ids import BARCODE, patient_of, sample_type_of
+from validation.cohort.intake.cells import columns_of
+from validation.cohort.intake.declared import ColumnGuess, Variables
+from validation.cohort.intake.guesses import Corrections, Guess, read_corrections
+from validation.cohort.intake.identifiers import names_patients, people_twice
+from validation.cohort.intake.matrix import RawMatrix, rewritten
+from validation.cohort.intake.names import (
+    shown,
+    slug,
+)
+from validation.cohort.intake.outcome import Outcome
+from validation.cohort.intake.outcomes import find_outcomes
+from validation.cohort.intake.sources import Sources, read_sources
+from validation.cohort.intake.text import RawTable
+from validation.cohort.intake.values import (
+    Column,
+    date_of,
+    decimal_votes,
+    plain_number,
+)
+from validation.cohort.model import CohortSpec, describe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")
+JOINED = 0.5
+"""Share of a table's identifiers that must be the patients' for it to be joined."""
+ROWS = "rows"
+"""For `id`: each row is a patient of its own."""
+MOST_CHOICES = 12
+PATIENT = "patient of the sample"
+"""A column that is added to a table of samples."""
+Columns = dict[tuple[str, str], Column]
+
+
+@dataclass
+class Proposal:
+    """What was read off the files, and the cohort that follows, ready to be written."""
+
+    name: str
+    guesses: list[Guess] = field(default_factory=list)
+    columns: list[ColumnGuess] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    spec: CohortSpec | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def open(self) -> list[Guess]:
+        """What is not taken without a person's word."""
+        return [guess for guess in self.guesses if guess.open]
+
+    def require_answers(self) -> None:
+        """Refuse what is open.
+
+        Raises
+        ------
+        InputError
+            With the setting for each open guess.
+        """
+        asked = [
+            f"{guess.what}: {guess.evidence}. Set {guess.key}="
+            + (" or ".join(guess.choices) if guess.choices else guess.value or "VALUE")
+            for guess in self.open
+        ]
+        if asked:
+            raise InputError(
+                "the files do not settle "
+                + ("this" if len(asked) == 1 else f"{len(asked)} things")
+                + ", and a wrong guess would turn results round; answer with --set KEY=VALUE:\n  "
+                + "\n  ".join(asked)
+            )
+
+
+def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
+    """Read files and say what cohort they make; nothing is written.
+
+    Parameters
+    ----------
+    paths : files, study folders or archives
+    settings : corrections as `KEY=VALUE`
+
+    Raises
+    ------
+    InputError
+        Naming file, line and remedy where something cannot be read or a setting does not fit.
+    """
+    said = read_corrections(settings)
+    with tempfile.TemporaryDirectory(prefix="sage-import-") as unpacked:
+        sources = read_sources(paths, said, Path(unpacked))
+    return _Draft(sources, said).proposal()
+
+
+class _Draft:
+    """The steps from what the files hold to a proposal."""
+
+    def __init__(self, sources: Sources, said: Corrections) -> None:
+        self.sources, self.said = sources, said
+        self.guesses: list[Guess] = []
+        self.notes: list[str] = [
+            f"{name} was not used"
+            for name in sources.left_out
+            if not name.startswith("data_clinical")
+        ]
+        self.columns: Columns = {}
+        self.variables = Variables(said)
+        self.tables = self._tables_named()
+        self._keep_rows()
+        for table in self.tables:
+            self.guesses += [
+                guess.model_copy(update={"what": f"{table.origin}: {guess.what}"})
+                for guess in table.guesses
+            ]
+            own, guesses = columns_of(table, self.said)
+            self.guesses += guesses
+            self.columns |= {(table.name, column.name): column for column in own}
+        self._require_known_names()
+
+    def _tables_named(self) -> list[RawTable]:
+        taken: set[str] = set()
+        for table in self.sources.tables:
+            table.name = slug(table.name, taken)
+        return self.sources.tables
+
+    def proposal(self) -> Proposal:
+        """The whole proposal."""
+        name = self._name()
+        ids = {table.name: self._id(table) for table in self.tables}
+        outcomes = find_outcomes(
+            {
+                key: column
+                for key, column in self.columns.items()
+                if column.name != ids.get(key[0]) and column.name not in self.said.dropped
+            },
+            self.said,
+        )
+        self._place_made(outcomes)
+        self.guesses = [self._still_open(guess, outcomes) for guess in self.guesses]
+        for outcome in outcomes:
+            self.guesses += outcome.guesses
+        if not outcomes:
+            self.guesses.append(
+                Guess(
+                    key="time",
+                    what="outcome",
+                    value="",
+                    confidence="unsure",
+                    open=False,
+                    evidence="no column reads as an outcome; without one nothing is tested; set "
+                    "time=COLUMN and event=COLUMN:CODE",
+                )
+            )
+        base = self._base(outcomes)
+        kept, rule = self._joined(base, ids)
+        spec = self._spec(name, kept, rule, ids, outcomes, base)
+        files = {f"{table.name}.csv": self._file(table, spec, ids) for table in kept}
+        self._expression(spec, files, kept, ids, rule)
+        silent = sum(
+            item.role == "variable" and item.known_at == "unknown"
+            for item in self.variables.reports
+        )
+        if silent:
+            self.notes.append(
+                f"{silent} variables do not say when they became known, and so support "
+                "nothing: set known_at=baseline if all were known before follow-up "
+                "began, else COLUMN.known_at=baseline for those that were"
+            )
+        return Proposal(
+            name, self.guesses, self.variables.reports, self.notes, _checked(spec, name), files
+        )
+
+    def _name(self) -> str:
+        given = self.said.whole.get("name")
+        if given is not None and not NAME.match(given):
+            raise InputError(
+                f'--set name: "{given[:60]}" is no folder name: letters, digits, _ . -'
+            )
+        return given or slug(self.sources.name or "cohort", set()).replace("_", "-")
+
+    def _require_known_names(self) -> None:
+        names = {column.name for column in self.columns.values()}
+        asked = [*self.said.columns, *(name for name in self.said.dropped), *self.said.ids.values()]
+        if "id" in self.said.whole:
+            asked.append(self.said.whole["id"])
+        strange = [name for name in asked if name not in names and name != ROWS]
+        if strange:
+            raise InputError(
+                f'--set: no column "{strange[0][:60]}"; the files have: '
+                f"{', '.join(dict.fromkeys(c.name for c in self.columns.values()))[:400]}"
+            )
+
+    # -- patients --------------------------------------------------------------------------------
+
+    def _keep_rows(self) -> None:
+        """Leave out the rows that `where` does not name, before anything is guessed of the rest."""
+        given = self.said.whole.get("where")
+        if given is None:
+            return
+        for table in self.tables:
+            for name in map(str, table.rows.columns):
+                if not given.startswith(f"{name}:"):
+                    continue
+                values = [value.strip() for value in given[len(name) + 1 :].split("|")]
+                counts = Counter(table.rows[name])
+                strange = [value for value in values if value not in counts]
+                if strange:
+                    raise InputError(
+                        f'--set where: {name} holds no "{strange[0][:40]}"; it holds '
+                        f"{', '.join(value for value, _ in counts.most_common(8))}"
+                    )
+                keep = table.rows[name].isin(values).to_numpy()
+                self.guesses.append(
+                    Guess(
+                        key="where",
+                        what="rows",
+                        value=given,
+                        confidence="given",
+                        evidence=f"keeps {int(keep.sum())} of {len(keep)} rows",
+                    )
+                )
+                table.rows = table.rows[keep].reset_index(drop=True)
+                table.lines = [line for line, kept in zip(table.lines, keep, strict=True) if kept]
+                table.origin += f" where {name} is {' or '.join(values)}"
+                return
+        raise InputError(f'--set where: "{given[:60]}" begins with no column; give COLUMN:VALUE')
+
+    def _id(self, table: RawTable) -> str:
+        own = [column for (where, _), column in self.columns.items() if where == table.name]
+        given = self.said.ids.get(table.name) or self.said.whole.get("id")
+        if given is not None and given in table.rows.columns:
+            self.guesses.append(
+                Guess(
+                    key=self._id_key(table),
+                    what=f"{table.origin}: patient",
+                    value=given,
+                    evidence="as set",
+                    confidence="given",
+                )
+            )
+            return given
+        scored = sorted(
+            (
+                (names_patients(column), -column.place, column)
+                for column in own
+                if len(column.known)
+            ),
+            key=lambda item: item[:2],
+            reverse=True,
+        )
+        best = scored[0] if scored else None
+        if given == ROWS or best is None or best[0] < 5:
+            return self._by_rows(table, [column.name for column in own], given)
+        column = best[2]
+        distinct = len(column.counts)
+        others = [
+            item[2].name
+            for item in scored[1:4]
+            if item[0] >= best[0] - 1 or (item[0] >= 6 and len(item[2].counts) >= distinct)
+        ]
+        evidence = (
+            f"{distinct} different values in {len(column.known)} rows, as {column.known.iloc[0]}"
+        )
+        if others:
+            evidence += f"; could also be {', '.join(others)}"
+        if (twice := people_twice(own, column)) is not None:
+            others.append(twice.name)
+            evidence += (
+                f"; {twice.name} names {len(twice.counts)} patients in {len(twice.known)} of the "
+                "rows, so people may be counted twice"
+            )
+        self.guesses.append(
+            Guess(
+                key=self._id_key(table),
+                what=f"{table.origin}: patient",
+                value=column.name,
+                evidence=evidence[:300],
+                confidence="unsure" if others else "likely",
+            )
+        )
+        return column.name
+
+    def _by_rows(self, table: RawTable, names: list[str], given: str | None) -> str:
+        """Number the rows, where a person says that each is a patient of its own."""
+        cells = table.rows.index.to_series().map(lambda at: f"row-{at + 1}")
+        self.columns[(table.name, ROWS)] = Column(table.name, ROWS, cells, -1)
+        self.guesses.append(
+            Guess(
+                key=self._id_key(table),
+                what=f"{table.origin}: patient",
+                value=ROWS,
+                evidence="each row is a patient of its own, as set"
+                if given
+                else "no column names the patients; rows can be numbered if each is a patient of "
+                f"its own. Columns: {', '.join(names)[:200]}",
+                confidence="given" if given else "unsure",
+                open=not given,
+                choices=(ROWS, *names[:MOST_CHOICES]),
+            )
+        )
+        return ROWS
+
+    def _id_key(self, table: RawTable) -> str:
+        return "id" if len(self.tables) == 1 else f"id.{table.name}"
+
+    def _base(self, outcomes: list[Outcome]) -> RawTable:
+        """The table of the patients: the one that holds the outcomes, else the first."""
+        named = Counter(outcome.table for outcome in outcomes)
+        first = named.most_common(1)[0][0] if named else self.tables[0].name
+        return next(table for table in self.tables if table.name == first)
+
+    def _people(self, table: RawTable, column: str, rule: str) -> list[str | None]:
+        return [patient_of(cell, rule) for cell in self.columns[(table.name, column)].cells]
+
+    def _joined(self, base: RawTable, ids: dict[str, str]) -> tuple[list[RawTable], str]:
+        """The tables whose patients are those of the base, and the rule of the identifiers."""
+        cells = self.columns[(base.name, ids[base.name])].known
+        barcodes = cells.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
+        rule = "tcga" if barcodes.mean() > 0.9 else "exact"
+        if rule == "tcga":
+            self.guesses.append(
+                Guess(
+                    key="id",
+                    fixed=True,
+                    what="identifiers",
+                    value="TCGA barcodes",
+                    evidence=f"{barcodes.mean():.0%} of {len(cells)} read as such; "
+                    "their first twelve characters are the patient",
+                    confidence="sure",
+                )
+            )
+        patients = {who for who in self._people(base, ids[base.name], rule) if who}
+        kept = [base]
+        for table in self.tables:
+            if table is base:
+                continue
+            best, share = ids[table.name], 0.0
+            own = [column for (where, _), column in self.columns.items() if where == table.name]
+            given = table.name in self.said.ids
+            for column in [c for c in own if c.name == best] if given else own:
+                people = {patient_of(cell, rule) for cell in column.counts} - {None}
+                part = len(people & patients) / max(len(people), 1)
+                if part > share + (0.0 if column.name == ids[table.name] else 0.05):
+                    best, share = column.name, part
+            if share < JOINED and self._through_samples(table, best, kept, ids):
+                kept.append(table)
+                continue
+            if share < JOINED:
+                self.notes.append(
+                    f"{table.origin} was left out: {share:.0%} of its identifiers ({best}) are "
+                    f"patients of {base.origin}; set {self._id_key(table)}=COLUMN"
+                )
+                self.variables.reports = [
+                    item for item in self.variables.reports if item.table != table.name
+                ]
+                continue
+            ids[table.name] = best
+            kept.append(table)
+        return kept, rule
+
+    def _through_samples(
+        self, table: RawTable, samples: str, kept: list[RawTable], ids: dict[str, str]
+    ) -> bool:
+        """Give a table of samples its patients, by a table that holds both; False without one."""
+        cells = self.columns[(table.name, samples)].cells
+        for other in kept:
+            people = self.columns[(other.name, ids[other.name])].cells
+            for (where, name), column in list(self.columns.items()):
+                if where != other.name or name == ids[other.name]:
+                    continue
+                pairs = dict(zip(column.cells, people, strict=True))
+                if cells.isin(list(pairs)).mean() > JOINED:
+                    patient = Column(table.name, PATIENT, cells.map(pairs).fillna(""), -1)
+                    self.columns[(table.name, PATIENT)] = patient
+                    ids[table.name] = PATIENT
+                    self.guesses.append(
+                        Guess(
+                            key=self._id_key(table),
+                            what=f"{table.origin}: patient",
+                            fixed=True,
+                            value=f"by {samples}",
+                            evidence=f"{other.origin} says whose {name} it is",
+                            confidence="likely",
+                        )
+                    )
+                    return True
+        return False
+
+    def _still_open(self, guess: Guess, outcomes: list[Outcome]) -> Guess:
+        """The order of dates need not be known where no outcome is made of them."""
+        if (
+            guess.key != "dates"
+            or not guess.open
+            or any(
+                self.columns[(item.table, name)].dated for item in outcomes for name in item.used
+            )
+        ):
+            return guess
+        why = f"{guess.evidence}; no outcome needs it"
+        return guess.model_copy(update={"open": False, "evidence": why})
+
+    # -- the description -------------------------------------------------------------------------
+
+    def _place_made(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            for name, cells in outcome.made.items():
+                cells = cells.fillna("")
+                self.columns[(outcome.table, name)] = Column(outcome.table, name, cells, -1)
+
+    def _spec(
+        self,
+        name: str,
+        kept: list[RawTable],
+        rule: str,
+        ids: dict[str, str],
+        outcomes: list[Outcome],
+        base: RawTable,
+    ) -> dict[str, Any]:
+        tables: dict[str, Any] = {}
+        collapse: dict[str, bool] = {}
+        for table in kept:
+            tables[table.name], collapse[table.name] = self._table(table, rule, ids, outcomes)
+        taken: set[str] = set()
+        variables: dict[str, Any] = {}
+        in_use = {
+            (outcome.table, column): outcome.name for outcome in outcomes for column in outcome.used
+        }
+        people = {table.name: self._people(table, ids[table.name], rule) for table in kept}
+        for key, column in self.columns.items():
+            if key[0] not in tables or column.place < 0:
+                continue
+            if column.name == ids[key[0]]:
+                self.variables.reports.append(
+                    ColumnGuess(column=column.name, table=key[0], role="patient")
+                )
+            elif key in in_use:
+                self.variables.reports.append(self.variables.report(column, "outcome", in_use[key]))
+            else:
+                made = self.variables.variable(column, taken, people[key[0]], collapse[key[0]])
+                if made is not None:
+                    variables[made[0]] = made[1]
+        known = {"known_at": "baseline"} if self.said.whole.get("known_at") == "baseline" else {}
+        return {
+            "id": name,
+            "title": self.said.whole.get("title") or self.sources.title or shown(name),
+            **known,
+            "patient": {"table": base.name, "ids": rule},
+            "tables": tables,
+            "variables": variables,
+            "endpoints": {item.name: item.spec for item in outcomes if item.table in tables},
+        }
+
+    def _table(
+        self, table: RawTable, rule: str, ids: dict[str, str], outcomes: list[Outcome]
+    ) -> tuple[dict[str, Any], bool]:
+        """A table's section, and whether several rows of a patient must become one by variable."""
+        import pandas as pd
+
+        made: dict[str, Any] = {
+            "file": f"{table.name}.csv",
+            "key": ids[table.name],
+            "source": f"{table.origin}, SHA-256 {table.sha256[:16]}",
+        }
+        cells = self.columns[(table.name, ids[table.name])].cells
+        keep = pd.Series(True, index=cells.index)
+        types = (
+            Counter(sample_type_of(cell) for cell in cells[keep]) if rule == "tcga" else Counter()
+        )
+        if "01" in types and len(types) > 1:
+            made["sample_types"] = ["01"]
+            keep &= cells.map(sample_type_of) == "01"
+            self.guesses.append(
+                Guess(
+                    key="sample_types",
+                    what=f"{table.origin}: samples",
+                    value="primary tumors (01)",
+                    evidence=", ".join(f"{kind}: {n}" for kind, n in types.most_common(5)),
+                    confidence="likely",
+                )
+            )
+        owner = cells[keep].map(lambda cell: patient_of(cell, rule)).dropna()
+        if not owner.duplicated().any():
+            return made, False
+        repeated = int(owner[owner.duplicated()].nunique())
+        own = [
+            (
+                item,
+                [
+                    self.columns[(table.name, str(item.spec[field]))].cells[owner.index]
+                    for field in ("time", "event", "column")
+                    if field in item.spec
+                ],
+            )
+            for item in outcomes
+            if item.table == table.name
+        ]
+        differ = any(
+            int((series.groupby(owner.to_numpy()).nunique() > 1).sum())
+            for _, many in own
+            for series in many
+        )
+        made["rows_per_patient"] = "last" if differ else "identical"
+        how = (
+            "the outcome differs between them: the latest follow-up stands"
+            if differ
+            else "their outcome is the same; of a variable that differs the mean or first is taken"
+        )
+        self.guesses.append(
+            Guess(
+                key="rows",
+                what=f"{table.origin}: rows per patient",
+                value=made["rows_per_patient"],
+                evidence=f"{repeated} patients have several rows; {how}",
+                confidence="unsure" if differ else "likely",
+            )
+        )
+        return made, True
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def _file(self, table: RawTable, spec: dict[str, Any], ids: dict[str, str]) -> str:
+        """The table as it is written: the columns in use, UTF-8, decimal points, ISO dates."""
+        used = {ids[table.name]}
+        used |= {
+            item["column"] for item in spec["variables"].values() if item["table"] == table.name
+        }
+        for item in spec["endpoints"].values():
+            if item["table"] == table.name:
+                used |= {
+                    item[field]
+                    for field in ("time", "time_censored", "event", "column")
+                    if field in item
+                }
+        names = [name for (where_, name) in self.columns if where_ == table.name and name in used]
+        written = [_cells(self.columns[(table.name, name)]) for name in names]
+        out = io.StringIO(newline="")
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(zip(*written, strict=True))
+        return out.getvalue()
+
+    def _expression(
+        self,
+        spec: dict[str, Any],
+        files: dict[str, str],
+        kept: list[RawTable],
+        ids: dict[str, str],
+        rule: str,
+    ) -> None:
+        if not self.sources.matrices:
+            return
+        matrix = self.sources.matrices[0]
+        self.notes += [
+            f"{other.origin} was not used: one matrix per cohort"
+            for other in self.sources.matrices[1:]
+        ]
+        rename = self._sample_names(matrix, kept, ids, rule)
+        base = spec["patient"]["table"]
+        patients = {patient_of(cell, rule) for cell in self.columns[(base, ids[base])].cells} - {
+            None
+        }
+        named = [patient_of(rename.get(name, name) or "", rule) for name in matrix.samples]
+        found = sum(name in patients for name in named if name)
+        if not found:
+            self.notes.append(
+                f"{matrix.origin} was left out: none of its samples "
+                f"({', '.join(matrix.samples[:3])}) is a patient"
+            )
+            return
+        self.guesses += matrix.guesses
+        looked = "" if matrix.orientation == "genes_by_samples" else "the first "
+        self.guesses.append(
+            Guess(
+                key="expression",
+                what="samples of the matrix",
+                value=f"{found} of {looked}{len(matrix.samples)} are patients",
+                evidence=f"as {matrix.samples[0]}",
+                confidence="likely",
+            )
+        )
+        decimal = "," if matrix.delimiter != "," and _comma_decimals(matrix) else "."
+        label = matrix.label or "name"
+        spec["expression"] = {
+            "file": "expression.csv",
+            "orientation": matrix.orientation,
+            ("symbol" if matrix.orientation == "genes_by_samples" else "sample"): label,
+            "scale": matrix.scale,
+            "transform": {"counts": "log2cpm", "log2": "none"}.get(matrix.scale, "log2"),
+            "sample_types": ["01"]
+            if rule == "tcga" and any(sample_type_of(name) == "01" for name in matrix.samples)
+            else [],
+            "source": f"{matrix.origin}, SHA-256 {matrix.sha256[:16]}",
+        }
+        files["expression.csv"] = rewritten(matrix, decimal, rename, rule)
+        if matrix.orientation == "samples_by_genes" and rule == "tcga":
+            spec["expression"]["duplicate_samples"] = "mean"
+
+    def _sample_names(
+        self, matrix: RawMatrix, kept: list[RawTable], ids: dict[str, str], rule: str
+    ) -> dict[str, str | None]:
+        """The patient of each sample, by a table that holds both; the first sample of a patient."""
+        if rule == "tcga":
+            return {}
+        base = set(self.columns[(kept[0].name, ids[kept[0].name])].cells)
+        if sum(name in base for name in matrix.samples) > 0.5 * len(matrix.samples):
+            return {}
+        for table in kept:
+            people = self.columns[(table.name, ids[table.name])].cells
+            for (where, _), column in self.columns.items():
+                if where != table.name:
+                    continue
+                pairs = dict(zip(column.cells, people, strict=True))
+                if sum(name in pairs for name in matrix.samples) > 0.5 * len(matrix.samples):
+                    seen: set[str] = set()
+                    rename: dict[str, str | None] = {}
+                    for name in matrix.samples:
+                        who = pairs.get(name)
+                        rename[name] = None if who is None or who in seen else who
+                        seen |= {who} if who else set()
+                    self.guesses.append(
+                        Guess(
+                            key="expression",
+                            what="samples of the matrix",
+                            value=column.name,
+                            evidence=f"{table.origin} says whose; a patient's first counts",
+                            confidence="likely",
+                        )
+                    )
+                    return rename
+        return {}
+
+
+def _comma_decimals(matrix: RawMatrix) -> bool:
+    head = matrix.text[:200_000].splitlines()[1:20]
+    votes = decimal_votes(
+        Counter(cell.strip() for line in head for cell in line.split(matrix.delimiter))
+    )
+    return votes[0] > votes[1]
+
+
+def _cells(column: Column) -> pd.Series:
+    """A column's cells as they are written."""
+    cells = column.cells.where(~column.absent, "")
+    if column.dated:
+        return cells.map(lambda cell: str(date_of(cell, column.order) or "") if cell else "")
+    if column.numeric:
+        numbers = column.numbers.dropna()
+        plain = numbers.map(plain_number)
+        same = column.known.reindex(numbers.index)
+        if (same != plain).any():
+            cells = cells.copy()
+            keep = same.str.fullmatch(r"-?\d+(\.\d+)?")
+            cells.loc[numbers.index] = same.where(keep, plain) if column.decimal == "." else plain
+    return cells
+
+
+def _checked(raw: dict[str, Any], name: str) -> CohortSpec:
+    try:
+        return CohortSpec.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(f"{name}: {describe(error)}") from None

@@ -1,0 +1,153 @@
+"""Writes a proposal as a cohort folder: whole or not at all, and never over another's work."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from sage.core.errors import InputError
+from validation.cohort.intake.proposal import Proposal
+from validation.cohort.model import CohortSpec
+from validation.types import Finding
+
+MARK = "# Written by `sage cohort init`"
+
+
+def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Finding]:
+    """Write the cohort's folder, after it was read back and checked.
+
+    Parameters
+    ----------
+    proposal : without an open guess
+    folder : is made; where it exists it must be a cohort that this wrote
+    force : replace such a folder
+
+    Returns
+    -------
+    What `sage cohort check` finds in it.
+
+    Raises
+    ------
+    InputError
+        If something is open, the folder exists, or the cohort does not read back.
+    """
+    from validation.cohort.cohort import Cohort
+    from validation.cohort.findings import check_cohort
+
+    proposal.require_answers()
+    spec = proposal.spec
+    if spec is None:
+        raise InputError("there is no cohort to write")
+    _require_free(folder, force=force)
+    text = toml_of(proposal)
+    if CohortSpec.model_validate(tomllib.loads(text)) != spec:
+        raise InputError(
+            f"{folder}: the description does not read back as it was meant; please "
+            "report the files' names of columns"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    stage = folder.parent / f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.part"
+    try:
+        stage.mkdir()
+        for name, content in proposal.files.items():
+            _write(stage / name, content)
+        _write(stage / "cohort.toml", text)
+        cohort = Cohort(spec, stage)
+        cohort.dictionary()
+        findings = check_cohort(cohort)
+        _put(stage, folder)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    return findings
+
+
+def _require_free(folder: Path, *, force: bool) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{folder}: exists and is no folder; choose another name")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    description = folder / "cohort.toml"
+    ours = description.is_file() and description.read_text("utf-8", "replace").startswith(MARK)
+    if not ours:
+        raise InputError(
+            f"{folder}: holds files that this did not write; choose another name, or "
+            "remove it yourself"
+        )
+    if not force:
+        raise InputError(f"{folder}: exists; --force replaces it, --out names another folder")
+
+
+def _write(path: Path, content: str) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _put(stage: Path, folder: Path) -> None:
+    """The staged folder under its name; what stood there is gone only once the new one stands."""
+    old = stage.with_suffix(".old")
+    if folder.exists():
+        folder.rename(old)
+        try:
+            stage.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        stage.rename(folder)
+
+
+def toml_of(proposal: Proposal) -> str:
+    """The `cohort.toml`, with what was left out and why as comments."""
+    assert proposal.spec is not None
+    raw = proposal.spec.model_dump(mode="json", exclude_defaults=True)
+    lines = [f"{MARK}; every value can be edited (docs/cohorts.md)."]
+    for column in proposal.columns:
+        if column.role == "left out":
+            why = column.warning or column.evidence
+            lines.append(f"# left out: {_comment(column.column)} ({_comment(why)})")
+    plain = {key: value for key, value in raw.items() if not isinstance(value, dict)}
+    lines += [f"{key} = {_value(value)}" for key, value in plain.items()]
+    lines.append(f"patient = {_value(raw['patient'])}")
+    for group in ("tables", "variables", "endpoints"):
+        for name, section in raw.get(group, {}).items():
+            lines += ["", f"[{group}.{_key(name)}]"]
+            if group == "endpoints":
+                lines.append(f'kind = "{proposal.spec.endpoints[name].kind}"')
+            lines += [
+                f"{_key(key)} = {_value(value)}"
+                for key, value in section.items()
+                if key != "kind" or group != "endpoints"
+            ]
+    if "expression" in raw:
+        lines += ["", "[expression]"]
+        lines += [f"{_key(key)} = {_value(value)}" for key, value in raw["expression"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]
+
+
+def _key(name: str) -> str:
+    plain = name.replace("_", "").replace("-", "")
+    return name if plain.isascii() and plain.isalnum() else _value(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return (
+            "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)

@@ -1,0 +1,371 @@
+"""The files that people hand over: tables, workbooks, archives, study folders, GDC bundles.
+
+All of it is untrusted. Nothing is read past these bounds, nothing is run, nothing is unpacked
+outside the folder that is given for it, and links are not followed out of a folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sage.core.errors import InputError
+from validation.cohort.cbioportal import EXPRESSION, meta
+from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.matrix import RawMatrix, matrix_of, mutations_of, star_counts
+from validation.cohort.intake.text import (
+    MOST_COLUMNS,
+    MOST_ROWS,
+    RawTable,
+    decoded,
+    delimiter_of,
+    table_of_rows,
+    table_of_text,
+)
+from validation.types import sha256_file
+
+MOST_BYTES = 1 << 29
+"""Of one file, unpacked."""
+MOST_PACKED_RATIO = 200
+"""By how much an archive may grow; tables of text shrink by 5 to 50."""
+MOST_MEMBERS = 2000
+MOST_TABLES = 20
+TABLES = (".csv", ".tsv", ".txt", ".tab")
+BOOKS = (".xlsx", ".xlsm")
+CLINICAL = (
+    "data_clinical_patient.txt",
+    "data_bcr_clinical_data_patient.txt",
+    "data_clinical_sample.txt",
+    "data_bcr_clinical_data_sample.txt",
+)
+MUTATIONS = ("data_mutations.txt", "data_mutations_extended.txt", "data_mutations_mskcc.txt")
+NO_TABLES = re.compile(r"^(meta_|readme|license|manifest)", re.IGNORECASE)
+
+
+@dataclass
+class Sources:
+    """What the files hold, before anything is made of it."""
+
+    tables: list[RawTable] = field(default_factory=list)
+    matrices: list[RawMatrix] = field(default_factory=list)
+    title: str = ""
+    name: str = ""
+    left_out: list[str] = field(default_factory=list)
+
+
+def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> Sources:
+    """Everything that the files hold.
+
+    Parameters
+    ----------
+    paths : files, study folders or .zip archives
+    said : corrections of delimiter, encoding and columns
+    unpacked : an empty folder for what archives hold
+
+    Raises
+    ------
+    InputError
+        Naming the file, what is wrong with it and what to do.
+    """
+    found = Sources()
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        found.name = found.name or path.name.split(".")[0]
+        folder = path
+        if path.is_file() and path.suffix.lower() == ".zip":
+            folder = unpacked / str(len(list(unpacked.iterdir())))
+            unzip(path, folder)
+        if folder.is_dir():
+            _folder(folder, said, found)
+        else:
+            _file(path, said, found)
+    if len(found.tables) > MOST_TABLES:
+        raise InputError(f"{len(found.tables)} tables; name at most {MOST_TABLES} of the files")
+    if not found.tables:
+        what = "only expression or no table" if found.matrices else "no table"
+        raise InputError(f"{what} in what was given: name a file with one row per patient")
+    return found
+
+
+def unzip(path: Path, folder: Path) -> None:
+    """Unpack an archive's tables, none of them outside `folder`, within the bounds.
+
+    Raises
+    ------
+    InputError
+        For a damaged, locked or oversized archive, and for names that lead out of the folder.
+    """
+    packed, total = max(path.stat().st_size, 1), 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [item for item in archive.infolist() if not item.is_dir()]
+            if len(members) > MOST_MEMBERS:
+                raise InputError(f"{path}: {len(members):,} files in it; unpack it and name them")
+            for item in members:
+                place = PurePosixPath(item.filename.replace("\\", "/"))
+                if place.is_absolute() or ".." in place.parts or ":" in item.filename:
+                    raise InputError(
+                        f"{path}: the name {item.filename[:80]!r} leads out of the "
+                        "archive's folder; nothing was unpacked"
+                    )
+                if stat.S_ISLNK(item.external_attr >> 16):
+                    raise InputError(f"{path}: {item.filename[:80]!r} is a link; pack the file")
+                if item.flag_bits & 1:
+                    raise InputError(f"{path}: locked by a password; unpack it first")
+            for item in members:
+                place = PurePosixPath(item.filename.replace("\\", "/"))
+                if not _wanted(place.name) or "__MACOSX" in place.parts:
+                    continue
+                target = folder.joinpath(*place.parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(item) as source, target.open("wb") as out:
+                    while block := source.read(1 << 20):
+                        total += len(block)
+                        if total > MOST_BYTES or total > (1 << 24) + MOST_PACKED_RATIO * packed:
+                            raise InputError(
+                                f"{path}: grows beyond {total >> 20} MB when unpacked "
+                                f"(packed: {packed >> 10} kB); unpack it yourself and "
+                                "name its tables"
+                            )
+                        out.write(block)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError) as error:
+        raise InputError(f"{path}: not a whole .zip archive: {error}") from None
+    if not folder.is_dir():
+        raise InputError(f"{path}: no table in it (.csv, .tsv, .txt, .xlsx)")
+
+
+def _wanted(name: str) -> bool:
+    lower = name.lower().removesuffix(".gz")
+    return not name.startswith(".") and lower.endswith((*TABLES, *BOOKS, ".json"))
+
+
+def _folder(folder: Path, said: Corrections, found: Sources) -> None:
+    """A study folder by its kind; else every table that lies directly in it."""
+    home = folder.resolve()
+    inner = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    if len(inner) == 1 and inner[0].is_dir():
+        _folder(inner[0], said, found)
+        return
+    files = {
+        path.name: path for path in inner if path.is_file() and path.resolve().is_relative_to(home)
+    }
+    if any(name in files for name in CLINICAL):
+        _cbioportal(files, said, found)
+        return
+    sheet = next(
+        (name for name in files if re.match(r"gdc_sample_sheet.*\.(tsv|csv)$", name)), None
+    )
+    if sheet is not None:
+        made = star_counts(files[sheet], home)
+        if made is not None:
+            found.matrices.append(made)
+            del files[sheet]
+    for name, path in files.items():
+        if _wanted(name) and not NO_TABLES.match(name):
+            _file(path, said, found)
+
+
+def _cbioportal(files: dict[str, Path], said: Corrections, found: Sources) -> None:
+    if "meta_study.txt" in files:
+        study = meta(files["meta_study.txt"])
+        found.title = study.get("name", "")[:300]
+        found.name = study.get("cancer_study_identifier", found.name)
+    for name in CLINICAL:
+        if name in files:
+            _file(files[name], said, found)
+    matrix = next((name for name in EXPRESSION if name in files), None)
+    matrix = matrix or next((name for name in files if name.startswith("data_mrna")), None)
+    if matrix is not None:
+        found.matrices.append(matrix_of(files[matrix], _text(files[matrix], said)[0], "\t"))
+    mutations = next((name for name in MUTATIONS if name in files), None)
+    if mutations is not None:
+        cases = files[mutations].parent / "case_lists" / "cases_sequenced.txt"
+        table = mutations_of(files[mutations], _text(files[mutations], said)[0], cases)
+        found.tables.append(table)
+    used = {*CLINICAL, matrix, mutations}
+    found.left_out += [name for name in files if name.startswith("data_") and name not in used]
+
+
+def _file(path: Path, said: Corrections, found: Sources) -> None:
+    lower = path.name.lower().removesuffix(".gz")
+    if lower.endswith(BOOKS):
+        found.tables += list(_book(path))
+    elif lower.endswith(".json"):
+        found.tables.append(_cases(path))
+    elif lower.endswith(TABLES):
+        text, encoding = _text(path, said)
+        delimiter, how = delimiter_of(text, path.name, said.whole.get("delimiter"))
+        matrix = matrix_of(path, text, delimiter, certain=False)
+        if matrix is not None:
+            found.matrices.append(matrix)
+            return
+        table = table_of_text(
+            text, _name(path.name), path.name, delimiter, said.whole.get("columns")
+        )
+        table.guesses = [encoding, how, *table.guesses]
+        table.sha256 = sha256_file(path)
+        found.tables.append(table)
+    elif lower.endswith((".xls", ".ods", ".sav", ".dta", ".rds", ".rdata", ".arff", ".h5")):
+        raise InputError(f"{path.name}: this kind of file is not read; save it as .csv or .xlsx")
+    else:
+        raise InputError(
+            f"{path.name}: neither {', '.join(TABLES)}, .xlsx, .json nor .zip; a table "
+            "needs one of these endings"
+        )
+
+
+def _text(path: Path, said: Corrections) -> tuple[str, Guess]:
+    return decoded(_bytes(path), path.name, said.whole.get("encoding"))
+
+
+def _bytes(path: Path) -> bytes:
+    """A file's content, unpacked where it is gzipped, within the bounds."""
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path.name}: larger than {MOST_BYTES >> 20} MB")
+    if path.suffix.lower() != ".gz":
+        return path.read_bytes()
+    try:
+        with gzip.open(path) as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path.name}: not a whole .gz file: {error}") from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{path.name}: more than {MOST_BYTES >> 20} MB unpacked")
+    return data
+
+
+def _name(file: str) -> str:
+    """A table's name in `cohort.toml`."""
+    stem = file.removeprefix("data_").split(".")[0]
+    return re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_").lower()[:60] or "table"
+
+
+def _book(path: Path) -> Iterator[RawTable]:
+    """The sheets of a workbook: values only; macros and links to other files are never run."""
+    from openpyxl import load_workbook
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(item.file_size for item in archive.infolist())
+            if size > min(MOST_BYTES, (1 << 24) + MOST_PACKED_RATIO * path.stat().st_size):
+                raise InputError(f"{path.name}: {size >> 20} MB unpacked; save the sheet as .csv")
+        data = io.BytesIO(path.read_bytes())
+        book = load_workbook(data, read_only=True, data_only=True, keep_links=False)
+        formulas = load_workbook(data, read_only=True, keep_links=False)
+        for sheet in book.worksheets:
+            origin = f"{path.name} [{sheet.title[:40]}]"
+            rows, computed = _cells(sheet, formulas[sheet.title], origin)
+            if len(rows) < 2 or max(len(cells) for _, cells in rows) < 2:
+                continue
+            name = path.name if len(book.worksheets) == 1 else f"{_name(path.name)}_{sheet.title}"
+            table = table_of_rows(rows, _name(name), origin)
+            if computed:
+                table.guesses.append(
+                    Guess(
+                        key="formulas",
+                        what="formulas",
+                        value=f"{computed} cells",
+                        evidence="the values that were saved with them are taken",
+                        confidence="likely",
+                    )
+                )
+            table.sha256 = sha256_file(path)
+            yield table
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a library's refusal of a damaged workbook
+        raise InputError(
+            f"{path.name}: not a workbook that can be read ({type(error).__name__}: "
+            f"{str(error)[:120]}); save the sheet as .csv"
+        ) from None
+
+
+def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list[str]]], int]:
+    """Rows of cells as text, and how many of them are formulas.
+
+    Raises
+    ------
+    InputError
+        Naming a cell whose formula was saved without its value, and for sheets beyond the bounds.
+    """
+    sheet.reset_dimensions()
+    formulas.reset_dimensions()
+    rows, computed = [], 0
+    both = zip(sheet.iter_rows(), formulas.iter_rows(), strict=False)
+    for number, (values, written) in enumerate(both, start=1):
+        if number > MOST_ROWS or len(values) > MOST_COLUMNS:
+            raise InputError(f"{origin}: more than {MOST_ROWS:,} rows or {MOST_COLUMNS:,} columns")
+        for value, cell in zip(values, written, strict=False):
+            if cell.value is not None and cell.data_type == "f":
+                computed += 1
+                if value.value is None:
+                    raise InputError(
+                        f"{origin}, cell {cell.coordinate}: a formula without its value; open the "
+                        "file in a spreadsheet and save it, or export it as .csv"
+                    )
+        cells = [_cell(value.value) for value in values]
+        if any(cells):
+            rows.append((number, cells))
+    return rows, computed
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if hasattr(value, "isoformat"):
+        text = str(value.isoformat())
+        return text.removesuffix("T00:00:00")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return format(value, ".15g")
+    return str(value).strip()
+
+
+def _cases(path: Path) -> RawTable:
+    """GDC's clinical JSON: one row per case, its first diagnosis, names as in the TSV."""
+    try:
+        cases = json.loads(_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path.name}: not JSON ({type(error).__name__})") from None
+    if isinstance(cases, dict):
+        cases = cases.get("data", {}).get("hits", []) if isinstance(cases.get("data"), dict) else []
+    if (
+        not isinstance(cases, list)
+        or not all(isinstance(case, dict) for case in cases)
+        or not cases
+    ):
+        raise InputError(f"{path.name}: no list of cases, as GDC exports them")
+    if len(cases) > MOST_ROWS:
+        raise InputError(f"{path.name}: more than {MOST_ROWS:,} cases")
+    flat = [dict(_flat(case)) for case in cases]
+    names = list(dict.fromkeys(name for case in flat for name in case))[:MOST_COLUMNS]
+    rows = [
+        (number, [case.get(name, "") for name in names])
+        for number, case in enumerate(flat, start=1)
+    ]
+    if len(names) < 2:
+        raise InputError(f"{path.name}: its cases hold fewer than two fields")
+    table = table_of_rows([(0, names), *rows], _name(path.name), path.name)
+    table.sha256 = sha256_file(path)
+    return table
+
+
+def _flat(value: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    for key, item in value.items():
+        name = f"{prefix}{key}"[:200]
+        if isinstance(item, dict) and depth < 4:
+            yield from _flat(item, f"{name}.", depth + 1)
+        elif isinstance(item, list) and item and isinstance(item[0], dict) and depth < 4:
+            yield from _flat(item[0], f"{name}.", depth + 1)
+        elif isinstance(item, str | int | float):
+            yield name, _cell(item)

@@ -1,0 +1,92 @@
+"""In which unit a column of times counts, by its name, by other columns or by its size."""
+
+from __future__ import annotations
+
+from validation.cohort.intake.coding import FEWEST
+from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.names import (
+    CONTACT,
+    DEATH,
+    stem,
+    unit_in,
+    words,
+)
+from validation.cohort.intake.values import Column
+
+FAR_DAYS = 700
+"""Times beyond it are days: as months they would be 58 years."""
+DAYS = {"days": 1.0, "weeks": 7.0, "months": 365.25 / 12, "years": 365.25}
+
+
+def unit_of_time(
+    time: Column, event: Column | None, happened: list[str], own: list[Column]
+) -> tuple[str, Guess]:
+    """The unit of a column of times, by its name, by other columns, by its size; else open.
+
+    Parameters
+    ----------
+    time : the column
+    event : of the same outcome, to be told beside it; None where it is not known
+    happened : codes of the event
+    own : all columns of the table
+
+    Returns
+    -------
+    The unit, and the guess that says what shows it.
+    """
+
+    def guess(value: str, evidence: str, confidence: str, *, still_open: bool = False) -> Guess:
+        return Guess.model_validate(
+            {
+                "key": "unit",
+                "what": f"unit of {time.name}",
+                "value": value,
+                "evidence": evidence,
+                "confidence": confidence,
+                "choices": tuple(DAYS),
+                "open": still_open,
+            }
+        )
+
+    values = time.numbers
+    span = f"{values.min():g} to {values.max():g}"
+    if named := unit_in(time.name):
+        if values.max() * DAYS[named] / 365.25 > 60:
+            return named, guess(
+                named,
+                f"by its name, but {span} would be {values.max() * DAYS[named] / 365.25:.0f} years",
+                "unsure",
+                still_open=True,
+            )
+        return named, guess(named, f"by its name; {span}", "sure")
+    for other in own:
+        told = unit_in(other.name)
+        if (
+            not told
+            or other.name == time.name
+            or not other.numeric
+            or not (
+                DEATH.search(words(other.name))
+                or CONTACT.search(words(other.name))
+                or stem(other.name)
+            )
+        ):
+            continue
+        ratio = (other.numbers / time.numbers.reindex(other.numbers.index)).dropna()
+        ratio = ratio[(ratio > 0) & (ratio < 1e5)]
+        for unit, days in DAYS.items():
+            wanted = days / DAYS[told]
+            if len(ratio) >= FEWEST and ((ratio / wanted - 1).abs() < 0.03).mean() > 0.8:
+                return unit, guess(
+                    unit,
+                    f"{wanted:.3g} times it is {other.name} ({told}) in {len(ratio)} rows",
+                    "likely",
+                )
+    if values.max() > FAR_DAYS:
+        return "days", guess(
+            "days", f"{span}: as months that would be {values.max() / 12:.0f} years", "likely"
+        )
+    unit = "years" if values.max() < 15 and any(value % 1 for value in values) else "months"
+    return unit, guess(
+        unit, f"{span} can be more than one unit, and no name says which", "unsure", still_open=True
+    )

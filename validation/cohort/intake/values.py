@@ -1,0 +1,293 @@
+"""What the cells of one column are: missing, numbers, dates, levels."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from validation.cohort.tables import MISSING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WORDS = frozenset(
+    {word.casefold() for word in MISSING}
+    | {
+        "-",
+        "–",
+        "—",
+        "---",
+        "?",
+        "na.",
+        "n.a.",
+        "n/a.",
+        "nd",
+        "n.d.",
+        "unk",
+        "unknown",
+        "missing",
+        "not available",
+        "not applicable",
+        "not evaluated",
+        "not assessed",
+        "not done",
+        "no data",
+        "not known",
+        "not specified",
+        "#value!",
+        "#ref!",
+        "#div/0!",
+        "#name?",
+        "#num!",
+        "k.a.",
+        "keine angabe",
+        "unbekannt",
+        "inconnu",
+        "non renseigné",
+        "(null)",
+        "<na>",
+        "not recorded",
+    }
+)
+"""Words for missing, whatever their case."""
+SENTINELS = ("9999", "999", "99", "8888", "888", "777", "-1", "-9", "-99", "-999", "-9999")
+PLAIN = re.compile(r"^[+-]?\d+$")
+POINT = re.compile(r"^[+-]?\d*\.\d+([eE][+-]?\d+)?$|^[+-]?\d+[eE][+-]?\d+$|^[+-]?\d+\.$")
+COMMA = re.compile(r"^[+-]?\d*,\d+([eE][+-]?\d+)?$")
+THREE_COMMA = re.compile(r"^[+-]?[1-9]\d{0,2}(,\d{3})+$")
+THREE_POINT = re.compile(r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$")
+GROUPED_POINT = re.compile(r"^[+-]?[1-9]\d{0,2}(,\d{3})+\.\d+$")
+GROUPED_COMMA = re.compile(r"^[+-]?[1-9]\d{0,2}(\.\d{3})+,\d+$|^[+-]?[1-9]\d{0,2}(\.\d{3}){2,}$")
+SPACED = re.compile(r"^[+-]?\d{1,3}([ \u00a0\u202f'’]\d{3})+([.,]\d+)?$")
+YMD = re.compile(r"^(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?$")
+XXY = re.compile(r"^(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?: \d{1,2}:\d{2}(?::\d{2})?)?$")
+SHORT_YEAR = re.compile(r"^\d{1,2}([-/.])\d{1,2}\1\d{2}$")
+NAMED = re.compile(r"^(\d{1,2})[-/. ]([A-Za-zä]{3,9})\.?[-/. ](\d{4})$")
+MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "jan january januar",
+            "feb february februar",
+            "mar march märz mrz",
+            "apr april",
+            "may mai",
+            "jun june juni",
+            "jul july juli",
+            "aug august",
+            "sep sept september",
+            "oct october okt oktober",
+            "nov november",
+            "dec december dez dezember",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+FEWEST_NUMBERS = 0.9
+"""Share of a column's known cells that makes it a column of numbers."""
+
+
+@dataclass
+class Column:
+    """One column: its cells as strings, and what they are."""
+
+    table: str
+    name: str
+    cells: pd.Series
+    place: int
+    further: frozenset[str] = frozenset()
+    decimal: str = "."
+    order: str = ""
+    label: str = ""
+    sentinels: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def absent(self) -> pd.Series:
+        """Where a cell is a code for missing."""
+        folded = self.cells.str.casefold()
+        found = folded.isin(WORDS) | self.cells.isin(self.further | set(self.sentinels))
+        return found | folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
+
+    @cached_property
+    def known(self) -> pd.Series:
+        """The cells that hold something."""
+        return self.cells[~self.absent]
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each known value stands."""
+        return Counter(self.known)
+
+    @cached_property
+    def missing_codes(self) -> Counter[str]:
+        """The codes for missing that stand in it, but for the empty cell."""
+        return Counter(cell for cell in self.cells[self.absent] if cell)
+
+    @cached_property
+    def percent(self) -> bool:
+        """Whether its numbers are percents: some bear the sign, and the others are no fractions."""
+        signed = self.known.str.endswith("%")
+        if not signed.any():
+            return False
+        rest = self.known[~signed].map(lambda cell: number_of(cell, self.decimal)).dropna()
+        return bool(rest.empty or rest.max() > 1)
+
+    @cached_property
+    def numbers(self) -> pd.Series:
+        """The known cells as numbers, percents without their sign; NaN where one is none."""
+        known = self.known.str.removesuffix("%").str.strip() if self.percent else self.known
+        return known.map(lambda cell: number_of(cell, self.decimal)).astype(float)
+
+    @cached_property
+    def numeric(self) -> bool:
+        """Whether the known cells are numbers, but for few."""
+        return bool(len(self.known)) and self.numbers.notna().mean() >= FEWEST_NUMBERS
+
+    @cached_property
+    def odd(self) -> list[str]:
+        """What stands among the numbers and is none."""
+        return sorted(set(self.known[self.numbers.isna()])) if self.numeric else []
+
+    @cached_property
+    def dated(self) -> bool:
+        """Whether the known cells look like dates."""
+        return bool(len(self.known)) and all(looks_like_date(cell) for cell in self.counts)
+
+    @cached_property
+    def short_years(self) -> bool:
+        """Whether its dates have years of two digits, of which nobody can tell the century."""
+        return bool(len(self.known)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
+
+    def dates(self) -> pd.Series:
+        """The cells as days since 1970; NaN where missing or no date of the calendar."""
+
+        def days(cell: str) -> float:
+            found = date_of(cell, self.order)
+            return float("nan") if found is None else float((found - date(1970, 1, 1)).days)
+
+        return self.cells.where(~self.absent, "").map(days).astype(float)
+
+    def line_of(self, cell: str, lines: list[int]) -> int:
+        """On which line of the file a value stands first."""
+        return lines[int((self.cells == cell).to_numpy().argmax())]
+
+
+def number_of(cell: str, decimal: str) -> float:
+    """A cell as a number under a decimal sign; NaN where it is none.
+
+    The other sign, spaces and apostrophes group thousands.
+    """
+    text = cell.replace("\u2212", "-")
+    other = "," if decimal == "." else "."
+    if SPACED.match(text):
+        text = re.sub(r"[ \u00a0\u202f'’]", "", text)
+    grouped = THREE_COMMA if decimal == "." else THREE_POINT
+    both = GROUPED_POINT if decimal == "." else GROUPED_COMMA
+    if grouped.match(text) or both.match(text):
+        text = text.replace(other, "")
+    elif other in text:
+        return float("nan")
+    if decimal == ",":
+        text = text.replace(",", ".")
+    if not (PLAIN.match(text) or POINT.match(text)):
+        return float("nan")
+    return float(text)
+
+
+def decimal_votes(cells: Counter[str]) -> tuple[int, int, int]:
+    """Cells that can only be read with a decimal comma, only with a point, and by either."""
+    comma = point = either = 0
+    for signed, times in cells.items():
+        cell = signed.removesuffix("%").rstrip()
+        if GROUPED_COMMA.match(cell) or (COMMA.match(cell) and not THREE_COMMA.match(cell)):
+            comma += times
+        elif GROUPED_POINT.match(cell) or (
+            POINT.match(cell) and not THREE_POINT.match(cell) and "." in cell
+        ):
+            point += times
+        elif THREE_COMMA.match(cell):
+            either += times
+    return comma, point, either
+
+
+def looks_like_date(cell: str) -> bool:
+    """Whether a cell is written as a date with a year of four digits."""
+    return bool(YMD.match(cell) or XXY.match(cell) or NAMED.match(cell))
+
+
+def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
+    """Dates that only fit day before month, only month before day, and both."""
+    first = second = either = 0
+    for cell, times in cells.items():
+        match = XXY.match(cell)
+        if match is None:
+            continue
+        one, other = int(match[1]), int(match[3])
+        if one > 12:
+            first += times
+        elif other > 12:
+            second += times
+        elif one != other:
+            either += times
+    return first, second, either
+
+
+def date_of(cell: str, order: str) -> date | None:
+    """The day that a cell names, or None.
+
+    Parameters
+    ----------
+    order : "dmy" or "mdy", for dates whose year stands last
+    """
+    try:
+        if match := YMD.match(cell):
+            return date(int(match[1]), int(match[3]), int(match[4]))
+        if match := NAMED.match(cell):
+            return date(int(match[3]), MONTHS[match[2].casefold()], int(match[1]))
+        if (match := XXY.match(cell)) and order:
+            one, other = int(match[1]), int(match[3])
+            day, month = (one, other) if order == "dmy" else (other, one)
+            return date(int(match[4]), month, day)
+    except (ValueError, KeyError):
+        return None
+    return None
+
+
+def sentinel_codes(column: Column) -> list[tuple[str, str]]:
+    """Codes for missing that were typed as numbers, each with what shows it."""
+    if not column.numeric or len(column.known) < 10:
+        return []
+    by_text = {code: column.numbers[column.known == code] for code in SENTINELS}
+    present = {code: len(found) for code, found in by_text.items() if len(found)}
+    rest = column.numbers[~column.known.isin(list(present))].dropna()
+    if rest.empty or not present:
+        return []
+    low, high = float(rest.min()), float(rest.max())
+    shown = []
+    for code, times in present.items():
+        value = float(code)
+        if value < 0 and low >= 0:
+            shown.append((code, f"{code} in {times} rows, all others from {low:g} on"))
+        elif (
+            value > 0
+            and high > 0
+            and len(set(rest)) > 1
+            and (
+                value > 5 * high
+                or (times >= 2 and value > 1.2 * high and value > 500)
+                or (times >= 2 and value > 3 * high)
+            )
+        ):
+            shown.append((code, f"{code} in {times} rows, the next highest is {high:g}"))
+    return shown
+
+
+def plain_number(value: float) -> str:
+    """A number as `cohort.toml`'s tables have it."""
+    return format(value, ".15g")
