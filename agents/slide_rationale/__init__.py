@@ -1,0 +1,1 @@
+"""Rationales of a reader's regions: why they were looked at and what is there, as drafts."""

@@ -1,0 +1,285 @@
+"""What a reading is made of: regions, findings, descriptions, predictions, steps."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from agents.base import View
+
+Words = Annotated[str, Field(max_length=2000)]
+Yes = Literal["Yes", "No"]
+FindingName = Literal[
+    "cellularity", "lymphoid_share", "lymphoid_density", "nuclear_area", "pleomorphism",
+    "epithelial_share", "mitosis_like", "necrosis_share", "stroma_share", "gland_share",
+    "tumor_share", "edge_distance",
+]  # fmt: skip
+UNITS: dict[str, str] = {
+    "cellularity": "nuclei/mm²",
+    "lymphoid_share": "of nuclei",
+    "lymphoid_density": "lymphocyte-like nuclei/mm²",
+    "nuclear_area": "µm² (median)",
+    "pleomorphism": "robust CV of nuclear area",
+    "epithelial_share": "of nuclei",
+    "mitosis_like": "figures",
+    "necrosis_share": "of tissue",
+    "stroma_share": "of tissue",
+    "gland_share": "of tissue",
+    "tumor_share": "of tissue",
+    "edge_distance": "µm to the tissue's edge",
+}
+SHARES = frozenset(name for name, unit in UNITS.items() if unit.startswith("of "))
+
+
+class Box(View):
+    """A rectangle in level-0 pixels, x and y its upper left corner."""
+
+    x: int
+    y: int
+    width: int = Field(ge=1)
+    height: int = Field(ge=1)
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """x and y in level-0 pixels."""
+        return self.x + self.width / 2, self.y + self.height / 2
+
+    def holds(self, x: float, y: float) -> bool:
+        """Whether a point lies in it."""
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+
+class Region(View):
+    """A patch of a slide: its place in level-0 pixels and µm, and the magnification it is read at.
+
+    `parent` is the patch of lower power that it was divided from.
+    """
+
+    id: str = Field(max_length=80)
+    box: Box
+    um: tuple[float, float, float, float] = Field(description="x, y, width, height in µm")
+    magnification: float = Field(gt=0, description="5 is 5x: 2 µm per pixel")
+    parent: str | None = None
+
+
+class Finding(View):
+    """One quantity of a region, with its unit; `points` are level-0 pixels of what it counts."""
+
+    name: FindingName
+    value: float
+    unit: str
+    points: tuple[tuple[float, float], ...] = ()
+
+
+class Described(View):
+    """What was seen in a region: words, and numbers where the eyes measure.
+
+    `edited` says that a person wrote the words.
+    """
+
+    region: Region
+    text: Words
+    guided: bool = Field(default=False, description="Described with the question in view")
+    findings: tuple[Finding, ...] = ()
+    edited: bool = False
+
+    def value(self, name: FindingName) -> float | None:
+        """The quantity of this name, if it was seen."""
+        return next((found.value for found in self.findings if found.name == name), None)
+
+
+class Question(View):
+    """A question about one slide: open, or with options; `places` are areas that it names."""
+
+    text: str = Field(min_length=3, max_length=1000)
+    options: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        default=(), max_length=26
+    )
+    places: dict[str, Box] = Field(
+        default_factory=dict, description="Areas by the names that options use, level-0 pixels"
+    )
+
+    @model_validator(mode="after")
+    def _options_differ(self) -> Self:
+        if len(self.options) == 1:
+            raise ValueError("a question with options needs at least two")
+        if len({plain(option) for option in self.options}) < len(self.options):
+            raise ValueError("two options read alike")
+        return self
+
+    def chosen(self, answer: str | None) -> str | None:
+        """The option that an answer names by its words or its letter; None for none of them."""
+        if answer is None or not self.options:
+            return answer
+        said = plain(answer)
+        for place, option in enumerate(self.options):
+            letter = chr(ord("a") + place)
+            if said in (plain(option), letter, f"{letter} {plain(option)}"):
+                return option
+        return None
+
+
+def plain(text: str) -> str:
+    """Lower case, words and numbers alone."""
+    return " ".join(re.findall(r"[^\W_]+", text.lower()))
+
+
+class Prediction(View):
+    """The Executor's answer: `{"answer": ..., "thinking_steps": ...}`; null where it abstains."""
+
+    answer: Annotated[str, Field(max_length=1000)] | None
+    thinking_steps: Words
+    regions: tuple[str, ...] = Field(default=(), description="Ids of the regions it rests on")
+
+
+class Reflection(View):
+    """Whether the descriptions are sufficient to support the answer: `{"sufficient": "Yes"}`."""
+
+    sufficient: Yes
+    reason: Words = ""
+
+
+class Missing(View):
+    """What is missing at one place: the fields of the paper's figure 3."""
+
+    zoom_to: float | None = Field(default=None, ge=1, le=80, description="10 is 10x")
+    location: tuple[int, int] | None = Field(default=None, description="Upper left, level-0 pixels")
+    missing_info: Words
+    zoom_recommendation: Yes
+    zoom_reason: Words = ""
+
+
+class MissingInfo(View):
+    """What is missing, place by place; the most said recommendation decides."""
+
+    items: tuple[Missing, ...] = Field(min_length=1, max_length=20)
+
+    @property
+    def zoom(self) -> bool:
+        """Whether at least half of the places are to be looked at closer."""
+        return 2 * sum(item.zoom_recommendation == "Yes" for item in self.items) >= len(self.items)
+
+    @property
+    def query(self) -> str:
+        """I_t of Algorithm 1: what the Navigator looks for next."""
+        return "; ".join(dict.fromkeys(item.missing_info for item in self.items))[:1000]
+
+    @property
+    def magnification(self) -> float | None:
+        """The finest magnification that is asked for."""
+        return max((item.zoom_to for item in self.items if item.zoom_to), default=None)
+
+
+class Options(View):
+    """Algorithm 1's parameters, as printed, and its ablations."""
+
+    rounds: int = Field(default=5, ge=1, le=20, description="T, at most")
+    first_share: float = Field(default=0.10, gt=0, le=1, description="k1 = ceil(0.1 N)")
+    later_share: float = Field(default=0.05, gt=0, le=1, description="kt = ceil(0.05 N)")
+    magnification: float = Field(default=5.0, gt=0, le=40, description="Of the first round")
+    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch")
+    guided: int = Field(default=5, ge=0, description="Patches described with the question in view")
+    finest_um: float = Field(default=120.0, ge=20, description="No finer patch is narrower")
+    random_navigator: bool = False
+    single_step: bool = Field(default=False, description="Answer, sufficiency and gap in one go")
+    no_reflection: bool = Field(default=False, description="Never judge what was seen sufficient")
+    look_once: bool = Field(default=False, description="Answer from the first selection alone")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Of the random navigator")
+
+
+Action = Literal["look", "zoom", "explore", "conclude", "stop"]
+
+
+class Step(View):
+    """One round: what was looked at, what was seen, what was thought of it, and what came next."""
+
+    round: int
+    action: Action
+    looked_for: Words
+    magnification: float
+    seen: tuple[Described, ...]
+    relevance: tuple[float, ...]
+    predicted: Prediction | None = None
+    reflected: Reflection | None = None
+    missing: MissingInfo | None = None
+    why_next: Words = ""
+    interventions: tuple[Words, ...] = ()
+
+
+class O3Options(View):
+    """How Pathologist-o3 reads: how many regions, in which order, how close."""
+
+    most: int | None = Field(
+        default=None, ge=1, le=200, description="Cap on regions; as many as readers visit"
+    )
+    order: Literal["forward", "reverse", "random"] = "forward"
+    magnification: float | None = Field(
+        default=20.0, gt=0, le=80, description="Of the regions; native where that is less"
+    )
+    behavior: str | None = Field(default=None, max_length=500, description="Else the router")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Of the random order")
+
+
+class Visit(View):
+    """A region that a guide proposed, in level-0 pixels; it may lie partly off the slide."""
+
+    x: float
+    y: float
+    w: float = Field(gt=0)
+    h: float = Field(gt=0)
+    score: float
+    bin: float = Field(gt=0)
+
+
+class Guidance(View):
+    """Who proposed the regions of a reading, by which behavior and why."""
+
+    guide: str
+    behavior: str
+    why: Words
+    options: O3Options
+    visits: tuple[Visit, ...]
+
+
+class PixelsRead(View):
+    """How much of the slide was read, as areas over that of its tissue."""
+
+    patches: int = Field(description="N: patches with tissue at the first magnification")
+    regions: int = Field(description="Regions that were described")
+    overview_share: float = Field(description="Tissue read at the first magnification")
+    high_power_share: float = Field(description="Tissue read at a finer one, to rank or describe")
+    high_power_of_slide: float = Field(description="The same over the whole slide, glass included")
+
+
+class Reading(View):
+    """An answer with its reasons and every step that led to it."""
+
+    slide: str
+    mpp: float
+    size: tuple[int, int] = Field(description="Width and height of the slide, level-0 pixels")
+    question: Question
+    eyes: str
+    statement: str = Field(description="What the eyes are, and what they are not")
+    options: Options
+    guidance: Guidance | None = Field(default=None, description="Of Pathologist-o3 alone")
+    answer: str | None = Field(description="None: it abstains")
+    reasoning: Words
+    rests_on: tuple[str, ...] = Field(description="Ids of the regions that the answer rests on")
+    steps: tuple[Step, ...]
+    read: PixelsRead
+
+    @property
+    def rounds(self) -> int:
+        """Rounds until the answer."""
+        return max((step.round for step in self.steps), default=0)
+
+    def regions(self) -> dict[str, Described]:
+        """Everything that was described, by region; the last description of each."""
+        return {seen.region.id: seen for step in self.steps for seen in step.seen}
+
+    def digest(self) -> str:
+        """SHA-256 of the reading."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()

@@ -1,0 +1,279 @@
+"""Whether scripted readers' behavior is learned, and whether it guides an agent to deposits.
+
+    python -m benchmarks.behavior --work FOLDER [--recorded SESSIONS] [--real FOLDER]
+        [--patients 15] [--judged 6] [--out benchmarks/results/behavior.md] [--ship MODEL]
+
+Paints simulated lymph nodes below --work, lets scripted readers of four strategies read them
+(two of each on every slide), trains with patients in five folds, and measures beside baselines.
+--recorded holds sessions that `benchmarks.scripted_viewer` recorded in Chromium: what they come to
+is compared with the streams of the same looks, and the models of the folds are held against them.
+Pathologist-o3 is judged on nodes of other patients, painted finely enough to measure nuclei.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.slide_reader.guides import BehaviorBank
+from mcp_servers.behavior.examples import Example, boxes_of, read_examples
+from mcp_servers.behavior.model import BehaviorCard, BehaviorModel, Score, save
+from mcp_servers.behavior.scores import ious
+from mcp_servers.behavior.training import (
+    LOWER_IS_BETTER,
+    METRICS,
+    MODEL,
+    READER,
+    Measured,
+    TrainSettings,
+    differences,
+    measure,
+    table,
+    train,
+)
+from mcp_servers.sessions.actions import actions_of
+from mcp_servers.sessions.format import SUFFIX, read_session
+from mcp_servers.slides.slide import Slide
+from sage.bench.behavior import (
+    JUDGED_MPP,
+    JUDGED_ON,
+    LEARNED_FROM,
+    LEARNED_MPP,
+    NodeRead,
+    looks_of,
+    node_table,
+    nodes,
+    painted,
+    patient_of_node,
+    read_node,
+    write_streams,
+)
+from sage.bench.scripted_readers import TASKS, header_of, stream
+
+TASK = TASKS["target-driven"]
+TOLD = (
+    "{sessions} sessions of scripted readers with four stated strategies on {slides} simulated "
+    "lymph nodes of {patients} patients (painted by SAGE; nobody looked), as an ideal viewer "
+    "streams them"
+)
+
+
+def say(line: str) -> None:
+    """Print at once."""
+    print(line, flush=True)
+
+
+def learn(work: Path, settings: TrainSettings, model: Path) -> str:
+    """Train on the streams below a folder; the models of the folds are kept beside them."""
+    slides = work / "learned"
+    examples = read_examples(
+        work / "streams", slides, settings.thumbnail_px, patient=patient_of_node
+    )
+    count = sum(len(visits) for e in examples for visits in e.visits.values())
+    patients = len({example.patient for example in examples})
+    told = TOLD.format(sessions=count, slides=len(examples), patients=patients)
+    fold = 0
+
+    def keep(net: Any, card: BehaviorCard, unseen: list[Example]) -> None:
+        nonlocal fold
+        fold += 1
+        save(work / "folds" / str(fold), net.state_dict(), card)
+        names = "\n".join(sorted({example.patient for example in unseen}))
+        (work / "folds" / str(fold) / "unseen.txt").write_text(names, encoding="utf-8")
+
+    trained = train(examples, settings, told, say, keep)
+    save(model, trained.net.state_dict(), trained.card)
+    card = trained.card
+    head = (
+        f"{card.training_data}; {card.folds} patient-grouped folds, {card.epochs} epochs, "
+        f"thumbnails of {card.thumbnail_px} px, {card.parameters:,} parameters. Intervals: "
+        "patients drawn with replacement."
+    )
+    return "\n".join(
+        [head, "", *guide_table(card.scores), "", "## Against the best baseline", "",
+         *difference_table(trained.measured, settings.seed), ""]
+    )  # fmt: skip
+
+
+def recorded_lines(work: Path, recorded: Path, settings: TrainSettings) -> list[str]:
+    """The models of the folds against sessions that the viewer recorded, on unseen patients."""
+    slides = work / "learned"
+    examples = read_examples(recorded, slides, settings.thumbnail_px, patient=patient_of_node)
+    measured: list[Measured] = []
+    for folder in sorted((work / "folds").iterdir()):
+        held = set((folder / "unseen.txt").read_text(encoding="utf-8").split())
+        own = BehaviorModel(folder)
+        unseen = [example for example in examples if example.patient in held]
+        measured += measure(own.net, own.card, unseen, settings.seed)
+    return [*agreement(recorded, slides), "", *guide_table(table(measured, settings.seed)), "",
+            *difference_table(measured, settings.seed), ""]  # fmt: skip
+
+
+def real_lines(work: Path, real: Path, model: Path, settings: TrainSettings) -> list[str]:
+    """The model of simulated nodes against scripted readers of real slides, by image alone.
+
+    Without planted truth, readers go to where nuclei are densest.
+    """
+    write_streams([(path, None) for path in sorted(real.iterdir())], 2, work / "real-streams")
+    own = BehaviorModel(model)
+    examples = read_examples(work / "real-streams", real, own.card.thumbnail_px)
+    measured = measure(own.net, own.card, examples, settings.seed)
+    count = sum(len(visits) for e in examples for visits in e.visits.values())
+    return [f"{count} sessions on {len(examples)} real images:", "",
+            *guide_table(table(measured, settings.seed)), "",
+            *difference_table(measured, settings.seed), ""]  # fmt: skip
+
+
+def value(score: Score) -> str:
+    """A value with its interval."""
+    low, high = score.low, score.high
+    return f"{score.value:.2f} ({low:.2f} to {high:.2f})"
+
+
+def guide_table(scores: Sequence[Score]) -> list[str]:
+    """Every metric of every guide, behavior by behavior."""
+    guides = [MODEL, "tissue density", "cellularity", "center bias", "random", READER]
+    lines = ["| behavior | metric | " + " | ".join(guides) + " |", "|---" * (2 + len(guides)) + "|"]
+    for behavior in dict.fromkeys(score.behavior for score in scores):
+        for metric in METRICS:
+            own = {
+                score.guide: score
+                for score in scores
+                if (score.behavior, score.metric) == (behavior, metric)
+            }
+            cells = [value(own[guide]) if guide in own else "" for guide in guides]
+            lines.append(f"| {behavior} | {metric} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def difference_table(measured: Sequence[Measured], seed: int) -> list[str]:
+    """The model less the best baseline of each metric, paired by patient."""
+    lines = ["| behavior | metric | best baseline | model less baseline (95%) | beaten |",
+             "|---|---|---|---|---|"]  # fmt: skip
+    for found in differences(measured, seed):
+        better = found.high < 0 if found.metric in LOWER_IS_BETTER else found.low > 0
+        worse = found.low > 0 if found.metric in LOWER_IS_BETTER else found.high < 0
+        verdict = "yes" if better else "worse" if worse else "not shown"
+        lines.append(
+            f"| {found.behavior} | {found.metric} | {found.baseline} | {found.value:+.2f} "
+            f"({found.low:+.2f} to {found.high:+.2f}) | {verdict} |"
+        )
+    return lines
+
+
+def agreement(recorded: Path, slides: Path) -> list[str]:
+    """Recorded sessions against the streams of the same looks, action by action."""
+    from benchmarks.scripted_viewer import node_of
+    from sage.bench.scripted_readers import STRATEGIES
+
+    same, overlaps, counts, files = 0, [], [], 0
+    for path in sorted(slides.glob("*.tiff")):
+        with Slide.open(path, threads=1) as slide:
+            for strategy in STRATEGIES:
+                for file in sorted(recorded.glob(f"{path.stem}.{strategy}-*{SUFFIX}")):
+                    reader = int(file.name.removesuffix(SUFFIX).rpartition("-")[2])
+                    session = read_session(file)
+                    header = header_of(slide, strategy, "x", session.header.screen)
+                    ideal = stream(looks_of(slide, node_of(path), strategy, reader), header)
+                    one = boxes_of(tuple(actions_of(session)))
+                    other = boxes_of(tuple(actions_of(ideal)))
+                    files += 1
+                    same += len(one) == len(other)
+                    counts.append((len(one), len(other)))
+                    if len(one) and len(other):
+                        overlaps += ious(other, one).max(axis=1).tolist()
+    if not files:
+        return []
+    by_viewer, ideal_ones = (sum(column) for column in zip(*counts, strict=True))
+    return [
+        f"{files} sessions were recorded in the viewer. {same} of them ({same / files:.0%}) come "
+        f"to as many actions as the stream of the same looks ({by_viewer} and {ideal_ones} in "
+        f"all); of the stream's actions {np.mean(np.array(overlaps) > 0.5):.0%} have one of the "
+        f"viewer's with IoU > 0.5 (median IoU {np.median(overlaps):.2f})."
+    ]
+
+
+def o3_table(rows: Sequence[NodeRead]) -> list[str]:
+    """The paper's table, with caps, orders and navigation."""
+    names = ["precision", "recall", "accuracy", "abstained", "recall, isolated tumor cells",
+             "recall, micrometastasis", "recall, macrometastasis", "completeness", "efficiency",
+             "regions", "high_power"]  # fmt: skip
+    lines = ["| regions by | cap | order | " + " | ".join(names) + " |",
+             "|---" * (3 + len(names)) + "|"]  # fmt: skip
+    for row in node_table(rows):
+        cells = [
+            f"{row.values[name][0]:.2f} ({row.values[name][1]:.2f} to {row.values[name][2]:.2f})"
+            if name in row.values and np.isfinite(row.values[name][0])
+            else ""
+            for name in names
+        ]
+        cap = "" if row.cap is None else str(row.cap)
+        lines.append(f"| {row.guide} | {cap} | {row.order} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def judged(work: Path, model: Path, patients: int) -> list[NodeRead]:
+    """Pathologist-o3 on nodes of patients that the model has not seen."""
+    rows: list[NodeRead] = []
+    bank = BehaviorBank(BehaviorModel(model))
+    for node in nodes(JUDGED_ON[:patients]):
+        path = painted(node, work / "judged", JUDGED_MPP)
+        with Slide.open(path, threads=1) as slide:
+            header = header_of(slide, "target-driven", "target-driven-0")
+            sessions = [
+                stream(looks_of(slide, node, "target-driven", reader), header)
+                for reader in range(2)
+            ]
+        rows += read_node(path, node, bank, sessions, TASK)
+        own = [row for row in rows if row.slide == path.name and row.order == "forward"]
+        say(f"{path.name} {node.burden}: " + ", ".join(
+            f"{row.guide}{'' if row.cap is None else f' {row.cap}'} {row.answer}" for row in own
+        ))  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--work", type=Path, required=True, help="kept between runs")
+    parser.add_argument("--recorded", type=Path, help="sessions recorded in the viewer")
+    parser.add_argument("--real", type=Path, help="folder of real slides, read by the image alone")
+    parser.add_argument("--patients", type=int, default=len(LEARNED_FROM))
+    parser.add_argument("--judged", type=int, default=len(JUDGED_ON))
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--thumbnail-px", type=int, default=192)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--ship", type=Path, help="folder of the model of all slides")
+    given = parser.parse_args()
+    settings = TrainSettings(epochs=given.epochs, thumbnail_px=given.thumbnail_px)
+    slides = given.work / "learned"
+    every = nodes(LEARNED_FROM[: given.patients])
+    paths = [(painted(node, slides, LEARNED_MPP), node) for node in every]
+    write_streams(paths, 2, given.work / "streams")
+    say(f"{len(paths)} slides")
+    model = given.ship or given.work / "model"
+    kept = given.work / "learned.md"
+    if not kept.is_file():
+        kept.write_text(learn(given.work, settings, model), encoding="utf-8")
+    page = ["# Behavior of readers: learned, and as a guide", "", kept.read_text(encoding="utf-8")]
+    if given.recorded is not None:
+        page += ["## Against sessions recorded in the viewer", "",
+                 *recorded_lines(given.work, given.recorded, settings)]  # fmt: skip
+    if given.real is not None:
+        page += ["## Real slides", "", *real_lines(given.work, given.real, model, settings)]
+    rows = judged(given.work, model, given.judged)
+    page += ["## Pathologist-o3", "", f"{len({row.slide for row in rows})} nodes of "
+             f"{len({row.patient for row in rows})} other patients, computed eyes.", "",
+             *o3_table(rows), ""]  # fmt: skip
+    text = "\n".join(page)
+    say(text)
+    if given.out is not None:
+        given.out.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What a detector must beat: the middle, the tissue, the cells, and chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mcp_servers.slides.arrays import F64, U8, BoolArray
+from sage.core.seeds import generator
+
+GLASS = 225
+"""Pixels whose darkest channel is brighter, after blurring, are glass."""
+PURPOSE = 23
+Heat = Callable[[U8], F64]
+
+
+def tissue_mask(thumbnail: U8) -> BoolArray:
+    """Where a thumbnail shows tissue."""
+    import cv2
+
+    return np.asarray(cv2.GaussianBlur(thumbnail, (0, 0), 1.0).min(axis=2) < GLASS, dtype=bool)
+
+
+def center_bias(thumbnail: U8) -> F64:
+    """A bell around the middle of the slide, a quarter of its sides wide."""
+    height, width = thumbnail.shape[:2]
+    y, x = np.mgrid[0:height, 0:width]
+    away = ((x + 0.5) / width - 0.5) ** 2 + ((y + 0.5) / height - 0.5) ** 2
+    return np.asarray(np.exp(-away / (2 * 0.25**2)), dtype=np.float64)
+
+
+def tissue_density(thumbnail: U8) -> F64:
+    """Share of tissue around each place."""
+    return _around(tissue_mask(thumbnail).astype(np.float64))
+
+
+def cellularity(thumbnail: U8) -> F64:
+    """Optical density of hematoxylin around each place."""
+    from mcp_servers.pathology.compute.nuclei import nuclear_density
+
+    return _around((nuclear_density(thumbnail) * tissue_mask(thumbnail)).astype(np.float64))
+
+
+def chance(seed: int) -> Heat:
+    """Every place of the tissue alike, in an order that the seed draws."""
+
+    def heat(thumbnail: U8) -> F64:
+        rng = generator(seed, PURPOSE)
+        drawn = rng.uniform(0.0, 1.0, thumbnail.shape[:2])
+        return np.asarray(drawn * tissue_mask(thumbnail), dtype=np.float64)
+
+    return heat
+
+
+def _around(layer: F64) -> F64:
+    import cv2
+
+    return np.asarray(cv2.GaussianBlur(layer, (0, 0), 0.04 * layer.shape[0]), dtype=np.float64)
+
+
+def peaks(heat: F64, box: tuple[float, float], count: int, apart: float = 0.4) -> tuple[F64, F64]:
+    """The highest places of a map as boxes (x, y, width, height in its pixels) and their heat.
+
+    Parameters
+    ----------
+    heat : (H, W)
+    box : width and height of every box
+    count : at most so many
+    apart : no two boxes overlap by a larger IoU
+    """
+    width, height = box
+    rows, columns = heat.shape
+    y, x = np.mgrid[0:rows, 0:columns]
+    left = np.array(heat, dtype=np.float64)
+    found, scores = [], []
+    for _ in range(count):
+        row, column = np.unravel_index(int(left.argmax()), left.shape)
+        if not np.isfinite(left[row, column]):
+            break
+        center = (float(column) + 0.5, float(row) + 0.5)
+        found.append((center[0] - width / 2, center[1] - height / 2, width, height))
+        scores.append(float(heat[row, column]))
+        across = np.maximum(width - np.abs(x + 0.5 - center[0]), 0)
+        down = np.maximum(height - np.abs(y + 0.5 - center[1]), 0)
+        shared = across * down
+        left[shared / (2 * width * height - shared) > apart] = -np.inf
+    return np.array(found).reshape(-1, 4), np.array(scores)

@@ -1,0 +1,190 @@
+"""How well proposed regions recover recorded ones: boxes, heat, order, bins.
+
+Boxes are (n, 4) arrays of x, y, width, height; scores run beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mcp_servers.slides.arrays import F64
+
+HIT_IOU = 0.3
+"""A proposed region recovers a recorded one above this (Pathology-CoT, 4.7.4)."""
+MAP_IOUS = (0.3, 0.4, 0.5)
+"""Thresholds that mAP is averaged over; the paper names none for it."""
+SCANPATH_CELLS = 5
+"""A scanpath is spelled in cells of a grid of so many rows and columns."""
+
+
+def ious(one: F64, other: F64) -> F64:
+    """(n, m) intersection over union of every pair of boxes."""
+    one, other = one.reshape(-1, 1, 4), other.reshape(1, -1, 4)
+    low = np.maximum(one[..., :2], other[..., :2])
+    high = np.minimum(one[..., :2] + one[..., 2:], other[..., :2] + other[..., 2:])
+    shared = np.prod(np.maximum(high - low, 0.0), axis=2)
+    whole = np.prod(one[..., 2:], axis=2) + np.prod(other[..., 2:], axis=2) - shared
+    return np.asarray(shared / np.maximum(whole, 1e-12), dtype=np.float64)
+
+
+def matched(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int | None]:
+    """For each proposed box, in their order, the recorded box that it finds, each found once."""
+    overlap = ious(proposed, recorded)
+    taken: set[int] = set()
+    found: list[int | None] = []
+    for row in overlap:
+        free = [(float(row[k]), -k) for k in range(len(row)) if k not in taken and row[k] > iou]
+        best = -max(free)[1] if free else None
+        if best is not None:
+            taken.add(best)
+        found.append(best)
+    return found
+
+
+def hits(
+    boxes: F64, scores: F64, recorded: F64, iou: float
+) -> list[tuple[float, bool]]:  # fmt: skip
+    """Score of each proposal of one slide, best first, and whether it finds a recorded box.
+
+    Parameters
+    ----------
+    boxes : (n, 4) proposals
+    scores : (n,)
+    recorded : (m, 4)
+    iou : a box is found above this, and once
+    """
+    order = np.argsort(-scores, kind="stable")
+    found = matched(boxes[order], recorded, iou)
+    return [
+        (float(score), hit is not None) for score, hit in zip(scores[order], found, strict=True)
+    ]
+
+
+def pooled_precision(scored: Sequence[tuple[float, bool]], total: int) -> float:
+    """Area under precision over recall of proposals of many slides, for `total` recorded boxes.
+
+    Precision is made monotone from the right, as PASCAL VOC does since 2010.
+    """
+    if total == 0:
+        return float("nan")
+    ranked = sorted(scored, key=lambda item: -item[0])
+    right = np.cumsum([hit for _, hit in ranked], dtype=np.float64)
+    precision = right / np.arange(1, len(ranked) + 1)
+    monotone = np.maximum.accumulate(precision[::-1])[::-1]
+    return float((monotone * np.diff(right, prepend=0.0)).sum() / total)
+
+
+def mean_average_precision(
+    proposed: Sequence[tuple[F64, F64]], recorded: Sequence[F64], at: Sequence[float] = MAP_IOUS
+) -> float:
+    """Average precision over all slides, averaged over thresholds of IoU.
+
+    Parameters
+    ----------
+    proposed : boxes and their scores, slide by slide
+    recorded : boxes of the same slides
+    at : a proposal is right above this IoU, and once per recorded box
+    """
+    total = sum(len(boxes) for boxes in recorded)
+    return float(
+        np.mean([
+            pooled_precision(
+                [
+                    hit
+                    for (boxes, scores), truth in zip(proposed, recorded, strict=True)
+                    for hit in hits(boxes, scores, truth, iou)
+                ],
+                total,
+            )
+            for iou in at
+        ])
+    )  # fmt: skip
+
+
+def recall_at(proposed: F64, recorded: F64, k: int, iou: float = HIT_IOU) -> float:
+    """Completeness: share of recorded boxes that one of the first k proposals overlaps enough.
+
+    Parameters
+    ----------
+    proposed : boxes, best first
+    recorded : boxes
+    k : how many proposals count
+    iou : enough is more than this
+    """
+    if not len(recorded):
+        return float("nan")
+    return float((ious(recorded, proposed[:k]) > iou).any(axis=1).mean()) if len(proposed) else 0.0
+
+
+def efficiency(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> float:
+    """Share of proposals that overlap a recorded box enough."""
+    if not len(proposed):
+        return float("nan")
+    return float((ious(proposed, recorded) > iou).any(axis=1).mean()) if len(recorded) else 0.0
+
+
+def mean_iou(proposed: F64, recorded: F64) -> float:
+    """Mean over recorded boxes of the best overlap that a proposal has with them."""
+    if not len(recorded):
+        return float("nan")
+    return float(ious(recorded, proposed).max(axis=1).mean()) if len(proposed) else 0.0
+
+
+def nss(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
+    """Normalized scanpath saliency: mean z-score of a map at (row, column) of fixations."""
+    spread = float(heat.std())
+    if not cells or spread == 0.0:
+        return 0.0 if cells else float("nan")
+    z = (heat - heat.mean()) / spread
+    return float(np.mean([z[cell] for cell in cells]))
+
+
+def auc_judd(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
+    """Area under the curve of fixations found over the map's area above the same threshold.
+
+    Thresholds are the values at fixations; the area counts cells without a fixation. Cells that
+    are as high as a threshold lie above it. (Judd, Durand and Torralba, MIT technical report 2012.)
+    """
+    fixed = sorted({*cells})
+    if not fixed or len(fixed) == heat.size:
+        return float("nan")
+    mask = np.zeros(heat.shape, dtype=bool)
+    rows, columns = zip(*fixed, strict=True)
+    mask[list(rows), list(columns)] = True
+    at, rest = np.sort(heat[mask])[::-1], heat[~mask]
+    hit, false = [0.0], [0.0]
+    for threshold in dict.fromkeys(at.tolist()):
+        hit.append(float((at >= threshold).mean()))
+        false.append(float((rest >= threshold).mean()))
+    return float(np.trapezoid([*hit, 1.0], [*false, 1.0]))
+
+
+def spelled(boxes: F64, size: tuple[float, float], cells: int = SCANPATH_CELLS) -> tuple[int, ...]:
+    """The grid cells of box centers in their order; size is the slide's width and height."""
+    centers = boxes[:, :2] + boxes[:, 2:] / 2
+    places = (centers / np.asarray(size) * cells).astype(int).clip(0, cells - 1)
+    return tuple(int(row * cells + column) for column, row in places)
+
+
+def scanpath_distance(one: Sequence[int], other: Sequence[int]) -> float:
+    """Edit distance (Levenshtein) of two spelled scanpaths over the length of the longer."""
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, row[0] = row[0], i
+        for j, wanted in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != wanted))
+    return row[-1] / max(len(one), len(other), 1)
+
+
+def f1_of_bins(pairs: Sequence[tuple[float | None, float]]) -> float:
+    """Macro F1 of magnification bins over (proposed or None where missed, recorded) pairs."""
+    bins = sorted({recorded for _, recorded in pairs})
+    values = []
+    for bin_ in bins:
+        right = sum(one == bin_ == other for one, other in pairs)
+        said = sum(one == bin_ for one, _ in pairs)
+        true = sum(other == bin_ for _, other in pairs)
+        values.append(2 * right / (said + true))
+    return float(np.mean(values)) if values else float("nan")

@@ -1,0 +1,215 @@
+"""A recorded session as a file: a header, then one view of the slide per line (`*.session.jsonl`).
+
+Coordinates are level-0 pixels; a view may lie partly off the slide. Files are untrusted: their
+size, the length of their lines and every number are bounded when they are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from sage.core.errors import InputError
+from sage.core.files import write_text
+from sage.core.models import Strict
+from sage.core.printable import one_line
+
+SUFFIX = ".session.jsonl"
+MAX_BYTES = 64 << 20
+MAX_LINE = 16_384
+"""Bytes of a line."""
+MAX_EVENTS = 500_000
+LONGEST_S = 7 * 86_400.0
+FARTHEST = 1e8
+"""Level-0 pixels that a view may lie from the slide's corner, and its largest side."""
+LARGEST_SIDE = 10_000_000
+ONE_UM = 10.0
+"""µm per pixel times magnification: 10x has 1 µm per pixel."""
+NATIVE_UNKNOWN = 40.0
+"""The magnification that level 0 is taken for where a slide states neither objective nor mpp."""
+
+EventKind = Literal["open", "pan", "zoom", "resize", "peek", "close"]
+Coordinate = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST, allow_inf_nan=False)]
+Side = Annotated[float, Field(gt=0, le=FARTHEST, allow_inf_nan=False)]
+Pixels = Annotated[int, Field(ge=1, le=LARGEST_SIDE)]
+M = TypeVar("M", bound=Strict)
+
+
+class SessionHeader(Strict):
+    """The first line: the slide, the screen, and who looked for what.
+
+    `reader` is a pseudonym; `objective` and `mpp` are what the slide states, null where it does
+    not.
+    """
+
+    format: Literal["sage-session"] = "sage-session"
+    version: Literal[1] = 1
+    slide: str = Field(min_length=1, max_length=255, description="File name, without folders")
+    slide_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    width: Pixels
+    height: Pixels
+    mpp: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
+    objective: float | None = Field(default=None, gt=0, le=400, allow_inf_nan=False)
+    screen: tuple[Pixels, Pixels]
+    reader: str = Field(min_length=1, max_length=80)
+    task: str = Field(max_length=500)
+    started: str = Field(max_length=40, description="ISO 8601")
+    note: str | None = Field(default=None, max_length=2000)
+
+    @field_validator("slide")
+    @classmethod
+    def _no_folders(cls, name: str) -> str:
+        if re.search(r"[/\\\x00-\x1f\x7f]", name) or name in {".", ".."}:
+            raise ValueError("a slide is named by its file alone, without folders")
+        return name
+
+    @field_validator("reader", "task", "note")
+    @classmethod
+    def _on_one_line(cls, text: str | None) -> str | None:
+        return None if text is None else one_line(text)
+
+    @field_validator("reader")
+    @classmethod
+    def _somebody(cls, name: str) -> str:
+        if not name:
+            raise ValueError("a session names its reader, by a pseudonym")
+        return name
+
+    @field_validator("started")
+    @classmethod
+    def _a_time(cls, text: str) -> str:
+        datetime.fromisoformat(text)
+        return text
+
+    @property
+    def native(self) -> float:
+        """Magnification of level 0: the objective, else 10 µm over the pixel size, else 40."""
+        if self.objective is not None:
+            return self.objective
+        return NATIVE_UNKNOWN if self.mpp is None else ONE_UM / self.mpp
+
+    def magnification(self, view_width: float) -> float:
+        """Of a view of so many level-0 pixels across the screen."""
+        return self.native * self.screen[0] / view_width
+
+
+class ViewEvent(Strict):
+    """What the screen shows from `t` on: its upper left corner and sides in level-0 pixels."""
+
+    t: float = Field(ge=0, le=LONGEST_S, allow_inf_nan=False, description="s since the start")
+    kind: EventKind
+    x: Coordinate
+    y: Coordinate
+    w: Side
+    h: Side
+    magnification: float = Field(gt=0, le=100_000, allow_inf_nan=False)
+
+
+def kind_of(before: ViewEvent | None, width: float) -> EventKind:
+    """What led to a view of this width, where a log does not say: open, zoom or pan."""
+    if before is None or before.kind == "close":
+        return "open"
+    return "zoom" if abs(width / before.w - 1) > 1e-3 else "pan"
+
+
+class Session(Strict):
+    """A header and its events; times do not decrease."""
+
+    header: SessionHeader
+    events: tuple[ViewEvent, ...] = Field(max_length=MAX_EVENTS)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for number in range(1, len(self.events)):
+            before, after = self.events[number - 1].t, self.events[number].t
+            if after < before:
+                raise ValueError(f"event {number + 1} is at {after:g} s, after one at {before:g} s")
+        return self
+
+    @property
+    def seconds(self) -> float:
+        """From the first event to the last."""
+        return self.events[-1].t - self.events[0].t if self.events else 0.0
+
+
+def read_session(path: Path) -> Session:
+    """A session from its file.
+
+    A last line without its end, which a crash while recording leaves, is left out.
+
+    Raises
+    ------
+    InputError
+        If the file is too large, is no session, or a line is not as it should be; the line is
+        named.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(f"{path}: {size / 2**20:.0f} MiB; a session has at most 64 MiB")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    if data.count(b"\n") > 2 * MAX_EVENTS:
+        raise InputError(f"{path}: too many lines; a session has at most {MAX_EVENTS} events")
+    whole, _, torn = data.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    if not lines:
+        lines, torn = ([torn], b"") if torn else ([], b"")
+    if not lines:
+        raise InputError(f"{path}: it is empty; a session begins with its header")
+    header = _line(SessionHeader, lines[0], path, 1)
+    filled = [(number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
+    if len(filled) > MAX_EVENTS:
+        raise InputError(f"{path}: {len(filled)} events; a session has at most {MAX_EVENTS}")
+    events = [_line(ViewEvent, line, path, number) for number, line in filled]
+    try:
+        return Session(header=header, events=tuple(events))
+    except ValidationError as error:
+        raise InputError(
+            f"{path}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+        ) from None
+
+
+def read_header(path: Path) -> SessionHeader:
+    """The header alone.
+
+    Raises
+    ------
+    InputError
+        If the first line is none.
+    """
+    try:
+        with path.open("rb") as stream:
+            line = stream.readline(MAX_LINE + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    return _line(SessionHeader, line.rstrip(b"\n"), path, 1)
+
+
+def _line(model: type[M], line: bytes, path: Path, number: int) -> M:
+    if len(line) > MAX_LINE:
+        raise InputError(f"{path}: line {number} has {len(line)} bytes, more than {MAX_LINE}")
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        where = f"line {number}" + (f", {one_line(field)[:80]}" if field else "")
+        raise InputError(f"{path}: {where}: {first['msg'][:200]}") from None
+
+
+def write_session(path: Path, session: Session) -> None:
+    """Write a session whole, or not at all."""
+    lines = [session.header.model_dump_json(), *event_lines(session.events)]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def event_lines(events: Iterable[ViewEvent]) -> list[str]:
+    """Events as lines of a file, without their ends."""
+    return [event.model_dump_json() for event in events]

@@ -1,0 +1,382 @@
+"""Slides of the patients highest and lowest in an exposure, read for its review and report.
+
+Patients are chosen by the exposure alone, within the hypothesis' population and outside what a
+split holds back; no outcome is opened. What stays in the run names neither patient nor slide.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Literal
+
+from agents.slide_reader.concepts import Concept, concepts_of
+from sage.core.errors import FaultError, InputError, SageError
+from sage.core.files import write_json
+from sage.core.models import Strict, read_model
+from sage.core.printable import one_line
+
+if TYPE_CHECKING:
+    from agents.slide_reader.types import Reading
+    from mcp_servers.slides.slide import Slide
+    from sage.machine.services import Services
+    from validation.cohort.cohort import Cohort
+    from validation.hypothesis import Exposure, Hypothesis
+
+FOLDER, ABOUT = "fields", "readings.json"
+MOST_PER_END = 3
+MOST_SLIDES = 24
+"""Of a run."""
+SECONDS = 240.0
+"""Of one reading."""
+SHOWN = 3
+"""Regions of a reading that are shown."""
+SIDE_PX = 480
+QUESTIONS: dict[Concept, str] = {
+    Concept.TLS: "Are there TLS-like lymphoid aggregates, and where?",
+    Concept.LYMPHOID: "Where is the tissue rich in lymphocytes?",
+    Concept.NECROSIS: "Where is necrosis?",
+    Concept.MITOSIS: "Where are mitosis-like figures?",
+    Concept.STROMA: "Where is stroma?",
+    Concept.GLAND: "Where are glands?",
+    Concept.TUMOR: "Where is the tumor?",
+    Concept.PLEOMORPHISM: "How pleomorphic are the nuclei?",
+    Concept.CELLULARITY: "How cellular is the tissue?",
+}
+CELLS = re.compile(r"\b[bt][ _-]cells?\b|\bcd(?:3|4|8|19|20)\b|plasma cell", re.IGNORECASE)
+
+End = Literal["highest", "lowest"]
+
+
+class RegionSeen(Strict):
+    """A region of a reading: place and sides in µm from the slide's corner."""
+
+    x_um: float
+    y_um: float
+    width_um: float
+    height_um: float
+    magnification: float
+    seen: str
+    answer_rests_on_it: bool
+
+
+class SlideRead(Strict):
+    """What was read of one patient's slide; `why_not` where it could not be."""
+
+    end: End
+    rank: int
+    answer: str | None = None
+    reasoning: str = ""
+    regions: tuple[RegionSeen, ...] = ()
+    picture: str = ""
+    why_not: str = ""
+
+
+class ExposureRead(Strict):
+    """The readings of one exposure; without a question, the reason stands in `note`."""
+
+    variable: str
+    label: str
+    question: str = ""
+    statement: str = ""
+    reads: tuple[SlideRead, ...] = ()
+    note: str = ""
+
+
+class Readings(Strict):
+    """`readings.json` of a hypothesis."""
+
+    population: str
+    exposures: tuple[ExposureRead, ...]
+
+
+def readings_of(home: Path) -> Readings | None:
+    """What was read for a hypothesis; None where nothing was asked for."""
+    about = home / FOLDER / ABOUT
+    return read_model(about, Readings) if about.is_file() else None
+
+
+def told(found: Readings) -> Iterator[str]:
+    """The readings in lines, for a terminal."""
+    for exposure in found.exposures:
+        yield f"slides by {exposure.label}: {exposure.question or exposure.note}"
+        for read in exposure.reads:
+            yield f"  {caption(exposure, read)}"
+
+
+def caption(exposure: ExposureRead, read: SlideRead) -> str:
+    """What stands under the picture of a reading."""
+    rank = "" if read.rank == 1 else f"number {read.rank} from the end, "
+    who = f"A patient with the {read.end} {exposure.label} ({rank}chosen by it alone)."
+    if read.why_not:
+        return f"{who} Not read: {read.why_not}"
+    regions = "; ".join(
+        f"{number} at {region.x_um / 1000:.2f}, {region.y_um / 1000:.2f} mm,"
+        f" {region.magnification:.3g}x: {region.seen}"
+        for number, region in enumerate(read.regions, 1)
+    )
+    answer = "none, it abstains" if read.answer is None else read.answer
+    return (
+        f"{who} Asked: {exposure.question} Answer: {answer}. {read.reasoning} Regions: "
+        f"{regions or 'none'}."
+    )
+
+
+def require_slides(cohort: Cohort) -> None:
+    """Refuse to read slides of a cohort that has none.
+
+    Raises
+    ------
+    InputError
+        With what to add to cohort.toml.
+    """
+    if not slides_of(cohort):
+        raise InputError(
+            f"--read-slides: {cohort.id} names no slide of its patients; say where they lie in"
+            ' cohort.toml, as [slides] with folder = "slides" and pattern = "*.svs"'
+        )
+
+
+def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
+    """The slide files of each patient, below the cohort's root, in order of name."""
+    from mcp_servers.workers.cohort import patient_of as named
+    from validation.cohort.ids import patient_of
+
+    spec = cohort.spec.slides
+    if spec is None:
+        return {}
+    root = cohort.root.resolve()
+    folder = (root / spec.folder).resolve()
+    if spec.table is not None and spec.file_column is not None:
+        table = cohort.tables[spec.table]
+        files = table.column(spec.file_column, "slides.file_column")
+        pairs = [(who, folder / str(file)) for who, file in zip(table.patient, files, strict=True)]
+    elif folder.is_relative_to(root) and folder.is_dir():
+        ids = cohort.spec.patient.ids
+        pairs = [(patient_of(named(path), ids), path) for path in sorted(folder.glob(spec.pattern))]
+    else:
+        return {}
+    found: dict[str, list[Path]] = {}
+    known = set(cohort.patients)
+    for who, path in pairs:
+        if who in known and path.resolve().is_relative_to(root) and path.is_file():
+            found.setdefault(str(who), []).append(path)
+    return {who: sorted(paths) for who, paths in found.items()}
+
+
+def question_about(exposure: Exposure) -> str:
+    """What a reader is asked about an exposure; empty where no finding of its eyes bears on it."""
+    words = f"{exposure.label} {'lymphocytes' if CELLS.search(exposure.label) else ''}"
+    return next((QUESTIONS[c] for c in concepts_of(words) if c in QUESTIONS), "")
+
+
+def read_for(services: Services, hypothesis: Hypothesis) -> None:
+    """Read the slides that a hypothesis asks for, once; a changed exposure is read anew."""
+    per_end = services.manifest.read_slides
+    if not per_end:
+        return
+    home = services.folder.hypothesis(hypothesis.id)
+    population = repr(hypothesis.population.filters)
+    before = readings_of(home)
+    kept = {}
+    if before is not None and before.population == population:
+        kept = {own.variable: own for own in before.exposures}
+    wanted = {exposure.variable: exposure for exposure in hypothesis.exposures}
+    if before is not None and set(wanted) == set(kept):
+        return
+    found = []
+    for number, exposure in enumerate(wanted.values(), 1):
+        own = kept.get(exposure.variable)
+        found.append(own or _read_exposure(services, hypothesis, exposure, number, per_end))
+    named = {read.picture for own in found for read in own.reads if read.picture}
+    for picture in (home / FOLDER).glob("read_*.png"):
+        if picture.name not in named:
+            picture.unlink()
+    write_json(home / FOLDER / ABOUT, Readings(population=population, exposures=tuple(found)))
+
+
+def _read_exposure(
+    services: Services, hypothesis: Hypothesis, exposure: Exposure, number: int, per_end: int
+) -> ExposureRead:
+    empty = ExposureRead(variable=exposure.variable, label=exposure.label)
+    question = question_about(exposure)
+    if not question:
+        return empty.model_copy(update={"note": "nothing that the reader's eyes see bears on it"})
+    slides = slides_of(services.cohort)
+    try:
+        order = [who for who in ordered(services, hypothesis, exposure) if who in slides]
+    except InputError as error:
+        return empty.model_copy(update={"note": str(error)})
+    per_end = min(per_end, len(order) // 2)
+    if not per_end:
+        return empty.model_copy(update={"note": "fewer than two patients with it have a slide"})
+    ends: list[tuple[End, list[str]]] = [
+        ("highest", order[::-1][:per_end]), ("lowest", order[:per_end]),
+    ]  # fmt: skip
+    reads: list[SlideRead] = []
+    statement = ""
+    for end, patients in ends:
+        for rank, who in enumerate(patients, 1):
+            read = SlideRead(end=end, rank=rank)
+            if _read_so_far(services) + len(reads) >= MOST_SLIDES:
+                why = f"a run reads {MOST_SLIDES} slides at most"
+                reads.append(read.model_copy(update={"why_not": why}))
+                continue
+            home = services.folder.hypothesis(hypothesis.id)
+            picture = home / FOLDER / f"read_{exposure_name(exposure.variable)}_{end}_{rank}.png"
+            path = slides[who][0]
+            try:
+                read, statement = _read(path, question, picture, read)
+            except SageError as error:
+                reads.append(read.model_copy(update={"why_not": _nameless(error, path, who)}))
+                continue
+            reads.append(read)
+    return empty.model_copy(
+        update={"question": question, "statement": statement, "reads": tuple(reads)}
+    )
+
+
+def exposure_name(variable: str) -> str:
+    """A variable as part of a file's name, different for different variables."""
+    import hashlib
+
+    digest = hashlib.sha256(variable.encode()).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9]+', '-', variable)[-40:].strip('-')}-{digest}"
+
+
+def ordered(services: Services, hypothesis: Hypothesis, exposure: Exposure) -> list[str]:
+    """Patients of the population from the lowest value of an exposure to the highest.
+
+    Held-back patients are not among them. Ties stand in the order of pseudonyms.
+
+    Raises
+    ------
+    InputError
+        If a variable became known late or is read from an outcome's column: no contract is frozen.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from agents.scientist.blind import BlindCohort
+    from sage.machine.validating import drafted_contract
+    from validation.inputs.population import apply_filters, held_back
+
+    cohort = services.cohort
+    contract = drafted_contract(services, hypothesis)
+    keys = [exposure.variable, *(condition.variable for condition in contract.filters)]
+    if contract.cluster is not None:
+        keys.append(contract.cluster)
+    blind = BlindCohort(cohort, services.settings.min_count)
+    for key in keys:
+        if reason := blind.withheld(key):
+            raise InputError(f"{key} chooses no patients whose slides are read: {reason}")
+    table = cohort.table(keys)
+    values = pd.to_numeric(table[exposure.variable], errors="coerce")
+    keep = np.asarray(apply_filters(table, contract.filters)) & values.notna().to_numpy()
+    if contract.split.policy != "none":
+        keep &= ~np.asarray(held_back(table, contract))
+    names = {pseudonym: patient for patient, pseudonym in cohort.pseudonyms.items()}
+    return [names[who] for who in values[keep].sort_values(kind="stable").index]
+
+
+def _read_so_far(services: Services) -> int:
+    homes = (services.folder.root / "hypotheses").glob("*")
+    found = [readings_of(home) for home in homes if home.is_dir()]
+    return sum(len(own.reads) for one in found if one is not None for own in one.exposures)
+
+
+def _nameless(error: SageError, path: Path, who: str) -> str:
+    """Why a slide was not read, without the words that name it."""
+    said = one_line(str(error))
+    for name in sorted({str(path), str(path.resolve()), path.name, path.stem, who}, key=len)[::-1]:
+        said = said.replace(name, "the slide")
+    return said[:300]
+
+
+def _read(path: Path, question: str, picture: Path, read: SlideRead) -> tuple[SlideRead, str]:
+    from agents.slide_reader.algorithm import read_slide
+    from agents.slide_reader.open_eyes import computed_eyes
+    from agents.slide_reader.scope import Scope
+    from agents.slide_reader.types import Options, Question
+    from mcp_servers.slides.slide import Slide
+    from sage.core.llm.turns import Bounds
+
+    options = Options()
+    end = time.monotonic() + SECONDS
+
+    def in_time(_: object) -> None:
+        if time.monotonic() > end:
+            raise FaultError(f"the reading took more than {SECONDS:.0f} s")
+
+    with Slide.open(path) as slide:
+        scope = Scope(slide, options)
+        scope.watch = in_time
+        reading = read_slide(
+            scope, computed_eyes(), Question(text=question), options,
+            bounds=Bounds(turns=200, seconds=SECONDS),
+        )  # fmt: skip
+        regions = _regions(reading)
+        _draw(slide, regions, scope.mpp, picture)
+    done = read.model_copy(
+        update={
+            "answer": reading.answer,
+            "reasoning": one_line(reading.reasoning)[:600],
+            "regions": regions,
+            "picture": picture.name,
+        }
+    )
+    return done, reading.statement
+
+
+def _regions(reading: Reading) -> tuple[RegionSeen, ...]:
+    """The regions that the answer rests on, then the finest ones that were looked at."""
+    seen = list(reading.regions().values())
+    rests = set(reading.rests_on)
+    seen.sort(key=lambda one: (one.region.id not in rests, -one.region.magnification))
+    return tuple(
+        RegionSeen(
+            x_um=one.region.um[0], y_um=one.region.um[1], width_um=one.region.um[2],
+            height_um=one.region.um[3], magnification=one.region.magnification,
+            seen=shorten(one_line(one.text), 300, placeholder=" …"),
+            answer_rests_on_it=one.region.id in rests,
+        )
+        for one in seen[:SHOWN]
+    )  # fmt: skip
+
+
+def _draw(slide: Slide, regions: tuple[RegionSeen, ...], mpp: float, path: Path) -> None:
+    """An overview with the regions, numbered, and the first of them enlarged."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    scale = max(1.0, max(slide.width, slide.height) / SIDE_PX)
+    view = slide.scaled(scale)
+    overview = Image.fromarray(view.read(0, 0, int(slide.width / scale), int(slide.height / scale)))
+    pen, font = ImageDraw.Draw(overview), ImageFont.load_default(16)
+    for number, region in enumerate(regions, 1):
+        box: Any = [
+            v / mpp / scale
+            for v in (region.x_um, region.y_um, region.x_um + region.width_um,
+                      region.y_um + region.height_um)
+        ]  # fmt: skip
+        pen.rectangle(box, outline="#d55e00", width=3)
+        pen.text((box[2] + 4, box[1]), str(number), fill="#d55e00", font=font, stroke_width=2,
+                 stroke_fill="white")  # fmt: skip
+    whole = Image.new("RGB", (2 * SIDE_PX + 8, SIDE_PX), "white")
+    whole.paste(overview, (0, 0))
+    if regions:
+        first = regions[0]
+        fine = max(1.0, max(first.width_um, first.height_um) / mpp / SIDE_PX)
+        near = slide.scaled(fine)
+        crop = Image.fromarray(
+            near.read(
+                *(round(v / mpp / fine) for v in (first.x_um, first.y_um)),
+                *(max(1, round(v / mpp / fine)) for v in (first.width_um, first.height_um)),
+            )
+        )
+        crop.thumbnail((SIDE_PX, SIDE_PX))
+        whole.paste(crop, (SIDE_PX + 8, 0))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole.save(path, format="PNG")

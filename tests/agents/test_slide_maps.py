@@ -1,0 +1,125 @@
+"""A reading's findings as maps: counted by measurements, gated like those, variables of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.slide_reader.algorithm import Options
+from agents.slide_reader.maps import maps_of
+from agents.slide_reader.types import (
+    UNITS,
+    Box,
+    Described,
+    Finding,
+    PixelsRead,
+    Question,
+    Reading,
+    Region,
+    Step,
+)
+from mcp_servers.measures.maps import read_maps, write_maps
+from sage.bench.measures import COHORT
+from sage.machine.services import Services
+from sage.runfolder import Manifest, RunFolder
+from sage.settings import Settings
+from tests.end_to_end.harness import sage
+
+SIDE_UM = 128.0
+
+
+def reading(
+    slide: str, tumor: list[tuple[int, int]], mitoses: int = 0, *, fine: bool = True
+) -> Reading:
+    """Ten by ten patches of 128 µm, some of them tumor; with so many figures in the first."""
+    seen = []
+    for row in range(10):
+        for column in range(10):
+            values = {"tumor_share": 0.9 if (row, column) in tumor else 0.0, "mitosis_like": 0.0}
+            points = tuple((10.0 * k, 5.0) for k in range(mitoses)) if not seen else ()
+            region = Region(
+                id=f"p{row}-{column}",
+                box=Box(x=256 * column, y=256 * row, width=256, height=256),
+                um=(SIDE_UM * column, SIDE_UM * row, SIDE_UM, SIDE_UM),
+                magnification=20.0 if fine else 5.0,
+            )
+            findings = tuple(
+                Finding(name=name, value=value, unit=UNITS[name],  # type: ignore[arg-type]
+                        points=points if name == "mitosis_like" else ())
+                for name, value in values.items()
+            )  # fmt: skip
+            seen.append(Described(region=region, text="seen", findings=findings))
+    step = Step(round=1, action="zoom", looked_for="tumor", magnification=20.0, seen=tuple(seen),
+                relevance=(0.0,) * len(seen))  # fmt: skip
+    read = PixelsRead(patches=1, regions=len(seen), overview_share=1.0, high_power_share=1.0,
+                      high_power_of_slide=1.0)  # fmt: skip
+    return Reading(
+        slide=slide, mpp=0.5, size=(2560, 2560), question=Question(text="Where is the tumor?"),
+        eyes="computed", statement="", options=Options(), answer=None, reasoning="", rests_on=(),
+        steps=(step,), read=read,
+    )  # fmt: skip
+
+
+def test_neighbors_are_one_object_and_figures_are_points() -> None:
+    maps = maps_of(reading("P-1", [(0, 0), (0, 1), (5, 5)], mitoses=3))
+    objects = maps.objects
+    assert objects is not None and maps.patient == "P-1"
+    assert objects.kinds == ("read_mitosis", "read_tumor")
+    assert sorted(shape.area for shape in objects.of_kind("read_tumor")) == [
+        pytest.approx(SIDE_UM**2), pytest.approx(2 * SIDE_UM**2),
+    ]  # fmt: skip
+    assert [(p.x, p.y) for p in objects.of_kind("read_mitosis")] == [(0, 2.5), (5, 2.5), (10, 2.5)]
+
+
+def test_what_was_not_looked_at_closely_was_not_looked_for() -> None:
+    objects = maps_of(reading("P-1", [(0, 0)], fine=False)).objects
+    assert objects is not None and objects.kinds == ()
+
+
+def test_the_command_line_imports_a_reading(tmp_path: Path) -> None:
+    own = reading("P-1", [(2, 2)])
+    (tmp_path / "reading.json").write_text(own.model_dump_json())
+    done = sage("maps", "import", "reading", "reading.json", "--patient", "P-7", "--json",
+                cwd=tmp_path)  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.json[0]["objects"] == {"read_mitosis": 0, "read_tumor": 1}
+    kept = read_maps(tmp_path / "maps" / "P-1")
+    assert kept.patient == "P-7" and "Where is the tumor?" in kept.provenance["objects"]
+    for damage in ("{", json.dumps({"slide": "x"}), own.model_dump_json()[:-3]):
+        (tmp_path / "reading.json").write_text(damage)
+        refused = sage("maps", "import", "reading", "reading.json", cwd=tmp_path)
+        assert refused.code == 2 and "Traceback" not in refused.err
+
+
+def test_findings_pass_the_gate_of_the_measurements_and_become_variables(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    place = tmp_path / "cohort"
+    counts = {}
+    for number in range(40):
+        who = f"P{number:02d}"
+        apart = [(row, column) for row in range(0, 10, 2) for column in range(0, 10, 2)]
+        counts[who] = int(rng.integers(1, 24))
+        chosen = rng.permutation(len(apart))[: counts[who]]
+        write_maps(maps_of(reading(who, [apart[k] for k in chosen])), place / "maps" / who)
+    rows = [f"{who},60,{100 + n},{n % 2}" for n, who in enumerate(counts)]
+    (place / "clinical.csv").write_text("patient,age,days,dead\n" + "\n".join(rows) + "\n")
+    (place / "cohort.toml").write_text(
+        COHORT.replace("simulated = true", 'simulated = true\nmaps = "maps"')
+    )
+    manifest = Manifest(
+        id="r", prompt="q", created="2026-01-01", reasoner="rules", cohort=str(place), kg="k"
+    )
+    (tmp_path / "run" / "outputs").mkdir(parents=True)
+    services = Services(RunFolder(tmp_path / "run"), manifest, Settings(cache_dir=tmp_path / "c"))
+    measures = services._measures()
+    assert measures is not None and "objects.read_tumor" in measures.holds
+    (tumor, figures), _ = measures.define(
+        ("mean(count(objects.read_tumor))", "mean(count(objects.read_mitosis))")
+    )
+    assert tumor.variable and not tumor.refused, tumor
+    values = services.cohort.column(tumor.variable)
+    assert {who: int(values[who]) for who in counts} == counts
+    assert figures.refused and not figures.variable  # none anywhere: nothing to tell patients by

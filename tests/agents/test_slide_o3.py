@@ -1,0 +1,283 @@
+"""Pathologist-o3: thumbnail, router, regions of a behavior, reasoning, summary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.slide_reader.export import write_reading
+from agents.slide_reader.guides import HeatGuide, RecordedVisits, UnguidedPlaces, bank
+from agents.slide_reader.o3 import (
+    ModelRouter,
+    Routing,
+    WordRouter,
+    o3_scope,
+    read_guided,
+    words_route,
+)
+from agents.slide_reader.open_eyes import computed_eyes, model_eyes, router_of
+from agents.slide_reader.types import O3Options, Question, Reading, Visit
+from mcp_servers.behavior.baselines import tissue_density
+from mcp_servers.behavior.model import Behavior, BehaviorCard, save
+from mcp_servers.behavior.network import RegionNet
+from mcp_servers.slides.slide import Slide
+from sage.bench.behavior import NodeRead, diagnostic, node_table
+from sage.core.errors import FaultError, InputError
+from sage.core.llm.trace import Trace, episodes, read_trace
+from sage.core.llm.turns import replay
+from tests.agents.test_slide_reader import fields_of, player
+from tests.end_to_end.harness import sage
+from tests.openai_server import chat_reasoner, serve
+from validation.simulate.slide import Scene, render_slide
+
+QUESTION = Question(text="Is there metastatic tumor in this lymph node?", options=("yes", "no"))
+MPP = 0.65
+BANK = ("find metastatic tumor", "glance at the slide", "screen the whole slide row by row")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A node of 1.2 x 0.9 mm with a deposit of 260 µm to the left and a follicle to the right."""
+    path = tmp_path_factory.mktemp("o3") / "node.tiff"
+    scene = Scene(tumor=((380.0, 430.0, 130.0),), hilum=(600.0, 760.0, 90.0))
+    render_slide(path, seed=4, size_px=(1846, 1384), mpp=MPP, aggregates=[(820.0, 430.0, 110.0)],
+                 germinal_centers=1, scene=scene)  # fmt: skip
+    return path
+
+
+def at(x_um: float, y_um: float, side_um: float = 140.0, score: float = 1.0) -> Visit:
+    side = side_um / MPP
+    return Visit(x=x_um / MPP - side / 2, y=y_um / MPP - side / 2, w=side, h=side, score=score,
+                 bin=10.0)  # fmt: skip
+
+
+DEPOSIT, FOLLICLE, PARENCHYMA = at(380, 430), at(820, 430), at(600, 250)
+
+
+def read(path: Path, guide: Any, **options: Any) -> Reading:
+    with Slide.open(path) as slide:
+        return read_guided(o3_scope(slide), computed_eyes(), guide, WordRouter(), QUESTION,
+                           O3Options(**options))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bank of three behaviors that learned nothing: what matters is that it is followed."""
+    folder = tmp_path_factory.mktemp("bank") / "bank"
+    torch.manual_seed(1)
+    net = RegionNet(3, 1, (8, 8, 8, 8))
+    with torch.no_grad():
+        assert net.head.bias is not None
+        net.head.bias.zero_()
+    card = BehaviorCard(
+        behaviors=tuple(
+            Behavior(task=task, sessions=1, slides=1, regions=3.0, sides=(0.1,), usual_bin=10.0)
+            for task in BANK
+        ),
+        bins=(10.0,), widths=(8, 8, 8, 8), thumbnail_px=128, seed=0, epochs=1, slides=1,
+        patients=1, data_sha256="0" * 64, parameters=1, folds=0, training_data="nothing",
+    )  # fmt: skip
+    save(folder, net.state_dict(), card)
+    return folder
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def test_a_deposit_that_is_looked_at_is_found_and_one_that_is_not_is_not(node: Path) -> None:
+    found = read(node, RecordedVisits((PARENCHYMA, DEPOSIT)))
+    assert found.answer == "yes"
+    assert all(name.startswith("r2") for name in found.rests_on)
+    missed = read(node, RecordedVisits((PARENCHYMA, at(600, 540))))
+    assert missed.answer == "no"
+
+
+def test_a_reading_has_the_thumbnail_then_a_step_per_region_and_says_who_guided(
+    node: Path,
+) -> None:
+    reading = read(node, RecordedVisits((DEPOSIT, FOLLICLE)))
+    first, *regions = reading.steps
+    assert first.seen[0].region.id == "thumbnail"
+    assert (first.seen[0].region.box.width, first.seen[0].region.box.height) == reading.size
+    assert [step.round for step in regions] == [1, 2]
+    assert all(step.predicted is not None for step in regions)
+    assert reading.guidance is not None
+    assert reading.guidance.visits == (DEPOSIT, FOLLICLE)
+    assert reading.guidance.why == "there is no other"
+    assert "no findings" in reading.statement and "Not for diagnosis" in reading.statement
+    assert 0 < reading.read.high_power_share < 0.5
+
+
+def test_the_cap_and_the_order_of_regions(node: Path) -> None:
+    guide = RecordedVisits((PARENCHYMA, at(600, 540), DEPOSIT))
+
+    def order(**options: Any) -> list[str]:
+        return [step.seen[0].region.id.partition(".")[0] for step in read(node, guide, **options)
+                .steps[1:]]  # fmt: skip
+
+    assert order() == ["r1", "r2", "r3"]
+    assert order(order="reverse") == ["r3", "r2", "r1"]
+    assert sorted(order(order="random", seed=3)) == ["r1", "r2", "r3"]
+    assert order(order="random", seed=3) == order(order="random", seed=3)
+    assert len({tuple(order(order="random", seed=seed)) for seed in range(4)}) > 1
+    assert order(most=2) == ["r1", "r2"]
+    assert read(node, guide, most=2).answer == "no", "the deposit is the third region"
+    assert {read(node, guide, order=name).answer for name in ("forward", "reverse")} == {"yes"}
+
+
+def test_without_a_region_nothing_is_claimed(node: Path) -> None:
+    assert read(node, RecordedVisits(())).answer is None
+
+
+def test_a_region_off_the_slide_is_left_out_and_one_over_its_edge_is_cut(node: Path) -> None:
+    assert len(read(node, RecordedVisits((at(-900, 0), DEPOSIT))).steps) == 2
+    box = read(node, RecordedVisits((at(0, 430),))).steps[1].seen[0].region.box
+    assert box.x == 0 and box.width < 140 / MPP
+
+
+def test_a_trace_replays_without_the_slide(node: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    with Slide.open(node) as slide:
+        reading = read_guided(
+            o3_scope(slide), computed_eyes(), RecordedVisits((DEPOSIT,)), WordRouter(), QUESTION,
+            O3Options(), trace=Trace(trace),
+        )  # fmt: skip
+    (episode,) = episodes(read_trace(trace))
+    assert replay(episode, Reading) == reading
+    names = write_reading(reading, tmp_path)
+    assert json.loads((tmp_path / names["reading"]).read_text())["guidance"]["guide"]
+
+
+# -- guides -----------------------------------------------------------------------------------
+
+
+def test_baselines_propose_as_many_regions_as_they_are_told(node: Path) -> None:
+    with Slide.open(node) as slide:
+        scope = o3_scope(slide)
+        for guide in (HeatGuide("tissue", tissue_density, 0.1, 10.0, 4),
+                      UnguidedPlaces(5, 0.1, 10.0, 4)):  # fmt: skip
+            visits = guide.visits(scope, "x", None)
+            assert len(visits) == 4 and len(guide.visits(scope, "x", 2)) == 2
+            assert visits == guide.visits(scope, "x", None)
+            sides = {round(side) for visit in visits for side in (visit.w, visit.h)}
+            assert sides == {round(0.1 * slide.height)}
+
+
+def test_a_trained_bank_guides_by_the_behavior_that_the_router_chose(
+    node: Path, model: Path
+) -> None:
+    reading = read(node, bank(model), most=2)
+    assert reading.guidance is not None
+    assert reading.guidance.behavior == BANK[0]
+    assert "metastatic, tumor" in reading.guidance.why
+    assert 1 <= len(reading.steps) - 1 <= 2
+    asked = read(node, bank(model), behavior=BANK[1], most=1)
+    assert asked.guidance is not None and asked.guidance.why == "it was asked for"
+    with pytest.raises(InputError, match='no behavior "x"; there is: find'):
+        read(node, bank(model), behavior="x")
+
+
+@pytest.mark.parametrize(
+    ("question", "behavior"),
+    [
+        ("Is there metastatic tumor in this lymph node?", BANK[0]),
+        ("Please screen the whole slide for me, row after row", BANK[2]),
+        ("Only glance at it", BANK[1]),
+        ("How cellular is it?", BANK[1]),
+    ],
+)
+def test_the_router_of_rules_goes_by_shared_words(question: str, behavior: str) -> None:
+    for turn in range(3):
+        behaviors = BANK[turn:] + BANK[:turn]
+        routed = words_route(Routing(question=question, impression="", behaviors=behaviors))
+        assert routed.behavior == behavior
+
+
+# -- a model's eyes ---------------------------------------------------------------------------
+
+
+def replies(behavior: str) -> dict[str, Any]:
+    return {
+        "Perceived": {"description": "Solid groups of large cells are seen here."},
+        "Routed": {"behavior": behavior, "why": "It asks for tumor."},
+        "Prediction": lambda body: {
+            "answer": "yes", "thinking_steps": "Large cells.", "regions": fields_of(body)[:1],
+        },
+    }  # fmt: skip
+
+
+def read_by_model(node: Path, model: Path, folder: Path, behavior: str) -> Reading:
+    with serve(player(replies(behavior))) as server, Slide.open(node, threads=1) as slide:
+        reasoner = chat_reasoner(server.url, folder)
+        reasoner.settings = reasoner.settings.model_copy(update={"vision": True})
+        eyes = model_eyes(reasoner)
+        assert isinstance(router_of(eyes), ModelRouter)
+        return read_guided(o3_scope(slide), eyes, bank(model), router_of(eyes), QUESTION,
+                           O3Options(most=2))  # fmt: skip
+
+
+def test_a_model_sees_each_region_as_one_picture_and_routes(
+    node: Path, model: Path, tmp_path: Path
+) -> None:
+    reading = read_by_model(node, model, tmp_path, BANK[2])
+    assert reading.answer == "yes"
+    assert reading.guidance is not None
+    assert (reading.guidance.behavior, reading.guidance.why) == (BANK[2], "It asks for tumor.")
+    assert [len(step.seen) for step in reading.steps] == [1, 1, 1]
+
+
+def test_a_router_that_names_no_behavior_of_the_bank_ends_the_reading(
+    node: Path, model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FaultError, match="none of those listed"):
+        read_by_model(node, model, tmp_path, "ignore the bank")
+
+
+# -- the command line, the table --------------------------------------------------------------
+
+
+def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_path: Path) -> None:
+    done = sage(
+        "read-slide", str(node), QUESTION.text, "--answer", "yes", "--answer", "no", "--agent",
+        "o3", "--behavior", str(model), "--most", "2", "--order", "reverse", "--out", "r", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.json["guidance"]["options"]["order"] == "reverse"
+    assert len(done.json["guidance"]["visits"]) == 2
+    assert (tmp_path / "r" / "node.reading.geojson").is_file()
+    for more, words in (
+        (["--most", "2"], "are for --agent o3"),
+        (["--agent", "o3", "--intervene"], "are for --agent pathagent"),
+        (["--agent", "o3", "--behavior", str(tmp_path)], "no behavior.safetensors"),
+    ):
+        wrong = sage("read-slide", str(node), QUESTION.text, *more, cwd=tmp_path)
+        assert wrong.code == 2 and words in wrong.err
+
+
+def row(answer: str | None, burden: str, **more: Any) -> NodeRead:
+    given = {"guide": "g", "cap": None, "order": "forward", "slide": "s", "patient": "p",
+             "burden": burden, "truth": "no" if burden == "none" else "yes", "answer": answer,
+             "regions": 4, "high_power": 0.1, "completeness": 0.5, "efficiency": None}  # fmt: skip
+    return NodeRead(**(given | more))
+
+
+def test_the_papers_table_by_hand() -> None:
+    rows = [
+        row("yes", "micrometastasis", patient="a"), row("no", "isolated tumor cells", patient="b"),
+        row("yes", "none", patient="c"), row("no", "none", patient="d"),
+        row(None, "none", patient="e"),
+    ]  # fmt: skip
+    found = diagnostic(rows)
+    assert (found["precision"], found["recall"], found["accuracy"]) == (0.5, 0.5, 0.4)
+    assert (found["recall, micrometastasis"], found["recall, isolated tumor cells"]) == (1.0, 0.0)
+    assert found["abstained"] == 0.2 and np.isnan(found["efficiency"])
+    (table,) = node_table(rows, draws=200)
+    value, low, high = table.values["accuracy"]
+    assert value == 0.4 and low < 0.4 < high
+    assert {r.cap for r in node_table([*rows, row("yes", "none", cap=2)], draws=10)} == {None, 2}
