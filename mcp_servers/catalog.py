@@ -19,7 +19,10 @@ SUITES = {
     "pathology": "mcp_servers.pathology",
     "oncology": "mcp_servers.oncology",
     "knowledge": "mcp_servers.knowledge",
+    "reading": "agents.slide_reader",
+    "sessions": "mcp_servers.sessions",
 }
+"""Packages by suite. Agents that are tools are found by name: nothing here imports them."""
 
 
 def modules(suite: str = "all") -> Iterator[ModuleType]:

@@ -19,6 +19,7 @@ tools of the modules that `mcp_servers.catalog` names.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,8 +120,13 @@ def execute(
     """
     context.check_cancelled()
     started = time.monotonic()
+    begun = context.roots.output.exists()
     try:
         answer = spec.function(given, context)
+    except InputError:
+        if not begun:  # refused: no folder is left of it
+            shutil.rmtree(context.roots.output, ignore_errors=True)
+        raise
     except (SageError, Cancelled):
         raise
     except Exception as error:

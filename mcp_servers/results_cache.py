@@ -284,12 +284,12 @@ class ResultsCache:
             self.prune()
 
     def prune(self) -> int:
-        """Remove the least recently used blobs beyond the bound; the number removed.
+        """Remove the least recently used files beyond the bound; the number removed.
 
         A result whose blob is gone is computed again.
         """
         held = sorted(
-            ((blob.stat().st_mtime, blob.stat().st_size, blob) for blob in self._blobs()),
+            ((blob.stat().st_mtime, blob.stat().st_size, blob) for blob in self._kept()),
             key=lambda item: item[0],
         )
         total = sum(size for _, size, _ in held)
@@ -302,8 +302,9 @@ class ResultsCache:
             removed += 1
         return removed
 
-    def _blobs(self) -> Iterator[Path]:
-        return (path for path in (self.folder / "blobs").iterdir() if path.is_file())
+    def _kept(self) -> Iterator[Path]:
+        for name in ("results", "blobs"):
+            yield from (path for path in (self.folder / name).iterdir() if path.is_file())
 
 
 def _paths(value: Any) -> Iterator[str]:

@@ -316,6 +316,182 @@ def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult
     )
 
 
+class ConceptInput(Strict):
+    """A concept, and the year up to which literature counts."""
+
+    graph: GraphPath
+    concept: str = Field(min_length=1, max_length=200, description="Name, alias or identifier")
+    as_of: int | None = Field(default=None, ge=1800, le=2100, description="Last year that counts")
+    limit: int = Field(default=20, ge=1, le=200, description="Relations, best supported first")
+    quotations: int = Field(default=2, ge=0, le=20, description="Passages per relation and side")
+
+
+class ConceptQuotation(BaseModel):
+    """A sentence and its paper."""
+
+    text: str
+    paper: str
+    year: int | None
+    speaks_for: bool
+    speculative: bool
+    retracted: bool
+
+
+class ConceptRelation(BaseModel):
+    """A relation of the concept. `denied`: no paper affirms it."""
+
+    head: str
+    relation: str
+    tail: str
+    polarity: str
+    denied: bool
+    belief: float
+    papers_for: int
+    papers_against: int
+    quotations: list[ConceptQuotation]
+
+
+class ConceptYear(BaseModel):
+    """Papers of one year for and against the concept's relations."""
+
+    year: int
+    papers_for: int
+    papers_against: int
+
+
+class ConceptResult(BaseModel):
+    """A concept with its relations and the papers for and against them by year."""
+
+    id: str
+    name: str
+    type: str
+    definition: str | None
+    identifiers: dict[str, str]
+    papers_for: int
+    papers_against: int
+    years: list[ConceptYear]
+    relations_in_all: int
+    relations: list[ConceptRelation]
+
+
+@tool(
+    "graph_concept",
+    SUITE,
+    "1.0.0",
+    "Show one concept of a knowledge graph: its relations, and how many papers speak for and "
+    "against them in each year, with passages.",
+    Resources(memory_mb=1024, seconds_per_item=2),
+    GRAPHS,
+)
+def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
+    """The concept's report, cut to what was asked for."""
+    from kg.graph.concept import concept_report
+
+    graph = open_graph(given.graph, context)
+    if given.as_of is not None:
+        graph = graph.as_of(given.as_of)
+    report = concept_report(graph, given.concept, given.as_of)
+    relations = []
+    for relation in report.relations[: given.limit]:
+        sides = [[q for q in relation.quotations if q.speaks_for is side] for side in (True, False)]
+        shown = [q for side in sides for q in side[: given.quotations]]
+        relations.append(
+            ConceptRelation(
+                **relation.model_dump(mode="json", exclude={"quotations"}),
+                quotations=[
+                    ConceptQuotation(**{**q.model_dump(exclude={"title"}), "text": q.text[:QUOTE]})
+                    for q in shown
+                ],
+            )
+        )
+    return ConceptResult(
+        id=report.node.id,
+        name=report.node.name,
+        type=report.node.type.value,
+        definition=report.node.definition,
+        identifiers=report.node.identifiers,
+        papers_for=report.papers_for,
+        papers_against=report.papers_against,
+        years=[ConceptYear(**year.model_dump()) for year in report.years],
+        relations_in_all=len(report.relations),
+        relations=relations,
+    )
+
+
+class CommunitiesInput(Strict):
+    """How finely to divide the graph, and how many communities to describe."""
+
+    graph: GraphPath
+    limit: int = Field(default=10, ge=1, le=100, description="The largest ones")
+    concepts: int = Field(default=10, ge=1, le=200, description="Concepts named in each")
+    resolution: float = Field(
+        default=1.0, gt=0, le=100, description="Above 1: more and smaller communities"
+    )
+
+
+class CommunitySentence(BaseModel):
+    """A sentence, and the numbers of the community's statements that it rests on."""
+
+    text: str
+    cites: list[int]
+
+
+class CommunityRow(BaseModel):
+    """A community: concepts, size, its best supported statements in order, and a summary."""
+
+    number: int
+    concepts: list[str]
+    concepts_in_all: int
+    relations: int
+    outside: int
+    papers: int
+    statements: list[str]
+    summary: list[CommunitySentence]
+
+
+class CommunitiesResult(BaseModel):
+    """The largest communities by Leiden's method, and how many there are."""
+
+    found: int
+    communities: list[CommunityRow]
+
+
+@tool(
+    "graph_communities",
+    SUITE,
+    "1.0.0",
+    "Divide a knowledge graph into communities of concepts (Leiden) and summarize each, every "
+    "sentence with the statements that it cites.",
+    Resources(memory_mb=1024, seconds_per_item=10),
+    GRAPHS,
+)
+def graph_communities(given: CommunitiesInput, context: ToolContext) -> CommunitiesResult:
+    """Communities with summaries by rule."""
+    from kg.communities.find import communities
+    from kg.communities.summary import by_rule
+
+    found = communities(open_graph(given.graph, context), given.resolution)
+    return CommunitiesResult(
+        found=len(found),
+        communities=[
+            CommunityRow(
+                number=community.number,
+                concepts=list(community.concepts[: given.concepts]),
+                concepts_in_all=len(community.concepts),
+                relations=community.relations,
+                outside=community.outside,
+                papers=community.papers,
+                statements=[statement.words() for statement in community.statements],
+                summary=[
+                    CommunitySentence(text=sentence.text, cites=list(sentence.cites))
+                    for sentence in by_rule(community).sentences
+                ],
+            )
+            for community in found[: given.limit]
+        ],
+    )
+
+
 def open_graph(path: str, context: ToolContext) -> Graph:
     """The graph under the roots, kept open while its files stay the same."""
     from kg.graph.model import Graph

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from mcp_servers.servers.authority import DEFAULT_PORTS, Authority, parse_authority, parse_origin
+from mcp_servers.servers.health import Watch
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -19,10 +20,23 @@ class Gate:
     """ASGI middleware: nothing passes without the right Host, Origin and token."""
 
     def __init__(
-        self, app: Any, options: HttpOptions, listener: BoundedListener | None = None
+        self,
+        app: Any,
+        options: HttpOptions,
+        listener: BoundedListener | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        """Guard `app`; `listener` is told which connections carry an allowed request."""
+        """Guard `app`.
+
+        Parameters
+        ----------
+        app : what allowed requests come to
+        options : hosts and token
+        listener : told which connections carry an allowed request
+        watch : answers those who watch the server
+        """
         self.app = app
+        self.watch = watch or Watch()
         self.token = None if options.token is None else options.token.encode()
         self.named = [parse_authority(name.removesuffix(":*")) for name in options.allowed_hosts]
         self.hosts = list(self.named)
@@ -31,13 +45,18 @@ class Gate:
         self.listener = listener
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer 421, 403 or 401 to a request that may not pass."""
+        """Answer 421, 403 or 401 to a request that may not pass; /healthz is for anybody."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
+            if await self.watch.healthy(scope, send):
+                return
+            send = self.watch.counting(send)
             refused = self.refusal(scope["headers"])
             if refused is not None:
                 await _refuse(send, *refused)
+            elif await self.watch.measures(scope, send):
+                return
             elif self.listener is None:
                 await self.app(scope, receive, send)
             else:

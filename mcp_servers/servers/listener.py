@@ -63,7 +63,8 @@ class BoundedListener(socket.socket):
         head_seconds : time for the head of a request, from accepting or from the last answer
         body_seconds : time for the body of an allowed request
         """
-        super().__init__(family, socket.SOCK_STREAM)
+        # The event loop sends without delay only where the protocol is named (else 40 ms a call).
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self.most = most
         self.head_seconds = head_seconds
         self.body_seconds = body_seconds

@@ -6,7 +6,10 @@ import ipaddress
 from dataclasses import dataclass
 
 from mcp_servers.servers.authority import parse_authority
+from mcp_servers.servers.prune import Bounds
 from sage.core.errors import InputError
+
+KEEP_ALL = Bounds()
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,9 @@ class Limits:
     """Bounds of one server. Sizes in bytes, times in seconds.
 
     A call that takes longer than `wait` returns a job handle; `wait_with_progress` holds for a
-    caller that asked for progress notifications, whose clock each of them resets.
+    caller that asked for progress notifications, whose clock each of them resets. A client that
+    takes tasks gets one after `task_after`. At most `jobs` wait or run. What calls wrote is pruned
+    to `outputs`.
     """
 
     request: int = 1 << 20
@@ -24,7 +29,9 @@ class Limits:
     resource: int = 32 << 20
     wait: float = 45.0
     wait_with_progress: float = 600.0
+    task_after: float = 5.0
     jobs: int = 64
+    outputs: Bounds = KEEP_ALL
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mcp_servers.servers.gate import Gate
+from mcp_servers.servers.health import Watch
 from mcp_servers.servers.listener import BoundedListener
 from mcp_servers.servers.options import HttpOptions
 from sage.core.errors import InputError
@@ -50,7 +51,7 @@ def http_app(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         host=options.host,
     )
-    return Gate(app, options, listener)
+    return Gate(app, options, listener, Watch(server.metrics))
 
 
 def serve_http(

@@ -6,6 +6,7 @@ import json
 import secrets
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,15 +19,21 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from mcp_servers.roots import Roots, hide_folders
-from mcp_servers.servers import asking, compact, content, prompting
+from mcp_servers.servers import asking, compact, content, prompting, tasks
 from mcp_servers.servers.asking import InputNeeded
+from mcp_servers.servers.handed_back import HandedBack, Kept
+from mcp_servers.servers.health import Family, by, one
 from mcp_servers.servers.options import Limits
+from mcp_servers.servers.prune import prune
 from mcp_servers.servers.titles import title_of
 from mcp_servers.slides.unknown import PixelSizeError
 from mcp_servers.spec import ToolSpec
 from mcp_servers.workers.base import KEEP_FINISHED, Workers
 from mcp_servers.workers.jobs import Job, State
 from sage.core.errors import InputError, SageError
+from sage.core.log import logger
+
+log = logger(__name__)
 
 JOB_ARGUMENT = {
     "type": "object",
@@ -41,6 +48,8 @@ JOB_TOOLS = {
 }
 PRIORITY = "sage/priority"
 MOST_PRIORITY = 100
+PRUNE_EVERY = 50
+"""Calls between two looks at what calls wrote."""
 RECENT = 200
 """Files that `resources/list` offers, the latest first."""
 
@@ -58,11 +67,13 @@ class ToolServer:
         *,
         compact: bool = False,
         ask_roots: bool = False,
+        lasting: bool = False,
     ) -> None:
         """Serve the tools of both registries under one set of roots.
 
         `compact` lists three tools that find and call the others. `ask_roots` takes the folders
         that the client names instead of `roots`' inputs: for a client that started the server.
+        `lasting` keeps jobs that the server cannot end for the next one.
         """
         self.name = name
         self.roots = roots
@@ -73,6 +84,12 @@ class ToolServer:
         self.ask_roots = ask_roots
         self.prefixes: dict[str, str] = {}
         self.recent: list[dict[str, Any]] = []
+        self.called: Counter[str] = Counter()
+        self.removed = 0
+        self.kept = HandedBack(roots.output) if lasting else None
+        if self.kept is not None:
+            for handle, job in self.kept.left():
+                self._take_up(handle, job, self.kept)
 
     def specs(self) -> dict[str, ToolSpec]:
         """Every tool that is served, by name."""
@@ -104,8 +121,11 @@ class ToolServer:
 
     async def call_tool(
         self, ctx: Any, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Run a tool, or answer about a job. Errors of the tool come back as its result."""
+    ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
+        """Run a tool, or answer about a job. Errors of the tool come back as its result.
+
+        A client that takes tasks gets one where a call takes longer than `Limits.task_after`.
+        """
         name, arguments = params.name, params.arguments or {}
         if len(json.dumps(arguments)) > self.limits.request:
             raise MCPError(types.INVALID_PARAMS, f"more than {self.limits.request} bytes")
@@ -127,7 +147,7 @@ class ToolServer:
 
     async def _run(
         self, ctx: Any, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | dict[str, Any]:
         job = await self._run_job(ctx, name, arguments)
         if isinstance(job.error, PixelSizeError) and arguments.get("mpp") is None:
             slide = str(arguments.get("slide", "The slide"))
@@ -136,12 +156,15 @@ class ToolServer:
                 mpp = await asking.pixel_size(ctx, params, slide)
             if mpp is not None:
                 job = await self._run_job(ctx, name, {**arguments, "mpp": mpp})
+        if tasks.declared(ctx) and not job.state.final:
+            return tasks.created(job)
         return await self._answer(job)
 
     async def _run_job(self, ctx: Any, name: str, arguments: dict[str, Any]) -> Job:
         job = self._submit(name, arguments, _priority(ctx))
         try:
-            await self._wait(ctx, job)
+            bound = self.limits.task_after if tasks.declared(ctx) else None
+            await self._wait(ctx, job, bound)
         except anyio.get_cancelled_exc_class():
             self._home(job).cancel(job)
             raise
@@ -170,7 +193,7 @@ class ToolServer:
             self.roots = Roots.of(folders, self.roots.output)
 
     def _submit(self, name: str, arguments: dict[str, Any], priority: int) -> Job:
-        active = sum(not job.state.final for job in self.workers.jobs.copy().values())
+        active = sum(not job.state.final for job in self._jobs())
         if active >= self.limits.jobs:
             raise InputError(f"{active} jobs are waiting or running already; try again later")
         home = self.workers if name in self.workers.registry.tools else self.inline
@@ -178,11 +201,66 @@ class ToolServer:
             raise InputError(f'no tool is called "{name}"')
         home.registry.get(name).parse(arguments)  # before a folder is made for it
         prefix = f"{name}/{secrets.token_hex(6)}"
-        job = home.submit(name, arguments, self.roots.below(prefix), priority=priority)
+        lasting = self.kept if home is self.workers else None
+        handle = secrets.token_hex(8)
+        if lasting is not None:
+            kept = Kept(tool=name, arguments=arguments, prefix=prefix, priority=priority)
+            lasting.keep(handle, kept)
+        job = home.submit(
+            name, arguments, self.roots.below(prefix), priority=priority, handle=handle,
+            on_change=lasting.ended if lasting is not None else None,
+        )  # fmt: skip
+        self.called[name] += 1
         self.prefixes[job.id] = prefix
         while len(self.prefixes) > 2 * KEEP_FINISHED:
             del self.prefixes[next(iter(self.prefixes))]
         return job
+
+    def _take_up(self, handle: str, job: Kept, kept: HandedBack) -> None:
+        """Submit a job that an earlier server did not end, under the handle that its client has."""
+        try:
+            self.workers.submit(
+                job.tool, job.arguments, self.roots.below(job.prefix), priority=job.priority,
+                handle=handle, on_change=kept.ended,
+            )  # fmt: skip
+        except InputError as error:
+            log.failed("job of an earlier server not taken up", error, tool=job.tool)
+            (kept.folder / f"{handle}.json").unlink(missing_ok=True)
+            return
+        self.prefixes[handle] = job.prefix
+
+    def close(self) -> None:
+        """From here on what ends is handed back, not ended."""
+        if self.kept is not None:
+            self.kept.closing = True
+
+    def _jobs(self) -> list[Job]:
+        """Every job that is known, of the workers and inline."""
+        homes = (self.workers, self.inline) if self.inline is not None else (self.workers,)
+        return [job for home in homes for job in home.jobs.copy().values()]
+
+    def metrics(self) -> list[Family]:
+        """What this server does, for those who watch it."""
+        states = Counter(job.state.value for job in self._jobs())
+        waiting = {state.value: states[state.value] for state in State if not state.final}
+        return [
+            by("state", "sage_jobs", "gauge", "Jobs that wait or run.", waiting),
+            by("tool", "sage_calls", "counter", "Calls of each tool.", self.called),
+            one("sage_outputs_removed", "counter", "Call folders that were pruned.", self.removed),
+        ]
+
+    def _prune(self) -> None:
+        """Now and then, remove old outputs; those of jobs that wait or run stay."""
+        if not self.limits.outputs or sum(self.called.values()) % PRUNE_EVERY:
+            return
+        output = self.roots.output
+        busy = [output / self.prefixes[job.id] for job in self._jobs()
+                if not job.state.final and job.id in self.prefixes]  # fmt: skip
+        found = prune(output, self.limits.outputs, busy)
+        self.removed += len(found.removed)
+        gone = {f"{folder.parent.name}/{folder.name}/" for folder in found.removed}
+        self.recent = [row for row in self.recent
+                       if not any(row["path"].startswith(name) for name in gone)]  # fmt: skip
 
     def _home(self, job: Job) -> Workers:
         if self.inline is not None and job.id in self.inline.jobs:
@@ -194,10 +272,11 @@ class ToolServer:
             return self.inline.get(job_id)
         return self.workers.get(job_id)
 
-    async def _wait(self, ctx: Any, job: Job) -> None:
+    async def _wait(self, ctx: Any, job: Job, bound: float | None = None) -> None:
         """Until the job ends or the bound is reached, passing on its progress."""
         asked = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
-        bound = self.limits.wait_with_progress if asked else self.limits.wait
+        if bound is None:
+            bound = self.limits.wait_with_progress if asked else self.limits.wait
         pause, told = 0.001, -1.0
         with anyio.move_on_after(bound):
             while not job.state.final:
@@ -223,6 +302,7 @@ class ToolServer:
             content.content_of, structured, self.roots.output, self.limits
         )
         self._remember(structured["files"])
+        await anyio.to_thread.run_sync(self._prune)
         return types.CallToolResult(content=blocks, structured_content=structured)
 
     def _remember(self, files: list[dict[str, Any]]) -> None:
@@ -253,6 +333,38 @@ class ToolServer:
         return types.CallToolResult(
             content=[types.TextContent(text=json.dumps(structured))], structured_content=structured
         )
+
+    # --- tasks ---
+
+    async def get_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
+        """The state of a task, with its result where it has ended."""
+        job = self._task(ctx, params)
+        ended = job.state in (State.DONE, State.FAILED)
+        return self._hide(tasks.detailed(job, await self._answer(job) if ended else None))  # type: ignore[no-any-return]
+
+    async def cancel_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
+        """Ask for a task's end; `get_task` tells when it has ended."""
+        job = self._task(ctx, params)
+        self._home(job).cancel(job)
+        return {}
+
+    async def update_task(self, ctx: Any, params: tasks.UpdateParams) -> dict[str, Any]:
+        """Acknowledge answers; no task asks anything, questions come before it is made."""
+        self._task(ctx, params)
+        return {}
+
+    def _task(self, ctx: Any, params: tasks.TaskParams) -> Job:
+        if not tasks.declared(ctx):
+            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {tasks.EXTENSION: {}}}}
+            raise MCPError(
+                types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                f"declare the extension {tasks.EXTENSION}",
+                needed,
+            )
+        try:
+            return self._find(params.task_id)
+        except InputError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
     # --- resources ---
 
@@ -347,13 +459,13 @@ class ToolServer:
 
     def build(self) -> Server[Any]:
         """The SDK's server with these handlers."""
-        return Server(
+        server: Server[Any] = Server(
             self.name,
             version=installed_version(),
             instructions=f"{INSTRUCTIONS} {COMPACT}" if self.compact else INSTRUCTIONS,
             get_tool_input_schema=self.input_schema,
             on_list_tools=self.list_tools,
-            on_call_tool=self.call_tool,
+            on_call_tool=self.call_tool,  # type: ignore[arg-type]  # a task is the extension's
             on_list_resources=self.list_resources,
             on_list_resource_templates=self.list_templates,
             on_read_resource=self.read_resource,
@@ -361,6 +473,11 @@ class ToolServer:
             on_get_prompt=self.get_prompt,
             on_completion=self.complete,
         )
+        server.extensions[tasks.EXTENSION] = {}
+        server.add_request_handler("tasks/get", tasks.TaskParams, self.get_task)
+        server.add_request_handler("tasks/cancel", tasks.TaskParams, self.cancel_task)
+        server.add_request_handler("tasks/update", tasks.UpdateParams, self.update_task)
+        return server
 
 
 INSTRUCTIONS = (

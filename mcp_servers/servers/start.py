@@ -33,11 +33,12 @@ def open_server(
     drive: Drive | None = None,
     compact: bool = False,
     ask_roots: bool = False,
+    lasting: bool = False,
 ) -> Iterator[ToolServer]:
     """A server of one suite or of all, with its workers; they stop when the block ends.
 
     `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
-    `compact` and `ask_roots` are the server's.
+    `compact`, `ask_roots` and `lasting` are the server's.
 
     Parameters
     ----------
@@ -51,6 +52,7 @@ def open_server(
     drive : see above
     compact : three tools that find and call the others, instead of one per tool
     ask_roots : take the client's folders as roots
+    lasting : keep jobs that the server cannot end for the next one with the same output folder
 
     Raises
     ------
@@ -75,6 +77,11 @@ def open_server(
 
             local.add(measure_tool(drive, cache_folder))
         inline = stack.enter_context(InlineWorkers(local))
-        yield ToolServer(
-            f"sage-{suite}", roots, pool, inline, limits, compact=compact, ask_roots=ask_roots
-        )
+        server = ToolServer(
+            f"sage-{suite}", roots, pool, inline, limits,
+            compact=compact, ask_roots=ask_roots, lasting=lasting,
+        )  # fmt: skip
+        try:
+            yield server
+        finally:
+            server.close()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 TITLES = {
+    "predict_regions": "Where a reader would look",
+    "read_slide": "Question about a slide",
+    "record_session": "Record a reading of a slide",
     "cluster_tiles": "Group the tiles of a slide by appearance",
     "competing_risks": "Competing risks",
     "concordance": "Concordance of a variable with survival",
     "cox": "Cox regression",
     "describe_cohort": "Describe a cohort",
     "encode_tiles": "Tile features by an encoder",
+    "graph_communities": "Communities of the knowledge graph",
+    "graph_concept": "A concept and the evidence for and against it",
     "graph_evidence": "Evidence for a relation in the knowledge graph",
     "graph_paths": "Paths in the knowledge graph",
     "graph_search": "Search the knowledge graph",

@@ -56,6 +56,7 @@ class Workers(ABC):
         *,
         priority: int = 0,
         on_change: Callable[[Job], None] | None = None,
+        handle: str | None = None,
     ) -> Job:
         """Queue a job. `on_change` is called from the workers' thread and must be quick.
 
@@ -66,6 +67,7 @@ class Workers(ABC):
         roots : folders that it may read, and the one that it may write
         priority : a higher one is taken first
         on_change : called with the job at each change of its state
+        handle : of a job that is submitted again; by default a new one
 
         Raises
         ------
@@ -75,6 +77,7 @@ class Workers(ABC):
             If the workers are closed.
         """
         job = job_for(self.registry.get(tool), arguments, roots, priority, on_change)
+        job.id = handle or job.id
         self.check(job)
         with self.lock:
             if self.closed:

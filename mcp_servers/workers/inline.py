@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
@@ -15,11 +17,15 @@ from sage.core.errors import Cancelled, FaultError, SageError
 
 
 class InlineWorkers(Workers):
-    """Runs each job in a thread of its own. For drivers of other processes, not for computing."""
+    """Runs each job in a thread of its own. For drivers of other processes, not for computing.
 
-    def __init__(self, registry: Registry) -> None:
-        """Run the tools of `registry`."""
+    Tools that act, as those that start a run, are at work `at_once`; the others wait their turn.
+    """
+
+    def __init__(self, registry: Registry, at_once: int | None = None) -> None:
+        """Run the tools of `registry`; `at_once` is by default one for each two processors."""
         super().__init__(Recipe(suite="knowledge"), max_attempts=1, registry=registry)
+        self._turn = threading.Semaphore(at_once or max(1, (os.cpu_count() or 2) // 2))
 
     def submit(
         self,
@@ -29,12 +35,14 @@ class InlineWorkers(Workers):
         *,
         priority: int = 0,
         on_change: Callable[[Job], None] | None = None,
+        handle: str | None = None,
     ) -> Job:
         """See `Workers.submit`; the job starts at once, in a thread.
 
         See `Workers.submit`.
         """
         job = job_for(self.registry.get(tool), arguments, roots, priority, on_change)
+        job.id = handle or job.id
         with self.lock:
             if self.closed:
                 raise FaultError("the workers are closed")
@@ -51,11 +59,30 @@ class InlineWorkers(Workers):
             cancelled=lambda: job.cancel_requested,
             memory_mb=Resources().memory_mb,
         )
-        job.begin()
+        with self._taking_turns(job) as mine:
+            if not mine:
+                job.finish(error=Cancelled("cancelled by the caller"))
+                return
+            job.begin()
+            try:
+                job.finish(run=self.registry.run(job.tool, job.arguments, context))
+            except (SageError, Cancelled) as error:
+                job.finish(error=error)
+
+    @contextmanager
+    def _taking_turns(self, job: Job) -> Iterator[bool]:
+        """Wait for the job's turn; False where it was cancelled meanwhile."""
+        if not self.registry.get(job.tool).acts:
+            yield True
+            return
+        while not self._turn.acquire(timeout=0.1):
+            if job.cancel_requested:
+                yield False
+                return
         try:
-            job.finish(run=self.registry.run(job.tool, job.arguments, context))
-        except (SageError, Cancelled) as error:
-            job.finish(error=error)
+            yield not job.cancel_requested
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Ask every running job to stop."""

@@ -39,8 +39,10 @@ def test_no_two_running_jobs_have_the_same_card(pool: LocalPool, roots: Roots) -
     spans = [
         (run.provenance.device, run.result["started"], run.result["ended"]) for run, _ in found
     ]
-    assert {device for device, *_ in spans} == {f"cuda:{n}" for n in range(4)}
-    for card in {device for device, *_ in spans}:
+    cards = {device for device, *_ in spans}
+    # A worker that is slow to start may find nothing left to do.
+    assert len(cards) > 1 and cards <= {f"cuda:{n}" for n in range(4)}
+    for card in cards:
         own = sorted(span[1:] for span in spans if span[0] == card)
         assert all(first[1] <= second[0] for first, second in pairwise(own))
 

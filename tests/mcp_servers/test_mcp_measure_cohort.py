@@ -60,6 +60,9 @@ def test_a_cohort_is_measured_and_analyzed(folder: Path) -> None:
                 assert refused.is_error
                 assert said in refused.content[0].text
                 assert str(folder) not in refused.content[0].text
+            assert (
+                len(list((folder / "out" / "measure_cohort").iterdir())) == 1
+            )  # none of a refused one
             return found
 
     found = asyncio.run(main())

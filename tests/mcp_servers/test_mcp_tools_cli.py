@@ -231,7 +231,10 @@ def until_records(records: Path, count: int) -> None:
 
 @pytest.mark.slow
 def test_a_slide_tool_over_simulated_slides_feeds_an_analysis(tmp_path: Path) -> None:
-    """TLS on rendered slides, then into a cohort, then a survival model: no step by hand."""
+    """The table of `tls` on rendered slides into a cohort, then concordance: no step by hand.
+
+    The tissue's area, since too few of so few small slides hold a TLS for a figure to be given.
+    """
     from validation.simulate import write_world
 
     pytest.importorskip("mcp_servers.pathology.tls")
@@ -244,10 +247,10 @@ def test_a_slide_tool_over_simulated_slides_feeds_an_analysis(tmp_path: Path) ->
     assert report["failures"] == []
     text = (world / "cohort.toml").read_text()
     table = 'file = "tls.csv"\nkey = "patient"\nwhere = { status = "ok" }\n'
-    variable = 'table = "tls"\ncolumn = "per_mm2"\nkind = "continuous"\nmodality = "imaging"\n'
-    text += f"\n[tables.tls]\n{table}\n[variables.measured_tls]\n{variable}"
+    variable = 'table = "tls"\ncolumn = "tissue_mm2"\nkind = "continuous"\nmodality = "imaging"\n'
+    text += f"\n[tables.tls]\n{table}\n[variables.measured_tissue]\n{variable}"
     (world / "cohort.toml").write_text(text)
     words = ["run", "concordance", "--set", f"cohort={world}", "--set", "endpoint=OS"]
-    more = ["--set", "risk=imaging:measured_tls", "--set", "bootstrap=100", "--root", str(world)]
+    more = ["--set", "risk=imaging:measured_tissue", "--set", "bootstrap=100", "--root", str(world)]
     found = answer(sage(*words, *more, "--workers", "1", "--json", cwd=tmp_path))
     assert found["result"]["n"] == 12

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from mcp_servers.measures.maps import (
     CellMap,
     Column,
+    MapsOnDisk,
     ObjectMap,
     RegionMap,
     SlideMaps,
@@ -52,6 +54,28 @@ def some_maps(cells: int = 50, seed: int = 0) -> SlideMaps:
         provenance={"cells": "nuclei 2.0.0"},
         outside_card=("stain outside the card",),
     )
+
+
+@pytest.mark.parametrize("far", [1e308, -1e308, 2e6, float("inf"), float("nan")])
+def test_coordinates_that_no_slide_has_are_refused(far: float) -> None:
+    at, none = np.array([far, 1.0]), np.zeros(2, dtype=np.int64)
+    with pytest.raises(InputError, match="coordinate"):
+        CellMap(at, np.ones(2), ("a",), none)
+    if np.isfinite(far):
+        with pytest.raises(InputError, match="coordinate lies beyond 1 m"):
+            shape_map(ObjectMap, [shapely.Point(far, 1), shapely.Point()], ["tls", "tls"], [])
+
+
+def test_slides_are_chosen_over_the_whole_cohort_by_the_seed(tmp_path: Path) -> None:
+    for n in range(40):
+        maps = replace(some_maps(3), slide=f"S{n:02d}", patient=f"P{n:02d}")
+        write_maps(maps, tmp_path / f"S{n:02d}")
+    held = MapsOnDisk(tmp_path)
+    chosen = [[int(maps.slide[1:]) for maps in held.spread(8, seed)] for seed in (0, 0, 1)]
+    assert chosen[0] == chosen[1] != chosen[2]
+    for slides in chosen:
+        assert [slide // 5 for slide in slides] == list(range(8))
+    assert len(held.spread(99, 0)) == len(held) == 40
 
 
 def same(one: SlideMaps, other: SlideMaps) -> None:
@@ -147,3 +171,17 @@ def test_maps_are_listed_by_name(tmp_path: Path) -> None:
     for name in ("b", "a/c"):
         write_maps(some_maps(), tmp_path / name)
     assert [p.name for p in list_maps(tmp_path)] == ["c", "b"]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_slide_without_tumor_or_all_tumor_is_read_back(tmp_path: Path, share: float) -> None:
+    from mcp_servers.pathology.measure import _regions
+
+    window = shapely.MultiPolygon([shapely.box(0, 0, 100, 100)])
+    tumor = [shapely.box(-1, -1, 101, 101)] if share else []
+    regions = _regions(tumor, window)
+    back = read_maps(write_maps(SlideMaps("s", "p", window, regions=regions), tmp_path / "s"))
+    assert back.regions is not None
+    assert back.regions.kinds == ("tumor", "rest")
+    assert sum(shape.area for shape in back.regions.of_kind("tumor")) == 1e4 * share
+    assert sum(shape.area for shape in back.regions.of_kind("rest")) == 1e4 * (1 - share)

@@ -176,6 +176,23 @@ def test_slides_become_maps_and_variables(tmp_path: Path) -> None:
     assert again["resumed"] == 3
 
 
+def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path: Path) -> None:
+    from validation.simulate import write_world
+
+    write_world(tmp_path / "world", seed=3, patients=40, slides=1, slide_px=768)
+    (tmp_path / "m.txt").write_text("pooled(density(cells))\n")
+    words = ["measure", "-", "--slides", "world/slides", "--define", "m.txt", "--jobs", "1"]
+    for mpp, said in (("0.25", "the file says"), ("0.5", "ok")):
+        told = json.loads(sage(*words, "--mpp", mpp, "--out", mpp, "--json", cwd=tmp_path))
+        (value,) = rows_of(Path(told["table"])).values()
+        (validity,) = rows_of(Path(told["validity"])).values()
+        assert said in validity["pooled_density_cells"]
+        assert bool(value["pooled_density_cells"]) == (said == "ok")
+        assert [said in note for note in told["other_pixel_size"].values()] == (
+            [True] if said != "ok" else []
+        )
+
+
 def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
     from mcp_servers.pathology.measure import MapsInput, slide_maps
     from sage.core.errors import InputError

@@ -372,7 +372,6 @@ def test_a_shifted_slide_measures_the_same(dx: int, dy: int, formula: str) -> No
         ("log2(count(cells.none) / count(cells.a))", a_slide(1), "the logarithm of 0"),
         ("count(cells.a) / count(cells.none)", a_slide(1), "division by zero"),
         ("hotspot(cells.a, 0.01)", a_slide(1), "spread too far"),
-        ("hot_window(cells.a, 0.001)", a_slide(1), "spread too far"),
         ("heterogeneity(cells.a, 0.001, cv)", a_slide(1), "more than 1,000,000 fields"),
     ],
 )
@@ -446,3 +445,19 @@ def test_a_slide_outside_the_card_gives_a_value_that_is_not_valid() -> None:
     outside = a_slide(1, outside_card=("stain outside the card",))
     value = compute_patient(parse("mean(count(cells.a))"), [a_slide(2), outside])
     assert value.value is not None and not value.valid and "stain" in value.why_not
+
+
+@pytest.mark.parametrize("formula", ["count(objects.tls)", "density(objects.tls)"])
+@pytest.mark.parametrize(("side", "valid"), [(100.0, False), (490.0, False), (510.0, True)])
+def test_no_structure_on_a_sliver_of_tissue_is_no_finding(
+    formula: str, side: float, valid: bool
+) -> None:
+    maps = SlideMaps(
+        slide="s",
+        patient="p",
+        window=multipolygon([shapely.box(0, 0, side, side)]),
+        objects=shape_map(ObjectMap, [], [], ["tls"]),
+    )
+    found = compute(parse(f"mean({formula})"), maps)
+    assert found.valid is valid
+    assert found.value == 0 if valid else "less than 0.25 mm² of tissue" in found.why_not

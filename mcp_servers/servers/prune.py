@@ -1,0 +1,83 @@
+"""Old outputs of a server's calls, removed by age and size; what is still needed stays.
+
+Each call writes into a folder of its own, `TOOL/HANDLE`, below the output folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_servers.context import remove
+from sage.core import clock
+
+HANDLE = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What outputs may take; None is no bound.
+
+    A folder that changed within `young_s` seconds is left alone: its call may be under way, or its
+    reader reading.
+    """
+
+    days: float | None = None
+    megabytes: float | None = None
+    young_s: float = 3600.0
+
+    def __bool__(self) -> bool:
+        return self.days is not None or self.megabytes is not None
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was removed and what is there."""
+
+    removed: tuple[Path, ...]
+    freed: int
+    kept: int
+    kept_bytes: int
+    referenced: int
+
+
+def prune(
+    output: Path, bounds: Bounds, needed: Collection[Path] = (), *, dry: bool = False
+) -> Pruned:
+    """Remove the oldest call folders beyond the bounds.
+
+    Parameters
+    ----------
+    output : the server's output folder; only `TOOL/HANDLE` below it is looked at
+    bounds : age in days, size of all call folders in megabytes
+    needed : files or folders that something refers to; the call that wrote one stays
+    dry : remove nothing, say what would be
+    """
+    now = clock.seconds()
+    found = []
+    for folder in output.glob("*/*"):
+        if HANDLE.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
+            files = [item.lstat() for item in folder.rglob("*")]
+            newest = max([folder.lstat().st_mtime, *(item.st_mtime for item in files)])
+            found.append((newest, sum(item.st_size for item in files), folder))
+    found.sort()
+    resolved = {path.resolve() for path in needed}
+    total = sum(size for _, size, _ in found)
+    removed, freed, referenced = [], 0, 0
+    for newest, size, folder in found:
+        age = now - newest
+        too_old = bounds.days is not None and age > bounds.days * 86_400
+        too_much = bounds.megabytes is not None and total - freed > bounds.megabytes * 1e6
+        if age < bounds.young_s or not (too_old or too_much):
+            continue
+        home = folder.resolve()
+        if any(path == home or path.is_relative_to(home) for path in resolved):
+            referenced += 1
+            continue
+        if not dry:
+            remove(folder)
+        removed.append(folder)
+        freed += size
+    return Pruned(tuple(removed), freed, len(found) - len(removed), total - freed, referenced)

@@ -1,0 +1,169 @@
+"""Scores of proposed regions, each against a second, slower implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, roc_auc_score
+
+from mcp_servers.behavior.scores import (
+    auc_judd,
+    efficiency,
+    f1_of_bins,
+    hits,
+    ious,
+    matched,
+    mean_average_precision,
+    mean_iou,
+    nss,
+    pooled_precision,
+    recall_at,
+    scanpath_distance,
+    spelled,
+)
+from mcp_servers.slides.arrays import F64
+
+box = st.tuples(*[st.integers(0, 40)] * 2, *[st.integers(1, 30)] * 2)
+boxes = st.lists(box, min_size=1, max_size=6).map(lambda found: np.array(found, dtype=float))
+
+
+def iou_by_shapely(one: Sequence[float], other: Sequence[float]) -> float:
+    a, b = (shapely.box(x, y, x + w, y + h) for x, y, w, h in (one, other))
+    return float(a.intersection(b).area / a.union(b).area)
+
+
+@given(boxes, boxes)
+@settings(max_examples=60, deadline=None)
+def test_overlap_is_that_of_polygons(one: F64, other: F64) -> None:
+    expected = [[iou_by_shapely(a, b) for b in other.tolist()] for a in one.tolist()]
+    assert ious(one, other) == pytest.approx(np.array(expected))
+
+
+@given(boxes, boxes, st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_recall_efficiency_and_mean_overlap_by_counting(one: F64, other: F64, k: int) -> None:
+    pairs = {(i, j): iou_by_shapely(a, b) for (i, a), (j, b) in
+             product(enumerate(one.tolist()), enumerate(other.tolist()))}  # fmt: skip
+    found = sum(any(pairs[i, j] > 0.3 for i in range(min(k, len(one)))) for j in range(len(other)))
+    useful = sum(any(pairs[i, j] > 0.3 for j in range(len(other))) for i in range(len(one)))
+    best = [max(pairs[i, j] for i in range(len(one))) for j in range(len(other))]
+    assert recall_at(one, other, k) == pytest.approx(found / len(other))
+    assert efficiency(one, other) == pytest.approx(useful / len(one))
+    assert mean_iou(one, other) == pytest.approx(sum(best) / len(best))
+
+
+def precision_by_hand(scored: list[tuple[float, bool]], total: int) -> float:
+    """Interpolated precision at each recall level that a right proposal adds."""
+    ranked = sorted(scored, key=lambda item: -item[0])
+    points = []
+    for cut in range(1, len(ranked) + 1):
+        right = sum(hit for _, hit in ranked[:cut])
+        points.append((right, right / cut))
+    return sum(
+        max((precision for right, precision in points if right >= level), default=0.0)
+        for level in range(1, total + 1)
+    ) / total  # fmt: skip
+
+
+@given(st.lists(st.booleans(), max_size=14), st.integers(1, 8))
+@settings(max_examples=80, deadline=None)
+def test_average_precision_by_hand(right: list[bool], more: int) -> None:
+    scored = [(1.0 / (place + 1), hit) for place, hit in enumerate(right)]
+    total = sum(right) + more
+    assert pooled_precision(scored, total) == pytest.approx(precision_by_hand(scored, total))
+
+
+def test_each_recorded_box_is_found_once_and_the_best_score_has_it() -> None:
+    truth = np.array([[0.0, 0, 10, 10], [30, 30, 10, 10]])
+    proposed = np.array([[0.0, 0, 10, 9], [0, 0, 10, 10], [29, 30, 10, 10], [80, 80, 5, 5]])
+    scores = np.array([0.9, 0.8, 0.7, 0.95])
+    assert matched(proposed, truth) == [0, None, 1, None]
+    assert hits(proposed, scores, truth, 0.5) == [(0.95, False), (0.9, True), (0.8, False),
+                                                  (0.7, True)]  # fmt: skip
+    # precision 1/2 for the first, 2/4 for the second recorded box
+    assert mean_average_precision([(proposed, scores)], [truth], (0.5,)) == pytest.approx(0.5)
+    assert mean_average_precision([(truth, np.ones(2))], [truth]) == 1.0
+    assert mean_average_precision([(np.zeros((0, 4)), np.zeros(0))], [truth]) == 0.0
+
+
+heats = st.lists(st.integers(0, 9), min_size=30, max_size=30).map(
+    lambda values: np.array(values, dtype=float).reshape(5, 6)
+)
+fixations = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=1, max_size=8)
+
+
+@given(heats, fixations)
+@settings(max_examples=80, deadline=None)
+def test_saliency_scores_against_loops_and_scikit_learn(
+    heat: F64, cells: list[tuple[int, int]]
+) -> None:
+    mean = sum(heat.ravel()) / heat.size
+    spread = (sum((value - mean) ** 2 for value in heat.ravel()) / heat.size) ** 0.5
+    expected = sum((heat[c] - mean) / spread for c in cells) / len(cells) if spread > 0 else 0.0
+    assert nss(heat, cells) == pytest.approx(expected, abs=1e-9)
+    # every distinct value as threshold gives the whole curve; Judd's has thresholds at fixations
+    # alone, whose straight lines lie at or below it where other values separate the rest
+    fixed = np.zeros(heat.shape, dtype=bool)
+    for cell in cells:
+        fixed[cell] = True
+    thresholds = sorted(set(heat[fixed].tolist()), reverse=True)
+    steps = np.searchsorted(np.sort(thresholds), heat.ravel(), side="right")
+    assert auc_judd(heat, cells) == pytest.approx(roc_auc_score(fixed.ravel(), steps))
+
+
+def test_saliency_of_the_ideal_and_of_an_indifferent_map() -> None:
+    heat = np.zeros((6, 6))
+    heat[2, 3] = 1.0
+    assert auc_judd(heat, [(2, 3)]) == 1.0
+    assert auc_judd(np.ones((6, 6)), [(2, 3), (0, 0)]) == 0.5
+    assert nss(np.ones((6, 6)), [(2, 3)]) == 0.0
+
+
+words = st.lists(st.integers(0, 3), max_size=6)
+
+
+@given(words, words)
+@settings(max_examples=80, deadline=None)
+def test_scanpaths_by_the_definition_of_the_edit_distance(one: list[int], other: list[int]) -> None:
+    @cache
+    def distance(i: int, j: int) -> int:
+        if not i or not j:
+            return i + j
+        return min(
+            distance(i - 1, j) + 1,
+            distance(i, j - 1) + 1,
+            distance(i - 1, j - 1) + (one[i - 1] != other[j - 1]),
+        )
+
+    longest = max(len(one), len(other), 1)
+    assert scanpath_distance(one, other) == distance(len(one), len(other)) / longest
+
+
+def test_scanpaths_are_spelled_row_by_row() -> None:
+    path = np.array([[0.0, 0, 10, 10], [90, 0, 10, 10], [90, 45, 10, 10], [200, 200, 10, 10]])
+    assert spelled(path, (100, 50)) == (0, 4, 24, 24)
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, 5.0, 10.0]), st.sampled_from([5.0, 10.0])),
+                min_size=1, max_size=20))  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_bins_against_scikit_learn(pairs: list[tuple[float | None, float]]) -> None:
+    said = [str(one) for one, _ in pairs]
+    true = [str(other) for _, other in pairs]
+    expected = f1_score(true, said, labels=sorted(set(true)), average="macro", zero_division=0)
+    assert f1_of_bins(pairs) == pytest.approx(expected)
+
+
+def test_nothing_recorded_and_nothing_proposed() -> None:
+    none, one = np.zeros((0, 4)), np.array([[0.0, 0, 1, 1]])
+    assert np.isnan(recall_at(one, none, 3)) and np.isnan(efficiency(none, one))
+    assert recall_at(none, one, 3) == 0.0 and efficiency(one, none) == 0.0
+    assert np.isnan(auc_judd(np.ones((2, 2)), [])) and np.isnan(nss(np.ones((2, 2)), []))
+    assert np.isnan(pooled_precision([], 0))

@@ -1,0 +1,171 @@
+"""Drafts, decisions, times and exports of sessions; damaged and hostile files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_servers.sessions.actions import ActionSettings
+from mcp_servers.sessions.drafts import (
+    Decision,
+    Drafts,
+    Rationale,
+    Round,
+    audit,
+    decide,
+    decisions_path,
+    read_decisions,
+    read_drafts,
+    sentences,
+    state_of,
+    write_drafts,
+)
+from mcp_servers.sessions.export import Reviewed, coco, conversations, datasheet, export
+from sage.core.errors import InputError
+from tests.mcp_servers.test_sessions import HEADER, box
+
+DRAFTED = Rationale(
+    thumbnail_impression=("One piece of tissue.",),
+    why_zoom=("A paler area.",),
+    findings=("Nests of large cells.", "No necrosis is seen."),
+)
+
+
+def drafts(rounds: int = 4, drafted_by: Any = "computed") -> Drafts:
+    rationale = DRAFTED if drafted_by != "none" else Rationale()
+    return Drafts(
+        session="a.session.jsonl", header=HEADER, settings=ActionSettings(),
+        drafted_by=drafted_by, statement="Drafted for a test.",
+        rounds=tuple(
+            Round(action=box(x=6000.0 * n, start=10 * n, end=10 * n + 3), rationale=rationale,
+                  navigation_s=2.0 * n)
+            for n in range(rounds)
+        ),
+    )  # fmt: skip
+
+
+def decision(made: Drafts, number: int, **changed: Any) -> Decision:
+    return Decision.model_validate(
+        {"drafts": made.digest, "round": number, "state": "accepted", "rationale": DRAFTED,
+         "reviewer": "ana", "at": "2026-01-01T10:00:00+00:00", "seconds": 10.0, "clicks": 1,
+         "keys": 0, **changed}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ()),
+        ("One. Two! Three?", ("One.", "Two!", "Three?")),
+        ("About 0.5 mm of it, e.g. stroma. Nests.", ("About 0.5 mm of it, e.g. stroma.", "Nests.")),
+        ("Line\nbreaks  and\tspaces.", ("Line breaks and spaces.",)),
+        ("5 figures. 3 of them dark.", ("5 figures.", "3 of them dark.")),
+    ],
+)
+def test_a_text_is_cut_at_its_sentences(text: str, found: tuple[str, ...]) -> None:
+    assert sentences(text) == found
+
+
+def test_what_was_edited_is_revised(tmp_path: Path) -> None:
+    shorter = DRAFTED.model_copy(update={"findings": DRAFTED.findings[:1]})
+    assert state_of(DRAFTED, DRAFTED, accepted=True) == "accepted"
+    assert state_of(DRAFTED, shorter, accepted=True) == "revised"
+    assert state_of(DRAFTED, DRAFTED, accepted=False) == "rejected"
+
+
+def test_the_last_decision_on_these_very_drafts_counts(tmp_path: Path) -> None:
+    path, made = tmp_path / "a.drafts.json", drafts()
+    write_drafts(path, made)
+    assert read_drafts(path) == made and read_decisions(path, made) == {}
+    decide(path, decision(made, 0))
+    decide(path, decision(made, 0, state="rejected"))
+    decide(path, decision(made, 1))
+    decide(path, decision(made, 2, drafts="0" * 64))  # of earlier drafts
+    with decisions_path(path).open("ab") as stream:
+        stream.write(b'{"drafts": "')  # the power fails
+    found = read_decisions(path, made)
+    assert {number: each.state for number, each in found.items()} == {0: "rejected", 1: "accepted"}
+    again = made.model_copy(update={"statement": "Drafted anew."})
+    assert read_decisions(path, again) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[" * 100_000, '{"format": "sage-drafts", "rounds": NaN}', "\x00", ""]
+)
+def test_damaged_drafts_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.drafts.json"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        read_drafts(path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"seconds": "NaN"}, {"seconds": -1}, {"round": -1}, {"state": "loved"}, {"clicks": 10**9},
+     {"at": "soon"}, {"drafts": "x"}, {"rationale": {"findings": ["x" * 2000]}}, {"more": 1}],
+)  # fmt: skip
+def test_a_damaged_decision_is_named_by_its_line(tmp_path: Path, changed: dict[str, Any]) -> None:
+    path, made = tmp_path / "a.drafts.json", drafts()
+    write_drafts(path, made)
+    decide(path, decision(made, 0))
+    bad = json.dumps(decision(made, 1).model_dump(mode="json") | changed)
+    with decisions_path(path).open("a") as stream:
+        stream.write(bad.replace('"NaN"', "NaN") + "\n")
+    with pytest.raises(InputError, match="line 2"):
+        read_decisions(path, made)
+
+
+def test_times_are_those_of_the_papers_timing_study() -> None:
+    made = drafts()
+    decisions = {
+        0: decision(made, 0, seconds=10),
+        1: decision(made, 1, seconds=14),
+        2: decision(made, 2, state="revised", seconds=50, clicks=4, keys=60),
+        3: decision(made, 3, state="rejected", seconds=6),
+    }
+    found = audit(made, decisions)
+    assert (found.verify_s, found.revise_s, found.average_s) == (12, 50, 20)
+    assert (found.accepted, found.revised, found.rejected) == (2, 1, 1)
+    assert (found.clicks, found.keys, found.navigation_s) == (1.75, 15, 3)
+    assert found.from_scratch_s is None
+    scratch = drafts(drafted_by="none")
+    kept = {n: decision(scratch, n, seconds=60, state="revised") for n in range(2)}
+    assert audit(scratch, kept).from_scratch_s == 60 + 1  # and the reader's way: 0 s and 2 s
+    untimed = {0: decision(made, 0, seconds=None, clicks=None, keys=None)}
+    assert audit(made, untimed).average_s is None and audit(made, untimed).decided == 1
+
+
+def test_exports_hold_what_was_kept_and_say_what_was_not_read(tmp_path: Path) -> None:
+    made = drafts()
+    reworded = DRAFTED.model_copy(update={"findings": ("Reactive follicles.",)})
+    reviewed = [Reviewed(made, {
+        0: decision(made, 0),
+        1: decision(made, 1, state="revised", rationale=reworded),
+        2: decision(made, 2, state="rejected"),
+    })]  # fmt: skip
+    (line,) = conversations(reviewed).splitlines()
+    said = json.loads(line)
+    assert said["review"] == ["accepted", "revised"]
+    answers = [m["content"] for m in said["messages"] if m["content"].startswith("<answer>")]
+    assert [answer.partition("\n")[0] for answer in answers] == [
+        "<answer>Nests of large cells. No necrosis is seen.</answer>",
+        "<answer>Reactive follicles.</answer>",
+    ]
+    assert [m["role"] for m in said["messages"]] == ["system"] + ["user", "assistant"] * 3
+    boxes = coco(reviewed)
+    assert [a["bbox"] for a in boxes["annotations"]] == [[0, 0, 100, 100], [6000, 0, 100, 100]]
+    assert boxes["categories"] == [
+        {"id": 1, "name": "<10x-inspect>", "supercategory": "action"}
+    ]  # fmt: skip
+    assert boxes["images"][0]["file_name"] == "node.svs"
+    assert all(a["image_id"] == 1 and a["category_id"] == 1 for a in boxes["annotations"])
+    assert "not reviewed" not in datasheet(reviewed)
+    paths = export(reviewed, tmp_path / "out", unreviewed=True)
+    assert [path.name for path in paths] == ["conversations.jsonl", "boxes.coco.json",
+                                             "datasheet.md"]  # fmt: skip
+    text = paths[2].read_text()
+    assert "ground truth" in text and "1 rejected and left out" in text and "reader-1" in text
+    assert json.loads(paths[0].read_text())["review"][-1] == "not reviewed"

@@ -1,0 +1,193 @@
+"""Logs of other viewers: each comes to the views that it names; hostile files are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from mcp_servers.sessions.actions import actions_of
+from mcp_servers.sessions.format import Session, SessionHeader, read_session, write_session
+from mcp_servers.sessions.imports import NOMINAL_S, LogKind, read_log
+from sage.core.errors import InputError
+
+HEADER = SessionHeader(
+    slide="node.svs", width=40_000, height=30_000, mpp=0.25, objective=40.0, screen=(1600, 1200),
+    reader="reader-1", task="find tumor", started="2026-01-01T10:00:00+00:00",
+)  # fmt: skip
+ASAP = """<?xml version="1.0"?><ASAP_Annotations><Annotations>
+<Annotation Name="A" Type="Polygon"><Coordinates>
+<Coordinate Order="0" X="1000" Y="2000"/><Coordinate Order="1" X="3000.5" Y="2000"/>
+<Coordinate Order="2" X="3000.5" Y="2600"/></Coordinates></Annotation>
+<Annotation Name="B" Type="Dot"><Coordinates><Coordinate Order="0" X="5" Y="6"/></Coordinates>
+</Annotation></Annotations></ASAP_Annotations>"""
+APERIO = """<Annotations MicronsPerPixel="0.25"><Annotation Id="1"><Regions>
+<Region Id="1" Zoom="0.25" {0}><Vertices><Vertex X="100" Y="100" Z="0"/>
+<Vertex X="900" Y="700" Z="0"/></Vertices></Region>
+<Region Id="2" Zoom="1" {1}><Vertices><Vertex X="200" Y="200" Z="0"/>
+<Vertex X="500" Y="500" Z="0"/></Vertices></Region></Regions></Annotation></Annotations>"""
+TRACKED = (
+    "Timestamp\tX\tY\tWidth\tHeight\tCanvas width\tCanvas height\tDownsample factor\tRotation\n"
+    "100\t0\t0\t16000\t12000\t1600\t1200\t10\t0\n"
+    "1600\t500\t0\t16000\t12000\t1600\t1200\t10\t0\n"
+    "2100\t4000\t3000\t1600\t1200\t1600\t1200\t1.0\t0\n"
+)
+
+
+def feature(*corners: tuple[float, float], **properties: Any) -> dict[str, Any]:
+    ring = [list(corner) for corner in (*corners, corners[0])]
+    return {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]},
+            "properties": properties}  # fmt: skip
+
+
+def imported(tmp_path: Path, text: str, **more: Any) -> Session:
+    path = tmp_path / "log"
+    path.write_text(text)
+    return read_log(path, HEADER, **more)
+
+
+def boxes(session: Session) -> list[tuple[float, ...]]:
+    return [(e.t, e.x, e.y, e.w, e.h, e.magnification) for e in session.events]
+
+
+def test_openseadragon_by_bounds_pixels_or_center_comes_to_the_same(tmp_path: Path) -> None:
+    by_bounds = [
+        {"timestamp": 5000, "event": "open",
+         "bounds": {"x": 0, "y": 0, "width": 0.5, "height": 0.375}},
+        {"timestamp": 6500, "event": "zoom",
+         "bounds": {"x": 0.1, "y": 0.1, "width": 0.05, "height": 0.0375}},
+        {"timestamp": 6600, "event": "canvas-click"},
+        {"timestamp": 9000, "event": "close",
+         "bounds": {"x": 0.1, "y": 0.1, "width": 0.05, "height": 0.0375}},
+    ]  # fmt: skip
+    by_pixels = [
+        {"t": e["timestamp"], "type": e["event"],
+         "imageBounds": {k: 40_000 * v for k, v in e["bounds"].items()}}
+        for e in by_bounds if "bounds" in e
+    ]  # fmt: skip
+    by_center = [
+        {"time": e["timestamp"], "type": e["event"], "zoom": 1 / e["bounds"]["width"],
+         "center": {"x": e["bounds"]["x"] + e["bounds"]["width"] / 2,
+                    "y": e["bounds"]["y"] + e["bounds"]["height"] / 2}}
+        for e in by_bounds if "bounds" in e
+    ]  # fmt: skip
+    first = imported(tmp_path, json.dumps(by_bounds))
+    assert boxes(first)[:2] == [(0, 0, 0, 20_000, 15_000, 3.2),
+                                (1.5, 4000, 4000, 2000, 1500, 32)]  # fmt: skip
+    assert [event.kind for event in first.events] == ["open", "zoom", "close"]
+    for text in (
+        json.dumps({"events": by_pixels}),
+        "\n".join(json.dumps(e) for e in by_center),
+        json.dumps(by_center, indent=1),
+    ):
+        again = imported(tmp_path, text)
+        assert boxes(again) == [pytest.approx(box) for box in boxes(first)]
+    seconds = json.dumps([e | {"timestamp": e["timestamp"] / 1000} for e in by_bounds])
+    assert boxes(imported(tmp_path, seconds, second=1.0)) == boxes(first)
+    assert [action.kind for action in actions_of(first)] == ["stay"]
+
+
+def test_qupaths_recording_and_its_annotations(tmp_path: Path) -> None:
+    tracked = imported(tmp_path, TRACKED)
+    assert boxes(tracked) == [(0, 0, 0, 16_000, 12_000, 4), (1.5, 500, 0, 16_000, 12_000, 4),
+                              (2, 4000, 3000, 1600, 1200, 40)]  # fmt: skip
+    assert [event.kind for event in tracked.events] == ["open", "pan", "zoom"]
+    marked = [feature((0, 0), (100, 0), (100, 50), createdAt="2026-01-01T10:00:05+00:00"),
+              feature((500, 500), (900, 900), createdAt="2026-01-01T10:00:00+00:00")]  # fmt: skip
+    session = imported(tmp_path, json.dumps({"type": "FeatureCollection", "features": marked}))
+    assert [box[:5] for box in boxes(session)] == [(0, 500, 500, 400, 400), (5, 0, 0, 100, 50)]
+
+
+def test_annotations_without_times_say_that_theirs_are_nominal(tmp_path: Path) -> None:
+    session = imported(tmp_path, ASAP)
+    assert [box[:5] for box in boxes(session)] == [
+        (0, 1000, 2000, 2000.5, 600), (NOMINAL_S, 5, 6, 1, 1), (2 * NOMINAL_S, 5, 6, 1, 1),
+    ]  # fmt: skip
+    assert "no times" in (session.header.note or "")
+    aperio = imported(tmp_path, APERIO.format("", ""))
+    assert [box[5] for box in boxes(aperio)] == [10, 40, 40]
+    times = ('Created="2026-01-01T10:00:00Z"', 'Created="2026-01-01T10:00:04Z"')
+    timed = imported(tmp_path, APERIO.format(*times))
+    assert [box[0] for box in boxes(timed)] == [0, 4] and timed.header.note is None
+    with pytest.raises(InputError, match="1 of 2 views have no time"):
+        imported(tmp_path, APERIO.format(times[0], ""))
+
+
+def test_a_session_of_our_own_is_imported_as_it_is(tmp_path: Path) -> None:
+    session = imported(tmp_path, TRACKED)
+    write_session(tmp_path / "a.session.jsonl", session)
+    assert read_log(tmp_path / "a.session.jsonl", HEADER) == session
+    assert read_session(tmp_path / "a.session.jsonl") == session
+
+
+LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]><ASAP_Annotations>&b;</x>'
+OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><ASAP_Annotations>&a;</x>'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no log that is known"),
+        ("MZ\x00\x01", "no log that is known"),
+        ("<html/>", "no log that is known"),
+        ("<ASAP_Annotations/>", "nothing in it was looked at"),
+        (LAUGHS, "no XML that is read here"),
+        (OUTSIDE, "no XML that is read here"),
+        ("<ASAP_Annotations><x></ASAP_Annotations>", "no XML that is read here"),
+        (ASAP.replace('"1000"', '"nan"'), "no finite number"),
+        (ASAP.replace('"1000"', '"1e999"'), "no finite number"),
+        (ASAP.replace('"1000"', '"1e12"'), "less than or equal"),
+        (ASAP.replace(' X="1000"', ""), "annotation 1: a number is missing"),
+        ('<?xml version="1.0" encoding="foo"?><ASAP_Annotations/>', "not as asap writes it"),
+        ("[" * 100_000, "not as openseadragon writes it"),
+        ('{"events": 5}', "not as openseadragon writes it"),
+        ('[{"timestamp": 1, "bounds": {"x": NaN}}]', "NaN is no finite number"),
+        ('[{"timestamp": 1, "bounds": {"x": 0, "y": 0, "width": 0, "height": 1}}]', "not as"),
+        ('[{"timestamp": 1, "center": {"x": 0, "y": 0}, "zoom": 0}]', "not as openseadragon"),
+        ('[{"timestamp": 1, "bounds": {"x": ' + "9" * 400 + "}}]", "event 1: .* finite"),
+        ('[{"timestamp": "soon", "imageBounds": {"x":0,"y":0,"width":1,"height":1}}]', "time soon"),
+        ('{"type": "FeatureCollection", "features": [{"geometry": null}]}', "feature 1 is not"),
+        ('{"type": "FeatureCollection"}', 'lacks "features"'),
+        ('[{"timestamp": 1, "bounds": {"x": 0, "y": 0, "width": 5}}]', 'lacks "height"'),
+        ("[1]", "event 1 is not as openseadragon"),
+        (TRACKED.replace("500\t0", "left\t0"), "view .: left is no finite number"),
+        (TRACKED.replace("500\t0", "inf\t0"), "no finite number"),
+        (TRACKED.replace("1600\t500", "99999999999\t500"), "604800"),
+    ],
+)
+def test_a_hostile_log_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        imported(tmp_path, text)
+    assert "\n" not in str(refused.value) and "root:" not in str(refused.value)
+    assert not re.search(r"float|NoneType|object|subscript|isoformat|arg ", str(refused.value))
+
+
+KINDS: tuple[LogKind, ...] = ("openseadragon", "qupath", "asap", "aperio", "session")
+
+
+@examples(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.sampled_from(KINDS), st.one_of(st.text(max_size=200), st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
+        st.sampled_from(["events", "features", "geometry", "coordinates", "bounds", "center",
+                         "zoom", "t", "timestamp", "properties", "x", "y", "width"]),
+        inner, max_size=5),
+    max_leaves=20,
+).map(json.dumps)))  # fmt: skip
+@example("qupath", "timestamp\twidth\n" + '"' * 200_000)
+def test_whatever_a_file_holds_it_is_a_session_or_refused(
+    tmp_path: Path, kind: LogKind, text: str
+) -> None:
+    path = tmp_path / "log"
+    path.write_text(text, encoding="utf-8", errors="replace")
+    with contextlib.suppress(InputError):
+        assert isinstance(read_log(path, HEADER, kind), Session)

@@ -1,0 +1,473 @@
+"""Recorded sessions: the file under attack, appending, and actions against a second reading of the
+paper."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from mcp_servers.sessions import format as sessions
+from mcp_servers.sessions.actions import (
+    MOST_ACTIONS,
+    Action,
+    ActionSettings,
+    actions_of,
+    merge_similar,
+    normalize,
+    prune_containing,
+    remove_overviews,
+    stages_of,
+)
+from mcp_servers.sessions.format import Session, SessionHeader, ViewEvent
+from mcp_servers.sessions.recording import Recordings
+from sage.core.errors import InputError
+
+HEADER = SessionHeader(
+    slide="node.svs", width=60_000, height=50_000, mpp=0.25, objective=40.0, screen=(1600, 1000),
+    reader="reader-1", task="find all positive lymph nodes", started="2026-01-01T10:00:00+00:00",
+)  # fmt: skip
+
+
+def event(t: float, kind: str, x: float, y: float, magnification: float = 10.0) -> ViewEvent:
+    """A view of the screen of `HEADER` at a magnification, by its upper left corner."""
+    scale = 40.0 / magnification
+    return ViewEvent.model_validate(
+        {"t": t, "kind": kind, "x": x, "y": y, "w": 1600 * scale, "h": 1000 * scale,
+         "magnification": magnification}
+    )  # fmt: skip
+
+
+def session(*events: ViewEvent) -> Session:
+    return Session(header=HEADER, events=events)
+
+
+# -- the file ---------------------------------------------------------------------------------
+
+
+def test_a_session_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.session.jsonl"
+    kept = session(event(0, "open", -500, -20.5, 1), event(1.5, "close", -500, -20.5, 1))
+    sessions.write_session(path, kept)
+    assert sessions.read_session(path) == kept
+    assert sessions.read_header(path) == HEADER
+    assert json.loads(path.read_text().splitlines()[0])["format"] == "sage-session"
+
+
+def lines(**changed: Any) -> list[str]:
+    head = HEADER.model_dump(mode="json") | changed
+    return [json.dumps(head), event(0, "open", 0, 0).model_dump_json()]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it is empty"),
+        ("\n\n", "line 1"),
+        ("[]\n", "line 1"),
+        ("[" * 10_000 + "\n", "line 1"),
+        ("\n".join(lines(version=2)), "line 1, version"),
+        ("\n".join(lines(slide="../../etc/passwd")), "without folders"),
+        ("\n".join(lines(slide="..")), "without folders"),
+        ("\n".join(lines(width=0)), "line 1, width"),
+        ("\n".join(lines(width=10**12)), "line 1, width"),
+        ("\n".join(lines(mpp=-1)), "line 1, mpp"),
+        ("\n".join(lines(mpp=math.nan)), "line 1, mpp"),
+        ("\n".join(lines(reader=" ")), "pseudonym"),
+        ("\n".join(lines(started="yesterday")), "line 1, started"),
+        ("\n".join(lines(task="x" * 20_000)), "line 1 has"),
+        ("\n".join(lines(password="x")), "line 1, password"),
+        *(
+            ("\n".join([*lines(), json.dumps(event(1, "pan", 0, 0).model_dump() | {key: value})]),
+             f"line 3, {key}")
+            for key, value in (("t", math.nan), ("t", -1), ("t", 1e9), ("x", math.inf),
+                               ("y", 1e300), ("w", 0), ("h", -4), ("w", math.nan),
+                               ("magnification", 0), ("kind", "teleport"), ("extra", 1))
+        ),
+        ("\n".join([*lines(), event(5, "pan", 0, 0).model_dump_json(),
+                    event(4, "pan", 0, 0).model_dump_json()]), "event 3 is at 4 s"),
+    ],
+)  # fmt: skip
+def test_a_hostile_file_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "a.session.jsonl"
+    path.write_text(text + "\n" if text.strip("\n") else text)
+    with pytest.raises(InputError, match=said) as refused:
+        sessions.read_session(path)
+    assert len(str(refused.value)) < 600
+
+
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.session.jsonl"
+    with path.open("wb") as stream:
+        stream.truncate(sessions.MAX_BYTES + 1)
+    with pytest.raises(InputError, match="64 MiB"):
+        sessions.read_session(path)
+    with pytest.raises(InputError, match="No such file"):
+        sessions.read_session(tmp_path / "b.session.jsonl")
+
+
+def test_a_file_of_empty_lines_is_refused_before_they_are_cut_apart(tmp_path: Path) -> None:
+    path = tmp_path / "a.session.jsonl"
+    path.write_bytes(HEADER.model_dump_json().encode() + b"\n" * (2 * sessions.MAX_EVENTS + 1))
+    with pytest.raises(InputError, match="too many lines"):
+        sessions.read_session(path)
+
+
+def test_appending_keeps_each_event_once_and_survives_a_torn_line(tmp_path: Path) -> None:
+    kept = Recordings(tmp_path)
+    kept.begin("a", HEADER)
+    views = [event(k / 10, "pan", 10 * k, 0) for k in range(10)]
+    assert kept.append("a", 0, views[:4]) == 4
+    assert kept.append("a", 2, views[2:6]) == 6  # two of them came before
+    assert kept.append("a", 0, views[:3]) == 6
+    with pytest.raises(InputError, match="events 6 to 7 are missing"):
+        kept.append("a", 8, views[8:])
+    with pytest.raises(InputError, match="do not decrease"):
+        kept.append("a", 6, [views[0]])
+    with kept.path("a").open("ab") as stream:
+        stream.write(b'{"t": 0.6, "kin')  # the power fails
+    assert len(sessions.read_session(kept.path("a")).events) == 6
+    again = Recordings(tmp_path)
+    assert again.append("a", 6, views[6:]) == 10
+    assert sessions.read_session(again.path("a")).events == tuple(views)
+    again.delete("a")
+    with pytest.raises(InputError, match="no such session"):
+        again.append("a", 10, views)
+
+
+def test_a_session_does_not_grow_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_servers.sessions.recording.MAX_BYTES", 1500)
+    kept = Recordings(tmp_path)
+    kept.begin("a", HEADER)
+    views = [event(k / 10, "pan", 10 * k, 0) for k in range(30)]
+    with pytest.raises(InputError, match="is full"):
+        kept.append("a", 0, views)
+    assert kept.append("a", 0, views[:2]) == 2
+
+
+# -- actions: the paper's rules, one by one ---------------------------------------------------
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(0.99, 0), (1.0, 1), (7.5, 1)])
+def test_a_view_that_is_held_for_a_second_is_a_stay(seconds: float, found: int) -> None:
+    only = session(
+        event(0, "open", 0, 0), event(0.5, "pan", 20_000, 20_000),
+        event(0.5 + seconds, "pan", 0, 0), event(0.7 + seconds, "close", 0, 0),
+    )  # fmt: skip
+    stays = [action for action in stages_of(only, ActionSettings())[0] if action.kind == "stay"]
+    assert len(stays) == found
+    if found:
+        (stay,) = stays
+        assert (stay.x, stay.y, stay.w, stay.h) == (20_000, 20_000, 6400, 4000)
+        assert (stay.start_s, stay.end_s) == (0.5, 0.5 + seconds)
+
+
+@pytest.mark.parametrize(("steps", "found"), [(19, 0), (21, 1), (40, 1)])
+def test_panning_for_two_seconds_is_a_pan_with_the_box_around_it(steps: int, found: int) -> None:
+    moves = [event(0.1 * k, "pan", 10_000 + 200 * k, 9000) for k in range(steps + 1)]
+    only = session(*moves, event(0.1 * steps + 0.1, "zoom", 0, 0, 2))
+    pans = [action for action in stages_of(only, ActionSettings())[0] if action.kind == "pan"]
+    assert len(pans) == found
+    if found:
+        assert (pans[0].x, pans[0].w) == (10_000, 200 * steps + 6400)
+        assert pans[0].seconds == pytest.approx(0.1 * steps)
+
+
+def test_a_stay_or_a_zoom_ends_a_pan() -> None:
+    first = [event(0.1 * k, "pan", 200 * k, 0) for k in range(15)]
+    later = [event(4 + 0.1 * k, "pan", 200 * (15 + k), 0) for k in range(15)]
+    only = session(*first, *later, event(6, "close", 0, 0))
+    assert [a.kind for a in stages_of(only, ActionSettings())[0]] == ["stay"]
+    zoomed = [event(e.t, e.kind, e.x, e.y) for e in first] + [event(1.5, "zoom", 0, 0, 11)]
+    only = session(*zoomed, *[event(1.6 + 0.1 * k, "pan", 200 * k, 0) for k in range(15)])
+    assert stages_of(only, ActionSettings())[0] == []
+
+
+@pytest.mark.parametrize(
+    ("start", "seconds", "reached", "found"),
+    [(10, 0.8, 40, 1), (10, 0.8, 80, 1), (10, 8.0, 40, 0), (30, 0.8, 40, 0), (10, 0.8, 36, 0)],
+)
+def test_a_rapid_zoom_to_native_power_is_a_peek(
+    start: float, seconds: float, reached: float, found: int
+) -> None:
+    way = [start * (reached / start) ** (k / 8) for k in range(9)]
+    zooms = [
+        event(5 + seconds * k / 8, "zoom", 30_000 - 800 * 40 / m, 25_000 - 500 * 40 / m, m)
+        for k, m in enumerate(way) if k
+    ]  # fmt: skip
+    before = event(0, "open", 30_000 - 32_000 / start, 25_000 - 20_000 / start, start)
+    after = event(5 + seconds + 0.4, "zoom", 0, 0, 5)
+    held = event(5, "pan", before.x + 40, before.y, start)
+    peeks = [
+        a for a in stages_of(session(before, held, *zooms, after), ActionSettings())[0]
+        if a.kind == "peek"
+    ]  # fmt: skip
+    assert len(peeks) == found
+    if found:
+        (peek,) = peeks
+        assert (peek.w, peek.h) == (1024, 1024)
+        assert peek.center == pytest.approx((30_000, 25_000))
+        assert peek.command == ("<40x-peek>")
+
+
+def test_what_is_wider_than_two_fifths_of_the_height_is_no_inspection() -> None:
+    kept = remove_overviews([box(w=20_000.0), box(w=20_001.0), box(w=100.0, h=50_000.0)],
+                            50_000, 0.4)  # fmt: skip
+    assert [action.w for action in kept] == [20_000, 100]
+
+
+def box(
+    x: float = 0, y: float = 0, w: float = 100, h: float = 100, start: float = 0, end: float = 1,
+    magnification: float = 10.0,
+) -> Action:  # fmt: skip
+    return Action(
+        kind="stay", x=x, y=y, w=w, h=h, start_s=start, end_s=end, magnification=magnification,
+        bin=10.0, command="<10x-inspect>",
+    )  # fmt: skip
+
+
+def test_boxes_that_overlap_by_more_than_four_fifths_become_one_from_first_to_last() -> None:
+    one, other = box(start=1, end=2), box(x=10, start=8, end=11)  # IoU 90/110
+    (merged,) = merge_similar([other, one], 0.8)
+    assert (merged.x, merged.w, merged.start_s, merged.end_s) == (0, 110, 1, 11)
+    assert len(merge_similar([one, box(x=12)], 0.8)) == 2  # 88/112
+
+
+def test_the_larger_box_goes_where_it_holds_a_smaller_one() -> None:
+    node, cluster, nest = box(w=1000, h=1000), box(x=20, y=20), box(x=30, y=30, w=20, h=20)
+    beside = box(x=950, w=100)
+    assert prune_containing([node, cluster, nest, beside], 0.9) == [nest, beside]
+    half = box(x=911, w=100)  # 89 of its 100 columns lie within the node
+    assert prune_containing([node, half], 0.9) == [node, half]
+
+
+@pytest.mark.parametrize(
+    ("side", "command", "normal"),
+    [(9000, "<5x-inspect>", 10_000), (20_000, "<5x-inspect>", 10_000),
+     (7080, "<5x-inspect>", 10_000), (7060, "<10x-inspect>", 5000),
+     (300, "<10x-inspect>", 5000)],
+)  # fmt: skip
+def test_boxes_are_normalized_to_the_5x_or_the_10x_size(
+    side: float, command: str, normal: float
+) -> None:
+    action = normalize(box(20_000, 20_000, side, side), HEADER, ActionSettings())
+    assert action is not None
+    assert (action.command, action.w, action.h) == (command, normal, normal)
+    assert action.center == pytest.approx((20_000 + side / 2, 20_000 + side / 2))
+
+
+def test_a_view_at_12x_becomes_a_10x_inspect_by_its_magnification() -> None:
+    by_power = ActionSettings(bin_by="magnification")
+    for power, command in ((12, "<10x-inspect>"), (4, "<5x-inspect>"), (35, "<40x-inspect>")):
+        action = normalize(box(20_000, 20_000, magnification=power), HEADER, by_power)
+        assert action is not None and action.command == command
+
+
+def test_boxes_at_the_edge_are_moved_onto_the_slide_and_those_off_it_go() -> None:
+    action = normalize(box(-2000, 49_000, 4000, 4000), HEADER, ActionSettings())
+    assert action is None  # its center lies below the slide
+    action = normalize(box(-1000, 47_000, 4000, 4000), HEADER, ActionSettings())
+    assert action is not None
+    assert (action.x, action.y, action.w) == (0, 45_000, 5000)
+
+
+# -- actions: a second, slow implementation, written from the paper's words --------------------
+
+
+def slow_actions(events: list[dict[str, Any]], width: int, height: int) -> list[dict[str, Any]]:
+    """A.1.3 to A.1.7 by plain loops over plain dictionaries, restarting after every merge."""
+    raw: list[dict[str, Any]] = []
+    n = len(events)
+    stayed: set[int] = set()
+    k = 0
+    while k < n:  # stays
+        if events[k]["kind"] == "close":
+            k += 1
+            continue
+        stop = k + 1
+        while (
+            stop < n
+            and events[stop]["kind"] not in ("open", "close")
+            and max(abs(events[stop][c] - events[k][c]) for c in "xywh") <= 0.01 * events[k]["w"]
+        ):
+            stop += 1
+        until = events[min(stop, n - 1)]["t"]
+        if until - events[k]["t"] >= 1.0:
+            raw.append({**events[k], "kind": "stay", "start": events[k]["t"], "end": until})
+            if stop < n:
+                stayed |= set(range(k, stop))
+        k = stop
+    k = 0
+    while k < n:  # pans
+        if events[k]["kind"] != "pan":
+            k += 1
+            continue
+        stop = k
+        while stop not in stayed and stop + 1 < n and events[stop + 1]["kind"] == "pan":
+            stop += 1
+        seen = events[k : stop + 1]
+        if seen[-1]["t"] - seen[0]["t"] >= 2.0:
+            x, y = min(e["x"] for e in seen), min(e["y"] for e in seen)
+            raw.append({
+                "kind": "pan", "x": x, "y": y, "w": max(e["x"] + e["w"] for e in seen) - x,
+                "h": max(e["y"] + e["h"] for e in seen) - y, "start": seen[0]["t"],
+                "end": seen[-1]["t"], "magnification": seen[0]["magnification"],
+            })  # fmt: skip
+        k = stop + 1
+    for k in range(1, n):  # peeks
+        if events[k]["kind"] != "zoom" or events[k]["magnification"] < 38.0:
+            continue
+        if events[k - 1]["magnification"] >= 38.0 or events[k - 1]["kind"] == "close":
+            continue
+        back = k - 1
+        while back >= 0 and events[back]["magnification"] > 20.0:
+            if events[back]["kind"] in ("open", "close"):
+                back = -1
+            back -= 1
+        if back < 0 or events[back]["kind"] == "close":
+            continue
+        if events[k]["t"] - events[back + 1]["t"] <= 2.0:
+            e = events[k]
+            raw.append({
+                "kind": "peek", "x": e["x"] + e["w"] / 2 - 512, "y": e["y"] + e["h"] / 2 - 512,
+                "w": 1024.0, "h": 1024.0, "start": e["t"],
+                "end": events[min(k + 1, n - 1)]["t"], "magnification": e["magnification"],
+            })  # fmt: skip
+
+    def order(a: dict[str, Any]) -> tuple[Any, ...]:
+        return (a["start"], a["end"], a["kind"], a["x"], a["y"], a["w"], a["h"])
+
+    def common(a: dict[str, Any], b: dict[str, Any]) -> float:
+        w = min(a["x"] + a["w"], b["x"] + b["w"]) - max(a["x"], b["x"])
+        h = min(a["y"] + a["h"], b["y"] + b["h"]) - max(a["y"], b["y"])
+        return w * h if w > 0 and h > 0 else 0.0
+
+    boxes = sorted((a for a in raw if not a["w"] > 0.4 * height), key=order)
+    again = True
+    while again:
+        again = False
+        for i, j in itertools.combinations(range(len(boxes)), 2):
+            a, b = boxes[i], boxes[j]
+            both = common(a, b)
+            if both / (a["w"] * a["h"] + b["w"] * b["h"] - both) > 0.8:
+                longer = b if b["end"] - b["start"] > a["end"] - a["start"] else a
+                if b["end"] - b["start"] == a["end"] - a["start"] and b["start"] < a["start"]:
+                    longer = b
+                x, y = min(a["x"], b["x"]), min(a["y"], b["y"])
+                boxes[i] = {
+                    **longer, "x": x, "y": y,
+                    "w": max(a["x"] + a["w"], b["x"] + b["w"]) - x,
+                    "h": max(a["y"] + a["h"], b["y"] + b["h"]) - y,
+                    "start": min(a["start"], b["start"]), "end": max(a["end"], b["end"]),
+                }  # fmt: skip
+                del boxes[j]
+                again = True
+                break
+    redundant = set()
+    for i, j in itertools.permutations(range(len(boxes)), 2):
+        large, small = boxes[i]["w"] * boxes[i]["h"], boxes[j]["w"] * boxes[j]["h"]
+        if small < large and common(boxes[i], boxes[j]) > 0.9 * small:
+            redundant.add(i)
+    found = []
+    for i, a in enumerate(boxes):
+        cx, cy = a["x"] + a["w"] / 2, a["y"] + a["h"] / 2
+        if i in redundant or not (0 <= cx <= width and 0 <= cy <= height):
+            continue
+        if a["kind"] == "peek":
+            side, command = 1024.0, "<40x-peek>"
+        elif a["w"] * a["h"] >= (height / 5) * (height / 10):
+            side, command = height / 5, "<5x-inspect>"
+        else:
+            side, command = height / 10, "<10x-inspect>"
+        w, h = min(side, width), min(side, height)
+        x = min(max(cx - w / 2, 0), width - w)
+        y = min(max(cy - h / 2, 0), height - h)
+        found.append({"x": x, "y": y, "w": w, "h": h, "command": command, "kind": a["kind"],
+                      "start": a["start"], "end": a["end"]})  # fmt: skip
+    return sorted(found, key=lambda a: (a["start"], a["end"], a["kind"], a["x"], a["y"]))
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> Session:
+    """A reader's walk: moves of a few kinds, halts of a few lengths, powers of a few sizes."""
+    events: list[ViewEvent] = []
+    t, x, y, power = 0.0, 20_000.0, 20_000.0, 5.0
+    kind = "open"
+    for _ in range(draw(st.integers(1, 40))):
+        events.append(event(t, kind, x, y, power))
+        t += draw(st.sampled_from([0.125, 0.125, 0.125, 0.25, 0.5, 1.0, 2.5]))
+        kind = draw(st.sampled_from(["pan", "pan", "pan", "zoom", "zoom", "resize", "close"]))
+        if kind == "close":
+            events.append(event(t, "close", x, y, power))
+            kind = "open"
+        if kind == "pan":
+            x += draw(st.sampled_from([-6400.0, -640.0, -16.0, 0.0, 16.0, 640.0, 4000.0]))
+            y += draw(st.sampled_from([0.0, 0.0, -2000.0, 320.0]))
+        elif kind == "zoom":
+            before = power
+            power = draw(st.sampled_from([1.25, 2.5, 5.0, 10.0, 20.0, 40.0]))
+            x += 800 * (40 / before - 40 / power)
+            y += 500 * (40 / before - 40 / power)
+    return session(*events)
+
+
+@examples(max_examples=300, deadline=None)
+@given(walks())
+def test_actions_are_those_of_the_slow_implementation(walk: Session) -> None:
+    slow = slow_actions([e.model_dump() for e in walk.events], HEADER.width, HEADER.height)
+    fast = sorted(actions_of(walk), key=lambda a: (a.start_s, a.end_s, a.kind, a.x, a.y))
+    assert len(fast) == len(slow)
+    for action, other in zip(fast, slow, strict=True):
+        assert (action.kind, action.command) == (other["kind"], other["command"])
+        assert (action.x, action.y, action.w, action.h, action.start_s, action.end_s) == (
+            pytest.approx([other[k] for k in ("x", "y", "w", "h", "start", "end")])
+        )
+
+
+@examples(max_examples=100, deadline=None)
+@given(walks(), st.integers(1, 1000))
+def test_later_is_the_same_and_every_step_changes_nothing_twice(walk: Session, later: int) -> None:
+    moved = session(*(e.model_copy(update={"t": e.t + later}) for e in walk.events))
+    shift = [a.model_copy(update={"start_s": a.start_s + later, "end_s": a.end_s + later})
+             for a in actions_of(walk)]  # fmt: skip
+    assert actions_of(moved) == shift
+    _, small, merged, pruned, normal = stages_of(walk, ActionSettings())
+    assert remove_overviews(small, HEADER.height, 0.4) == small
+    assert merge_similar(merged, 0.8) == merged
+    assert prune_containing(pruned, 0.9) == pruned
+    again = [normalize(action, HEADER, ActionSettings()) for action in normal]
+    assert again == normal
+    assert all(a.x >= 0 and a.x + a.w <= HEADER.width + 1e-6 for a in normal)
+
+
+@examples(max_examples=100, deadline=None)
+@given(st.data())
+def test_the_order_of_boxes_does_not_matter_to_merging(data: st.DataObject) -> None:
+    numbers = st.integers(0, 60).map(float)
+    boxes = [
+        box(data.draw(numbers), data.draw(numbers), 100, 100, start, start + 1)
+        for start in range(data.draw(st.integers(1, 12)))
+    ]
+    merged = merge_similar(boxes, 0.8)
+    assert merge_similar(data.draw(st.permutations(boxes)), 0.8) == merged
+    for old in boxes:  # nothing that was looked at is lost
+        assert any(
+            new.x <= old.x and new.y <= old.y and old.x + old.w <= new.x + new.w
+            and old.y + old.h <= new.y + new.h and new.start_s <= old.start_s
+            for new in merged
+        )  # fmt: skip
+
+
+def test_a_session_made_to_take_forever_is_refused() -> None:
+    views = [event(1.0 * k, "pan", 370.0 * k, 0) for k in range(MOST_ACTIONS + 50)]
+    with pytest.raises(InputError, match="split it"):
+        actions_of(session(*views))
