@@ -21,5 +21,9 @@ class FaultError(SageError, RuntimeError):
     """Disk, network or a dependency failed, not the user's input (exit code 1)."""
 
 
+class Paused(Exception):  # noqa: N818 - not an error
+    """Somebody asked the run to wait before its next step."""
+
+
 class Cancelled(Exception):  # noqa: N818 - not an error
     """The caller cancelled the job; no fault of anyone."""

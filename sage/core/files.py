@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import secrets
@@ -106,7 +107,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}. Restore it from a backup") from None
 
 
@@ -118,6 +119,17 @@ def append_line(path: Path, line: str, *, durable: bool = False) -> None:
             stream.write(f"{line}\n".encode("utf-8", errors="backslashreplace"))
             if durable:
                 os.fsync(stream.fileno())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file at `path`; whoever else asks for it waits. A killed holder lets go."""
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("ab")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

@@ -51,6 +51,7 @@ from sage.core.llm.messages import (
 from sage.core.llm.structured import split_thoughts
 from sage.core.log import logger
 from sage.core.models import Strict
+from sage.core.progress import heard_by, listening, tell
 
 if TYPE_CHECKING:
     import openai
@@ -145,10 +146,11 @@ class Client:
             If the endpoint cannot be reached or gives no reply in time.
         """
         ended = threading.Event()
+        heard = listening()
 
         async def answer() -> Answer:
             try:
-                return await self._answer(request)
+                return await heard_by(heard, self._answer(request))
             finally:
                 ended.set()
 
@@ -163,7 +165,7 @@ class Client:
     async def ask_async(self, request: Request) -> Answer:
         """The same as `ask`; any number of calls may be under way."""
         return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(self._answer(request), _loop())
+            asyncio.run_coroutine_threadsafe(heard_by(listening(), self._answer(request)), _loop())
         )
 
     def key(self, request: Request) -> str:
@@ -441,8 +443,11 @@ class _Received:
         if "event-stream" not in raw.headers.get("content-type", ""):
             self._add(json.loads(await raw.http_response.aread()), part="message")
             return
+        characters = 0
         async for chunk in raw.parse():
             self._add(chunk.model_dump(), part="delta")
+            characters += len(self._text[-1]) + len(self._reasoning[-1]) if self._text else 0
+            tell(f"{self._model or 'the model'} writes, about {characters // 4:,} tokens so far")
         if self.choices and not self.finish:
             raise _BrokenOff("the stream ended without a finish_reason")
 

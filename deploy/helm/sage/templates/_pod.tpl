@@ -1,0 +1,32 @@
+{{- define "sage.settings" -}}
+- name: SAGE_CHECKPOINT_URL
+  valueFrom: {secretKeyRef: {name: {{ .Values.secret | quote }}, key: checkpoint-url}}
+- name: SAGE_LEDGER
+  valueFrom: {secretKeyRef: {name: {{ .Values.secret | quote }}, key: ledger-url}}
+{{- end -}}
+{{- define "sage.security" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+{{- define "sage.mounts" -}}
+- {name: runs, mountPath: /srv/sage}
+- {name: tmp, mountPath: /tmp}
+{{- if .Values.data }}
+- {name: data, mountPath: /data, readOnly: true}
+{{- end }}
+{{- end -}}
+{{- define "sage.volumes" -}}
+- name: runs
+  persistentVolumeClaim: {claimName: {{ .Release.Name }}-runs}
+- name: tmp
+  emptyDir: {}
+{{- if .Values.data }}
+- name: data
+  persistentVolumeClaim: {claimName: {{ .Values.data | quote }}, readOnly: true}
+{{- end }}
+{{- end -}}
+{{- define "sage.pod" -}}
+securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001}
+automountServiceAccountToken: false
+{{- end -}}

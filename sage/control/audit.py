@@ -1,0 +1,126 @@
+"""Who asked, edited, approved and exported: rows that are added and never changed.
+
+Each row is hashed together with the one before it, as the ledger's are, so that one that was edited
+or removed is found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sage.control.database import Database, Execute, open_database
+from sage.core import clock
+from sage.core.errors import FaultError
+from sage.core.models import Strict
+from validation.types import canonical_json, sha256_text
+
+if TYPE_CHECKING:
+    from sage.settings import Settings
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS sage_audit (
+  seq BIGINT PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL,
+  about TEXT NOT NULL, detail TEXT NOT NULL, chain TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
+"""
+FIRST = sha256_text("sage audit 1")
+
+
+class Entry(Strict):
+    """One row."""
+
+    seq: int
+    at: str
+    who: str
+    what: str
+    about: str
+    detail: dict[str, Any]
+    chain: str
+
+    def chained(self, before: str) -> str:
+        """The hash of this row together with all rows before it."""
+        values = [self.seq, self.at, self.who, self.what, self.about, self.detail]
+        return sha256_text(before + canonical_json(values))
+
+
+class Audit:
+    """The log."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def add(self, who: str, what: str, about: str = "", **detail: Any) -> Entry:
+        """Write a row; when this returns, it is on disk.
+
+        Parameters
+        ----------
+        who : the person
+        what : a verb in the past: "asked", "decided", "exported"
+        about : a run, a cohort, a file
+        detail : JSON values
+        """
+
+        def body(execute: Execute) -> Entry:
+            self.database.serialize(execute, "sage_audit")
+            last = execute("SELECT seq, chain, at FROM sage_audit ORDER BY seq DESC LIMIT 1")
+            seq, chain, at = (
+                (last[0][name] for name in ("seq", "chain", "at")) if last else (0, FIRST, "")
+            )
+            entry = Entry(
+                seq=seq + 1, at=max(clock.stamp(), at), who=who, what=what, about=about,
+                detail=detail, chain="",
+            )  # fmt: skip
+            entry = entry.model_copy(update={"chain": entry.chained(chain)})
+            execute(
+                "INSERT INTO sage_audit (seq, at, who, what, about, detail, chain)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [entry.seq, entry.at, who, what, about, canonical_json(detail), entry.chain],
+            )
+            return entry
+
+        return self.database.transaction(body)
+
+    def rows(self) -> list[Entry]:
+        """Every row, oldest first."""
+        found = self.database.one("SELECT * FROM sage_audit ORDER BY seq")
+        return [_entry(row) for row in found]
+
+    def count(self, who: str, what: str, since: str) -> int:
+        """How often a person did something since a time (ISO 8601)."""
+        text = "SELECT COUNT(*) AS n FROM sage_audit WHERE who = ? AND what = ? AND at >= ?"
+        return int(self.database.one(text, [who, what, since])[0]["n"])
+
+    def problem(self) -> str:
+        """The first break of the chain, in one line; empty where it is whole."""
+        chain = FIRST
+        found = self.database.one("SELECT * FROM sage_audit ORDER BY seq")
+        for at, row in enumerate(found, start=1):
+            try:
+                entry = _entry(row)
+            except FaultError:
+                return f"row {at} of the audit log was edited"
+            if entry.seq != at:
+                return f"row {at} of the audit log was removed"
+            chain = entry.chained(chain)
+            if entry.chain != chain:
+                return f"row {at} of the audit log was edited"
+        return ""
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    try:
+        return Entry.model_validate({**row, "detail": json.loads(row["detail"])})
+    except (ValueError, TypeError, RecursionError):
+        raise FaultError(
+            "a row of the audit log was edited and cannot be read; restore it from a backup"
+        ) from None
+
+
+@contextmanager
+def open_audit(settings: Settings, *, new: bool = False) -> Iterator[Audit | None]:
+    """The log of the settings' database; None where there is none and no `new` one is wanted."""
+    with open_database(settings, TABLES, new=new) as database:
+        yield Audit(database) if database is not None else None

@@ -1,0 +1,331 @@
+"""Runs and their databases in one archive that fits together, and back.
+
+The databases are copied first, in one snapshot, then the folders: a run that went on meanwhile has
+files that its checkpoints do not know yet, as after a kill, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any
+
+from sage.core import clock
+from sage.core.errors import FaultError, InputError
+from sage.core.files import replacing
+from sage.core.postgres import reason_of
+from sage.runfolder import list_runs
+from sage.versions import own_version
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from sage.settings import Settings
+
+FORMAT = 1
+CONTENTS = "contents.json"
+TABLES = (
+    "sage_runs", "sage_audit", "checkpoint_migrations", "checkpoints", "checkpoint_blobs",
+    "checkpoint_writes", "sage_ledger", "sage_ledger_tokens", "sage_ledger_meta",
+)  # fmt: skip
+"""Of a PostgreSQL database: everything that SAGE keeps there."""
+LEDGER = ("ledger.sqlite", "ledger.sqlite.head")
+LEFT_OUT = ("run.lock", "pause")
+SQLITE = (".sqlite",)
+BESIDE = ("-wal", "-shm", "-journal")
+
+
+def backup(settings: Settings, archive: Path) -> dict[str, int]:
+    """Write the runs, their checkpoints, the queue and the ledger into one archive.
+
+    Returns
+    -------
+    How many files, runs and rows of tables it holds.
+
+    Raises
+    ------
+    InputError
+        If the archive is there already, or would lie among the runs.
+    FaultError
+        If a database cannot be read.
+    """
+    runs = settings.runs_dir.resolve()
+    if archive.exists():
+        raise InputError(f"{archive} is there already; name another file")
+    if archive.resolve().is_relative_to(runs):
+        raise InputError(f"{archive} lies among the runs that it would hold; name another place")
+    hashes: dict[str, str] = {}
+    rows = 0
+    with tempfile.TemporaryDirectory() as folder, replacing(archive) as part:
+        place = Path(folder)
+        with tarfile.open(part, "w:gz", compresslevel=3) as tar:
+            for kind, url in _servers(settings).items():
+                for table, path, count in _dumped(url, place / kind):
+                    rows += count
+                    _add(tar, path, f"postgres/{kind}/{table}.copy", hashes)
+            ledger = Path(settings.ledger.place)
+            if "://" not in settings.ledger.place and ledger.is_file():
+                _add(tar, _copied(ledger, place / "ledger.sqlite"), "ledger/ledger.sqlite", hashes)
+                head = ledger.with_name(f"{ledger.name}.head")
+                if head.is_file():
+                    _add(tar, head, "ledger/ledger.sqlite.head", hashes)
+            for path in sorted(runs.rglob("*")) if runs.is_dir() else ():
+                if not path.is_file() or path.is_symlink() or _left_out(path):
+                    continue
+                name = f"runs/{path.relative_to(runs).as_posix()}"
+                if path.suffix in SQLITE:
+                    _add(tar, _copied(path, place / "copy.sqlite"), name, hashes)
+                else:
+                    _add(tar, path, name, hashes)
+            contents = json.dumps(
+                {"format": FORMAT, "sage": own_version(), "at": clock.stamp(), "sha256": hashes},
+                indent=1, sort_keys=True,
+            ).encode()  # fmt: skip
+            info = tarfile.TarInfo(CONTENTS)
+            info.size = len(contents)
+            tar.addfile(info, io.BytesIO(contents))
+    return {"files": len(hashes), "runs": len(list_runs(runs)), "rows": rows}
+
+
+def restore(settings: Settings, archive: Path) -> dict[str, int]:
+    """Put an archive's runs, checkpoints, queue and ledger where the settings say.
+
+    Every file is compared with the archive's list before anything is put in its place.
+
+    Raises
+    ------
+    InputError
+        If it is no archive of SAGE's, was damaged, or something is there already.
+    FaultError
+        If the database refuses.
+    """
+    runs, servers = settings.runs_dir.resolve(), _servers(settings)
+    ledger = Path(settings.ledger.place)
+    if runs.is_dir() and any(runs.iterdir()):
+        raise InputError(f"{runs} is not empty; restore into an empty runs_dir")
+    runs.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=runs.parent, prefix=".restore-") as folder:
+        place = Path(folder)
+        hashes = _unpacked(archive, place)
+        kinds = {PurePosixPath(name).parts[1] for name in hashes if name.startswith("postgres/")}
+        for kind in sorted(kinds):
+            if kind not in servers:
+                setting = "ledger.url" if kind == "ledger" else "checkpoint_url"
+                raise InputError(f"{archive} holds tables of PostgreSQL; set {setting} for them")
+        if (place / "ledger").is_dir():
+            if "://" in settings.ledger.place:
+                raise InputError(
+                    f"{archive} holds a ledger in a file; set SAGE_LEDGER to a path, then merge it"
+                    " with `sage ledger merge`"
+                )
+            if ledger.exists():
+                raise InputError(f"{ledger} is there already; set SAGE_LEDGER to another file")
+        rows = sum(_loaded(servers[kind], place / "postgres" / kind) for kind in sorted(kinds))
+        if (place / "ledger").is_dir():
+            ledger.parent.mkdir(parents=True, exist_ok=True)
+            for name in LEDGER:
+                if (place / "ledger" / name).is_file():
+                    shutil.move(
+                        place / "ledger" / name,
+                        ledger.with_name(ledger.name + name.removeprefix(LEDGER[0])),
+                    )
+        if (place / "runs").is_dir():
+            if runs.is_dir():
+                runs.rmdir()
+            (place / "runs").rename(runs)
+    for run in list_runs(runs):
+        run.verify(under_way=True)
+    return {"files": len(hashes), "runs": len(list_runs(runs)), "rows": rows}
+
+
+def _servers(settings: Settings) -> dict[str, str]:
+    """The PostgreSQL databases in use: of the runs, and of the ledger where it is another."""
+    found = {}
+    if settings.checkpoint_url is not None:
+        found["runs"] = settings.checkpoint_url.get_secret_value()
+    place = settings.ledger.place
+    if place.startswith(("postgresql://", "postgres://")) and place not in found.values():
+        found["ledger"] = place
+    return found
+
+
+def _left_out(path: Path) -> bool:
+    hidden = path.name.startswith(".") and (".part" in path.name or path.name.endswith(".lock"))
+    return path.name in LEFT_OUT or hidden or path.name.endswith(BESIDE)
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str, hashes: dict[str, str]) -> None:
+    """Add a file as it is at this moment; a journal may grow while it is read."""
+    with path.open("rb") as stream:
+        info = tar.gettarinfo(arcname=name, fileobj=stream)
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
+        digest = hashlib.sha256()
+        tar.addfile(info, _Hashing(stream, digest))  # type: ignore[arg-type]
+    hashes[name] = digest.hexdigest()
+
+
+class _Hashing:
+    """A stream that hashes what is read from it."""
+
+    def __init__(self, stream: IO[bytes], digest: Any) -> None:
+        self.stream, self.digest = stream, digest
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        found = self.stream.read(size)
+        self.digest.update(found)
+        return found
+
+
+def _copied(path: Path, to: Path) -> Path:
+    """A copy of an SQLite file as it was at one moment, whoever writes to it."""
+    to.unlink(missing_ok=True)
+    try:
+        with (
+            closing(sqlite3.connect(path, timeout=60)) as source,
+            closing(sqlite3.connect(to)) as target,
+        ):
+            source.backup(target)
+    except sqlite3.Error as error:
+        raise FaultError(f"{path} cannot be read: {error}") from None
+    return to
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Connection[Any]]:
+    import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=10) as live:
+            yield live
+    except psycopg.Error as error:
+        raise FaultError(f"the database refuses: {reason_of(error)}") from None
+
+
+def _there(live: Connection[Any]) -> list[str]:
+    return [
+        table
+        for table in TABLES
+        if (live.execute("SELECT to_regclass(%s)", [table]).fetchone() or (None,))[0] is not None
+    ]
+
+
+def _dumped(url: str, place: Path) -> Iterator[tuple[str, Path, int]]:
+    """Each table that is there, in a file, all as of one moment, with its number of rows."""
+    from psycopg import IsolationLevel, sql
+
+    place.mkdir()
+    with _connected(url) as live:
+        live.isolation_level = IsolationLevel.REPEATABLE_READ
+        for table in _there(live):
+            path = place / table
+            columns = sql.SQL(", ").join(map(sql.Identifier, _columns(live, table)))
+            said = sql.SQL("COPY {} ({}) TO STDOUT").format(sql.Identifier(table), columns)
+            with path.open("wb") as stream, live.cursor() as cursor:
+                stream.write(",".join(_columns(live, table)).encode() + b"\n")
+                with cursor.copy(said) as copy:
+                    for block in copy:
+                        stream.write(block)
+                count = max(0, cursor.rowcount)
+            yield table, path, count
+
+
+def _columns(live: Connection[Any], table: str) -> list[str]:
+    text = (
+        "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
+        " AND table_schema = current_schema() ORDER BY ordinal_position"
+    )
+    return [row[0] for row in live.execute(text, [table]).fetchall()]
+
+
+def _loaded(url: str, place: Path) -> int:
+    """Fill the tables from files, all or none; they are made by who uses them first."""
+    from psycopg import sql
+
+    from sage.control.audit import TABLES as AUDIT
+    from sage.control.runs import TABLES as RUNS
+    from validation.ledger.store import TABLES as LEDGER
+
+    rows = 0
+    with _connected(url) as live:
+        live.autocommit = True
+        if (place / "checkpoints.copy").is_file():
+            from langgraph.checkpoint.postgres import PostgresSaver
+
+            PostgresSaver(live).setup()
+        live.autocommit = False
+        for statement in f"{AUDIT};{RUNS};{LEDGER.format(bytes='BYTEA')}".split(";"):
+            live.execute(statement.encode())
+        for table in TABLES:
+            path = place / f"{table}.copy"
+            if not path.is_file():
+                continue
+            name = sql.Identifier(table)
+            if table == "checkpoint_migrations":
+                live.execute(sql.SQL("DELETE FROM {}").format(name))
+            if live.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(name)).fetchone():
+                raise InputError(f"the database has rows in {table}; restore into an empty one")
+            with path.open("rb") as stream, live.cursor() as cursor:
+                named = stream.readline().decode().strip().split(",")
+                columns = sql.SQL(", ").join(map(sql.Identifier, named))
+                said = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
+                with cursor.copy(said) as copy:
+                    while block := stream.read(1 << 16):
+                        copy.write(block)
+                rows += max(0, cursor.rowcount)
+    return rows
+
+
+def _unpacked(archive: Path, place: Path) -> dict[str, str]:
+    """The archive's files below `place`, compared with its list; their hashes by name."""
+    if not archive.is_file():
+        raise InputError(f"there is no {archive}")
+    room = shutil.disk_usage(place).free
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                if not (member.isreg() or member.isdir()) or member.issparse():
+                    raise tarfile.TarError(f"{member.name[:200]!r} is neither file nor folder")
+                room -= member.size
+                if room < 0:
+                    raise InputError(f"{archive}: its files are larger than what is free here")
+                if (place / member.name).exists() and not member.isdir():
+                    raise tarfile.TarError(f"{member.name[:200]!r} is there twice")
+                tar.extract(member, place, filter="data")
+    except InputError:
+        raise
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
+        raise InputError(f"{archive} is no archive of `sage backup`: {error}") from None
+    try:
+        contents = json.loads((place / CONTENTS).read_text(encoding="utf-8"))
+        hashes: dict[str, str] = dict(contents["sha256"])
+        form = int(contents["format"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise InputError(f"{archive} is no archive of `sage backup`, or was cut off") from None
+    if form > FORMAT:
+        raise InputError(f"{archive} is of a newer SAGE; upgrade")
+    found = {
+        path.relative_to(place).as_posix(): path
+        for path in place.rglob("*")
+        if path.is_file() and path.name != CONTENTS
+    }
+    ledgers = {f"ledger/{name}" for name in LEDGER}
+    strange = {name for name in found if name.startswith("ledger/")} - ledgers
+    if strange or set(found) != set(hashes):
+        odd = min(strange or set(found) ^ set(hashes))
+        raise InputError(f"{archive} does not fit its own list: {odd}")
+    for name, path in found.items():
+        with path.open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:
+                raise InputError(f"{archive}: {name} was changed since the backup")
+    return hashes

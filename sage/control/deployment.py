@@ -1,0 +1,127 @@
+"""Whether a server of several people has what it needs: `sage doctor --deployment`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+
+from sage.control.audit import open_audit
+from sage.control.runs import open_runs
+from sage.core import clock
+from sage.core.errors import SageError
+from sage.core.extras import absent, install
+from sage.diagnose import Check
+from sage.settings import Settings, config_file
+
+ROOM = 20 << 30
+"""Bytes that should be free where runs are written."""
+OFF_S = 30.0
+"""Seconds by which this machine's clock may differ from the database's."""
+
+
+def check_deployment(settings: Settings) -> list[Check]:
+    """All checks; what cannot be looked at counts as broken."""
+    found = []
+    for check in (_database, _queue, _ledger, _audit, _storage, _secrets, _user):
+        try:
+            found += list(check(settings))
+        except (SageError, OSError) as error:
+            what = (check.__doc__ or "").rstrip(".")
+            found.append(Check(what=what, state="broken", found=str(error), remedy=""))
+    return found
+
+
+def _check(what: str, good: bool, found: str, remedy: str = "", *, needed: bool = True) -> Check:
+    state = "ok" if good else "broken" if needed else "missing"
+    return Check(what=what, state=state, found=found, remedy="" if good else remedy)
+
+
+def _database(settings: Settings) -> Iterator[Check]:
+    """database of runs."""
+    what = "database of runs"
+    if settings.checkpoint_url is None:
+        yield _check(what, False, "SQLite files, for one machine", "set checkpoint_url to "
+                     "postgresql://… for several machines, and for connections that come back",
+                     needed=False)  # fmt: skip
+        return
+    if gone := absent("postgres"):
+        yield _check(what, False, f"absent: {', '.join(gone)}", install("postgres"))
+        return
+    with open_runs(settings, new=True) as runs:
+        assert runs is not None
+        (row,) = runs.database.one("SELECT {now} AS now, version() AS version")
+    off = abs(clock.seconds() - float(row["now"]))
+    yield _check(what, True, " ".join(str(row["version"]).split()[:2]))
+    yield _check("clock", off < OFF_S, f"{off:.1f} s off the database's", "set both by NTP")
+
+
+def _queue(settings: Settings) -> Iterator[Check]:
+    """queue of runs."""
+    with open_runs(settings) as runs:
+        if runs is None:
+            yield _check("queue of runs", True, "none; `sage run --queue` begins one")
+            return
+        counts = runs.counts()
+        late = runs.database.one(
+            "SELECT COUNT(*) AS n FROM sage_runs WHERE pooled = 1 AND ((state = 'queued' AND"
+            " updated < {now} - 900 AND not_before < {now}) OR (state = 'running' AND"
+            " leased_until < {now} - 900))"
+        )[0]["n"]
+    said = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "empty"
+    yield _check("queue of runs", not late, said,
+                 f"{late} runs have waited for 15 minutes: start `sage worker`")  # fmt: skip
+
+
+def _ledger(settings: Settings) -> Iterator[Check]:
+    """ledger for all."""
+    shared = "://" in settings.ledger.place
+    yield _check("ledger for all", shared, settings.ledger.shown, "a file is one user's; set "
+                 "[ledger] url to postgresql://…, so that what several people ask of the same "
+                 "patients is counted together", needed=False)  # fmt: skip
+
+
+def _audit(settings: Settings) -> Iterator[Check]:
+    """audit log."""
+    with open_audit(settings) as audit:
+        problem = audit.problem() if audit is not None else ""
+        rows = len(audit.rows()) if audit is not None else 0
+    yield _check("audit log", not problem, problem or f"{rows} rows, whole",
+                 "restore it from a backup")  # fmt: skip
+
+
+def _storage(settings: Settings) -> Iterator[Check]:
+    """folder of runs."""
+    import fcntl
+
+    runs = settings.runs_dir.resolve()
+    runs.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=runs, prefix=".doctor-") as file:
+        file.write(b"x")
+        os.fsync(file.fileno())
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    free = shutil.disk_usage(runs).free
+    yield _check("folder of runs", free > ROOM, f"{runs}: {free / 2**30:.0f} GiB free, can be "
+                 "written and locked", f"free some: {ROOM >> 30} GiB at least",
+                 needed=free < 1 << 30)  # fmt: skip
+
+
+def _secrets(settings: Settings) -> Iterator[Check]:
+    """settings with secrets."""
+    path = config_file()
+    if not path.is_file():
+        yield _check("settings with secrets", True, f"{path} (absent); variables are used")
+        return
+    secret = any(word in path.read_text(encoding="utf-8") for word in ("api_key", "_key", "://"))
+    open_to_all = bool(path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
+    yield _check("settings with secrets", not (secret and open_to_all), str(path),
+                 f"others can read it: chmod 640 {path}")  # fmt: skip
+
+
+def _user(settings: Settings) -> Iterator[Check]:
+    """user."""
+    name = "root" if os.geteuid() == 0 else str(os.geteuid())
+    yield _check("user", os.geteuid() != 0, f"runs as {name}", "run it as a user of its own",
+                 needed=False)  # fmt: skip

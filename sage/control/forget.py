@@ -1,0 +1,230 @@
+"""One patient's data, removed from runs, caches and outputs; and what cannot be removed, said.
+
+In a run, patients stand under pseudonyms in the tables that its analysis was computed from. Those
+of the cohort's runs are emptied whole: some of them do not even say which row is whose, and every
+one of them can be computed again from the cohort. Where the identifier itself stands in a text, it
+is struck out.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_servers.context import remove
+from mcp_servers.servers.prune import HANDLE
+from sage.campaign.rounds import runs_and_rounds
+from sage.core.errors import InputError
+from sage.core.files import replacing, write_bytes
+from sage.core.models import Strict
+from sage.runfolder import HeldError, Manifest, RunFolder
+
+if TYPE_CHECKING:
+    from sage.settings import Settings
+
+STRUCK = b"[forgotten]"
+SHORTEST = 3
+"""Characters of an identifier; a shorter one is found in texts that have nothing to do with it."""
+LARGEST = 256 << 20
+"""Bytes of a file that is looked into; of a larger one, a slide, the name is looked at."""
+CANNOT = (
+    "numbers, curves and figures that were computed with the patient among others",
+    "the ledger's fingerprints: hashes by which patients are known again, in a chain of rows",
+    "archives of `sage backup` that were written before",
+    "what lies in PostgreSQL, and sessions that are recorded outside the folder of runs",
+)
+
+
+class Removed(Strict):
+    """What was removed, by kind, and what was found and left."""
+
+    emptied: list[str]
+    struck_out: list[str]
+    caches: list[str]
+    outputs: list[str]
+    left: list[str]
+    cannot: list[str]
+
+
+def forget(
+    patient: str,
+    cohort: Path,
+    settings: Settings,
+    outputs: Path,
+    *,
+    name: str = "",
+    dry: bool = False,
+) -> Removed:
+    """Remove a patient's data everywhere but from the cohort's own files.
+
+    Parameters
+    ----------
+    patient : as the cohort's files name them
+    cohort : the cohort's folder, whose files are listed where they still name the patient
+    settings : where runs and caches lie
+    outputs : folder of the outputs of tools
+    name : of the cohort, where runs may have it by a built-in name
+    dry : remove nothing, say what would be
+
+    Raises
+    ------
+    InputError
+        If the identifier is too short to be searched for, or a run of the cohort is under way.
+    """
+    known = patient.strip()
+    if len(known) < SHORTEST:
+        raise InputError(
+            f'"{known}" is too short to be searched for: {SHORTEST} characters or more'
+        )
+    anywhere, token = _tokens(known)
+    emptied, struck, left = [], [], []
+    if token is not anywhere:
+        left.append(f"{known} is a number: where it stands without quotes, nothing was looked for")
+    affected = []
+    runs = runs_and_rounds(settings.runs_dir)
+    for run in runs:
+        tables = list(_tables(run)) if _is_of(run.manifest(), {name, str(cohort)}) else []
+        named = [path for path in _files(run.root) if _found(token, path)]
+        if tables or named:
+            affected.append((run, tables, named))
+    for run, _, _ in affected:  # nothing is changed before all of them can be
+        if not dry:
+            try:
+                run.hold()
+            except HeldError as error:
+                for held, *_ in affected:
+                    held.release()
+                raise InputError(f"{error}; nothing was removed") from None
+    for run, tables, named in affected:
+        before = run.record.snapshot()
+        for path in named:
+            if _is_text(path):
+                struck.append(str(path))
+                if not dry:
+                    write_bytes(path, token.sub(STRUCK, path.read_bytes()))
+            elif path not in tables:
+                left.append(f"{path}: cannot be edited; remove the run to be rid of it")
+        for path in tables:
+            emptied.append(str(path))
+            if not dry:
+                _empty(path)
+        if not dry:
+            run.event("forgot", tables=len(tables), texts=len(named))
+            run.record.seal(before)
+            run.release()
+    caches = list(_caches(settings, outputs, anywhere, token))
+    calls = [
+        folder
+        for folder in outputs.glob("*/*")
+        if HANDLE.fullmatch(folder.name) and folder.is_dir() and _names(folder, anywhere, token)
+    ]
+    if not dry:
+        for path in [*caches, *calls]:
+            remove(path)
+    roots = {run.root for run in runs}
+    for path in _files(settings.runs_dir.resolve()):
+        if roots.isdisjoint(path.parents):
+            if anywhere.search(str(path).encode()) or _found(token, path):
+                left.append(f"{path}: of no run; remove it if it is the patient's")
+        elif path.stat().st_size > LARGEST:
+            left.append(f"{path}: too large to be searched")
+    for path in _files(cohort) if cohort.is_dir() else ():
+        if anywhere.search(path.name.encode()) or _found(anywhere, path):
+            left.append(f"{path}: the cohort's own; take the patient out of it yourself")
+    return Removed(
+        emptied=emptied, struck_out=struck, caches=[str(path) for path in caches],
+        outputs=[str(path) for path in calls], left=left, cannot=list(CANNOT),
+    )  # fmt: skip
+
+
+def _tokens(known: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """The identifier as it stands in names of files, and in what they hold.
+
+    One that is a number would be found in measurements, so that it counts in quotes alone.
+    """
+    forms = {known, json.dumps(known)[1:-1], json.dumps(known, ensure_ascii=False)[1:-1]}
+    words = b"|".join(re.escape(form.encode()) for form in sorted(forms))
+    anywhere = re.compile(rb"(?<![A-Za-z0-9])(?:" + words + rb")(?![A-Za-z0-9])")
+    if re.fullmatch(r"[0-9.,+-]+", known):
+        return anywhere, re.compile(rb"(?<=[\"'])(?:" + words + rb")(?=[\"'])")
+    return anywhere, anywhere
+
+
+def _is_of(manifest: Manifest, names: set[str]) -> bool:
+    """Whether a run, or its second cohort, was of the folder or built-in name."""
+    named = {name for name in (manifest.cohort, manifest.replicate) if name}
+    places = {str(Path(name).resolve()) for name in names if name}
+    return bool(named & names) or any(str(Path(name).resolve()) in places for name in named)
+
+
+def _tables(run: RunFolder) -> Iterator[Path]:
+    """Tables with a row for each patient."""
+    for pattern in ("hypotheses/*/results/inputs/**/*", "outputs/**/*"):
+        for path in sorted(run.root.glob(pattern)):
+            if path.suffix in (".parquet", ".csv", ".tsv") and path.is_file():
+                yield path
+
+
+def _empty(path: Path) -> None:
+    """Keep a table's columns alone."""
+    if path.suffix != ".parquet":
+        write_bytes(path, b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
+        return
+    import pandas as pd
+
+    with replacing(path) as part:
+        pd.read_parquet(path).iloc[:0].to_parquet(part)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Files below a folder but for the record of their hashes."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.name != "integrity.jsonl":
+            yield path
+
+
+def _found(token: re.Pattern[bytes], path: Path) -> bool:
+    """Whether a file names the patient; not looked into beyond `LARGEST` bytes."""
+    if not 0 < path.stat().st_size <= LARGEST:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return token.search(content) is not None
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) -> bool:
+    """Whether a file of the folder, or its name, names the patient."""
+    return any(
+        anywhere.search(path.name.encode()) is not None or _found(token, path)
+        for path in _files(folder)
+    )
+
+
+def _caches(
+    settings: Settings, outputs: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]
+) -> Iterator[Path]:
+    """Parsed matrices that name the patient, and kept results with the files that they made."""
+    home = settings.cache_dir / "cohorts"
+    for folder in sorted(home.glob("expression-*")) if home.is_dir() else ():
+        if _names(folder, anywhere, token):
+            yield folder
+    kept = outputs / ".cache"
+    for path in sorted((kept / "results").glob("*.json")):
+        content = path.read_bytes()
+        if token.search(content):
+            yield path
+            for output in json.loads(content)["run"]["outputs"]:
+                blob = kept / "blobs" / output["sha256"]
+                if blob.is_file():
+                    yield blob

@@ -1,0 +1,171 @@
+"""Works on runs that wait in the queue, one after another, until told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sage.begin import reopen
+from sage.control.lease import LEASE_S, renewing
+from sage.control.runs import ATTEMPTS, KnownRun, Runs, this_worker
+from sage.core.errors import FaultError, InputError, Paused
+from sage.core.log import logger
+from sage.machine.drive import advance_to_person, waiting
+from sage.runfolder import HeldError, RunFolder, RunStatus
+
+if TYPE_CHECKING:
+    from sage.machine.services import Listener, Services
+
+log = logger(__name__)
+
+POLL_S = 1.0
+RETRY_S = 15.0
+"""Before a run that met a fault is tried again, times the number of tries so far."""
+
+
+@dataclass
+class Worker:
+    """One process that works on runs.
+
+    Parameters
+    ----------
+    runs : the table of runs
+    tell : told a line whenever a run is begun or let go
+    lease_s : seconds after which a run of a dead worker is taken over
+    grace_s : seconds that a run has for its step when the worker is told to stop
+    """
+
+    runs: Runs
+    tell: Callable[[str], None]
+    lease_s: float = LEASE_S
+    grace_s: float = 30.0
+    name: str = field(default_factory=this_worker)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    _now: KnownRun | None = None
+
+    @contextmanager
+    def stopping_on_signals(self) -> Iterator[None]:
+        """On SIGTERM and Ctrl-C, hand the run back after its step, at the latest after the grace.
+
+        A second signal does not wait.
+        """
+
+        def told(number: int, frame: object) -> None:
+            if self.stopping.is_set():
+                self._hand_back()
+            self.stopping.set()
+            if self._now is not None:
+                RunFolder(Path(self._now.folder)).pause_path.touch()
+            watch = threading.Timer(self.grace_s, self._hand_back)
+            watch.daemon = True
+            watch.start()
+
+        before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _hand_back(self) -> None:
+        """Put the run back into the queue as it stands, and end."""
+        if self._now is not None:
+            RunFolder(Path(self._now.folder)).pause_path.unlink(missing_ok=True)
+            self.runs.settle(self._now.id, self.name, "queued", answered=False)
+        os._exit(0)
+
+    def work(self, *, most: int | None = None, drain: bool = False) -> int:
+        """Take runs until stopped, until `most` were worked on, or (`drain`) until none is left.
+
+        Returns
+        -------
+        How many runs this worker let go in whatever state.
+        """
+        done = 0
+        while not self.stopping.is_set() and (most is None or done < most):
+            self._now = self.runs.claim(self.name, self.lease_s)
+            if self._now is None:
+                if drain and not self.runs.under_way():
+                    break
+                self.stopping.wait(POLL_S)
+                continue
+            self._run(self._now)
+            self._now = None
+            done += 1
+        return done
+
+    def _run(self, run: KnownRun) -> None:
+        self.tell(f"{run.name}: begun" + (f", try {run.attempts}" if run.attempts > 1 else ""))
+        services: Services | None = None
+        try:
+            with renewing(self.runs, run.id, self.name, self.lease_s):
+                services = reopen(run.folder)
+                if services.manifest.run_id != run.id:
+                    raise InputError(f"{run.folder} holds another run; the queue knows {run.name}")
+                services.listener = self._progress(run)
+                advance_to_person(services, _answer_of(services, run))
+        except Paused:
+            folder = RunFolder(Path(run.folder))
+            folder.pause_path.unlink(missing_ok=True)
+            state: RunStatus = "queued" if self.stopping.is_set() else "paused"
+            folder.update(status=state)
+            self.runs.settle(run.id, self.name, state)
+        except (HeldError, FaultError, OSError) as error:
+            self._again(run, error, mine=services is not None)
+        except InputError as error:
+            if services is None and not Path(run.folder).is_dir():
+                self._again(run, error, mine=False)  # another machine may have it
+            else:
+                self._failed(run, str(error))
+        except Exception as error:  # noqa: BLE001 (a defect in one run is not the next one's)
+            log.failed("run failed", error, run=run.name)
+            traceback.print_exc()
+            self._failed(run, f"{type(error).__name__}: {error}")
+        else:
+            now = services.folder.manifest()
+            self.runs.settle(run.id, self.name, now.status, now.problem or "")
+            self.tell(f"{run.name}: {now.status}")
+        finally:
+            if services is not None:
+                services.folder.release()
+
+    def _progress(self, run: KnownRun) -> Listener:
+        def heard(kind: str, node: str, fields: dict[str, Any]) -> None:
+            if kind == "end":
+                self.runs.progressed(run.id, self.name)
+
+        return heard
+
+    def _again(self, run: KnownRun, error: Exception, *, mine: bool) -> None:
+        """Put a run back after a fault; its folder is written to where this worker holds it."""
+        problem = f"on {socket.gethostname()}: {error}"
+        if run.attempts >= ATTEMPTS:
+            self._failed(run, problem)
+            return
+        delay = RETRY_S * run.attempts
+        if mine:
+            RunFolder(Path(run.folder)).update(status="queued", problem=problem[:1000])
+        self.tell(f"{run.name}: {problem}; tried again in {delay:.0f} s")
+        self.runs.settle(run.id, self.name, "queued", problem, delay_s=delay, answered=False)
+
+    def _failed(self, run: KnownRun, problem: str) -> None:
+        self.tell(f"{run.name}: failed: {problem}")
+        self.runs.settle(run.id, self.name, "failed", problem)
+
+
+def _answer_of(services: Services, run: KnownRun) -> dict[str, Any] | None:
+    """What a person decided, where the run still waits for it; a killed worker may have begun."""
+    if run.answer is None:
+        return None
+    pause = waiting(services)
+    if pause is None or not set(pause.interrupts) & set(run.answer):
+        return None
+    return run.answer
