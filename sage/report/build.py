@@ -124,7 +124,7 @@ def _render(page: Page, name: str) -> str:
 
     rendered = template(name).render(
         run=page.run,
-        question_lines=lines(page.question),
+        question_lines=lines(page.question, begun=True),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         candidates=page.candidates,

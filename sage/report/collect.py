@@ -21,9 +21,10 @@ from sage.core.files import read_json
 from sage.machine.state import Decision, Evaluation
 from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
+from sage.report.curve import Curve
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
-from sage.report.reading import Item, remark
+from sage.report.reading import Checklist, checklists
 from sage.report.reproduction import ReproductionPage, read_reproduction
 from sage.report.results import (
     ContractPage,
@@ -101,7 +102,9 @@ class HypothesisPage:
     interpretation: Interpretation | None = None
     summary: Summary | None = None
     changes: tuple[str, ...] = ()
-    remark: list[Item] = field(default_factory=list)
+    scale: str = ""
+    curve: Curve | None = None
+    checklists: list[Checklist] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     result_texts: tuple[str, ...] = ()
@@ -122,6 +125,7 @@ class HypothesisPage:
 class Rejected:
     """A draft that the reviewer did not let pass."""
 
+    id: str
     statement: str
     action: str
     comment: str
@@ -186,7 +190,7 @@ def collect(folder: RunFolder) -> Page:
         pages.append(page)
     for page in pages:
         page.carries = carries(folder, page.expanded.hypothesis)
-        page.remark = remark(page, facts) if page.contract and page.tables else []
+        page.checklists = checklists(page, facts) if page.contract and page.tables else []
     return Page(
         run=run,
         question=question_of(folder),
@@ -250,8 +254,11 @@ def _rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
         if decision.action in words:
             draft = _model(folder.output(f"draft-{decision.hypothesis_id}"), Draft)
             found.append(
-                Rejected(draft.hypothesis.statement, words[decision.action], decision.comment)
-            )
+                Rejected(
+                    decision.hypothesis_id, draft.hypothesis.statement, words[decision.action],
+                    decision.comment,
+                )
+            )  # fmt: skip
     return found
 
 
@@ -331,6 +338,8 @@ def _hypothesis(
         if feasibility and ended == "infeasible"
         else (),
         demands=_model(folder.output(f"demands-{name}"), Demands),
+        scale=results.scale if results else "",
+        curve=results.curve if results else None,
         figures=results.figures if results else [],
         tables=results.tables if results else [],
         names=_names(expanded, contract),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sage.core.errors import InputError
 from sage.core.files import read_json, write_json
 
 if TYPE_CHECKING:
     from mcp_servers.measures.language import Measurement
+    from mcp_servers.measures.maps import SlideMaps
     from validation.cohort.cohort import Cohort
 
 FOLDER, ABOUT = "fields", "fields.json"
@@ -64,13 +65,56 @@ def draw_measured(cohort: Cohort, keys: list[str], folder: Path) -> list[dict[st
 
 
 def _draw(cohort: Cohort, maps: Path, key: str, measurement: Measurement, path: Path) -> bool:
+    from mcp_servers.measures.picture import draw_fields
+
+    found = _slides(cohort, maps, key, measurement)
+    slides = [
+        (f"{word}: {wanted:.3g} {measurement.unit.removeprefix('1')}".strip(), own)
+        for word, wanted, own in found
+    ]
+    if not slides:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw_fields(measurement, slides, path)
+    return True
+
+
+def field_of(
+    cohort: Cohort, key: str, side: Literal["high", "low"]
+) -> tuple[SlideMaps, tuple[float, float, float]]:
+    """The slide whose field a picture shows, with the field's center and side in µm.
+
+    A run keeps no name of a patient or slide: they are found again from the cohort.
+
+    Raises
+    ------
+    InputError
+        If the cohort or its maps are no longer those that were drawn.
+    """
+    from mcp_servers.measures.picture import densest_field
+
+    notes = {variable.key: variable.note for variable in cohort.dictionary().variables}
+    measurement = measurement_of(notes.get(key, ""))
+    found = (
+        {word: maps for word, _, maps in _slides(cohort, cohort.maps, key, measurement)}
+        if measurement is not None and cohort.maps is not None
+        else {}
+    )
+    if measurement is None or side not in found:
+        raise InputError("the maps that this picture was drawn from are not here any more")
+    return found[side], densest_field(measurement, found[side])
+
+
+def _slides(
+    cohort: Cohort, maps: Path, key: str, measurement: Measurement
+) -> list[tuple[str, float, SlideMaps]]:
+    """The slides at the 90th and the 10th percentile with their values; none of other maps."""
     from mcp_servers.measures.compute import compute, of_patient
     from mcp_servers.measures.maps import MapsOnDisk
-    from mcp_servers.measures.picture import draw_fields
 
     values = cohort.column(key).dropna().sort_values(kind="stable")
     if len(values) < 2:
-        return False
+        return []
     slides = []
     for share, word in ((HIGH, "high"), (LOW, "low")):
         place = round(share * (len(values) - 1))
@@ -78,14 +122,11 @@ def _draw(cohort: Cohort, maps: Path, key: str, measurement: Measurement, path: 
         try:
             own = list(MapsOnDisk(maps, {str(values.index[place])}))
         except InputError:
-            return False
+            return []
         measured = [compute(measurement, one) for one in own]
         patient = of_patient(measurement, measured).value
         if patient is None or not math.isclose(patient, wanted, rel_tol=1e-6, abs_tol=1e-12):
-            return False  # other maps than those that were measured
+            return []  # other maps than those that were measured
         far = [abs((math.inf if v.value is None else v.value) - wanted) for v in measured]
-        title = f"{word}: {wanted:.3g} {measurement.unit.removeprefix('1')}".strip()
-        slides.append((title, own[far.index(min(far))]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_fields(measurement, slides, path)
-    return True
+        slides.append((word, wanted, own[far.index(min(far))]))
+    return slides

@@ -3,11 +3,12 @@ study's reporting is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sage.report.facts import Facts
+from validation.results import Reason
 
 CHANGES = {
     ("association", "yes"): "Other patients in whom the difference is absent, or runs the other"
@@ -34,19 +35,62 @@ CHANGES = {
 """By question and answer of a verdict, what new evidence would turn the answer."""
 
 
-def would_change(answers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """What would change the mind, from the verdict's answers as (question, answer)."""
-    return tuple(dict.fromkeys(CHANGES[question, answer] for question, answer in answers))
+OBJECTIONS = {
+    "permuted outcome": "an effect that permuted outcomes do not give as often",
+    "random features": "an exposure that does better than random features of its kind",
+    "known positive": "a cohort in which what is known to be associated is seen",
+    "negative control": "an effect that is absent where it cannot be",
+    "missingness": "values that are not missing by outcome",
+    "timing": "an exposure that was known before follow-up began",
+    "specification curve": "an effect that other defensible choices show as well",
+    "proportional hazards": "an effect that lasts over follow-up, or a claim about part of it",
+    "replication": "a second cohort that agrees",
+    "registration": "patients that were not looked at before the claim was written",
+}
+"""By the rule that objects, what would end its objection."""
+CONTROLS = ("permuted outcome", "random features", "known positive", "negative control")
+ANSWERED = ("adjusted model", "relevant effect", "primary")
+"""Rules that are answers of the verdict themselves."""
+
+
+def would_change(
+    answers: Iterable[tuple[str, str]], reasons: Iterable[Reason] = ()
+) -> tuple[str, ...]:
+    """What would change the mind: by the verdict's answers as (question, answer), and by name
+    whatever objects to it."""
+    objecting = [
+        f"The {'control' if reason.rule in CONTROLS else 'check'} “{reason.rule}” objects:"
+        f" {reason.text}. It would take"
+        f" {OBJECTIONS.get(reason.rule, 'this to be resolved')}."
+        for reason in reasons
+        if reason.outcome == "prevents" and reason.rule not in ANSWERED
+    ]
+    turned = [CHANGES[question, answer] for question, answer in answers]
+    return tuple(dict.fromkeys([*objecting, *turned]))
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item of REMARK: what is asked, whether the report holds it, and where."""
+    """One item of a checklist: what is asked, whether the report holds it, and where.
+
+    `lacks` names what of it the report does not hold; the item is then reported in part.
+    """
 
     number: str
     asks: str
-    reported: bool
+    held: bool
     where: str
+    lacks: str = ""
+
+    @property
+    def reported(self) -> bool:
+        """Whether the report holds all of it."""
+        return self.held and not self.lacks
+
+    @property
+    def in_part(self) -> bool:
+        """Whether the report holds some of it."""
+        return self.held and bool(self.lacks)
 
 
 class Reported(Protocol):
@@ -79,11 +123,13 @@ def _tabled(*titles: str) -> Holds:
 REMARK: tuple[tuple[str, str, str, Holds], ...] = (
     ("1", "The marker, the objectives and any hypotheses stated before", "Hypothesis",
      lambda page, has: bool(page.contract)),
-    ("2", "Patients: source, inclusion and exclusion", "Methods", _registered("Population")),
+    ("2", "Patients: characteristics, source, inclusion and exclusion", "Methods",
+     _registered("Population")),
     ("3", "Treatments received, and how they were chosen", "Methods", _registered("reatment")),
     ("4", "Biological material and its controls", "Methods", _registered("Exposure")),
     ("5", "The assay method, with its quality control", "Methods", _registered("assay")),
-    ("6", "Case selection, follow-up and its median", "Methods", _registered("follow-up")),
+    ("6", "Case selection, dates, follow-up and its median", "Results",
+     _tabled("Table 1: patients")),
     ("7", "All endpoints, defined", "Methods", _registered("Endpoint")),
     ("8", "All candidate variables considered", "Candidates",
      lambda page, has: bool(page.contract and page.contract.names)),
@@ -95,24 +141,152 @@ REMARK: tuple[tuple[str, str, str, Holds], ...] = (
     ("13", "Basic characteristics of the patients", "Results", _tabled("Table 1: patients")),
     ("14", "The marker beside standard prognostic variables", "Results",
      _tabled("Table 1: patients")),
-    ("15", "Univariable estimate with interval", "Results", _keyed("primary.effect")),
-    ("16", "Multivariable estimate with interval", "Results", _keyed("adjusted.effect")),
-    ("17", "Estimates with intervals for all endpoints", "Results", _keyed("primary.lower")),
+    ("15", "Univariable estimates with intervals", "Results", _keyed("primary.effect")),
+    ("16", "Multivariable estimates with intervals, of all variables of the model", "Results",
+     _tabled("Adjusted model")),
+    ("17", "The marker with standard variables in one model, significant or not", "Results",
+     _keyed("adjusted.effect")),
     ("18", "Further investigations: assumptions, sensitivity, validation", "Robustness",
      _tabled("Controls", "Specification curve")),
-    ("19", "Interpretation with the limits of the study", "Interpretation",
+    ("19", "Interpretation with other studies and limits", "Interpretation",
      lambda page, has: bool(page.limits)),
     ("20", "Implications for research and clinic", "Next steps",
      lambda page, has: page.summary is not None),
 )  # fmt: skip
 """The items of REMARK (McShane et al., Journal of the National Cancer Institute), and what shows
 each. What no contract or result of a run holds is said to be missing, for the authors to add."""
+REMARK_LACKS = {
+    "2": "where and by which criteria the study took its patients",
+    "3": "how treatments were chosen",
+    "4": "the kind of specimen, controls, preservation and storage",
+    "5": "the protocol, its quality control and blinding",
+    "6": "prospective or retrospective, matching, and the dates",
+    "7": "from when time counts, and who judged an event",
+}
+"""What of an item of REMARK no run can hold: it stands in the paper of the cohort."""
 
 
-def remark(page: Reported, facts: Facts) -> list[Item]:
-    """The checklist of one hypothesis, filled from its contract, tables and keys."""
+def _prediction(page: Reported) -> bool:
+    """A model whose predictions are judged."""
+    return any(table.title in (CALIBRATION, CONCORDANCE) for table in page.tables)
+
+
+CALIBRATION = "Calibration of the adjusted model"
+CONCORDANCE = "Discrimination without and with the exposure (apparent)"
+NEVER: Holds = lambda page, has: False  # noqa: E731 - a cell of the tables below
+
+TRIPOD_AI: tuple[tuple[str, str, str, Holds], ...] = (
+    ("1", "A title that names model, population and outcome", "Hypothesis",
+     lambda page, has: bool(page.contract)),
+    ("2", "A structured abstract", "Result", lambda page, has: page.summary is not None),
+    ("3a", "The clinical context, and models there are", "", NEVER),
+    ("3b", "Whom the model is for, and what for", "", NEVER),
+    ("3c", "Known inequalities between groups", "", NEVER),
+    ("4", "The objectives", "Hypothesis", lambda page, has: bool(page.contract)),
+    ("5a", "Sources of data, and why they represent whom the model is for", "", NEVER),
+    ("5b", "Dates of the data", "", NEVER),
+    ("6a", "Setting, and where patients came from", "", NEVER),
+    ("6b", "Who was eligible", "Methods", _registered("Population")),
+    ("6c", "Treatments received", "Methods", _registered("reatment")),
+    ("7", "How data were prepared and checked", "Results", _tabled("What the files hold")),
+    ("8a", "The outcome and its time horizon", "Methods", _registered("Endpoint")),
+    ("8b", "Who assessed it, with which training", "", NEVER),
+    ("8c", "Whether its assessment was blinded", "", NEVER),
+    ("9a", "How the first predictors were chosen", "Candidates",
+     lambda page, has: bool(page.contract and page.contract.names)),
+    ("9b", "All predictors, defined", "Methods", _registered("Exposure")),
+    ("9c", "Who measured predictors, with which training", "", NEVER),
+    ("10", "How the size of the study was arrived at", "Methods", _registered("Power")),
+    ("11", "How missing values were handled", "Methods", _registered("Missing values")),
+    ("12a", "How data were split between fitting and judging", "Methods", _registered("Split")),
+    ("12b", "How predictors were handled", "Methods", _registered("Exposed")),
+    ("12c", "The kind of model, and how it was built", "Methods", _registered("Adjusted for")),
+    ("12d", "Differences between hospitals", "Results", _tabled("What the sites explain")),
+    ("12e", "Measures of performance", "Methods", _registered("Further tests")),
+    ("12f", "Updating of the model", "", NEVER),
+    ("12g", "How predictions were computed, where a model is judged", "Results",
+     _tabled(CALIBRATION)),
+    ("13", "Methods against imbalance of classes", "", NEVER),
+    ("14", "Methods for fairness", "", NEVER),
+    ("15", "What the model puts out", "Results", _tabled(CALIBRATION)),
+    ("16", "Differences between the data for fitting and for judging", "", NEVER),
+    ("17", "Ethical approval", "", NEVER),
+    ("18a", "Funding", "", NEVER),
+    ("18b", "Conflicts of interest", "", NEVER),
+    ("18c", "The protocol", "Methods", lambda page, has: bool(page.contract)),
+    ("18d", "A public registration", "", NEVER),
+    ("18e", "Where the data are", "", NEVER),
+    ("18f", "Where the code is", "Run", lambda page, has: bool(page.contract)),
+    ("19", "Involvement of patients and the public", "", NEVER),
+    ("20a", "The flow of patients", "Results", _tabled("Flow of patients")),
+    ("20b", "Characteristics of the patients", "Results", _tabled("Table 1: patients")),
+    ("20c", "Patients of fitting and judging compared", "", NEVER),
+    ("21", "Patients and events of each analysis", "Results", _tabled("All registered tests")),
+    ("22", "The model in full, so that others can use it", "Results", _tabled("Adjusted model")),
+    ("23a", "Performance with intervals", "Results", _tabled(CALIBRATION)),
+    ("23b", "Performance by groups of patients", "", NEVER),
+    ("24", "Results of updating", "", NEVER),
+    ("25", "Interpretation", "Interpretation", lambda page, has: page.summary is not None),
+    ("26", "Limits of the study", "Interpretation", lambda page, has: bool(page.limits)),
+    ("27a", "What to do with poor input when the model is used", "", NEVER),
+    ("27b", "Who uses the model, with which expertise", "", NEVER),
+    ("27c", "Next steps", "Next steps", lambda page, has: page.summary is not None),
+)  # fmt: skip
+"""The items of TRIPOD+AI (Collins et al., BMJ, 2024) in short. Most of what it asks of a model's
+use no run can know."""
+
+
+@dataclass(frozen=True)
+class Checklist:
+    """One reporting guideline, filled."""
+
+    name: str
+    about: str
+    items: tuple[Item, ...]
+
+    @property
+    def reported(self) -> int:
+        """How many items the report holds."""
+        return sum(item.reported for item in self.items)
+
+    @property
+    def in_part(self) -> int:
+        """How many items the report holds in part."""
+        return sum(item.in_part for item in self.items)
+
+
+def checklists(page: Reported, facts: Facts) -> list[Checklist]:
+    """The checklists of one hypothesis, filled from its contract, tables and keys.
+
+    TRIPOD+AI stands beside REMARK where predictions of a model are judged.
+    """
 
     def has(key: str) -> bool:
         return facts.has(f"{page.id}.{key}")
 
-    return [Item(number, asks, holds(page, has), where) for number, asks, where, holds in REMARK]
+    def filled(
+        rows: tuple[tuple[str, str, str, Holds], ...], lacks: Mapping[str, str]
+    ) -> tuple[Item, ...]:
+        return tuple(
+            Item(number, asks, holds(page, has), to, lacks.get(number, ""))
+            for number, asks, to, holds in rows
+        )
+
+    found = [
+        Checklist(
+            "REMARK",
+            "Reporting recommendations for tumor marker prognostic studies (McShane et al., Journal"
+            " of the National Cancer Institute, 2005).",
+            filled(REMARK, REMARK_LACKS),
+        )
+    ]
+    if _prediction(page):
+        found.append(
+            Checklist(
+                "TRIPOD+AI",
+                "Reporting of clinical prediction models (Collins et al., BMJ, 2024), for the"
+                " adjusted model whose predictions are judged above.",
+                filled(TRIPOD_AI, {}),
+            )
+        )
+    return found

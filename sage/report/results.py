@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sage.machine.slide_readings import caption, readings_of
+from sage.report.curve import Curve, curve_of
 from sage.report.facts import Facts
 from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
@@ -47,10 +53,24 @@ class Table:
 
 @dataclass
 class FigurePage:
-    """A figure as a `data:` address, inert inside an `<img>`."""
+    """A figure of the report.
+
+    Parameters
+    ----------
+    source : as a `data:` address, inert inside an `<img>`
+    caption : below it
+    name : by which it is saved
+    file : where it lies as a file, from the report's folder
+    data : its numbers as CSV, a `data:` address; empty where no table holds them
+    places : what is shown of slides, and where the pages of `sage serve` lead to it
+    """
 
     source: str
     caption: str
+    name: str = ""
+    file: str = ""
+    data: str = ""
+    places: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -63,6 +83,8 @@ class ResultsPage:
     changes: tuple[str, ...]
     reasons: tuple[str, ...]
     limits: tuple[str, ...]
+    scale: str
+    curve: Curve | None
     figures: list[FigurePage]
     tables: list[Table]
 
@@ -103,17 +125,17 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         badge=results.verdict.badge,
         answers=tuple(_answer_row(answer) for answer in results.verdict.answers),
         changes=would_change(
-            (answer.question, answer.answer) for answer in results.verdict.answers
+            ((answer.question, answer.answer) for answer in results.verdict.answers),
+            results.verdict.reasons,
         ),
+        scale=_scale(results.tests),
         reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
+        curve=curve_of(results.tables.get("specification", ()), _scale(results.tests)),
         figures=[
-            FigurePage(data_uri(path.parent / figure.file), f"{figure.title}. {figure.caption}")
-            for _, figure in sorted(results.figures.items(), key=lambda item: _place(item[0]))
-        ]
-        + [
-            FigurePage(data_uri(home / FOLDER / Path(drawn["file"]).name), drawn["caption"])
-            for drawn in pictures(home)
+            *_figures(home, results, name, facts),
+            *_fields(home, name),
+            *_readings(home, name),
         ],
         tables=[
             *_answers(results.verdict.answers),
@@ -127,6 +149,89 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
             *_tests(results.tests, name, facts),
         ],
     )
+
+
+def _scale(tests: Sequence[TestOutcome]) -> str:
+    """What the estimate of the primary test is: a hazard ratio, a difference; empty without."""
+    return next((test.effect.scale for test in tests if test.role == "primary" and test.effect), "")
+
+
+def _figures(home: Path, results: Results, name: str, facts: Facts) -> list[FigurePage]:
+    """The drawn figures, each with the tables that hold its numbers."""
+    folder = home / "results"
+    return [
+        FigurePage(
+            data_uri(folder / figure.file),
+            f"{figure.title}. {figure.caption}",
+            f"{name}-{key}",
+            f"hypotheses/{name}/results/figures/{Path(figure.file).name}",
+            _csv(key, results, name, facts),
+        )
+        for key, figure in sorted(results.figures.items(), key=lambda item: _place(item[0]))
+    ]
+
+
+def _fields(home: Path, name: str) -> list[FigurePage]:
+    """Pictures of what was measured on slides; their numbers stay with the patients."""
+    found = []
+    for drawn in pictures(home):
+        file = Path(drawn["file"]).name
+        number = Path(file).stem.removeprefix("measured_")
+        found.append(
+            FigurePage(
+                data_uri(home / FOLDER / file),
+                drawn["caption"],
+                f"{name}-{Path(file).stem}",
+                f"hypotheses/{name}/{FOLDER}/{file}",
+                places=tuple((side, f"fields/{name}/{number}/{side}") for side in ("high", "low")),
+            )
+        )
+    return found
+
+
+def _readings(home: Path, name: str) -> list[FigurePage]:
+    """Slides of the patients at the ends of an exposure, as a reader saw them."""
+    found = readings_of(home)
+    return [
+        FigurePage(
+            data_uri(home / FOLDER / Path(read.picture).name),
+            f"{caption(exposure, read)} {exposure.statement}",
+            f"{name}-{Path(read.picture).stem}",
+            f"hypotheses/{name}/{FOLDER}/{Path(read.picture).name}",
+        )
+        for exposure in (found.exposures if found else ())
+        for read in exposure.reads
+        if read.picture
+    ]
+
+
+FORMULA = re.compile(r"[=+@\t\r]|-(?![\d.])")
+"""How a cell begins that a spreadsheet would compute."""
+
+
+def _plain(text: str) -> str:
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+EFFECTS = ("primary", "secondary", "adjusted")
+
+
+def _csv(key: str, results: Results, name: str, facts: Facts) -> str:
+    """The rows behind a figure as CSV: the table of its name, for a forest those of its effects."""
+    chosen = [key] if key in results.tables else []
+    if key == "forest":
+        chosen = [item for item in results.tables if item.rpartition(".")[2] in EFFECTS]
+    rows = [(table, row) for table in sorted(chosen, key=_place) for row in results.tables[table]]
+    if not rows:
+        return ""
+    columns = list(dict.fromkeys(column for _, row in rows for column in row))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["table", *columns])
+    for table, row in rows:
+        cells = [_cell(row.get(column, ""), name, facts) for column in columns]
+        writer.writerow([table, *(facts.text(c.key) if c.key else _plain(c.text) for c in cells)])
+    return f"data:text/csv;base64,{base64.b64encode(text.getvalue().encode()).decode()}"
 
 
 ORDER = (

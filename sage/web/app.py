@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import hashlib
 import json
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +15,27 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
+from mcp_servers.servers.health import Family, Watch, by
+from mcp_servers.sessions.recording import Recordings
+from sage.control.audit import Audit, open_audit
+from sage.control.runs import open_runs
 from sage.core.errors import InputError, SageError
 from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
-from sage.web.routes import cohorts, graph, home, review, run, slides
+from sage.web.quotas import Promises
+from sage.web.routes import (
+    cohorts,
+    drafts,
+    graph,
+    home,
+    readings,
+    regions,
+    review,
+    run,
+    sessions,
+    slides,
+)
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -31,7 +50,7 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/graph", "/cohorts")
+PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/sessions", "/graph", "/cohorts")
 
 
 def vendored() -> dict[str, Any]:
@@ -70,8 +89,12 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app.state.site = site
     app.state.commands = Commands(site.settings.runs_dir)
     app.state.tiles = slides.Tiles()
+    app.state.maps = {}
+    app.state.recordings = Recordings(site.sessions_folder)
     app.state.past = graph.Past()
     app.state.csrf = Secrets(options.token).csrf
+    app.state.audit = _audit(site)
+    app.state.promises = Promises()
     page, imports = shell()
 
     @app.exception_handler(SageError)
@@ -107,6 +130,32 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
             path, media_type=KINDS[path.suffix], headers={"cache-control": f"private, {keep}"}
         )
 
-    for routes in (home, run, review, slides, graph, cohorts):
+    shown_routes = (home, run, review, slides, sessions, drafts, readings, regions, graph, cohorts)
+    for routes in shown_routes:
         app.include_router(routes.router, prefix="/api")
-    return Guard(app, options, imports, listener)
+    app.include_router(cohorts.uploads, prefix="/api")
+    watch = Watch(lambda: measured(site))
+    return Guard(app, options, imports, site.trust, listener, watch, app.state.audit)
+
+
+def _audit(site: Site) -> Audit | None:
+    """The audit log, until the process ends, where people are named or a database is given."""
+    if site.trust is None and site.settings.checkpoint_url is None:
+        return None
+    kept = ExitStack()
+    kept.enter_context(open_runs(site.settings, new=True))  # so that every run is known
+    atexit.register(kept.close)
+    return kept.enter_context(open_audit(site.settings, new=True))
+
+
+def measured(site: Site) -> list[Family]:
+    """What is counted of the runs here and in the queue."""
+    here = Counter(str(run.manifest().status) for _, run in site.runs())
+    found = [by("status", "sage_runs", "gauge", "Runs in this server's folder by status.", here)]
+    with open_runs(site.settings) as table:
+        if table is not None:
+            states = table.counts()
+            found.append(
+                by("state", "sage_queue_runs", "gauge", "Runs that the queue knows.", states)
+            )
+    return found

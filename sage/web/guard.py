@@ -17,10 +17,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from mcp_servers.servers.gate import Gate, pass_on
+from mcp_servers.servers.health import Watch
+from sage.core.log import logger
+from sage.web.people import Role, Trust, logged, needed
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
     from mcp_servers.servers.options import HttpOptions
+    from sage.control.audit import Audit
+
+log = logger(__name__)
 
 SAFE = ("GET", "HEAD")
 BODY = 1 << 20
@@ -70,17 +76,31 @@ class Guard:
     app : the application behind
     options : where the server listens, and under which names it is called
     imports : CSP source of the page's import map, the only inline script that may apply
+    trust : who may name people, and what those may do; None where everybody is their own
     listener : is told which connections carry an allowed request
+    watch : answers those who watch the server
+    audit : keeps who did what; a request that it cannot keep is not answered
     """
 
     def __init__(
-        self, app: Any, options: HttpOptions, imports: str, listener: BoundedListener | None = None
+        self,
+        app: Any,
+        options: HttpOptions,
+        imports: str,
+        trust: Trust | None = None,
+        listener: BoundedListener | None = None,
+        watch: Watch | None = None,
+        audit: Audit | None = None,
     ) -> None:
         assert options.token is not None
         self.app = app
         self.listener = listener
+        self.watch = watch or Watch()
+        self.audit = audit
         self.secrets = Secrets(options.token)
-        self.secure = options.certificate is not None
+        # A proxy that names people speaks TLS to them, whatever it speaks to this server.
+        self.secure = options.certificate is not None or trust is not None
+        self.trust = trust
         self.gate = Gate(None, replace(options, token=None))
         self.cookie = f"sage-{options.port}"
         self.policy = POLICY.format(imports=imports, viewer=VIEWER_STYLE)
@@ -91,7 +111,9 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        send = self._with_policy(send, scope["path"])
+        if await self.watch.healthy(scope, send):
+            return
+        send = self._with_policy(self.watch.counting(send), scope["path"])
         refused = self.gate.refusal(scope["headers"])
         if refused is not None:
             await _answer(send, *refused)
@@ -103,6 +125,17 @@ class Guard:
         status = self._status(scope)
         if status is not None:
             await _answer(send, status, REFUSED[status])
+            return
+        scope["state"] = scope.get("state") or {}
+        if self.trust is not None:
+            reason = self._not_allowed(scope, self.trust)
+            if reason:
+                await _answer(send, 403, reason)
+                return
+        if await self.watch.measures(scope, send):
+            return
+        if not await self._keep(scope):
+            await _answer(send, 503, "the audit log cannot be written; nothing was done")
             return
         receive = self._bounded(receive, scope["path"])
         if self.listener is None:
@@ -124,11 +157,12 @@ class Guard:
     def _status(self, scope: Any) -> int | None:
         """The status of a request that may not pass; None for one that may."""
         headers = scope["headers"]
-        if self.gate.authorized(headers, self.secrets.token.encode()):
-            return self._size(scope)
-        if not hmac.compare_digest(self._session(headers).encode(), self.secrets.session.encode()):
+        bearer = self.gate.authorized(headers, self.secrets.token.encode())
+        session = self._session(headers).encode()
+        if not bearer and not hmac.compare_digest(session, self.secrets.session.encode()):
             return 401
-        if scope["method"] not in SAFE:
+        # A proxy that adds the token adds it to what a foreign page makes a browser send as well.
+        if scope["method"] not in SAFE and (self.trust is not None or not bearer):
             csrf = _header(headers, b"x-csrf-token")
             site = _header(headers, b"sec-fetch-site")
             if not hmac.compare_digest(csrf.encode(), self.secrets.csrf.encode()):
@@ -136,6 +170,35 @@ class Guard:
             if site not in ("", "same-origin"):
                 return 403
         return self._size(scope)
+
+    async def _keep(self, scope: Any) -> bool:
+        """Write down who asks for what, before it is done."""
+        said = logged(scope["method"], scope["path"])
+        if self.audit is None or said is None:
+            return True
+        import anyio
+
+        who = scope["state"].get("person", "") or "who holds the token"
+        try:
+            await anyio.to_thread.run_sync(self.audit.add, who, *said)
+        except Exception as error:  # noqa: BLE001 (whatever it is, nothing goes on unlogged)
+            log.failed("audit log not written", error)
+            return False
+        return True
+
+    @staticmethod
+    def _not_allowed(scope: Any, trust: Trust) -> str:
+        """Why the named person may not do this; who may is noted with the request."""
+        who = trust.named(scope)
+        if who is None:
+            return "people come through the proxy, which names each of them"
+        held, role = trust.of(who), needed(scope["method"], scope["path"])
+        if not held:
+            return f"{who} has no role here; whoever administers this server gives one"
+        if role not in held and not (role is Role.READ or Role.ADMINISTER in held):
+            return f'this needs the role "{role}"; {who} has: {", ".join(sorted(held))}'
+        scope["state"] |= {"person": who, "roles": held}
+        return ""
 
     def _size(self, scope: Any) -> int | None:
         length = _header(scope["headers"], b"content-length")

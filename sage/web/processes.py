@@ -13,8 +13,9 @@ import sys
 import threading
 from pathlib import Path
 
+from sage.control.people import VARIABLE
 from sage.core.errors import InputError
-from sage.core.printable import printable
+from sage.core.printable import one_line, printable
 from sage.runfolder import RunFolder
 
 HOLDER = re.compile(r"process (\d+) on (\S+) since")
@@ -30,8 +31,10 @@ class Commands:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
-    def start(self, name: str, *arguments: str) -> None:
+    def start(self, name: str, *arguments: str, owner: str = "") -> None:
         """Run sage with these arguments apart from this process; its words go to a file.
+
+        `owner` is the person who asked, where the server knows.
 
         Raises
         ------
@@ -49,7 +52,8 @@ class Commands:
                     stdout=said,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    env={**os.environ, "COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"},
+                    env={**os.environ, "COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
+                    | ({VARIABLE: owner} if owner else {}),
                 )
 
     def log(self, name: str) -> Path:
@@ -82,25 +86,28 @@ class Commands:
         return True
 
 
-def holder(run: RunFolder) -> int | None:
-    """The process on this machine that works on the run; None where none does.
+def held(run: RunFolder) -> str:
+    """What the lock file says of who works on the run, on this or another machine; else empty.
 
-    A process of that number is asked for by the lock that it holds, since numbers come again.
+    It is asked for by the lock, since numbers of processes come again.
     """
     try:
         with (run.root / "run.lock").open("rb") as lock:
-            found = HOLDER.match(lock.read(300).decode("utf-8", "replace"))
-            if found is None or found[2] != socket.gethostname():
-                return None
-            os.kill(int(found[1]), 0)
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return int(found[1])
+                return lock.read(300).decode("utf-8", "replace") or "another process"
             fcntl.flock(lock, fcntl.LOCK_UN)
-    except (OSError, ValueError):
-        return None
-    return None
+    except OSError:
+        return ""
+    return ""
+
+
+def holder(run: RunFolder) -> int | None:
+    """The process on this machine that works on the run; None where none does."""
+    found = HOLDER.match(held(run))
+    here = found is not None and found[2] == socket.gethostname()
+    return int(found[1]) if found is not None and here else None
 
 
 def stop(run: RunFolder) -> None:
@@ -113,5 +120,7 @@ def stop(run: RunFolder) -> None:
     """
     process = holder(run)
     if process is None:
+        if who := held(run):
+            raise InputError(f"run {run.id} is worked on by {one_line(who)}; pause it instead")
         raise InputError(f"nothing works on run {run.id}")
     os.kill(process, signal.SIGINT)

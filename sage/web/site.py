@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
     from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
+    from sage.web.people import Trust
     from validation.cohort.cohort import Cohort
 
 ROUND = "~"
@@ -39,14 +40,16 @@ class Site:
     roots : folders below which cohorts and slides may be shown
     kg : the graph that questions are read with; None for the one that ships
     reviewers : how many different people must agree on a hypothesis
-    user_header : header in which a proxy names the person; empty where people name themselves
+    trust : who may name people, and what those may do; None where people name themselves
+    sessions : folder of recorded sessions; None for one below the runs
     """
 
     settings: Settings
     roots: tuple[Path, ...] = ()
     kg: Path | None = None
     reviewers: int = 1
-    user_header: str = ""
+    trust: Trust | None = None
+    sessions: Path | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     _cohorts: dict[str, Cohort] = field(default_factory=dict)
 
@@ -65,6 +68,11 @@ class Site:
         if path == home or not path.is_relative_to(home) or not _is_run(path):
             raise InputError(f'there is no run "{name[:120]}" here')
         return RunFolder(path)
+
+    @property
+    def sessions_folder(self) -> Path:
+        """Where sessions are recorded."""
+        return self.sessions or self.settings.runs_dir / ".sessions"
 
     def runs(self) -> list[tuple[str, RunFolder]]:
         """Runs and rounds of campaigns with the names that `run` takes, newest first."""
@@ -110,9 +118,19 @@ class Site:
                 self._cohorts[name] = load_cohort(names[name][0], self.settings)
             return self._cohorts[name]
 
+    def forget_cohort(self, name: str) -> None:
+        """Load a cohort anew when it is next asked for, after its files were written."""
+        with self.lock:
+            self._cohorts.pop(name, None)
+
     def cohort_of(self, run: RunFolder) -> BlindCohort:
         """The cohort of a run, as it may be looked at before a contract is frozen."""
         from agents.scientist.blind import BlindCohort
+
+        return BlindCohort(self.whole_cohort_of(run), self.settings.min_count)
+
+    def whole_cohort_of(self, run: RunFolder) -> Cohort:
+        """The cohort of a run with what was measured for it, loaded once."""
         from sage.machine.measuring import FOLDER, with_defined
 
         manifest = run.manifest()
@@ -123,7 +141,7 @@ class Site:
                     manifest.cohort, self.settings, manifest.cohort_root, manifest.features
                 )
                 self._cohorts[key] = with_defined(plain, run.root / "outputs" / FOLDER)
-            return BlindCohort(self._cohorts[key], self.settings.min_count)
+            return self._cohorts[key]
 
     @cached_property
     def graph(self) -> Graph:

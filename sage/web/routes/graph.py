@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
 from pydantic import TypeAdapter
 
 from kg.types import ScoredPath
@@ -21,6 +22,11 @@ router = APIRouter(prefix="/graph")
 MOST = 120
 """Nodes that are drawn at once."""
 YEARS_KEPT = 4
+DOCUMENT_POLICY = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none';"
+    " style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""A concept's page is a document without scripts; only its links lead out."""
 
 
 class Past:
@@ -86,6 +92,17 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
     found = graph.node(node[:500])
     shown = select(graph, found.id, max(2, min(most, MOST)))
     return {**page_data(graph, shown, found.id), "name": found.name}
+
+
+@router.get("/concept")
+def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
+    """The page of a concept: its relations, with papers for and against them by year."""
+    from kg.graph.concept import concept_page, concept_report
+
+    site: Site = request.app.state.site
+    graph = request.app.state.past.graph(site, as_of)
+    page = concept_page(concept_report(graph, node[:500], as_of or None))
+    return HTMLResponse(page, headers={"content-security-policy": DOCUMENT_POLICY})
 
 
 @router.get("/paths/{name}")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from agents.question.types import PartRole
+from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.questions import LONGEST, Corrections, contract, lines, question_input
 from sage.runfolder import new_id
 from sage.versions import own_version
-from sage.web.processes import Commands, holder
+from sage.web.people import Role, roles
+from sage.web.processes import Commands, held
+from sage.web.quotas import ASKED, budget, check_count
 
 if TYPE_CHECKING:
     from sage.runfolder import Manifest, RunFolder
@@ -55,14 +58,14 @@ class Start(Ask):
 def here(request: Request) -> dict[str, Any]:
     """Who serves, and the value that changes need."""
     site: Site = request.app.state.site
-    named = request.headers.get(site.user_header, "") if site.user_header else ""
     return {
         "csrf": request.app.state.csrf,
         "version": own_version(),
         "reasoner": site.settings.effective_reasoner,
         "reviewers": site.reviewers,
-        "user": named[:80],
-        "user_fixed": bool(site.user_header),
+        "user": request.scope["state"].get("person", ""),
+        "user_fixed": site.trust is not None,
+        "roles": sorted(roles(request)) if site.trust is not None else [],
         "runs_dir": str(site.settings.runs_dir.resolve()),
         "cohorts": [
             {"id": name, "title": title, "simulated": simulated}
@@ -118,19 +121,22 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
 
 
 @router.get("/estimate")
-def estimate(request: Request, hypotheses: int = 1) -> dict[str, Any]:
+def estimate(
+    request: Request, hypotheses: Annotated[int, Query(ge=1, le=10)] = 1
+) -> dict[str, Any]:
     """Calls, tokens and money by `--estimate`; time as earlier runs of this kind took here."""
     from sage.machine.estimate import estimate as expect
 
     site: Site = request.app.state.site
     kind = site.settings.effective_reasoner
     took = [
-        seconds / manifest.hypotheses
+        times
         for _, run in site.runs()[:30]
         if (manifest := run.manifest()).status == "finished" and manifest.reasoner == kind
-        and (seconds := _seconds(run)) > 0
+        and sum(times := _seconds(run)) > 0
     ]  # fmt: skip
-    usual = median(took) * hypotheses if took else None
+    once, each = (median(times) for times in zip(*took, strict=True)) if took else (0.0, 0.0)
+    usual = once + each * hypotheses if took else None
     if kind == "rules":
         return {"reasoner": kind, "usd": 0.0, "usd_most": 0.0, "seconds": usual, "runs": len(took)}
     rows = expect(site.settings, hypotheses)
@@ -146,8 +152,13 @@ def estimate(request: Request, hypotheses: int = 1) -> dict[str, Any]:
     }
 
 
-def _seconds(run: RunFolder) -> float:
-    return sum(float(event["seconds"]) for event in run.events() if event.get("event") == "end")
+def _seconds(run: RunFolder) -> tuple[float, float]:
+    """Seconds of the steps that a run takes once, and of those for each hypothesis that it had."""
+    ended = [event for event in run.events() if event.get("event") == "end"]
+    named = {event["hypothesis"] for event in ended if event.get("hypothesis")}
+    once = sum(float(event["seconds"]) for event in ended if not event.get("hypothesis"))
+    whole = sum(float(event["seconds"]) for event in ended)
+    return once, (whole - once) / max(1, len(named))
 
 
 @router.get("/runs")
@@ -184,7 +195,7 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
     command of this server works on it, is "interrupted".
     """
     status: str = manifest.status
-    if status == "running" and holder(run) is None and not commands.alive(name):
+    if status == "running" and not held(run) and not commands.alive(name):
         status = "interrupted"
     return {
         "name": name,
@@ -204,6 +215,13 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
 def start(asked: Start, request: Request) -> dict[str, str]:
     """Start a run as `sage run` does, in a process of its own."""
     site: Site = request.app.state.site
+    if asked.auto_approve and site.reviewers > 1:
+        raise InputError(f"{site.reviewers} people review each run here: it cannot be passed over")
+    if asked.auto_approve and not roles(request) & {Role.REVIEW, Role.ADMINISTER}:
+        raise InputError('passing over the review needs the role "review"')
+    owner = request.scope["state"].get("person", "")
+    if site.trust is not None:
+        check_count(request.app.state.audit, owner, site.trust.quotas(owner), ASKED)
     names = site.cohort_names()
     site.cohort(asked.cohort)  # refused here where it is not of the list or cannot be read
     name = new_id(asked.prompt)
@@ -222,7 +240,21 @@ def start(asked: Start, request: Request) -> dict[str, str]:
         arguments.append("--auto-approve")
     if asked.reasoner:
         arguments.append(f"--reasoner={asked.reasoner}")
-    if asked.budget_usd is not None:
-        arguments.append(f"--budget-usd={asked.budget_usd}")
-    request.app.state.commands.start(name, *arguments, "--", asked.prompt)
+    if site.settings.checkpoint_url is not None:  # with workers
+        arguments.append("--queue")
+    commands, promises = request.app.state.commands, request.app.state.promises
+    with promises.lock:  # two runs that are asked for at once do not get the same money
+        bound = asked.budget_usd
+        if site.trust is not None:
+            for run in promises.runs():
+                if commands.failure(run):
+                    promises.forget(run)
+            free = (asked.reasoner or site.settings.effective_reasoner) == "rules"
+            quotas = site.trust.quotas(owner)
+            bound = budget(site.settings, owner, quotas, bound, free=free, promises=promises)
+            if bound is not None and not free:
+                promises.make(name, owner, bound)
+        if bound is not None:
+            arguments.append(f"--budget-usd={bound}")
+        commands.start(name, *arguments, "--", asked.prompt, owner=owner)
     return {"name": name}

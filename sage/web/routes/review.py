@@ -7,6 +7,7 @@ that an inbox made for those can show and answer them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
@@ -24,7 +25,8 @@ from sage.machine.services import Services
 from sage.questions import carries
 from sage.review import HumanResponse, drafts_of, edited_hypothesis, interrupt_of
 from sage.runfolder import RunFolder
-from sage.web.processes import Commands, holder
+from sage.web.people import person
+from sage.web.processes import Commands, held
 from validation.contracts.timing import known_text
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ router = APIRouter()
 
 COMMENTS = "reviews.jsonl"
 """In a run's folder: comments and votes of its reviewers, one JSON object per line."""
+DONE = {
+    "accept": "approved",
+    "edit": "edited",
+    "response": "asked for another",
+    "ignore": "rejected",
+}
+"""What the audit log calls each kind of response."""
 SHOWN = 40
 
 
@@ -131,8 +140,22 @@ def _card(
         "citations": [source.model_dump(mode="json") for source in draft.citations],
         "contradicting": [source.model_dump(mode="json") for source in draft.contradicting],
         "support_absent": draft.support_absent,
+        "readings": _readings(run, hypothesis.id),
         **_view(blind, hypothesis),
     }
+
+
+def _readings(run: RunFolder, name: str) -> list[dict[str, str]]:
+    """What was read on slides for a hypothesis: picture and words."""
+    from sage.machine.slide_readings import FOLDER, caption, readings_of
+
+    found = readings_of(run.hypothesis(name))
+    return [
+        {"file": f"{FOLDER}/{read.picture}" if read.picture else "",
+         "words": caption(exposure, read)}
+        for exposure in (found.exposures if found else ())
+        for read in exposure.reads
+    ]  # fmt: skip
 
 
 def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:
@@ -196,7 +219,7 @@ def comment(name: str, said: Comment, request: Request) -> list[dict[str, Any]]:
     """Keep a reviewer's words beside the run."""
     run = request.app.state.site.run(name)
     _draft(run, said.hypothesis)
-    _keep(run, _person(request, said.reviewer), hypothesis=said.hypothesis, text=said.text)
+    _keep(run, person(request, said.reviewer), hypothesis=said.hypothesis, text=said.text)
     return _notes(run)
 
 
@@ -210,15 +233,19 @@ def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     run = site.run(name)
-    if holder(run) is not None or commands.alive(name):
+    if held(run) or commands.alive(name):
         raise InputError(f"run {run.id} is being worked on already")
-    services, person = _services(site, run), _person(request, vote.reviewer)
+    services, who = _services(site, run), person(request, vote.reviewer)
     drafts = {draft.hypothesis.id: draft for draft in _waiting(site, run)}
     for hypothesis, response in vote.responses.items():
         if hypothesis not in drafts:
             raise InputError(f"hypothesis {hypothesis[:40]} does not wait for a review")
         response.decision(services, drafts[hypothesis])
-        _keep(run, person, hypothesis=hypothesis, response=response.model_dump(mode="json"))
+    audit = request.app.state.audit
+    for hypothesis, response in vote.responses.items():
+        if audit is not None:
+            audit.add(who, DONE[response.type], name, hypothesis=hypothesis)
+        _keep(run, who, hypothesis=hypothesis, response=response.model_dump(mode="json"))
     agreed = {}
     for hypothesis in drafts:
         people, response = _agreed(run, hypothesis, site.reviewers)
@@ -228,25 +255,44 @@ def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
         agreed[hypothesis] = response | {"reviewers": people}
     path = commands.home / f"{name}.decisions.json"
     write_json(path, agreed)
-    commands.start(name, "review", f"--decisions={path}", "--", str(run.root))
+    queue = ["--queue"] if site.settings.checkpoint_url is not None else []
+    commands.start(name, "review", f"--decisions={path}", *queue, "--", str(run.root), owner=who)
     return {"applied": True, "waits": [], "notes": _notes(run)}
 
 
 def _agreed(run: RunFolder, hypothesis: str, needed: int) -> tuple[list[str], Any]:
-    """Who agrees on what, where as many different people as needed last said the same."""
+    """Who agrees on what, where as many different people as needed last said the same.
+
+    Names that differ in case alone are one person. Comments may differ, and so may the reasons for
+    a rejection: all of them are kept.
+    """
     last = {}
     for note in _notes(run):
         if note["hypothesis"] == hypothesis and "response" in note:
-            last[note["reviewer"]] = note["response"]
-    for response in last.values():
-        people = [who for who, said in last.items() if said == response]
-        if len(people) >= needed:
-            return people, response
+            last[note["reviewer"].casefold()] = (note["reviewer"], note["response"])
+    for _, response in last.values():
+        same = [item for item in last.values() if _meaning(item[1]) == _meaning(response)]
+        if len(same) >= needed:
+            said = {"comment": _joined(other["comment"] for _, other in same)}
+            if response["type"] == "ignore":
+                said["args"] = _joined(other["args"] for _, other in same)
+            return [who for who, _ in same], response | said
     return [], None
 
 
-def _keep(run: RunFolder, person: str, **fields: Any) -> None:
-    line = {"time": clock.stamp(), "reviewer": person, **fields}
+def _meaning(response: dict[str, Any]) -> tuple[Any, ...]:
+    """What has to be the same for two people to agree."""
+    kind = response["type"]
+    return (kind, None if kind in ("accept", "ignore") else response["args"])
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """Different texts in one, each once."""
+    return "; ".join(dict.fromkeys(text for text in texts if text))
+
+
+def _keep(run: RunFolder, who: str, **fields: Any) -> None:
+    line = {"time": clock.stamp(), "reviewer": who, **fields}
     append_line(run.root / COMMENTS, json.dumps(line, ensure_ascii=False))
 
 
@@ -255,21 +301,6 @@ def _notes(run: RunFolder) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _person(request: Request, given: str) -> str:
-    """Who speaks: as the proxy says, else as the person says.
-
-    Raises
-    ------
-    InputError
-        If nobody is named.
-    """
-    site: Site = request.app.state.site
-    name = request.headers.get(site.user_header, "") if site.user_header else given
-    if not name.strip():
-        raise InputError("say who you are: a decision is recorded with a name")
-    return name.strip()[:80]
 
 
 def _services(site: Site, run: RunFolder) -> Services:

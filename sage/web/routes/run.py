@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import FileResponse, RedirectResponse, StreamingResponse
 
 from agents.types import Draft
+from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.llm.trace import episodes, read_trace
 from sage.core.models import Strict
 from sage.core.printable import printable
 from sage.report.spending import paid
-from sage.runfolder import RunFolder
-from sage.web.processes import Commands, holder, stop
+from sage.runfolder import Manifest, RunFolder
+from sage.web.processes import Commands, held, stop
+from sage.web.quotas import budget
 from sage.web.routes.home import summary
 
 if TYPE_CHECKING:
+    from sage.web.people import Trust
     from sage.web.site import Site
 
 router = APIRouter(prefix="/runs/{name}")
@@ -33,11 +38,15 @@ HEARTBEAT = 15.0
 LONGEST = 60_000
 """Characters of one text of a trace that are shown."""
 LINES = 400
+FIGURE = re.compile(r"(?:results/figures|fields)/[A-Za-z0-9_.-]{1,120}\.(?:svg|png)")
+SCREEN = 800
+"""Pixels of a screen that the field of a picture should fill."""
 REPORT_POLICY = (
-    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none';"
-    " form-action 'none'; frame-ancestors 'self'"
+    "sandbox allow-same-origin allow-downloads; default-src 'none'; style-src 'unsafe-inline';"
+    " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""A report is a document without scripts; its own policy, in the file, is narrower still."""
+"""A report is a document without scripts; its own policy, in the file, is narrower still. It keeps
+the origin, for its links to slides need the cookie, and its figures can be saved."""
 READS = {
     "question": "the prompt, the vocabulary of graph and cohort",
     "path_generation": "the question",
@@ -66,8 +75,10 @@ def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
         status = "failed" if failed else "starting" if commands.alive(name) else "stopped"
         return {"name": name, "status": status, "problem": failed, "report": False}
     found = summary(name, run, run.manifest(), commands)
-    if found["status"] == "waiting for review" and (commands.alive(name) or holder(run)):
+    if found["status"] == "waiting for review" and (commands.alive(name) or held(run)):
         found["status"] = "running"
+    if found["status"] == "running" and run.pause_path.exists():
+        found["status"] = "pausing"
     if failed := commands.failure(name):
         found["problem"] = failed
     return found
@@ -256,12 +267,92 @@ def report(name: str, request: Request) -> FileResponse:
     )
 
 
+@router.get("/hypotheses/{hypothesis}/{file:path}")
+def figure(name: str, hypothesis: str, file: str, request: Request) -> FileResponse:
+    """A figure of the report as a file, to be saved.
+
+    Parameters
+    ----------
+    name : of the run
+    hypothesis : whose figure it is
+    file : below the hypothesis' folder, in `results/figures` or `fields`
+    request : carries the site
+
+    Raises
+    ------
+    InputError
+        If it is no figure of the run; answered with status 422.
+    """
+    home = request.app.state.site.run(name).hypothesis(hypothesis).resolve()
+    path = home / file
+    if not FIGURE.fullmatch(file) or path.resolve() != path or not path.is_file():
+        raise InputError("the run has no such figure")
+    return FileResponse(
+        path,
+        filename=f"{hypothesis}-{path.name}",
+        headers={"content-security-policy": "sandbox; default-src 'none'"},
+    )
+
+
+@router.get("/fields/{hypothesis}/{number}/{side}")
+def field(
+    name: str, hypothesis: str, number: int, side: Literal["high", "low"], request: Request
+) -> RedirectResponse:
+    """Leads to the place on the slide that a picture of the report shows.
+
+    Parameters
+    ----------
+    name : of the run
+    hypothesis, number : the picture, by its hypothesis and its place among those, from 1
+    side : the patient with the high or the low value
+    request : carries the site
+
+    Raises
+    ------
+    InputError
+        If the run has no such picture, or the slide does not lie here; answered with status 422.
+    """
+    from sage.report.fields import field_of
+    from sage.web.routes.slides import slide_named
+    from validation.contracts.contract import FrozenContract, read_claim
+
+    site: Site = request.app.state.site
+    run = site.run(name)
+    path = run.hypothesis(hypothesis) / "contract.json"
+    frozen = read_claim(path) if path.is_file() else None
+    keys = [e.key for e in frozen.contract.exposures] if isinstance(frozen, FrozenContract) else []
+    keys = list(dict.fromkeys(keys))
+    if not 1 <= number <= len(keys):
+        raise InputError("the run has no such picture")
+    maps, (x, y, wide) = field_of(site.whole_cohort_of(run), keys[number - 1], side)
+    slide = slide_named(site, maps.slide)
+    mpp = request.app.state.tiles.slide(slide).mpp or maps.mpp
+    if not mpp:
+        raise InputError("the slide does not say how large a pixel is")
+    place = {"slide": str(slide), "x": round(x / mpp), "y": round(y / mpp),
+             "zoom": f"{SCREEN * mpp / wide:.4g}"}  # fmt: skip
+    return RedirectResponse(f"/slides#{urlencode(place)}", 303)
+
+
 @router.post("/stop")
 def interrupt(name: str, request: Request) -> dict[str, bool]:
     """Ctrl-C: what is finished stays, and the run can go on later."""
     if not request.app.state.commands.interrupt(name):
         stop(request.app.state.site.run(name))
     return {"stopped": True}
+
+
+@router.post("/pause")
+def pause(name: str, request: Request) -> dict[str, bool]:
+    """Wait before the next step: what is under way is finished first.
+
+    The wish lies in the run's folder, so that it holds when this server ends.
+    """
+    run = request.app.state.site.run(name)
+    if not held(run) and not request.app.state.commands.alive(name):
+        raise InputError(f"nothing works on run {run.id}")
+    run.pause_path.touch()
+    return {"pausing": True}
 
 
 class GoOn(Strict):
@@ -274,8 +365,28 @@ class GoOn(Strict):
 def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
     """Go on as `sage resume` does."""
     run = request.app.state.site.run(name)
-    if holder(run) is not None:
+    if held(run):
         raise InputError(f"run {run.id} is being worked on already")
-    answer = [f"--{how.answer}"] if how.answer else []
-    request.app.state.commands.start(name, "resume", *answer, "--", str(run.root))
+    site: Site = request.app.state.site
+    options, who = [f"--{how.answer}"] if how.answer else [], ""
+    with request.app.state.promises.lock:
+        if site.trust is not None:
+            who, bound = _allowance(request, site.trust, run.manifest())
+            options += [f"--budget-usd={bound}"] if bound is not None else []
+        run.pause_path.unlink(missing_ok=True)
+        request.app.state.commands.start(name, "resume", *options, "--", str(run.root), owner=who)
     return {"resumed": True}
+
+
+def _allowance(request: Request, trust: Trust, manifest: Manifest) -> tuple[str, float | None]:
+    """Whose a run is that goes on, and its bound where their month has less left than it had."""
+    settings = request.app.state.site.settings
+    with open_runs(settings) as table:
+        known = table.get(manifest.run_id) if table is not None else None
+    who = known.owner if known is not None else request.scope["state"].get("person", "")
+    left = budget(
+        settings, who, trust.quotas(who), None, free=manifest.reasoner == "rules",
+        promises=request.app.state.promises, without=manifest.run_id,
+    )  # fmt: skip
+    enough = left is None or (manifest.budget_usd is not None and manifest.budget_usd <= left)
+    return who, None if enough else left

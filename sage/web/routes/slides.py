@@ -1,11 +1,10 @@
-"""Slides: tiles by the readers of the tools, what was found on them, and where a reader looked."""
+"""Slides: tiles by the readers of the tools, and what was found on them."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,13 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import Field
 
-from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.extras import need
-from sage.core.files import append_line
-from sage.core.models import Strict
 
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
@@ -39,7 +34,6 @@ KEPT = 128 << 20
 """Bytes of encoded tiles kept in memory."""
 SAME = 0.0005
 """Share by which a stored resolution may differ from a tile's and still be taken as it is."""
-RECORDING = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 
 
 class Tiles:
@@ -136,7 +130,7 @@ def levels_of(width: int, height: int) -> int:
     return math.ceil(math.log2(max(width, height, 1)))
 
 
-def _allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
+def allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
     """A file or folder below the roots that `sage serve` was given.
 
     Raises
@@ -154,11 +148,28 @@ def _allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
     return resolved
 
 
-def _slide(request: Request, path: str) -> Path:
+def slide_file(request: Request, path: str) -> Path:
+    """A slide below the roots."""
     request.app.state.tiles.prepare()
-    return _allowed(
+    return allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix.lower() in SUFFIXES
     )
+
+
+def slide_named(site: Site, stem: str) -> Path:
+    """The slide of this name, without its suffix, below the roots.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    for root in site.roots:
+        for path in sorted(root.rglob("*")):
+            slide = path.suffix.lower() in SUFFIXES and path.is_file() and not path.is_symlink()
+            if slide and path.stem == stem:
+                return path
+    raise InputError(f'no slide "{stem[:120]}" lies below the folders of --root')
 
 
 @router.get("")
@@ -179,7 +190,7 @@ def listed(request: Request) -> list[dict[str, Any]]:
 @router.get("/about")
 def about(path: str, request: Request) -> dict[str, Any]:
     """What a slide says of itself, and what was found on it."""
-    place = _slide(request, path)
+    place = slide_file(request, path)
     slide = request.app.state.tiles.slide(place)
     return {
         "path": str(place),
@@ -211,7 +222,7 @@ def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
     InputError
         If the file may not be shown, or the slide has no such tile; answered with status 422.
     """
-    made = request.app.state.tiles.tile(_slide(request, path), level, x, y)
+    made = request.app.state.tiles.tile(slide_file(request, path), level, x, y)
     return Response(
         made, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"}
     )
@@ -236,7 +247,11 @@ def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
         for path in sorted(root.rglob("maps.json"))[:MOST_LISTED]:
             said = json.loads(path.read_text(encoding="utf-8"))
             if said.get("slide") == slide.stem and path.resolve().is_relative_to(root):
-                found.append({"kind": "cells", "path": str(path.parent), "name": path.parent.name})
+                types = (said.get("cells") or {}).get("types", [])
+                found.append(
+                    {"kind": "cells", "path": str(path.parent), "name": path.parent.name,
+                     "types": [str(kind)[:60] for kind in types]}
+                )  # fmt: skip
     return found
 
 
@@ -249,7 +264,7 @@ def outlines(path: str, request: Request) -> dict[str, Any]:
     """The polygons of a GeoJSON file, in level-0 pixels."""
     from mcp_servers.formats.geojson import MAX_BYTES
 
-    place = _allowed(
+    place = allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix == ".geojson"
     )
     if place.stat().st_size > MAX_BYTES:
@@ -283,9 +298,9 @@ def cells(path: str, slide: str, request: Request) -> Response:
 
     from mcp_servers.measures.maps import read_maps
 
-    place = _allowed(request.app.state.site, path, lambda at: (at / "maps.json").is_file())
+    place = allowed(request.app.state.site, path, lambda at: (at / "maps.json").is_file())
     maps = read_maps(place)
-    mpp = request.app.state.tiles.slide(_slide(request, slide)).mpp or maps.mpp
+    mpp = request.app.state.tiles.slide(slide_file(request, slide)).mpp or maps.mpp
     if maps.cells is None or not mpp:
         raise InputError(f"{place.name} has no cells, or no pixel size is known")
     points = np.stack([maps.cells.x_um, maps.cells.y_um], axis=1) / mpp
@@ -294,82 +309,3 @@ def cells(path: str, slide: str, request: Request) -> Response:
     codes = np.where(maps.cells.codes < 0, 255, maps.cells.codes).astype(np.uint8)
     body = head + points.astype("<f4").tobytes() + codes.tobytes()
     return Response(body, media_type="application/octet-stream")
-
-
-class Glance(Strict):
-    """The part of a slide on the screen: center and size in level-0 pixels, at a time in ms."""
-
-    t: float = Field(ge=0)
-    x: float
-    y: float
-    width: float = Field(gt=0)
-    height: float = Field(gt=0)
-    zoom: float = Field(gt=0)
-
-
-class Glances(Strict):
-    """What was looked at since the last time; the first of a recording names no `recording`."""
-
-    recording: str = ""
-    slide: str
-    reader: str = Field(min_length=1, max_length=80)
-    consent: bool
-    glances: tuple[Glance, ...] = Field(max_length=2000)
-
-
-def _recordings(site: Site) -> Path:
-    return site.settings.runs_dir / ".recordings"
-
-
-def _recording(site: Site, name: str) -> Path:
-    if not RECORDING.fullmatch(name):
-        raise InputError("there is no such recording")
-    return _recordings(site) / f"{name}.jsonl"
-
-
-@router.post("/recordings")
-def record(looked: Glances, request: Request) -> dict[str, str]:
-    """Keep where a reader looked (docs/pages.md has the schema); nothing without consent."""
-    site: Site = request.app.state.site
-    if not looked.consent:
-        raise InputError("nothing is recorded without consent")
-    place = _slide(request, looked.slide)
-    name = looked.recording
-    if not name:
-        name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-        slide = request.app.state.tiles.slide(place)
-        head = {"format": 1, "kind": "slide", "slide": place.name, "reader": looked.reader,
-                "begun": clock.stamp(), "consent": True, "width": slide.width,
-                "height": slide.height, "mpp": slide.mpp}  # fmt: skip
-        path = _recording(site, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        append_line(path, json.dumps(head, ensure_ascii=False))
-    path = _recording(site, name)
-    if not path.is_file():
-        raise InputError("the recording was deleted")
-    lines = [json.dumps({"kind": "view", **glance.model_dump()}) for glance in looked.glances]
-    if lines:
-        append_line(path, "\n".join(lines))
-    return {"recording": name}
-
-
-@router.get("/recordings")
-def recordings(request: Request) -> list[dict[str, Any]]:
-    """The recordings that are kept on this machine."""
-    folder = _recordings(request.app.state.site)
-    found = []
-    for path in sorted(folder.glob("*.jsonl"), reverse=True) if folder.is_dir() else []:
-        with path.open(encoding="utf-8") as lines:
-            head = json.loads(next(lines))
-            found.append({**head, "recording": path.stem, "views": sum(1 for _ in lines)})
-    return found
-
-
-@router.post("/recordings/{name}/delete")
-def delete(name: str, request: Request) -> dict[str, bool]:
-    """Delete a recording for good."""
-    path = _recording(request.app.state.site, name)
-    if not path.is_file():
-        raise InputError("there is no such recording")
-    path.unlink()
-    return {"deleted": True}

@@ -5,6 +5,7 @@ import { Run } from "./run.js";
 import { Review } from "./review.js";
 import { Compare } from "./compare.js";
 import { Slides } from "./slides.js";
+import { Sessions } from "./drafts.js";
 import { Graph } from "./graph.js";
 import { Cohorts } from "./cohorts.js";
 
@@ -14,10 +15,11 @@ const ROUTES = [
   [/^\/review$/, "Review", () => Review],
   [/^\/compare$/, "Compare", () => Compare],
   [/^\/slides$/, "Slides", () => Slides],
+  [/^\/sessions$/, "Sessions", () => Sessions],
   [/^\/graph$/, "Graph", () => Graph],
   [/^\/cohorts$/, "Cohorts", () => Cohorts],
 ];
-const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"], ["/graph", "Graph"], ["/cohorts", "Cohorts"]];
+const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"], ["/sessions", "Sessions"], ["/graph", "Graph"], ["/cohorts", "Cohorts"]];
 
 export function go(path) {
   history.pushState(null, "", path);
@@ -49,7 +51,7 @@ function App({ site }) {
     <header class="bar no-print"><nav class="row" aria-label="Pages">
       <a class="mark" href="/"><img src="/static/mark.svg" alt="" width="22" height="22"/>SAGE</a>
       ${LINKS.map(([to, words]) => html`<a href=${to} aria-current=${plain === to ? "page" : null}>${words}</a>`)}
-    </nav><span class="far">${site.reasoner === "rules" ? "rules, no model" : "language model"} · ${site.version}</span></header>
+    </nav><span class="far">${site.user_fixed ? `${site.user} (${site.roles.join(", ")}) · ` : ""}${site.reasoner === "rules" ? "rules, no model" : "language model"} · ${site.version}</span></header>
     <main id="main" tabindex="-1" ref=${main}>${Page
       ? html`<${Page} key=${path} site=${site} name=${name} go=${go} query=${new URLSearchParams(location.search)}/>`
       : html`<h1>There is no such page</h1>`}</main>`;

@@ -1,4 +1,5 @@
 // Cohorts: the data dictionary, what is missing, what would mislead an analysis.
+import { Import } from "./import.js";
 import { html, address, count, useLoaded, useState, Wrong } from "./lib.js";
 
 const SHARE = (part) => `${Math.round(100 * part)}%`;
@@ -15,27 +16,34 @@ function Findings({ name }) {
 function Cohort({ name }) {
   const { data, error } = useLoaded(`/api/cohorts/${address(name)}`);
   const [words, setWords] = useState("");
+  const [byMissing, setByMissing] = useState(false);
   if (!data) return html`<${Wrong} error=${error}/>`;
   const rows = data.variables.filter((item) => [item.key, item.label, ...item.synonyms].join(" ").toLowerCase().includes(words.toLowerCase()));
+  if (byMissing) rows.sort((one, other) => other.missing - one.missing);
+  const undeclared = data.variables.filter((item) => item.known_at === "unknown").length;
   return html`<p>${count(data.n_patients)} patients${data.simulated ? html` <span class="pill warn">simulated</span>` : null}; ${count(data.genes)} genes measured in ${count(data.expression_n)} of them${data.expression_unit ? `, ${data.expression_unit}` : ""}. <span class="soft">${data.license}</span></p>
     <h2>Outcomes</h2>
     <div class="scroll" tabindex="0" role="region" aria-label="Outcomes"><table><thead><tr><th>Outcome</th><th>Kind</th><th class="n">Patients</th><th class="n">Events</th><th class="n">Median follow-up</th></tr></thead><tbody>
       ${data.endpoints.map((item) => html`<tr><td>${item.label} <span class="soft">${item.key}</span></td><td>${item.kind}</td><td class="n">${item.n}</td><td class="n">${item.events ?? "–"}</td><td class="n">${item.median_follow_up == null ? "–" : `${item.median_follow_up} months`}</td></tr>`)}</tbody></table></div>
     <h2>Variables</h2>
-    <label>Find <input id="find" value=${words} onInput=${(e) => setWords(e.target.value)}/></label>
+    <div class="row"><label>Find <input id="find" value=${words} onInput=${(e) => setWords(e.target.value)}/></label>
+      <label><input id="by-missing" type="checkbox" checked=${byMissing} onChange=${(e) => setByMissing(e.target.checked)}/> most missing first</label></div>
+    ${undeclared ? html`<p class="said warn">${undeclared} of ${data.variables.length} variables do not say when they became known; they support nothing until cohort.toml says so.</p>` : null}
     <div class="scroll" tabindex="0" role="region" aria-label="Variables"><table id="variables"><thead><tr><th>Variable</th><th>Kind</th><th class="n">Patients</th><th>Missing</th><th>Known</th><th>Levels</th></tr></thead><tbody>
       ${rows.map((item) => html`<tr><td>${item.label} <span class="soft">${item.key}</span></td><td>${item.kind}${item.unit ? `, ${item.unit}` : ""}</td><td class="n">${item.n}</td>
         <td><svg width="60" height="10" aria-hidden="true"><rect width="60" height="10" fill="none" stroke="currentColor" opacity=".4"/><rect width=${60 * item.missing} height="10" fill="currentColor" opacity=".6"/></svg> ${SHARE(item.missing)}</td>
-        <td>${item.known_at}</td><td class="soft">${Object.entries(item.levels).map(([level, n]) => `${level} ${n}`).join(", ")}</td></tr>`)}</tbody></table></div>
+        <td>${item.known_at}</td><td class="soft">${Object.entries(item.levels).map(([level, n]) => `${level}: ${n}`).join(", ")}</td></tr>`)}</tbody></table></div>
     ${data.joins.length ? html`<h2>From the files to the patients</h2><ul class="small">${data.joins.map((join) => html`<li>${join.step}: ${join.before} → ${join.after} <span class="soft">${join.reason}</span></li>`)}</ul>` : null}
     ${data.notes.length ? html`<h2>Notes</h2><ul class="small">${data.notes.map((note) => html`<li>${note}</li>`)}</ul>` : null}
     <${Findings} name=${name}/>`;
 }
 
 export function Cohorts({ site, query, go }) {
+  if (query.has("import")) return html`<${Import}/>`;
   const name = query.get("cohort") || site.cohorts[0].id;
   const title = site.cohorts.find((item) => item.id === name)?.title || name;
   return html`<h1>${title}</h1>
+    <p><a id="bring" href="/cohorts?import">Bring your own files</a></p>
     <label>Cohort <select id="cohort" value=${name} onChange=${(e) => go(`/cohorts?cohort=${address(e.target.value)}`)}>${site.cohorts.map((c) => html`<option value=${c.id}>${c.title}</option>`)}</select></label>
     <${Cohort} key=${name} name=${name}/>`;
 }

@@ -1,5 +1,5 @@
 // Ask a question, see how it is read and what it costs, and what was run.
-import { html, api, address, Pill, seconds, usd, useEffect, useLoaded, useState, Wrong } from "./lib.js";
+import { html, api, address, only, Pill, seconds, usd, useEffect, useLoaded, useState, Wrong } from "./lib.js";
 
 const ROLES = ["exposure", "endpoint", "modifier", "treatment", "population"];
 
@@ -67,6 +67,7 @@ export function Home({ site, go }) {
       go(`/runs/${address(name)}`);
     } catch (e) { setError(e.message); setStarting(false); }
   };
+  const mayPass = site.reviewers < 2 && (!site.user_fixed || site.roles.some((role) => ["review", "administer"].includes(role)));
   const refused = !read || read.refusals.length > 0;
   return html`
     <h1>What do you want to know?</h1>
@@ -79,10 +80,10 @@ export function Home({ site, go }) {
           <label>Cohort <select value=${cohort} onChange=${(e) => setCohort(e.target.value)}>${site.cohorts.map((c) => html`<option value=${c.id}>${c.title}${c.simulated ? " (simulated)" : ""}</option>`)}</select></label>
           <label>Hypotheses <input type="number" min="1" max="10" value=${hypotheses} onInput=${(e) => setHypotheses(Math.min(10, Math.max(1, Number(e.target.value) || 1)))}/></label>
         </div>
-        <p><label><input type="checkbox" checked=${auto} onChange=${(e) => setAuto(e.target.checked)}/> pass the review without a person (the report says so)</label></p>
+        ${mayPass ? html`<p><label><input type="checkbox" checked=${auto} onChange=${(e) => setAuto(e.target.checked)}/> pass the review without a person (the report says so)</label></p>` : null}
         <${Cost} hypotheses=${hypotheses}/>
         <${Wrong} error=${error}/>
-        <button class="first" id="start" disabled=${refused || starting}>${starting ? "Starting …" : "Start"}</button>
+        <button class="first" id="start" ...${only("run", refused || starting)}>${starting ? "Starting …" : "Start"}</button>
       </form>
       <section class="panel" aria-live="polite" aria-label="How the question is read">
         <h3>How the question is read</h3>

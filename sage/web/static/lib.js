@@ -7,21 +7,34 @@ export const html = htm.bind(h);
 export { render, useEffect, useRef, useState };
 
 let csrf = "";
+let held = null;
 export async function here() {
   const found = await api("/api/here");
   csrf = found.csrf;
+  held = found.user_fixed ? found.roles : null;
   return found;
 }
 
-export async function api(path, { body, signal } = {}) {
-  const asked = body === undefined
-    ? { signal }
-    : { method: "POST", signal, body: JSON.stringify(body),
-        headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf } };
-  const reply = await fetch(path, asked);
+// What a button gets that only some may press: it says why it does nothing.
+export const only = (role, off = false) => !held || held.includes(role) || held.includes("administer")
+  ? { disabled: off } : { disabled: true, title: `this needs the role “${role}”; you have: ${held.join(", ")}` };
+
+async function answered(reply) {
   const found = await reply.json().catch(() => ({}));
   if (!reply.ok) throw new Error(found.error || `the server answered ${reply.status}`);
   return found;
+}
+
+export async function send(path, file) {
+  return answered(await fetch(path, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream", "X-CSRF-Token": csrf } }));
+}
+
+export async function api(path, { body, signal, keepalive } = {}) {
+  const asked = body === undefined
+    ? { signal }
+    : { method: "POST", signal, keepalive, body: JSON.stringify(body),
+        headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf } };
+  return answered(await fetch(path, asked));
 }
 
 export function useLoaded(path, key = path) {
@@ -39,7 +52,7 @@ export const number = (v) => v == null ? "–" : Math.abs(v) >= 1000 ? count(Mat
 
 const KINDS = {
   finished: "good", "waiting for review": "warn", escalated: "warn", failed: "bad",
-  interrupted: "warn", stopped: "warn", running: "busy", starting: "busy",
+  interrupted: "warn", stopped: "warn", paused: "warn", pausing: "busy", running: "busy", starting: "busy",
 };
 export const Pill = ({ state }) => html`<span class=${`pill ${KINDS[state] || ""}`}>${state}</span>`;
 export const Wrong = ({ error }) => error ? html`<p class="said bad" role="alert">${error}</p>` : null;

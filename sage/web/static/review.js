@@ -1,5 +1,5 @@
 // What waits for a person: a hypothesis in words, what is known of it, an edit shown as it is made.
-import { html, api, address, number, Source, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
+import { html, api, address, number, only, Source, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
 
 const LEVELS = ["high", "low"];
 const CUTS = ["median", "tertile", "continuous"];
@@ -95,7 +95,7 @@ function Notes({ run, card, notes, person, reload }) {
   };
   return html`<section aria-label="Comments"><h3>Comments and decisions</h3>
     <ul class="small">${mine.map((note) => html`<li><strong>${note.reviewer}</strong> <span class="soft">${note.time.slice(0, 16).replace("T", " ")}</span> ${note.text || html`decided: ${note.response.type}${typeof note.response.args === "string" ? `, “${note.response.args}”` : ""} ${note.response.comment}`}</li>`)}</ul>
-    <form class="row" onSubmit=${say}><input aria-label=${`comment on ${card.id}`} value=${text} onInput=${(e) => setText(e.target.value)} placeholder="a comment"/><button disabled=${!text.trim()}>Comment</button></form><${Wrong} error=${wrong}/></section>`;
+    <form class="row" onSubmit=${say}><input aria-label=${`comment on ${card.id}`} value=${text} onInput=${(e) => setText(e.target.value)} placeholder="a comment"/><button ...${only("review", !text.trim())}>Comment</button></form><${Wrong} error=${wrong}/></section>`;
 }
 
 function Card({ run, card, endpoints, notes, person, reload, response, respond, chosen }) {
@@ -135,6 +135,7 @@ function Card({ run, card, endpoints, notes, person, reload, response, respond, 
       ${card.steps.map((step) => html`<div><p class="small"><strong>${step.process}</strong> <span class="soft">belief ${number(step.belief)}</span></p>${step.evidence.slice(0, 3).map((s) => html`<${Source} of=${s}/>`)}${step.contradicting.slice(0, 3).map((s) => html`<${Source} of=${s} against/>`)}</div>`)}
       ${card.steps.length ? null : card.citations.slice(0, 6).map((s) => html`<${Source} of=${s}/>`)}
       ${card.contradicting.length ? html`<h3>What speaks against it</h3>${card.contradicting.slice(0, 6).map((s) => html`<${Source} of=${s} against/>`)}` : null}
+      ${card.readings.length ? html`<h3>Slides, chosen by the exposure alone</h3>${card.readings.map((read) => html`<figure class="read">${read.file ? html`<img width="968" height="480" alt="a slide with the regions that were looked at, numbered, and the first of them enlarged" src=${`/api/runs/${address(run)}/hypotheses/${card.id}/${read.file}`}/>` : null}<figcaption class="small">${read.words}</figcaption></figure>`)}<p class="tiny soft">Read by measurements and rules; no pathologist looked, no diagnosis.</p>` : null}
       ${card.hypothesis.untested.length ? html`<p class="said warn">Not tested: ${card.hypothesis.untested.join("; ")}</p>` : null}
     </section><section aria-label="Who is compared"><h3>The variables, without any outcome</h3>${shown.variables.map((item) => html`<${Bars} of=${item}/>`)}</section></div>
     <details id=${`edit-${card.id}`}><summary>Edit the hypothesis</summary><${Editor} run=${run} card=${card} endpoints=${endpoints} changes=${changes} setChanges=${setChanges} seen=${seen}/></details>
@@ -174,7 +175,7 @@ function Cards({ run, site, person, setPerson, go }) {
     ${cards.map((card, n) => html`<${Card} key=${card.id} run=${run} card=${card} endpoints=${data.endpoints} notes=${data.notes} person=${person} reload=${load}
       chosen=${n === at} response=${responses[card.id]} respond=${(response) => { setAt(n); setResponses((old) => ({ ...old, [card.id]: response })); }}/>`)}
     <div class="panel row"><label>Your name <input id="reviewer" disabled=${site.user_fixed} value=${person} onInput=${(e) => setPerson(e.target.value)}/></label>
-      <button type="button" class="first" id="send" disabled=${open.length > 0 || !person.trim()} onClick=${send}>Record ${cards.length > 1 ? "the decisions" : "the decision"} and go on</button>
+      <button type="button" class="first" id="send" ...${only("review", open.length > 0 || !person.trim())} onClick=${send}>Record ${cards.length > 1 ? "the decisions" : "the decision"} and go on</button>
       <span class="small soft">${open.length ? `to decide: ${open.map((c) => c.id).join(", ")}` : data.reviewers > 1 ? `${data.reviewers} people must agree` : ""}</span></div>
     <${Wrong} error=${wrong}/>${told ? html`<p class="said" role="status">${told}</p>` : null}`;
 }

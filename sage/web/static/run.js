@@ -1,5 +1,5 @@
 // A run while it works: the graph of its agents, their turns, its log.
-import { html, api, address, count, Pill, seconds, usd, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
+import { html, api, address, count, only, Pill, seconds, usd, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
 
 // The steps of sage/machine/graph.py, in the order in which a run goes through them.
 const BEFORE = ["question", "path_generation", "ontologist", "scientist", "review"];
@@ -22,7 +22,7 @@ function statesOf(events, status) {
     if (event.event === "error") { step.state = "error"; step.notes.push(event.message); }
     if (event.event === "note") step.notes.push(event.message);
   }
-  const live = status === "running" || status === "starting";
+  const live = ["running", "starting", "pausing"].includes(status);
   if (!live) for (const step of Object.values(found)) if (step.state === "busy") step.state = "ahead";
   const reviewed = events.some((event) => EACH.includes(event.node) || AFTER.includes(event.node));
   found["/review"] = { state: status === "waiting for review" ? "wait" : reviewed ? "done" : "ahead", seconds: 0, times: 0, notes: [] };
@@ -117,9 +117,11 @@ export function Run({ name, go }) {
     <h1>${data.prompt || "A run that is starting"}</h1>
     <div class="row"><span id="status"><${Pill} state=${status}/></span>
       ${status === "running" && last ? html`<span class="small" aria-live="polite">at ${last.hypothesis || ""} ${plain(last.node)}</span>` : null}
-      ${status === "running" || status === "starting" ? html`<button type="button" id="stop" onClick=${() => tell("stop")}>Stop</button>` : null}
-      ${["stopped", "interrupted", "failed"].includes(status) && data.folder ? html`<button type="button" id="resume" class="first" onClick=${() => tell("resume")}>Go on</button>` : null}
-      ${status === "escalated" ? html`<button type="button" class="first" onClick=${() => tell("resume", { answer: "retry" })}>Run the mended program</button><button type="button" onClick=${() => tell("resume", { answer: "abandon" })}>Give the analysis up</button>` : null}
+      ${status === "running" ? html`<button type="button" id="pause" title="finishes the step under way, then waits" ...${only("run")} onClick=${() => tell("pause")}>Pause</button>` : null}
+      ${status === "pausing" ? html`<span class="small" role="status">finishes ${last ? `${last.hypothesis || ""} ${plain(last.node)}` : "its step"}, then waits</span>` : null}
+      ${["running", "starting", "pausing"].includes(status) ? html`<button type="button" id="stop" title="ends at once; the step under way is begun again later" ...${only("run")} onClick=${() => tell("stop")}>Stop</button>` : null}
+      ${["stopped", "paused", "interrupted", "failed"].includes(status) && data.folder ? html`<button type="button" id="resume" class="first" ...${only("run")} onClick=${() => tell("resume")}>Go on</button>` : null}
+      ${status === "escalated" ? html`<button type="button" class="first" ...${only("run")} onClick=${() => tell("resume", { answer: "retry" })}>Run the mended program</button><button type="button" ...${only("run")} onClick=${() => tell("resume", { answer: "abandon" })}>Give the analysis up</button>` : null}
       ${status === "waiting for review" ? html`<a class="button" id="to-review" href=${`/review?run=${address(name)}`}>Review</a>` : null}
       ${live?.report || data.report ? html`<a class="button" id="to-report" data-plain href=${`${base}/report`}>Report</a>` : null}
     </div>

@@ -1,5 +1,10 @@
-// Slides: deep zoom, what was found on them, a scale bar, and where a reader looked.
+// Slides: deep zoom, what was found on them, a scale bar, and paths over them.
 import { html, api, count, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
+import { drawRegions, Regions, useRegions } from "./regions.js";
+import { Recorder } from "./sessions.js";
+import { drawHeat, Heat, Measurements } from "./slidemaps.js";
+import { drawPath } from "./path.js";
+import { Readings } from "./readings.js";
 
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#b15928"];
 const query = (path, more = {}) => new URLSearchParams({ path, ...more });
@@ -20,15 +25,18 @@ function openSeadragon() {
   return loading;
 }
 
-// Cells are drawn as pixels of one image: hundreds of thousands cost what a few do.
-function drawCells(ctx, cells, frame) {
+// Cells are drawn as pixels of one image: hundreds of thousands cost what a few do. While the slide
+// moves, every few of them; all of them once it rests.
+const MOVING = 60_000;
+function drawCells(ctx, cells, frame, moving) {
   const { width, height } = ctx.canvas;
   const image = ctx.getImageData(0, 0, width, height);
   const pixels = new Uint32Array(image.data.buffer);
   const size = Math.max(1, Math.min(9, Math.round(frame.scale * 16)));
   const half = size >> 1;
   let drawn = 0;
-  for (let i = 0; i < cells.n; i += 1) {
+  const step = moving ? Math.ceil(cells.n / MOVING) : 1;
+  for (let i = 0; i < cells.n; i += step) {
     const x = Math.round((cells.at[2 * i] - frame.left) * frame.scale) - half;
     const y = Math.round((cells.at[2 * i + 1] - frame.top) * frame.scale) - half;
     if (x < 0 || y < 0 || x + size > width || y + size > height) continue;
@@ -54,9 +62,9 @@ function drawShapes(ctx, layer, frame) {
   }
 }
 
-async function layerOf(overlay, slide) {
-  if (overlay.kind === "outlines") {
-    const { shapes } = await api(`/api/slides/outlines?${query(overlay.path)}`);
+async function layerOf(overlay, slide, given) {
+  if (given || overlay.kind === "outlines") {
+    const shapes = given || (await api(`/api/slides/outlines?${query(overlay.path)}`)).shapes;
     const kinds = [...new Set(shapes.map((shape) => shape.kind))];
     for (const shape of shapes) {
       const xs = shape.rings.flat().map((p) => p[0]), ys = shape.rings.flat().map((p) => p[1]);
@@ -82,20 +90,37 @@ function scaleBar(mpp, scale) {
   return { px: um / mpp * scale, words: um >= 1000 ? `${um / 1000} mm` : `${um} µm` };
 }
 
-function Viewer({ path, onFrame, follow, title }) {
-  const place = useRef(), canvas = useRef(), viewer = useRef(), layers = useRef([]);
+// Where an address leads to: #x=..&y=..&zoom=.. in level-0 pixels and pixels of the screen for each.
+function placeOf(hash) {
+  const [x, y, zoom] = ["x", "y", "zoom"].map((key) => Number.parseFloat(new URLSearchParams(hash.slice(1)).get(key)));
+  return [x, y, zoom].every(Number.isFinite) && zoom > 0 ? { x, y, zoom } : null;
+}
+
+function Viewer({ path, stage, join, title, site, leads, children }) {
+  const place = useRef(), canvas = useRef(), viewer = useRef(), layers = useRef([]), layer = useRef(), frame = useRef(null), heatOn = useRef(null), pathOn = useRef(null);
   const { data, error } = useLoaded(`/api/slides/about?${query(path)}`);
   const [shown, setShown] = useState([]);
   const [bar, setBar] = useState(null);
   const [wrong, setWrong] = useState("");
+  const [heat, setHeat] = useState(null);
+  const [cells, setCells] = useState(null);
+  const [where, setWhere] = useState(-1);
+  const held = useRegions(path, site), latest = useRef(held);
+  latest.current = held;
   const redraw = useRef(() => {});
+  const show = (way) => { pathOn.current = way; redraw.current(); };
+  const goTo = ({ x, y, width, zoom }) => {
+    const osd = viewer.current, wide = width || place.current.clientWidth / zoom, high = wide * place.current.clientHeight / place.current.clientWidth;
+    osd?.viewport.fitBounds(osd.world.getItemAt(0).imageToViewportRectangle(x - wide / 2, y - high / 2, wide, high));
+  };
   useEffect(() => {
     if (!data) return undefined;
-    let live = true;
+    let live = true, later = 0, moving = false;
+    const lead = () => { const to = placeOf(location.hash); if (to && leads) goTo(to); };
     openSeadragon().then((OSD) => {
       if (!live) return;
       const osd = viewer.current = OSD({
-        element: place.current, showNavigationControl: false, showNavigator: false, animationTime: 0.5, drawer: "canvas", crossOriginPolicy: false,
+        element: place.current, showNavigationControl: false, showNavigator: false, animationTime: 0.5, drawer: "canvas", crossOriginPolicy: false, gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true },
         maxZoomPixelRatio: 4, imageLoaderLimit: 8, tileSources: { width: data.width, height: data.height, tileSize: data.tile, tileOverlap: 0, minLevel: 0, maxLevel: data.levels,
           getTileUrl: (level, x, y) => `/api/slides/tile?${query(path, { level, x, y })}` },
       });
@@ -106,29 +131,51 @@ function Viewer({ path, onFrame, follow, title }) {
         const ctx = canvas.current.getContext("2d", { willReadFrequently: true });
         if (canvas.current.width !== width || canvas.current.height !== height) { canvas.current.width = width; canvas.current.height = height; }
         ctx.clearRect(0, 0, width, height);
-        const frame = { left: area.x, top: area.y, right: area.x + area.width, bottom: area.y + area.height, scale: width / area.width };
+        const seen = { left: area.x, top: area.y, right: area.x + area.width, bottom: area.y + area.height, scale: width / area.width };
         let drawn = 0;
         const begun = performance.now();
-        for (const layer of layers.current) if (layer.at) drawn += drawCells(ctx, layer, frame);
-        for (const layer of layers.current) if (layer.shapes) drawShapes(ctx, layer, frame);
+        if (heatOn.current) canvas.current.dataset.squares = drawHeat(ctx, heatOn.current, seen);
+        for (const own of layers.current) if (own.at) drawn += drawCells(ctx, own, seen, moving);
+        for (const own of layers.current) if (own.shapes) drawShapes(ctx, own, seen);
+        if (pathOn.current) canvas.current.dataset.visits = drawPath(ctx, pathOn.current, seen);
         canvas.current.dataset.drawn = drawn;
         canvas.current.dataset.ms = performance.now() - begun;
-        if (data.mpp) setBar(scaleBar(data.mpp, frame.scale / ratio));
-        onFrame?.({ x: area.x + area.width / 2, y: area.y + area.height / 2, width: area.width, height: area.height, zoom: frame.scale / ratio });
+        if (data.mpp) { const now = scaleBar(data.mpp, seen.scale / ratio); setBar((old) => old?.px === now.px && old.words === now.words ? old : now); }
+        frame.current = { x: area.x + area.width / 2, y: area.y + area.height / 2, width: area.width, height: area.height, left: area.x, top: area.y, zoom: seen.scale / ratio };
+        if (layer.current) drawRegions(layer.current, latest.current, frame.current, data);
+        const { x, y, width: wide, height: high, zoom } = frame.current;
+        if (stage) stage.current.frame = { x, y, width: wide, height: high, zoom, screen: `${width} ${height}` };
+        clearTimeout(later);
+        if (leads) later = setTimeout(() => { if (live) history.replaceState(history.state, "", `${location.pathname}${location.search}#x=${Math.round(x)}&y=${Math.round(y)}&zoom=${Number(zoom.toPrecision(4))}`); }, 400);
       };
+      osd.addHandler("animation-start", () => { moving = true; });
+      osd.addHandler("animation-finish", () => { moving = false; redraw.current(); });
       osd.addHandler("update-viewport", () => redraw.current());
-      osd.addHandler("open", () => { place.current.dataset.open = "yes"; redraw.current(); });
+      osd.addHandler("open", () => {
+        canvas.current = Object.assign(document.createElement("canvas"), { className: "over", ariaHidden: "true" });
+        layer.current = Object.assign(document.createElement("div"), { className: "drawn" });
+        osd.canvas.append(canvas.current, layer.current); // the handles above what was found
+        lead();
+        place.current.dataset.open = "yes"; redraw.current(); join?.(osd, data.mpp);
+      });
       place.current.osd = osd;
-      follow?.(osd);
     }, (e) => setWrong(e.message));
-    return () => { live = false; viewer.current?.destroy(); };
+    addEventListener("hashchange", lead);
+    return () => { live = false; clearTimeout(later); removeEventListener("hashchange", lead); viewer.current?.destroy(); };
   }, [data]);
+  useEffect(() => { if (stage) Object.assign(stage.current, { goTo, goHome: () => viewer.current?.viewport.goHome(), show, element: place.current.parentElement }); }, []);
+  useEffect(() => { heatOn.current = heat; redraw.current(); }, [heat]);
+  useEffect(() => { if (layer.current && frame.current) drawRegions(layer.current, held, frame.current, data); });
   const toggle = async (overlay) => {
     try {
-      if (shown.some((layer) => layer.path === overlay.path)) layers.current = layers.current.filter((layer) => layer.path !== overlay.path);
+      if (shown.some((own) => own.path === overlay.path)) layers.current = layers.current.filter((own) => own.path !== overlay.path);
       else layers.current = [...layers.current, await layerOf(overlay, path)];
       setWrong(""); setShown(layers.current); redraw.current();
     } catch (e) { setWrong(e.message); }
+  };
+  const put = async (overlay, shapes) => {
+    layers.current = [...layers.current.filter((own) => own.path !== overlay.path), await layerOf(overlay, path, shapes)];
+    setShown(layers.current); redraw.current();
   };
   const keys = (event) => {
     const osd = viewer.current; if (!osd) return;
@@ -140,72 +187,75 @@ function Viewer({ path, onFrame, follow, title }) {
     else return;
     osd.viewport.applyConstraints(); event.preventDefault();
   };
+  const all = data?.overlays.filter((overlay) => overlay.kind === "cells") || [];
+  const maps = all.find((overlay) => overlay.path === cells) || all[0];
   return html`<section aria-label=${title}><${Wrong} error=${error || wrong}/>
     ${data ? html`<p class="small soft">${data.name}: ${count(data.width)} × ${count(data.height)} px, ${data.mpp ? `${data.mpp.toFixed(3)} µm per pixel` : "pixel size unknown"}${data.objective ? `, ${data.objective}×` : ""}</p>` : null}
-    <div class="slide" onKeyDown=${keys}><div class="osd" tabindex="0" role="application" aria-label=${`${title}: arrows move, plus and minus zoom, 0 shows all`} ref=${place}></div><canvas class="over" ref=${canvas} aria-hidden="true"></canvas>
-      ${bar ? html`<div class="scale" data-um=${bar.words} style=${{ width: `${bar.px}px` }}>${bar.words}</div>` : null}</div>
-    <div class="row">${data?.overlays.map((overlay) => html`<label><input type="checkbox" data-overlay=${overlay.name} checked=${shown.some((layer) => layer.path === overlay.path)} onChange=${() => toggle(overlay)}/> ${overlay.name}</label>`)}</div>
-    ${shown.map((layer) => html`<p class="small">${layer.name}: ${count(layer.n)} ${layer.at ? "cells" : "outlines"} ${layer.kinds.map((kind) => html`<span class="key"><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" fill=${layer.color(kind)}/></svg> ${kind || "unnamed"} </span>`)}</p>`)}
+    <div class="beside"><div>
+      <div class="slide" onKeyDown=${keys}><div class="osd" tabindex="0" role="application" aria-label=${`${title}: arrows move, plus and minus zoom, 0 shows all`} ref=${place}></div>
+        ${bar ? html`<div class="scale" data-um=${bar.words} style=${{ width: `${bar.px}px` }}>${bar.words}</div>` : null}</div>
+      <div class="row">${data?.overlays.map((overlay) => html`<label><input type="checkbox" data-overlay=${overlay.name} checked=${shown.some((own) => own.path === overlay.path)} onChange=${() => toggle(overlay)}/> ${overlay.name}</label>`)}</div>
+      ${shown.map((own) => html`<p class="small">${own.name}: ${count(own.n)} ${own.at ? "cells" : "outlines"} ${own.kinds.map((kind) => html`<span class="key"><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" fill=${own.color(kind)}/></svg> ${kind || "unnamed"} </span>`)}</p>`)}
+      ${children}
+    </div>
+    ${data ? html`<div class="panels">
+      <${Regions} held=${held} layer=${layer} frame=${frame} slide=${data} goTo=${goTo} measure=${maps ? setWhere : null} overlay=${put}/>
+      <${Readings} slide=${data} site=${site} frame=${frame} held=${held} goTo=${goTo} show=${show}/>
+      ${all.length > 1 ? html`<label class="small">Maps <select value=${maps.path} onChange=${(e) => { setCells(e.target.value); setHeat(null); }}>${all.map((overlay) => html`<option value=${overlay.path}>${overlay.name}</option>`)}</select></label>` : null}
+      ${maps ? html`<${Heat} key=${maps.path} path=${path} maps=${maps} types=${maps.types || []} heat=${heat} setHeat=${setHeat}/>
+        <${Measurements} key=${`m${maps.path}`} path=${path} maps=${maps} region=${where < held.regions.length ? where : -1} setRegion=${setWhere} regions=${held.regions} goTo=${goTo}/>`
+        : html`<p class="small soft">Maps of this slide (<code>sage measure</code>, <code>sage maps import</code>) show measurements and their values as colors here.</p>`}
+    </div>` : null}</div>
   </section>`;
 }
 
-function Recorder({ path, frame }) {
-  const [reader, setReader] = useState(localStorage.getItem("reviewer") || "");
-  const [consent, setConsent] = useState(false);
-  const [state, setState] = useState("off");
-  const [wrong, setWrong] = useState("");
-  const kept = useRef({ recording: "", glances: [], begun: 0 });
-  const { data, load } = useLoaded("/api/slides/recordings");
-  const send = async () => {
-    const glances = kept.current.glances.splice(0, 500);
-    if (!glances.length) return;
-    try { kept.current.recording = (await api("/api/slides/recordings", { body: { recording: kept.current.recording, slide: path, reader, consent, glances } })).recording; load(); }
-    catch (e) { setWrong(e.message); setState("off"); }
-  };
-  useEffect(() => {
-    if (state !== "on") return undefined;
-    if (!kept.current.begun) kept.current.begun = performance.now();
-    const look = setInterval(() => { if (frame.current && !document.hidden) kept.current.glances.push({ t: performance.now() - kept.current.begun, ...frame.current }); }, 100);
-    const keep = setInterval(send, 2000);
-    return () => { clearInterval(look); clearInterval(keep); send(); };
-  }, [state]);
-  const end = () => { setState("off"); setTimeout(() => { kept.current = { recording: "", glances: [], begun: 0 }; load(); }, 500); };
-  const drop = (name) => api(`/api/slides/recordings/${name}/delete`, { body: {} }).then(load, (e) => setWrong(e.message));
-  return html`<section id="recorder" class="panel" aria-label="Recorder"><h3>Record where I look</h3>
-    <p class="small">While it records, the part of the slide on the screen is kept ten times a second with the time, on this machine alone. Nothing is kept while it is paused; a recording can be deleted.</p>
-    <div class="row"><label>Your name <input id="reader" value=${reader} onInput=${(e) => setReader(e.target.value)}/></label>
-      <label><input type="checkbox" id="consent" checked=${consent} onChange=${(e) => { setConsent(e.target.checked); if (!e.target.checked) end(); }}/> I agree to be recorded</label>
-      <button type="button" id="record" disabled=${!consent || !reader.trim()} onClick=${() => setState(state === "on" ? "paused" : "on")}>${state === "on" ? "Pause" : state === "paused" ? "Go on" : "Record"}</button>
-      ${state === "off" ? null : html`<button type="button" id="end" onClick=${end}>End</button>`}<span role="status" class=${state === "on" ? "pill bad" : "pill"}>${state === "on" ? "recording" : state}</span></div><${Wrong} error=${wrong}/>
-    <ul class="small">${data?.map((item) => html`<li data-recording=${item.recording}>${item.slide}, ${item.reader}, ${item.begun.slice(0, 16).replace("T", " ")}: ${count(item.views)} views <button type="button" class="plain" onClick=${() => drop(item.recording)}>delete</button></li>`)}</ul></section>`;
-}
-
-function Side({ paths, frame }) {
-  const viewers = useRef([]);
-  const follow = (osd) => {
-    viewers.current = [...viewers.current, osd];
-    let own = true;
+// Two slides move together: the same way in µm, from wherever they were when they were joined.
+function Side({ paths, stage, site, children }) {
+  const viewers = useRef([]), together = useRef(true);
+  const [joined, setJoined] = useState(true);
+  const at = ({ osd, mpp }) => { const item = osd.world.getItemAt(0), center = item.viewportToImageCoordinates(osd.viewport.getCenter()); return { x: center.x * mpp, y: center.y * mpp, zoom: item.viewportToImageZoom(osd.viewport.getZoom()) / mpp }; };
+  const anchor = () => { for (const own of viewers.current) own.from = at(own); };
+  const join = (osd, mpp) => {
+    const own = { osd, mpp: mpp || 1 };
+    viewers.current = [...viewers.current.filter((other) => other.osd.viewport), own];
+    if (mpp && viewers.current.length > 1) osd.viewport.zoomTo(osd.world.getItemAt(0).imageToViewportZoom(at(viewers.current[0]).zoom * mpp), null, true);
+    anchor();
     osd.addHandler("update-viewport", () => {
-      if (!own) return;
-      for (const other of viewers.current) if (other !== osd && other.viewport && !other.leading) {
-        osd.leading = true; other.viewport.zoomTo(osd.viewport.getZoom(), null, true); other.viewport.panTo(osd.viewport.getCenter(), true); osd.leading = false;
+      if (!together.current || own.led || !osd.viewport) return;
+      const now = at(own);
+      for (const other of viewers.current) {
+        if (other === own || !other.osd.viewport) continue;
+        const item = other.osd.world.getItemAt(0);
+        other.led = true;
+        other.osd.viewport.zoomTo(item.imageToViewportZoom(other.from.zoom * now.zoom / own.from.zoom * other.mpp), null, true);
+        other.osd.viewport.panTo(item.imageToViewportCoordinates((other.from.x + now.x - own.from.x) / other.mpp, (other.from.y + now.y - own.from.y) / other.mpp), true);
+        other.osd.forceRedraw();
+        setTimeout(() => { other.led = false; }, 60);
       }
     });
-    osd.addHandler("destroy", () => { own = false; });
   };
-  return html`<div class="grid">${paths.map((path, n) => html`<${Viewer} key=${path + n} path=${path} title=${`slide ${n + 1}`} follow=${paths.length > 1 ? follow : null} onFrame=${n ? null : (f) => { frame.current = f; }}/>`)}</div>`;
+  const toggle = (on) => { together.current = on; setJoined(on); if (on) anchor(); };
+  return html`${paths.length > 1 ? html`<p><label><input type="checkbox" id="together" checked=${joined} onChange=${(e) => toggle(e.target.checked)}/> move together, the same way in µm</label></p>` : null}
+    <div class=${paths.length > 1 ? "pair" : ""}>${paths.map((path, n) => html`<${Viewer} key=${path + n} path=${path} site=${site} leads=${!n} title=${`slide ${n + 1}`} join=${paths.length > 1 ? join : null} stage=${n ? null : stage}>${paths.length > 1 ? null : children}<//>`)}</div>${paths.length > 1 ? children : null}`;
 }
 
-export function Slides({ query: asked, go }) {
+export function Slides({ query: asked, go, site }) {
   const { data, error } = useLoaded("/api/slides");
-  const path = asked.get("path"), beside = asked.get("beside");
-  const frame = useRef(null);
+  const path = asked.get("path"), beside = asked.get("beside"), wanted = new URLSearchParams(location.hash.slice(1)).get("slide");
+  const stem = (name) => name.split("/").at(-1).replace(/\.[^.]+$/, "");
+  const meant = wanted && data?.find((item) => item.path === wanted || item.name === wanted || stem(item.name) === wanted);
+  useEffect(() => {
+    if (path || !meant) return;
+    history.replaceState(null, "", `/slides?${query(meant.path)}${location.hash}`);
+    dispatchEvent(new PopStateEvent("popstate"));
+  }, [meant]);
+  const stage = useRef({}); // the first viewer: what it shows, and a path to be drawn over it
   const name = (value) => data?.find((item) => item.path === value)?.name || value;
   if (path) return html`<h1>${name(path)}</h1>
-    <${Side} paths=${beside ? [path, beside] : [path]} frame=${frame}/>
+    <${Side} paths=${beside ? [path, beside] : [path]} stage=${stage} site=${site}>
     <p><label>Beside it <select value=${beside || ""} onChange=${(e) => go(`/slides?${query(path, e.target.value ? { beside: e.target.value } : {})}`)}><option value="">nothing</option>${data?.map((item) => html`<option value=${item.path}>${item.name}</option>`)}</select></label></p>
-    <${Recorder} path=${path} frame=${frame}/><p><a href="/slides">All slides</a></p>`;
-  return html`<h1>Slides</h1><${Wrong} error=${error}/>
+    <${Recorder} path=${path} stage=${stage}/><p><a href="/slides">All slides</a></p><//>`;
+  return html`<h1>Slides</h1><${Wrong} error=${error || (wanted && data && !meant ? `no slide “${wanted}” lies below the folders that are shown` : "")}/>
     ${data && !data.length ? html`<p>No slide lies below the folders that are shown. Start <code>sage serve --root FOLDER</code>.</p>` : null}
     <ul>${data?.map((item) => html`<li><a href=${`/slides?${query(item.path)}`}>${item.name}</a> <span class="soft small">${(item.bytes / 1e6).toFixed(1)} MB</span></li>`)}</ul>`;
 }

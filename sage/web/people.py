@@ -1,0 +1,223 @@
+"""Who asks, as a reverse proxy names them, and what each of them may do.
+
+Without a proxy whoever holds the token may do everything, and says who they are.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, ValidationError, field_validator
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from sage.core.printable import one_line
+from sage.web.quotas import ASKED, SLIDE, Quotas
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
+
+
+class Role(StrEnum):
+    """What somebody may do beside reading, which every role allows."""
+
+    READ = "read"
+    RUN = "run"
+    REVIEW = "review"
+    ADMINISTER = "administer"
+
+
+class Roles(Strict):
+    """Roles by person, as the file of `--roles` gives them.
+
+    `default` is for whoever is not listed; without it they are refused. `quotas` hold for each
+    person who has none of their own in `quotas_of`.
+    """
+
+    default: tuple[Role, ...] = ()
+    people: dict[str, tuple[Role, ...]] = Field(default_factory=dict)
+    quotas: Quotas = Quotas()
+    quotas_of: dict[str, Quotas] = Field(default_factory=dict)
+
+    @field_validator("default", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("people", mode="before")
+    @classmethod
+    def _of_everybody(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {who: [role] if isinstance(role, str) else role for who, role in value.items()}
+
+    def of(self, who: str) -> frozenset[Role]:
+        """What somebody may do; nothing where they are not listed and there is no default."""
+        return frozenset(self.people.get(who, self.default))
+
+
+def read_roles(path: Path) -> Roles:
+    """The roles of a TOML file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or names a role that there is not.
+    """
+    try:
+        return Roles.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"--roles {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"--roles {path}: no TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"--roles {path}: {where}: {first['msg']}; roles are {', '.join(Role)}"
+        ) from None
+
+
+LOGGED: tuple[tuple[str, str, str], ...] = (
+    ("POST", r"/api/runs", ASKED),
+    ("POST", r"/api/runs/([^/]+)/(?:review)", "decided"),
+    ("POST", r"/api/runs/([^/]+)/comments", "commented"),
+    ("POST", r"/api/runs/([^/]+)/(?:stop|pause|resume)", "told to stop, pause or go on"),
+    ("POST", r"/api/slides/measure", SLIDE),
+    ("POST", r"/api/uploads", "uploaded"),
+    ("GET", r"/api/runs/([^/]+)/(?:report|hypotheses/.+)", "exported"),
+)
+SILENT = r"/api/ask|/api/runs/[^/]+/preview|/api/sessions/[^/]+/events"
+"""What is posted while somebody types, and changes nothing; and the views of a session, whose
+beginning is logged."""
+
+
+def logged(method: str, path: str) -> tuple[str, str] | None:
+    """What the audit log says of a request, and of which run; None for one that it leaves out."""
+    for wanted, rule, what in LOGGED:
+        if method == wanted and (found := re.fullmatch(rule, path)):
+            return what, found[1] if found.groups() else ""
+    if method in ("GET", "HEAD") or re.fullmatch(SILENT, path):
+        return None
+    return "changed", path
+
+
+ALL = frozenset(Role)
+NEEDED: tuple[tuple[str, Role], ...] = (
+    (r"/api/ask", Role.READ),
+    (r"/api/slides/measure", Role.READ),
+    (r"/api/runs/[^/]+/preview", Role.READ),
+    (r"/api/slides/nuclei", Role.RUN),
+    (r"/api/runs", Role.RUN),
+    (r"/api/runs/[^/]+/(?:stop|pause|resume)", Role.RUN),
+    (r"/api/runs/[^/]+/(?:review|comments)", Role.REVIEW),
+    (r"/api/slides/regions", Role.REVIEW),
+    (r"/api/drafts/[^/]+/decisions", Role.REVIEW),
+    (r"/api/sessions(?:/[^/]+/(?:events|delete))?", Role.REVIEW),
+    (r"/api/slides/readings(?:/stop)?", Role.RUN),
+    (r"/api/slides/readings/say", Role.REVIEW),
+)
+"""The role that each route asks for, where it is none that only reads. One that is not listed asks
+for `administer`."""
+
+
+def needed(method: str, path: str) -> Role:
+    """The role that a request needs."""
+    if method in ("GET", "HEAD"):
+        return Role.READ
+    return next((role for rule, role in NEEDED if re.fullmatch(rule, path)), Role.ADMINISTER)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Who may name people, and how.
+
+    Parameters
+    ----------
+    header : in which the proxy names the person
+    proxies : addresses that are believed
+    roles : what people may do; None for everything
+    """
+
+    header: str
+    proxies: tuple[IPv4Network | IPv6Network, ...]
+    roles: Roles | None = None
+
+    def named(self, scope: Any) -> str | None:
+        """The person that a proxy names once; None where nobody is believed to be named."""
+        try:
+            peer = ip_address(scope["client"][0])
+        except (TypeError, ValueError):
+            return None
+        if not any(peer in network for network in self.proxies):
+            return None
+        wanted = self.header.lower().encode("latin-1")
+        values = [value for name, value in scope["headers"] if name.lower() == wanted]
+        if len(values) != 1:
+            return None
+        try:
+            who = values[0].decode("utf-8").strip()
+        except UnicodeDecodeError:
+            return None
+        return who if NAME.fullmatch(who) else None
+
+    def of(self, who: str) -> frozenset[Role]:
+        """What somebody may do."""
+        return ALL if self.roles is None else self.roles.of(who)
+
+    def quotas(self, who: str) -> Quotas:
+        """What somebody may use."""
+        return Quotas() if self.roles is None else self.roles.quotas_of.get(who, self.roles.quotas)
+
+
+def trust(header: str, proxies: list[str], roles: Path | None) -> Trust | None:
+    """What the options of `sage serve` say; None where people name themselves.
+
+    Raises
+    ------
+    InputError
+        If one option needs another, or an address is none.
+    """
+    if not header:
+        if proxies or roles:
+            raise InputError(
+                "--trust-proxy and --roles need --trust-header: without it nobody is named"
+            )
+        return None
+    if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", header):
+        raise InputError(f"--trust-header {header[:80]!r} is no name of a header")
+    try:
+        networks = tuple(ip_network(text) for text in proxies or ["127.0.0.1", "::1"])
+    except ValueError as error:
+        raise InputError(
+            f"--trust-proxy: {error}; give an address, or a network like 10.0.0.0/8"
+        ) from None
+    return Trust(header, networks, read_roles(roles) if roles else None)
+
+
+def person(request: Request, given: str) -> str:
+    """Who speaks: as the proxy says, else as the person says.
+
+    Raises
+    ------
+    InputError
+        If nobody is named.
+    """
+    name = one_line(request.scope["state"].get("person") or given)[:80]
+    if not name:
+        raise InputError("say who you are: a decision is recorded with a name")
+    return name
+
+
+def roles(request: Request) -> frozenset[Role]:
+    """What the asking person may do."""
+    found: frozenset[Role] = request.scope["state"].get("roles", ALL)
+    return found

@@ -1,0 +1,376 @@
+"""Regions that people draw on slides, what is measured in them, and maps of values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from pydantic import Field, field_validator
+
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import write_bytes
+from sage.core.models import Strict
+from sage.core.printable import printable
+from sage.web.people import person
+from sage.web.quotas import SLIDE, check_count
+from sage.web.routes.slides import allowed, slide_file
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.language import Measurement
+    from mcp_servers.measures.maps import SlideMaps
+    from sage.web.site import Site
+
+router = APIRouter(prefix="/slides")
+SAVING = threading.Lock()
+READING = threading.Lock()
+MOST_REGIONS = 500
+MOST_CORNERS = 2000
+MOST_MEASURED = 60
+CARD = 12
+"""Measurements that are shown before somebody chooses."""
+KEPT = 4
+"""Maps held in memory."""
+FOLDER = ".regions"
+MOST_MM2 = 4.0
+"""Area in which nuclei are looked for while somebody waits: about half a minute."""
+SEARCHING = threading.Lock()
+
+
+class Region(Strict):
+    """An outline drawn by hand: its label and its corners in level-0 pixels, not closed."""
+
+    label: str = Field(default="", max_length=80)
+    corners: tuple[tuple[float, float], ...] = Field(min_length=3, max_length=MOST_CORNERS)
+
+    @field_validator("corners")
+    @classmethod
+    def _is_plain(cls, corners: tuple[tuple[float, float], ...]) -> Any:
+        import shapely
+
+        if not all(abs(value) < 1e9 for corner in corners for value in corner):
+            raise ValueError("a corner lies off the slide")
+        shape = shapely.Polygon(corners)
+        if not shape.is_valid or shape.area < 1:
+            raise ValueError("an outline crosses itself or holds nothing")
+        return corners
+
+
+class Drawn(Strict):
+    """All regions of a slide, as one person leaves them."""
+
+    slide: str
+    person: str = Field(default="", max_length=80)
+    base: str = Field(default="", max_length=64, description="Hash of the file they began with")
+    regions: tuple[Region, ...] = Field(max_length=MOST_REGIONS)
+
+
+def regions_path(site: Site, slide: Path) -> Path:
+    """Where the regions of a slide are kept: slides' own folders may be read-only."""
+    digest = hashlib.sha256(str(slide).encode()).hexdigest()[:12]
+    return site.settings.runs_dir / FOLDER / f"{slide.stem}.{digest}.geojson"
+
+
+@router.get("/regions")
+def regions(path: str, request: Request) -> dict[str, Any]:
+    """The regions of a slide, the file that holds them, and its hash."""
+    from mcp_servers.formats.geojson import read_objects
+
+    file = regions_path(request.app.state.site, slide_file(request, path))
+    found = read_objects(file) if file.is_file() else []
+    return {
+        "file": str(file),
+        "base": _hash(file),
+        "regions": [
+            {"label": thing.label, "corners": polygon.exterior.tolist()}
+            for thing in found
+            for polygon in thing.polygons
+        ],
+    }
+
+
+@router.post("/regions")
+def save(drawn: Drawn, request: Request) -> dict[str, Any]:
+    """Keep the regions of a slide as GeoJSON that QuPath and the tools read.
+
+    Raises
+    ------
+    InputError
+        If a corner lies off the slide, or somebody else saved meanwhile; status 422.
+    """
+    import numpy as np
+
+    from mcp_servers.formats.geojson import feature
+    from mcp_servers.slides.geometry import Polygon
+
+    place = slide_file(request, drawn.slide)
+    slide = request.app.state.tiles.slide(place)
+    who = person(request, drawn.person)
+    features = []
+    for number, region in enumerate(drawn.regions, 1):
+        ring = np.asarray(region.corners, dtype=np.float64)
+        if (ring < 0).any() or (ring > (slide.width, slide.height)).any():
+            raise InputError(f"region {number} lies off the slide")
+        item = feature(Polygon(ring, (), printable(region.label)))
+        item["properties"] |= {"drawn_by": who, "saved": clock.stamp()}
+        features.append(item)
+    file = regions_path(request.app.state.site, place)
+    collection = {"type": "FeatureCollection", "features": features}
+    with SAVING:
+        if _hash(file) != drawn.base:
+            raise InputError(
+                "somebody saved other regions of this slide meanwhile; load the page again"
+            )
+        _keep_authors(file, features)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(file, json.dumps(collection, ensure_ascii=False, allow_nan=False).encode())
+        return {"file": str(file), "base": _hash(file)}
+
+
+def _keep_authors(file: Path, features: list[dict[str, Any]]) -> None:
+    """Regions that somebody else drew and this person left as they are stay theirs."""
+    before = json.loads(file.read_bytes())["features"] if file.is_file() else []
+    for item in features:
+        for old in before:
+            same = old["geometry"] == item["geometry"]
+            if same and old["properties"].get("classification") == item["properties"].get(
+                "classification"
+            ):
+                item["properties"] |= {
+                    key: old["properties"][key]
+                    for key in ("drawn_by", "saved")
+                    if key in old["properties"]
+                }
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+
+
+def _maps(request: Request, path: str) -> SlideMaps:
+    """The maps of a folder below the roots, read once while they stay the same."""
+    from mcp_servers.measures.maps import MANIFEST, read_maps
+
+    place = allowed(request.app.state.site, path, lambda at: (at / MANIFEST).is_file())
+    key = (place, (place / MANIFEST).stat().st_mtime_ns)
+    with READING:
+        kept: dict[Any, SlideMaps] = request.app.state.maps
+        if key not in kept:
+            while len(kept) >= KEPT:
+                kept.pop(next(iter(kept)))
+            kept[key] = read_maps(place)
+        return kept[key]
+
+
+def _mpp(request: Request, slide: str, maps: SlideMaps) -> float:
+    mpp = request.app.state.tiles.slide(slide_file(request, slide)).mpp or maps.mpp
+    if not mpp:
+        raise InputError("no pixel size is known, neither of the slide nor of the maps")
+    return float(mpp)
+
+
+@router.get("/heat")
+def heat(
+    path: str, slide: str, request: Request, quantity: str = "density", kind: str = ""
+) -> dict[str, Any]:
+    """Values on a grid over a slide, in level-0 pixels, with their unit and range.
+
+    Parameters
+    ----------
+    path : folder of the slide's maps
+    slide : the slide
+    request : carries the maps that were read
+    quantity : "density" of cells, or the "share" of a type
+    kind : a type of cell; empty for all
+
+    Raises
+    ------
+    InputError
+        If the maps do not hold what is asked for; answered with status 422.
+    """
+    import numpy as np
+
+    from mcp_servers.measures.heat import heat as make
+
+    maps = _maps(request, path)
+    mpp = _mpp(request, slide, maps)
+    if quantity not in ("density", "share"):
+        raise InputError('a map shows the "density" or the "share" of cells')
+    found = make(maps, "density" if quantity == "density" else "share", kind[:60])
+    known = found.values[np.isfinite(found.values)]
+    return {
+        "words": found.words,
+        "unit": found.unit.removeprefix("1"),
+        "side_um": found.side_um,
+        "side": found.side_um / mpp,
+        "x": np.round(found.corners[:, 0] / mpp, 1).tolist(),
+        "y": np.round(found.corners[:, 1] / mpp, 1).tolist(),
+        "values": [float(f"{v:.4g}") if np.isfinite(v) else None for v in found.values],
+        "low": 0.0,
+        "high": float(np.quantile(known, 0.99)) or 1.0 if len(known) else 1.0,
+        "most": float(known.max()) if len(known) else 0.0,
+    }
+
+
+class Asked(Strict):
+    """What is to be measured on a slide's maps."""
+
+    maps: str
+    slide: str
+    formulas: tuple[str, ...] = Field(default=(), max_length=MOST_MEASURED)
+    regions: tuple[Region, ...] = Field(default=(), max_length=MOST_REGIONS)
+
+
+@router.post("/measure")
+def measure(asked: Asked, request: Request) -> dict[str, Any]:
+    """Measurements of the whole slide and, where regions are given, within them.
+
+    A measurement is computed as `measure_maps` does, with the same rules of what is undefined.
+    Nothing is kept.
+
+    Returns
+    -------
+    For each measurement its words, formula and unit, the value of the tissue and of the
+    regions (null with the reason where undefined), and the field where most of it lies; what the
+    maps offer beside; and why values count as not valid.
+
+    Raises
+    ------
+    InputError
+        If a formula cannot be read, or the regions hold no tissue; answered with status 422.
+    """
+    import numpy as np
+
+    from mcp_servers.measures.compute import compute
+    from mcp_servers.measures.formula import parse
+    from mcp_servers.measures.part import area_of, part_of
+    from mcp_servers.measures.picture import densest_field
+    from mcp_servers.measures.prepared import Prepared
+
+    who, trust = request.scope["state"].get("person", ""), request.app.state.site.trust
+    if trust is not None:
+        check_count(request.app.state.audit, who, trust.quotas(who), SLIDE)
+    maps = _maps(request, asked.maps)
+    mpp = _mpp(request, asked.slide, maps)
+    offered = _offered(maps)
+    chosen = [parse(text[:2000]) for text in asked.formulas] or _card(offered)
+    whole = Prepared(maps)
+    here = None
+    if asked.regions:
+        rings = [np.asarray(region.corners) for region in asked.regions]
+        here = Prepared(part_of(maps, area_of(rings, mpp)))
+    rows = []
+    for measurement in chosen:
+        x, y, side = densest_field(measurement, maps)
+        rows.append(
+            {
+                "formula": measurement.formula,
+                "words": _words(measurement),
+                "unit": measurement.unit.removeprefix("1"),
+                "whole": compute(measurement, whole).model_dump(include={"value", "why_not"}),
+                "here": compute(measurement, here).model_dump(include={"value", "why_not"})
+                if here
+                else None,
+                "place": {"x": x / mpp, "y": y / mpp, "side": side / mpp},
+            }
+        )
+    return {
+        "rows": rows,
+        "offered": [{"formula": item.formula, "words": _words(item)} for item in offered],
+        "outside_card": list(maps.outside_card),
+        "tissue_mm2": [_mm2(whole), _mm2(here)],
+    }
+
+
+class Searched(Strict):
+    """A region in which nuclei are looked for."""
+
+    slide: str
+    region: Region
+
+
+@router.post("/nuclei")
+def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
+    """Nuclei within a region, by the tool `nuclei`, with their outlines; nothing is kept.
+
+    Returns
+    -------
+    Counts by type, the area that was searched, by which method, warnings, and outlines in level-0
+    pixels with their type.
+
+    Raises
+    ------
+    InputError
+        If the region is too large, or no pixel size is known; answered with status 422.
+    """
+    import tempfile
+
+    import numpy as np
+    import shapely
+
+    from mcp_servers.context import ToolContext
+    from mcp_servers.formats.geojson import feature, read_objects
+    from mcp_servers.pathology.nuclei import NucleiInput, segment_nuclei
+    from mcp_servers.registry import execute
+    from mcp_servers.roots import Roots
+    from mcp_servers.slides.geometry import Polygon
+    from mcp_servers.spec import ATTRIBUTE
+
+    place = slide_file(request, asked.slide)
+    slide = request.app.state.tiles.slide(place)
+    mm2 = shapely.Polygon(asked.region.corners).area * (slide.need_mpp() / 1000) ** 2
+    if mm2 > MOST_MM2:
+        raise InputError(
+            f"the region has {mm2:.3g} mm²; nuclei are looked for in up to {MOST_MM2:g} mm² here,"
+            " in more by `sage tools run nuclei`"
+        )
+    ring = np.asarray(asked.region.corners, dtype=np.float64)
+    with SEARCHING, tempfile.TemporaryDirectory(prefix="sage-nuclei-") as folder:
+        drawn = {"type": "FeatureCollection", "features": [feature(Polygon(ring, (), "region"))]}
+        file = Path(folder) / "region.geojson"
+        write_bytes(file, json.dumps(drawn).encode())
+        roots = Roots.of([*request.app.state.site.roots, folder], Path(folder) / "out")
+        given = NucleiInput(slide=str(place), regions=str(file))
+        ran = execute(getattr(segment_nuclei, ATTRIBUTE), given, ToolContext(roots))
+        found = ran.result
+        outlined = found["geojson"] and roots.output / found["geojson"]
+        shapes = [
+            {"kind": thing.label, "rings": [polygon.exterior.tolist()]}
+            for thing in (read_objects(outlined) if outlined else [])
+            for polygon in thing.polygons
+        ]
+    counted = ("nuclei", "types", "area_mm2", "nuclei_per_mm2", "method", "at_mpp", "warnings")
+    return {name: found[name] for name in counted} | {"shapes": shapes}
+
+
+def _words(measurement: Measurement) -> str:
+    words = measurement.of.words
+    return words[:1].upper() + words[1:]
+
+
+def _mm2(prepared: Any) -> float | None:
+    area = prepared.maps.area_um2 if prepared else None
+    return None if area is None else area / 1e6
+
+
+def _offered(maps: SlideMaps) -> list[Measurement]:
+    from mcp_servers.measures.enumeration import enumerate_measurements
+
+    return enumerate_measurements(
+        maps.cells.types if maps.cells else (),
+        maps.objects.kinds if maps.objects else (),
+        maps.regions.kinds if maps.regions else (),
+        {name: column.unit for name, column in maps.cells.columns.items()} if maps.cells else {},
+        "standard",
+    )
+
+
+def _card(offered: list[Measurement]) -> list[Measurement]:
+    """A few that say most of a region: how dense each type is, its share, what there is."""
+    simple = [m for m in offered if m.of.formula.startswith(("density(", "share(", "count("))]
+    tissue = [m for m in simple if "within=" not in m.formula]
+    return (tissue or simple or offered)[:CARD]
