@@ -35,7 +35,10 @@ def main() -> None:
             sys.exit(0)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             where = f" ({error.filename})" if error.filename else ""
-            _say(f"no space left on the disk{where}; free some, then `sage resume RUN`")
+            _say(
+                f"no space left on the disk{where}; free some, then repeat the command, or, for"
+                " a run, `sage resume RUN`"
+            )
         else:
             _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         sys.exit(1)

@@ -16,18 +16,19 @@ from agents.question.types import Question
 from agents.types import History
 from sage import settings as settings_module
 from sage.core import clock
-from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import need
 from sage.core.printable import one_line
 from sage.machine.asking import ask_question
 from sage.machine.measuring import FOLDER, measure_suite, with_defined
 from sage.machine.services import Services
+from sage.machine.slide_readings import require_slides
 from sage.questions import Corrections, contract, question_input, refuse, settle
 from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
 from sage.versions import versions
 from sage.wiring import graph_path, load_cohort
+from validation.dictionary import DataDictionary
 from validation.overlap import require_other_cohort
 
 
@@ -37,7 +38,8 @@ class Request:
 
     `replicate` is a second cohort that may contradict a claim, `confirm` one that has to bear it
     out. `history` is what earlier rounds of `campaign` found. `measure` has the standard suite of
-    measurements made on the cohort's maps first.
+    measurements made on the cohort's maps first. `read_slides` patients at each end of an exposure
+    about tissue have a slide read, for the review and the report.
     """
 
     prompt: str
@@ -57,6 +59,7 @@ class Request:
     confirm: str | None = None
     campaign: str = ""
     measure: bool = False
+    read_slides: int = 0
     out: Path | None = None
     corrections: Corrections = field(default_factory=Corrections)
 
@@ -109,67 +112,33 @@ def _begin(
     show: Callable[[Question], None],
     defined: Path,
 ) -> Services:
+    reasoner = settings.effective_reasoner
     if not request.prompt.strip():
         raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
     need("literature", "a run")
-    if settings.effective_reasoner == "chat":
+    if reasoner == "chat":
         need("models", "a run with a language model")
-    root_of_files = str(request.cohort_root.resolve()) if request.cohort_root else None
-    features = [str(path.resolve()) for path in request.features]
-    cohort = load_cohort(request.cohort, settings, root_of_files, features)
+    cohort = load_cohort(request.cohort, settings, _root_of_files(request), _features(request))
     check_second(request.replicate, request.confirm, request.split)
     second = request.confirm or request.replicate
     other = load_cohort(second, settings) if second else None
     if other is not None:
         require_other_cohort(cohort, other)
     kg = graph_path(request.kg, settings, progress)
-    corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
-    if not corpus.is_dir():
-        raise InputError(f"--corpus: {corpus} is no folder")
+    if request.corpus and not request.corpus.is_dir():
+        raise InputError(f"--corpus: {request.corpus.resolve()} is no folder")
     root = (request.out or settings.runs_dir / new_id(request.prompt)).resolve()
     if (root / "manifest.json").exists() or (root.is_dir() and any(root.iterdir())):
         raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` the run")
     if request.measure:
         measure_suite(cohort, other, defined, request.seed)
         cohort = with_defined(cohort, defined)
+    if request.read_slides:
+        need("slides", "reading slides")
+        require_slides(cohort)
     dictionary = cohort.dictionary()
-    reasoner = settings.effective_reasoner
-    models = settings.models.model_dump()
     folder = RunFolder(root)
-    identity = str(uuid.uuid4())
-    manifest = Manifest(
-        format=FORMAT,
-        id=folder.id,
-        run_id=identity,
-        thread=identity,
-        place=str(root),
-        prompt=request.prompt.strip(),
-        created=clock.stamp(),
-        reasoner=reasoner,
-        models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
-        cohort=_stable_name(request.cohort),
-        cohort_root=root_of_files,
-        features=features,
-        cohort_title=dictionary.title,
-        simulated=dictionary.simulated,
-        replicate=_stable_name(second) if second else None,
-        kg=str(kg),
-        kg_hash=_hash_graph(kg),
-        seed=request.seed,
-        hypotheses=request.hypotheses,
-        auto_approve=request.auto_approve,
-        budget_usd=request.budget_usd,
-        literature=settings.literature,
-        corpus=str(corpus),
-        as_of=request.as_of,
-        history=request.history,
-        split=request.split,
-        confirms=request.confirm is not None,
-        campaign=request.campaign or (folder.id if request.confirm else ""),
-        versions=versions(),
-        settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
-        endpoint=_address(settings.base_url) if reasoner == "chat" else "",
-    )
+    manifest = _manifest(request, settings, folder, dictionary, kg)
     services = Services(folder, manifest, settings)
     _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
     if not services.graph.n_nodes:
@@ -195,6 +164,62 @@ def _begin(
             folder.update(status="failed", problem=str(error)[:1000])
             raise
     return services
+
+
+def _manifest(
+    request: Request,
+    settings: Settings,
+    folder: RunFolder,
+    dictionary: DataDictionary,
+    kg: Path,
+) -> Manifest:
+    """What a run was asked, with what, on what."""
+    reasoner = settings.effective_reasoner
+    models = settings.models.model_dump()
+    identity = str(uuid.uuid4())
+    second = request.confirm or request.replicate
+    return Manifest(
+        format=FORMAT,
+        id=folder.id,
+        run_id=identity,
+        thread=identity,
+        place=str(folder.root),
+        prompt=request.prompt.strip(),
+        created=clock.stamp(),
+        reasoner=reasoner,
+        models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
+        cohort=_stable_name(request.cohort),
+        cohort_root=_root_of_files(request),
+        features=_features(request),
+        cohort_title=dictionary.title,
+        simulated=dictionary.simulated,
+        replicate=_stable_name(second) if second else None,
+        kg=str(kg),
+        kg_hash=_hash_graph(kg),
+        seed=request.seed,
+        hypotheses=request.hypotheses,
+        auto_approve=request.auto_approve,
+        budget_usd=request.budget_usd,
+        literature=settings.literature,
+        corpus=str(request.corpus.resolve()) if request.corpus else "",
+        as_of=request.as_of,
+        history=request.history,
+        split=request.split,
+        confirms=request.confirm is not None,
+        read_slides=request.read_slides,
+        campaign=request.campaign or (folder.id if request.confirm else ""),
+        versions=versions(),
+        settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
+        endpoint=_address(settings.base_url) if reasoner == "chat" else "",
+    )
+
+
+def _root_of_files(request: Request) -> str | None:
+    return str(request.cohort_root.resolve()) if request.cohort_root else None
+
+
+def _features(request: Request) -> list[str]:
+    return [str(path.resolve()) for path in request.features]
 
 
 def check_second(replicate: str | None, confirm: str | None, split: float | None) -> None:
@@ -270,7 +295,9 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
             " now, so that its prompts would go to OpenAI; set SAGE_BASE_URL, or base_url in"
             " sage.toml"
         )
-    kept = Settings.model_validate({**_plain(settings), **manifest.settings})
+    # A folder that somebody else made must not send prompts and keys elsewhere.
+    own = {name: value for name, value in manifest.settings.items() if name in KEPT_SETTINGS}
+    kept = Settings.model_validate({**_plain(settings), **own})
     return Services(folder, manifest, kept.model_copy(update={"literature": manifest.literature}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from sage.core.printable import printable
+from sage.core.progress import in_words, told_to
 
 STYLES = "/|bold|dim|red|green|yellow|cyan|magenta"
 # What rich reads as a tag (rich.markup.escape), but for SAGE's own styles.
@@ -44,6 +45,27 @@ class Terminal(Console):
 
 out = Terminal(highlight=False)
 err = Terminal(stderr=True, highlight=False)
+
+
+def print_aligned(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
+    """Print rows in columns that are as wide as they need to be, so that nothing is cut off.
+
+    Parameters
+    ----------
+    rows : cells of each; an empty row is an empty line
+    right : places of the columns that end at the right
+    """
+    widths: dict[int, int] = {}
+    for row in rows:
+        for place, cell in enumerate(row):
+            widths[place] = max(widths.get(place, 0), len(cell))
+    gap = "  " if sum(widths.values()) + 2 * len(widths) <= out.width else " "
+    for row in rows:
+        cells = [
+            cell.rjust(widths[place]) if place in right else cell.ljust(widths[place])
+            for place, cell in enumerate(row)
+        ]
+        out.print(gap.join(cells).rstrip(), markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -83,6 +105,15 @@ def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int,
 
 
 @contextmanager
+def working(title: str) -> Iterator[Any]:
+    """A line that says what is being done, as it is told (sage.core.progress)."""
+    status = err.status(title)
+    heard = told_to(lambda what, done, total: status.update(in_words(what, done, total)))
+    with status, heard:
+        yield status
+
+
+@contextmanager
 def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]], None]]:
     """Show each node of a run as it starts and ends."""
     if quiet:
@@ -96,6 +127,8 @@ def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]
                 label = f"{fields['hypothesis']} {label}"
             if kind == "start":
                 status.update(label)
+            elif kind == "progress":
+                status.update(f"{label}: {in_words(**fields['progress'])}")
             elif kind == "end":
                 err.print(f"  [green]✓[/] {label} [dim]{fields['seconds']:.2f} s[/]")
             elif kind == "error":

@@ -231,8 +231,11 @@ def settle(question: Question, *, yes: bool) -> None:
     )
 
 
-def lines(question: Question) -> list[str]:
-    """The contract in words, one line per part. Refusals end the command in a line of their own."""
+def lines(question: Question, *, begun: bool = False) -> list[str]:
+    """The contract in words, one line per part. Refusals end the command in a line of their own.
+
+    A run that has `begun` was agreed to: nobody is asked to.
+    """
     out = [f"{question.intent.value.replace('_', ' ')} ({question.language})"]
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
@@ -246,7 +249,7 @@ def lines(question: Question) -> list[str]:
     out.append(f"  disease: {said}")
     out += [f"  note: {note}" for note in question.notes]
     out += [f"  mismatch: {text}" for text in setting.mismatches]
-    if setting.mismatches:
+    if setting.mismatches and not begun:
         out.append("  before a run: agree to it with --yes, or give another --cohort or --kg")
     return out
 

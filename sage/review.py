@@ -21,7 +21,6 @@ from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.models import Strict
 from sage.machine.state import Decision
-from sage.questions import carries
 from validation.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
@@ -91,6 +90,7 @@ class HumanResponse(Strict):
             If a reason or wish is missing, or an edit cannot be taken.
         """
         name, said = draft.hypothesis.id, self.args if isinstance(self.args, str) else ""
+        by = f"by {' and '.join(self.reviewers)}" if self.reviewers else ""
         if self.type in ("ignore", "response") and not said.strip():
             raise InputError(f"{name}: say why it is dropped, or what the next should be about")
         if self.type == "edit":
@@ -101,8 +101,9 @@ class HumanResponse(Strict):
             decision = Decision(hypothesis_id=name, action="approve")
         else:
             action: Literal["reject", "another"] = "reject" if self.type == "ignore" else "another"
-            return Decision(hypothesis_id=name, action=action, comment=said)
-        by = f"by {' and '.join(self.reviewers)}" if self.reviewers else ""
+            decision = Decision(hypothesis_id=name, action=action, comment=said)
+        if self.type == "response":  # a wish goes to the scientist, without anybody's name
+            return decision
         told = "; ".join(text for text in (decision.comment, by, self.comment) if text)
         return decision.model_copy(update={"comment": told})
 
@@ -170,6 +171,18 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
             )
     out.print(Panel(hypothesis.statement, title=hypothesis.id, title_align="left"))
     out.print(table)
+
+
+def show_readings(services: Services, name: str) -> None:
+    """Print what was read on slides for a hypothesis, where the run reads slides."""
+    from sage.console import out
+    from sage.machine.slide_readings import FOLDER, readings_of, told
+
+    home = services.folder.hypothesis(name)
+    if (found := readings_of(home)) is not None:
+        for line in told(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.print(f"pictures: {home / FOLDER}", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -383,42 +396,3 @@ def in_editor(text: str) -> str:
                 f'the editor "{command[0]}" did not work; set EDITOR, or use --edit FILE'
             ) from None
         return path.read_text(encoding="utf-8")
-
-
-def decide(services: Services, draft: Draft) -> Decision:
-    """Show a draft on the terminal and ask what to do with it."""
-    from rich.prompt import Prompt
-
-    from sage.console import err, out
-
-    out.print(carries(services.folder, draft.hypothesis), markup=False, soft_wrap=True)
-    show_draft(draft, services.dictionary)
-    name = draft.hypothesis.id
-    while True:
-        action = Prompt.ask(
-            f"{name}: approve, edit, reject or ask for another?",
-            choices=["approve", "edit", "reject", "another"],
-            console=out,
-        )
-        if action == "approve":
-            return Decision(hypothesis_id=name, action="approve")
-        if action in ("reject", "another"):
-            question = "Why?" if action == "reject" else "What should it be about?"
-            comment = Prompt.ask(question, console=out)
-            return given_decision(services, draft, action, comment)
-        before = draft.hypothesis.model_dump_json(indent=1)
-        text = in_editor(before)
-        if text == before:
-            err.print("nothing was changed")
-            continue
-        try:
-            changes = json.loads(text)
-            if not isinstance(changes, dict):
-                raise InputError("keep the hypothesis a JSON object")
-            edit = edited_hypothesis(services, draft, changes)
-        except (InputError, ValueError) as error:
-            err.print(f"[red]{error}[/]")
-            continue
-        show_edit(edit)
-        if _confirmed():
-            return edit_decision(name, edit)

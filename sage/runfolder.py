@@ -12,6 +12,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -26,7 +27,20 @@ from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
 from sage.integrity import Record
 
-RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]
+RunStatus = Literal[
+    "queued",
+    "running",
+    "waiting for review",
+    "escalated",
+    "finished",
+    "failed",
+    "stopped",
+    "paused",
+]
+
+
+class HeldError(InputError):
+    """Another process works on the run."""
 
 
 class Manifest(Strict):
@@ -64,6 +78,7 @@ class Manifest(Strict):
     history: History | None = None
     split: float | None = None
     confirms: bool = False
+    read_slides: int = 0
     campaign: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -73,7 +88,9 @@ class Manifest(Strict):
 
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
-        optional = ("copied_thread", "endpoint", "history", "split", "confirms", "campaign")
+        optional = (
+            "copied_thread", "endpoint", "history", "split", "confirms", "campaign", "read_slides",
+        )  # fmt: skip
         unset = {name for name in optional if not getattr(self, name)}
         fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
@@ -83,6 +100,9 @@ FORMAT = 3
 """Of run folders. 2: an identity apart from the folder's name, and a record of its files. 3: what
 one step needs of another is in the state, so that an evaluation begun before cannot go on."""
 CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed", "checkpoint"}
+
+
+LOOKS = 6
 
 
 class RunFolder:
@@ -103,6 +123,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The SQLite file of the state machine."""
         return self.root / "checkpoints.sqlite"
+
+    @property
+    def pause_path(self) -> Path:
+        """Lies here while somebody wants the run to wait before its next step."""
+        return self.root / "pause"
 
     @property
     def events_path(self) -> Path:
@@ -178,12 +203,12 @@ class RunFolder:
         path = self.root / "run.lock"
         self._held = path.open("a+", encoding="utf-8")
         try:
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._held)
         except BlockingIOError:
             self._held.seek(0)
             holder = one_line(self._held.read(500))
             self._held.close()
-            raise InputError(
+            raise HeldError(
                 f"run {self.id} is held by {holder or 'another process'}; wait until it ends, or"
                 " stop it"
             ) from None
@@ -266,6 +291,18 @@ class RunFolder:
             except ValueError:
                 continue
         return found
+
+
+def _lock(file: IO[str]) -> None:
+    """Take the lock; whoever only looks whether it is taken has it for a moment."""
+    for look in range(LOOKS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if look == LOOKS - 1:
+                raise
+            time.sleep(0.05)
 
 
 def _names_run(root: Path, run_id: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from kg.literature.access import Access
 from sage.core import log
 from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
@@ -122,6 +123,7 @@ class Settings(BaseSettings):
     min_count: int = Field(default=5, ge=1, le=50)
     literature: Literal["local", "online"] = "local"
     contact_email: str | None = None
+    services: Access = Access()
     sandbox: Literal["auto", "docker", "bubblewrap", "subprocess"] = "auto"
     sandbox_runtime: str | None = None
     user_tools: Path | None = None
@@ -170,6 +172,16 @@ class Settings(BaseSettings):
         return self.reasoner
 
 
+USUAL = {
+    "base_url": "OPENAI_BASE_URL",
+    "api_key": "OPENAI_API_KEY",
+    "services__ncbi_key": "NCBI_API_KEY",
+    "services__openalex_key": "OPENALEX_API_KEY",
+    "services__semantic_scholar_key": "S2_API_KEY",
+}
+"""Variables of other programs that serve where SAGE's own (`SAGE_…`) are not set."""
+
+
 def config_file() -> Path:
     """`$SAGE_CONFIG`, else `./sage.toml`, else the one in the user's configuration folder."""
     named = os.environ.get("SAGE_CONFIG")
@@ -191,24 +203,31 @@ def load(**overrides: Any) -> Settings:
         If a value is wrong; names the field and where values come from.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
-    # The conventional names of OpenAI clients serve where SAGE's own are not set.
-    for name, usual in (("base_url", "OPENAI_BASE_URL"), ("api_key", "OPENAI_API_KEY")):
-        if name not in given and not os.environ.get(f"SAGE_{name.upper()}"):
-            value = os.environ.get(usual)
-            if value:
-                given[name] = value
+    # The conventional names serve where SAGE's own are not set.
+    for name, usual in USUAL.items():
+        value = os.environ.get(usual)
+        if not value or os.environ.get(f"SAGE_{name.upper()}"):
+            continue
+        group, _, key = name.partition("__")
+        if not key:
+            given.setdefault(name, value)
+        elif isinstance(given.setdefault(group, {}), dict):
+            given[group].setdefault(key, value)
     try:
         settings = Settings(**given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
+        variable = f"SAGE_{field.upper().replace('.', '__')}"
         raise InputError(
-            f"setting {field}: {first['msg']} (set in {config_file()}, as SAGE_{field.upper()}"
+            f"setting {field}: {first['msg']} (set in {config_file()}, as {variable}"
             " or on the command line; `sage config` shows all)"
         ) from None
     except ValueError as error:
         raise InputError(f"{config_file()}: {error}") from None
-    for secret in (settings.api_key, settings.checkpoint_url):
+    services = settings.services
+    keys = (services.ncbi_key, services.openalex_key, services.semantic_scholar_key)
+    for secret in (settings.api_key, settings.checkpoint_url, *keys):
         if secret:
             log.hide(secret.get_secret_value())
     return settings.model_copy(

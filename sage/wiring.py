@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from agents.base import Role
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import absent
+from sage.core.files import locked
 from sage.settings import Settings
 
 if TYPE_CHECKING:
@@ -127,10 +129,28 @@ def demo_cohort(settings: Settings) -> Path:
     painted = not absent("slides")
     kind = "demo" if painted else "demo-without-slides"
     folder = settings.cache_dir / "cohorts" / f"{kind}-{DEMO_SEED}-{version}"
-    if not (folder / "cohort.toml").is_file():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        simulate.write_world(folder, seed=DEMO_SEED, slides=4 if painted else 0)
+
+    def simulated() -> None:
+        part = folder.with_name(f".{folder.name}.part")
+        for left in (part, folder):
+            shutil.rmtree(left, ignore_errors=True)
+        simulate.write_world(part, seed=DEMO_SEED, slides=4 if painted else 0)
+        part.rename(folder)
+
+    _make_once(folder / "cohort.toml", simulated)
     return folder
+
+
+def _make_once(last: Path, make: Callable[[], object]) -> None:
+    """Have the first who needs a shared folder make it, and the others wait.
+
+    `last` is the file of the folder that is written last.
+    """
+    if last.is_file():
+        return
+    with locked(last.parent.with_name(f".{last.parent.name}.lock")):
+        if not last.is_file():
+            make()
 
 
 def corpus_key(folder: Path) -> str:
@@ -144,15 +164,22 @@ def corpus_key(folder: Path) -> str:
 
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """The graph of the demonstration corpus, built live and kept in the cache by content."""
-    from kg.corpus.build import BuildOptions, build
+    """The graph of the demonstration corpus, built once and kept by content and by SAGE's code."""
+    import kg
+    from kg.corpus.build import REPORT, BuildOptions, build
     from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"
     ontology = data_root() / "ontology"
-    key = corpus_key(corpus)[:12] + corpus_key(ontology)[:12]
+    code = hashlib.sha256()
+    for path in sorted(Path(kg.__path__[0]).rglob("*.py")):
+        code.update(path.read_bytes())
+    key = corpus_key(corpus)[:12] + corpus_key(ontology)[:12] + code.hexdigest()[:12]
     out = settings.cache_dir / "graphs" / f"corpus-{key}"
-    build([corpus], out, BuildOptions(), Ontology.load(ontology), progress=progress)
+    _make_once(
+        out / REPORT,
+        lambda: build([corpus], out, BuildOptions(), Ontology.load(ontology), progress=progress),
+    )
     return out
 
 
@@ -197,6 +224,16 @@ def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
     return lambda given: reasoner.ask(QUESTION, given).output
 
 
+def corpus_of(given: str) -> Path:
+    """The folder of papers that a manifest names; nothing stands for the corpus that ships.
+
+    Earlier formats name that one by its place then, which another installation does not have.
+    """
+    shipped = data_root() / "corpus"
+    path = Path(given) if given else shipped
+    return shipped if path.parts[-2:] == shipped.parts[-2:] and not path.is_dir() else path
+
+
 def make_literature(
     settings: Settings, corpus: Path, ontology: Ontology, embed: Embed | None
 ) -> Literature:
@@ -218,7 +255,7 @@ def make_literature(
     from kg.literature.search import Literature
 
     if not corpus.is_dir():
-        raise InputError(f"the run's corpus {corpus} is gone; give it again with --corpus")
+        raise InputError(f"the run's corpus {corpus} is gone; put it back there to go on")
     local = LocalIndex.from_folder(corpus)
     cache = settings.cache_dir / "literature"
     if embed is None:
@@ -232,12 +269,12 @@ def make_literature(
             "online literature needs contact_email in sage.toml: the services ask for it"
         )
     return Literature(
-        all_sources(email=email),
+        all_sources(settings.services, email),
         cache,
         local=local,
         expand=expander(ontology),
         embed=embed,
-        retractions=retraction_source(email=email),
+        retractions=retraction_source(settings.services, email),
     )
 
 

@@ -36,9 +36,15 @@ from agents.novelty.update import penalize, sigma, update
 from agents.novelty.verifier import VERIFIER
 from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
-from kg.literature.merge import SHORTEST_TITLE
 from kg.literature.search import Literature
-from kg.literature.types import MissingSource, Query, Record, SearchAnswer, title_key
+from kg.literature.types import (
+    SHORTEST_TITLE,
+    MissingSource,
+    Query,
+    Record,
+    SearchAnswer,
+    title_key,
+)
 from sage.core.llm.turns import Spent
 
 __all__ = ["Retriever", "hold", "retriever"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agents.question.read import MEASURING, Reader
+from agents.question.reader import MEASURING, Reader
 from agents.question.subgroups import Condition, conditions, contradictions, ruled_out
 from agents.question.types import (
     Asked,
@@ -45,7 +45,7 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
             )
     refusals = [*reading.refusals]
     if not refusals:
-        refusals = _refusals(reading, parts, given, setting)
+        refusals = _refusals(reading, parts, given)
     return Question(
         prompt=given.prompt,
         language=reading.language,
@@ -99,85 +99,81 @@ def _part(
         level=asked.level,
         corrected_from=asked.corrected_from,
     )
-    if asked.role in (PartRole.POPULATION, PartRole.MODIFIER) and (
+    population = asked.role is PartRole.POPULATION
+    if (population or asked.role is PartRole.MODIFIER) and (
         found := _conditions(asked.name.casefold(), given)
     ):
         contrast = found[0].contrast
-        if asked.role is PartRole.MODIFIER and contrast is not None:
-            update = {"name": contrast.label, "variables": (contrast.key,)}
-            return base.model_copy(update=update), ""
+        if not population and contrast is not None:
+            modifier = {"name": contrast.label, "variables": (contrast.key,)}
+            return base.model_copy(update=modifier), ""
         return _subgroup(base, found[0].variable, found[0].filters, given), ""
     concept = (
         vocabulary.find(asked.name)
         or vocabulary.find_gene(asked.name)
         or _named_within(asked.name, vocabulary)
     )
+    note = ""
+    update: dict[str, object] | None = None
+    if population:
+        update = _cancer(asked, concept, given, setting)
+    if update is None and concept is None:
+        nearest = vocabulary.nearest(asked.name)
+        update = {"nearest": nearest, "supply": (_unknown(asked, given),)}
+    elif update is None and concept is not None:
+        update, note = _measured(asked, concept, given)
+    return base.model_copy(update=update), note
+
+
+def _cancer(
+    asked: Asked, concept: Concept | None, given: QuestionInput, setting: Setting
+) -> dict[str, object] | None:
+    """A population that a cancer names: the cohort's own, or one that takes another cohort."""
     organ = organ_of(concept.name if concept else asked.name)
-    disease = concept is None or concept.kind is EntityType.DISEASE
-    if asked.role is PartRole.POPULATION and organ and disease:
-        name = concept.name if concept else asked.name
-        same = not setting.cohort or organ_of(setting.cohort) == organ
-        elsewhere = () if same else (_needs_cohort(name, given),)
-        node = concept.graph_node if concept else ""
-        return base.model_copy(
-            update={
-                "name": name,
-                "kind": EntityType.DISEASE,
-                "setting": True,
-                "graph_node": node,
-                "supply": elsewhere,
-            }
-        ), ""
-    if concept is None:
-        return base.model_copy(
-            update={
-                "nearest": vocabulary.nearest(asked.name),
-                "supply": (_unknown(asked, given),),
-            }
-        ), ""
+    if not organ or (concept is not None and concept.kind is not EntityType.DISEASE):
+        return None
+    name = concept.name if concept else asked.name
+    same = not setting.cohort or organ_of(setting.cohort) == organ
+    return {
+        "name": name,
+        "kind": EntityType.DISEASE,
+        "setting": True,
+        "graph_node": concept.graph_node if concept else "",
+        "supply": () if same else (_needs_cohort(name, given),),
+    }
+
+
+def _measured(
+    asked: Asked, concept: Concept, given: QuestionInput
+) -> tuple[dict[str, object], str]:
+    """What a name is measured as in its role, or what is missing for that; and a note."""
+    cohort = given.cohort.cohort
+    known: dict[str, object] = {"name": concept.name, "kind": concept.kind}
     if asked.role is not PartRole.ENDPOINT and concept.endpoint and not concept.variables:
-        how = f"{concept.name} is an outcome of {given.cohort.cohort} and cannot be a marker"
-        return base.model_copy(
-            update={"name": concept.name, "supply": (Supply(kind="cohort variable", how=how),)}
-        ), ""
+        how = f"{concept.name} is an outcome of {cohort} and cannot be a marker"
+        return {"name": concept.name, "supply": (Supply(kind="cohort variable", how=how),)}, ""
     if asked.role is PartRole.ENDPOINT and not concept.outcome:
         concept = replace(concept, variables=())
     if asked.role is PartRole.TREATMENT and not concept.variables and _everybody(concept, given):
-        return base.model_copy(
-            update={"name": concept.name, "kind": concept.kind, "setting": True}
-        ), (
-            f"Every patient of {given.cohort.cohort} received {concept.name}: who benefits from it"
+        return known | {"setting": True}, (
+            f"Every patient of {cohort} received {concept.name}: who benefits from it"
             " cannot be told from who does well anyway"
         )
+    known |= {"graph_node": concept.graph_node, "ontology_id": concept.ontology_id}
     if asked.role is PartRole.POPULATION:
-        lacking = concept.supply or (_unknown(asked, given),)
-        return base.model_copy(
-            update={
-                "name": concept.name,
-                "kind": concept.kind,
-                "supply": lacking,
-                "ontology_id": concept.ontology_id,
-                "graph_node": concept.graph_node,
-            }
-        ), ""
+        return known | {"supply": concept.supply or (_unknown(asked, given),)}, ""
     supply = concept.supply
     if not (concept.variables or concept.endpoint or concept.open_to or supply):
         supply = (_unknown(asked, given),)
-    return base.model_copy(
-        update={
-            "name": concept.name,
-            "kind": concept.kind,
-            "graph_node": concept.graph_node,
-            "ontology_id": concept.ontology_id,
-            "variables": concept.variables,
-            "every": concept.every,
-            "open_to": concept.open_to,
-            "stands_in": concept.stands_in,
-            "endpoint": concept.endpoint,
-            "nearest": concept.nearest,
-            "supply": supply,
-        }
-    ), concept.note
+    return known | {
+        "variables": concept.variables,
+        "every": concept.every,
+        "open_to": concept.open_to,
+        "stands_in": concept.stands_in,
+        "endpoint": concept.endpoint,
+        "nearest": concept.nearest,
+        "supply": supply,
+    }, concept.note
 
 
 def _conditions(name: str, given: QuestionInput) -> list[Condition]:
@@ -267,20 +263,10 @@ def disease_of_graph(names: tuple[GraphName, ...]) -> str:
     return f"{organ} cancer" if weights[organ] > total / 2 else ""
 
 
-def _refusals(
-    reading: Reading, parts: list[Part], given: QuestionInput, setting: Setting
-) -> list[str]:
-    cohort = given.cohort.cohort
-    out = []
+def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list[str]:
     exposures = [part for part in parts if part.role is PartRole.EXPOSURE and not part.negated]
     endpoints = [part for part in parts if part.role is PartRole.ENDPOINT]
-    treatments = [part for part in parts if part.role is PartRole.TREATMENT]
-    filters = [item for part in parts if part.role is PartRole.POPULATION for item in part.filters]
-    out += [f"The question contradicts itself: {text}." for text in contradictions(filters)]
-    named = {part.name for part in exposures} & {
-        part.name for part in parts if part.role is PartRole.EXPOSURE and part.negated
-    }
-    out += [f"The question contradicts itself: {name} is asked for and excluded." for name in named]
+    out = _contradicted(parts, exposures)
     if not parts:
         out.append(
             "The question is off topic: it names no gene, cell, feature, treatment or outcome that"
@@ -291,18 +277,31 @@ def _refusals(
             f'Who benefits from "{part.words}" cannot be tested: {part.supply[0].how}. A claim on'
             " survival without it would be prognostic, not predictive; to ask that instead, leave"
             f' it out: --drop "{part.words}".'
-            for part in treatments
-            if part.supply
+            for part in parts
+            if part.role is PartRole.TREATMENT and part.supply
         ]
-    for role, listed in (("outcome", endpoints), ("exposure", exposures)):
-        lacking = [part for part in listed if not part.testable]
-        if lacking and len(lacking) == len(listed) and not out:
-            for part in lacking:
-                how = part.supply[0].how if part.supply else f"{cohort} does not measure it"
-                near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
-                option = "--endpoint" if role == "outcome" else "--exposure"
-                out.append(
-                    f'The {role} "{part.words}" cannot be tested: {how}.{near} Another is chosen'
-                    f" with {option}."
-                )
+    for listed, role, option in (
+        (endpoints, "outcome", "--endpoint"),
+        (exposures, "exposure", "--exposure"),
+    ):
+        if listed and not out and not any(part.testable for part in listed):
+            out += [_untestable(part, role, option, given) for part in listed]
     return out
+
+
+def _contradicted(parts: list[Part], exposures: list[Part]) -> list[str]:
+    filters = [item for part in parts if part.role is PartRole.POPULATION for item in part.filters]
+    excluded = {part.name for part in parts if part.role is PartRole.EXPOSURE and part.negated}
+    texts = [
+        *contradictions(filters),
+        *(f"{part.name} is asked for and excluded" for part in exposures if part.name in excluded),
+    ]
+    return [f"The question contradicts itself: {text}." for text in dict.fromkeys(texts)]
+
+
+def _untestable(part: Part, role: str, option: str, given: QuestionInput) -> str:
+    how = part.supply[0].how if part.supply else f"{given.cohort.cohort} does not measure it"
+    near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
+    return (
+        f'The {role} "{part.words}" cannot be tested: {how}.{near} Another is chosen with {option}.'
+    )

@@ -1,30 +1,17 @@
-"""Reading a question by rules: words to parts, each with what it is to the claim."""
+"""Reading a question by rules: names to parts, each with what it is to the claim."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from agents.prose.check import plain_words
-from agents.question.subgroups import Condition, conditions
+from agents.question.reader import Hit, Reader, code
+from agents.question.subgroups import Condition
 from agents.question.types import Asked, Intent, Level, PartRole, Reading
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
-from agents.question.words import (
-    NAMES,
-    READ,
-    Token,
-    bare,
-    fold,
-    language_of,
-    tokenize,
-    translate,
-    word_list,
-)
+from agents.question.words import NAMES, READ
 from kg.types import EntityType
 from validation.hypothesis import Direction
 
-LONGEST = 7
-STOP, MEASURING, ENGLISH = (word_list(name) for name in ("stop", "measuring", "english"))
 DRUGS = (EntityType.TREATMENT, EntityType.CHEMICAL)
 BENEFIT = re.compile(r"\b(?:respon\w+|benefit\w*|sensitiv\w+|resist\w+)\b")
 PREDICT = re.compile(
@@ -95,266 +82,10 @@ TOPIC = re.compile(
     r"\b(?:surviv\w+|prognos\w+|biomarkers?|tumou?rs?|cancers?|carcinomas?|genes?|histolog\w*|"
     r"patholog\w*|patients|cohort|immune|stroma\w*|expression|metasta\w+|respons\w+)\b"
 )
-
-
-VERBS = ("cause", "causes")
-"""Words of questions that a cohort may have as the key of an endpoint."""
 PROGNOSIS = re.compile(r"\b(?:prognos\w+|outcomes?)\b")
 LIVING = re.compile(r"\b(?:liv(?:e|es|ed|ing)|surviv(?:e|es|ed|ing)|outliv\w+|die[sd]?|dying)\b")
 """Verbs that ask about survival without its name."""
 RECURRING = re.compile(r"\brecur(?:s|red)?\b")
-COUNTED = frozenset(
-    ("lots", "plenty", "many", "few", "fewer", "numerous", "versus", "protective", "harmful",
-     "live", "lives", "lived", "living", "survive", "survives", "survived", "surviving", "outlive",
-     "excluding", "die", "dies", "died", "dying", "earlier", "sooner", "recur", "recurs",
-     "recurred")
-)  # fmt: skip
-"""Words that are read by patterns, not by names."""
-POSSESSIVE = re.compile(r"['’]s$")
-QUALIFIERS = re.compile(
-    r"\b(?:ratio of|changes? in|protein|signature|\d+[- ]years?|"
-    r"(?:spatial |mean |median )*distances? (?:between|to|from)|near|close to|proximity|next to|"
-    r"(?:above|below|over|under|within|at least|at most) \d[\d.]*(?: \w+)?)\b",
-    re.IGNORECASE,
-)
-"""What makes another quantity of a measured one, or another outcome, which no claim carries."""
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A concept in the text: from token `first` up to `last`, excluded."""
-
-    first: int
-    last: int
-    phrase: str
-    concept: Concept | None
-    condition: Condition | None = None
-
-
-class Reader:
-    """One prompt under reading."""
-
-    def __init__(self, prompt: str, vocabulary: Vocabulary) -> None:
-        self.prompt = prompt
-        self.vocabulary = vocabulary
-        self.notes: list[str] = []
-        self.language = language_of(prompt)
-        self.tokens = tokenize(prompt)
-        if self.language not in ("en", "") and self.language in READ:
-            self.tokens, terms = translate(self.tokens, self.language)
-            if terms:
-                self.notes.append(
-                    f"Read in {NAMES[self.language]}: {', '.join(dict.fromkeys(terms))}."
-                )
-        self.free = plain_words() | word_list("en") | word_list("asking") | COUNTED
-        self._correct()
-        self._split()
-        self._index()
-
-    def _index(self) -> None:
-        starts = []
-        at = 0
-        for token in self.tokens:
-            starts.append(at)
-            at += len(token.text) + 1
-        self.starts = starts
-        self.text = " ".join(token.text for token in self.tokens).casefold()
-
-    def words_of(self, first: int, last: int) -> str:
-        """The asker's own words of a run of tokens."""
-        run = self.tokens[first:last]
-        return self.prompt[min(token.start for token in run) : max(token.end for token in run)]
-
-    def words_at(self, start: int, end: int) -> str:
-        """The asker's own words of a stretch of the text as it is read."""
-        run = [index for index, at in enumerate(self.starts) if start <= at < end]
-        return self.words_of(run[0], run[-1] + 1)
-
-    def before(self, first: int) -> str:
-        """The text before a token."""
-        return self.text[: self.starts[first]]
-
-    # -- spelling -----------------------------------------------------------------------------
-
-    def _correct(self) -> None:
-        from rapidfuzz import fuzz, process
-
-        if self.language not in ("en", *READ):
-            return
-        words = self.vocabulary.words
-        tokens = list(self.tokens)
-        for index, token in enumerate(tokens):
-            pieces = token.text.split("-")
-            mended = []
-            for piece in pieces:
-                plain = piece.casefold()
-                odd = (
-                    self.language == "en"
-                    and piece.isalpha()
-                    and piece.isascii()
-                    and not (piece.isupper() and len(piece) > 1)
-                    and not self._known_word(plain)
-                )
-                better = ""
-                if odd and len(plain) >= 5:
-                    found = process.extractOne(plain, words, scorer=fuzz.ratio, score_cutoff=82)
-                    if found is not None and found[0][0] == plain[0]:
-                        better = found[0]
-                elif len(plain) in (3, 4) and plain not in STOP:
-                    better = self._short(tokens, index, plain)
-                mended.append(better or piece)
-            text = "-".join(mended)
-            if text != token.text:
-                tokens[index] = Token(text, token.start, token.end, token.breaks, token.text)
-                self.notes.append(f'"{token.text}" is read as "{text}".')
-        self.tokens = tokens
-
-    def _split(self) -> None:
-        """Two genes written as one word ("FABP5/CXCL13")."""
-        tokens = []
-        for token in self.tokens:
-            pieces = token.text.split("/")
-            find = self.vocabulary.find
-            if len(pieces) == 1 or find(token.text) or not all(find(piece) for piece in pieces):
-                tokens.append(token)
-                continue
-            at = token.start
-            for piece in pieces:
-                tokens.append(Token(piece, at, at + len(piece), token.breaks and at == token.start))
-                at += len(piece) + 1
-        self.tokens = tokens
-
-    def _known_word(self, plain: str) -> bool:
-        bare = [plain.removesuffix(ending) for ending in ("", "s", "es", "d", "ed", "ing")]
-        forms = {*bare, plain.removesuffix("ies") + "y"}
-        return bool(forms & (self.vocabulary.words | self.free | ENGLISH))
-
-    def _short(self, tokens: list[Token], index: int, plain: str) -> str:
-        """A short word's correction, where the word beside it makes it part of a name."""
-        before = tokens[index - 1].text.casefold() if index else ""
-        after = tokens[index + 1].text.casefold() if index + 1 < len(tokens) else ""
-        if (before, plain) in self.vocabulary.pairs or (plain, after) in self.vocabulary.pairs:
-            return ""
-        near = [
-            word
-            for pair in self.vocabulary.pairs
-            for word, other, neighbor in ((pair[1], pair[0], before), (pair[0], pair[1], after))
-            if other == neighbor and word[:2] == plain[:2] and 0 < len(word) - len(plain) <= 1
-        ]
-        return sorted(near)[0] if near else ""
-
-    # -- matching -----------------------------------------------------------------------------
-
-    def hits(self) -> list[Hit]:
-        """Subgroups first, then the longest names from the left."""
-        taken: dict[int, Hit] = {}
-        for condition in conditions(self.text, self.vocabulary.cohort.variables):
-            inside = [
-                index
-                for index, start in enumerate(self.starts)
-                if condition.start <= start < condition.end
-            ]
-            if inside:
-                hit = Hit(inside[0], inside[-1] + 1, condition.words, None, condition)
-                taken[inside[0]] = hit
-        blocked = {index for hit in taken.values() for index in range(hit.first, hit.last)}
-        out: list[Hit] = list(taken.values())
-        at = 0
-        while at < len(self.tokens):
-            size = 0
-            for size in range(min(LONGEST, len(self.tokens) - at), 0, -1):
-                run = range(at, at + size)
-                if blocked & set(run) or any(self.tokens[index].breaks for index in run[1:]):
-                    continue
-                if self._stop(at) or self._stop(at + size - 1):
-                    continue
-                phrase = " ".join(token.text for token in self.tokens[at : at + size])
-                if phrase.casefold() in VERBS:
-                    continue
-                concept = self.vocabulary.find(phrase)
-                if concept is None and POSSESSIVE.search(phrase):
-                    phrase = POSSESSIVE.sub("", phrase)
-                    concept = self.vocabulary.find(phrase)
-                if concept is None and size == 1:
-                    concept = self._symbol(at)
-                if concept is not None:
-                    out.append(Hit(at, at + size, phrase, concept))
-                    break
-            else:
-                size = 1
-            at += max(1, size)
-        return _named(sorted(out, key=lambda hit: hit.first))
-
-    def _stop(self, index: int) -> bool:
-        token = self.tokens[index].text
-        return token.casefold() in STOP and not (token.isupper() and len(token) > 2)
-
-    def _symbol(self, index: int) -> Concept | None:
-        """A gene by a symbol in small letters ("fabp5"), which only a digit tells from a word."""
-        token = self.tokens[index].text
-        if not re.search(r"\d", token) or not re.search(r"[a-z]", token, re.IGNORECASE):
-            return None
-        return self.vocabulary.find_gene(token)
-
-    def leftover(self, hits: list[Hit]) -> list[tuple[int, int]]:
-        """Runs of content words that nothing matched."""
-        used = {index for hit in hits for index in range(hit.first, hit.last)}
-        runs: list[list[int]] = []
-        for index, token in enumerate(self.tokens):
-            if index in used or not self._content(token):
-                continue
-            if runs and runs[-1][-1] == index - 1 and not token.breaks:
-                runs[-1].append(index)
-            else:
-                runs.append([index])
-        return [(run[0], run[-1] + 1) for run in runs]
-
-    def qualifiers(self, hits: list[Hit]) -> list[str]:
-        """The asker's words for a quantity that the matched names alone do not say."""
-        if self.language != "en":
-            return []
-        used = [(self.tokens[hit.first].start, self.tokens[hit.last - 1].end) for hit in hits]
-        return [
-            found[0]
-            for found in QUALIFIERS.finditer(self.prompt)
-            if not any(start < found.end() and found.start() < end for start, end in used)
-        ]
-
-    def _content(self, token: Token) -> bool:
-        text = token.text
-        if text.casefold() == self.vocabulary.cohort.cohort.casefold():
-            return False
-        if code(text) and text.casefold() not in STOP:
-            return True
-        if not text[0].isalpha() or len(text) < (3 if self.language == "en" else 4):
-            return False
-        if self.language != "en" and fold(bare(text)) in word_list(self.language):
-            return False
-        plain = text.casefold()
-        return plain not in STOP and plain not in self.free and plain not in MEASURING
-
-
-def _named(hits: list[Hit]) -> list[Hit]:
-    """Without a class word that only says what the name beside it is ("the gene HPRT1")."""
-    ends = {hit.last: hit for hit in hits}
-    starts = {hit.first: hit for hit in hits}
-
-    def of_name(hit: Hit) -> bool:
-        beside = (starts.get(hit.last), ends.get(hit.first))
-        return not hit.phrase.endswith("s") and any(
-            other is not None and other.concept is not None and other.concept.variables
-            for other in beside
-        )
-
-    return [hit for hit in hits if not (hit.concept and hit.concept.open_to and of_name(hit))]
-
-
-def code(text: str) -> bool:
-    """True for what looks like a symbol: FGFR33, HIV, CD8."""
-    return len(text) >= 3 and (
-        sum(char.isupper() for char in text) >= 2
-        or (any(char.isdigit() for char in text) and text[0].isalpha())
-    )
 
 
 def read(prompt: str, vocabulary: Vocabulary) -> Reading:
@@ -429,90 +160,115 @@ def read(prompt: str, vocabulary: Vocabulary) -> Reading:
 
 
 def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
-    specific = any(
-        hit.concept is not None and hit.concept.outcome and hit.concept.name for hit in hits
-    )
-    modifiers = _modifiers(reader, hits)
-    adjusted = _adjusted(reader, hits)
-    about_drugs = bool(BENEFIT.search(reader.text))
-    others = any(
-        hit.concept is not None
-        and not hit.concept.outcome
-        and hit.concept.kind not in DRUGS
-        and hit.concept.kind is not EntityType.DISEASE
-        for hit in hits
-    )
     parts: list[Asked] = []
+    roles = _Roles(reader, hits)
     out_of: Hit | None = None
     """The last of those that are ruled out: what is listed with it is ruled out as well."""
     for hit in hits:
-        words = reader.words_of(hit.first, hit.last)
-        before = reader.before(hit.first)
         between = reader.tokens[out_of.last : hit.first] if out_of is not None else []
-        negated = bool(NEGATION.search(before)) or (
+        negated = bool(NEGATION.search(reader.before(hit.first))) or (
             out_of is not None and all(token.text.casefold() in LISTED for token in between)
         )
         out_of = hit if negated else None
-        run = reader.tokens[hit.first : hit.last]
-        corrected = (
-            " ".join(token.corrected_from or token.text for token in run)
-            if any(token.corrected_from for token in run)
-            else ""
-        )
-        role = PartRole.EXPOSURE
-        level: Level | None = None
+        words = reader.words_of(hit.first, hit.last)
         if hit.condition is not None:
             if hit.condition.aside:
                 continue
-            role = PartRole.POPULATION
+            role = roles.of_condition(hit, hit.condition)
             contrast = hit.condition.contrast
-            within = others and re.search(r"\b(?:in|between|among)\s+(?:the )?$", before)
-            if hit in modifiers or (contrast is not None and within):
-                role = PartRole.MODIFIER
-            elif contrast is not None:
+            if role is PartRole.POPULATION and contrast is not None:
                 side = hit.condition.level
-                name = contrast.label
-                parts.append(Asked(words=words, role=PartRole.EXPOSURE, name=name, level=side))
+                parts.append(
+                    Asked(words=words, role=PartRole.EXPOSURE, name=contrast.label, level=side)
+                )
                 if not hit.condition.filters:
                     continue
-        elif hit.concept is not None:
-            concept = hit.concept
-            disease = concept.kind is EntityType.DISEASE
-            if hit in adjusted:
-                role = PartRole.COVARIATE
-            elif concept.outcome:
-                role = PartRole.ENDPOINT
-            elif disease and (organ_of(concept.name) or WITH_PEOPLE.search(before)):
-                role = PartRole.POPULATION
-            elif hit in modifiers:
-                role = PartRole.MODIFIER
-            elif others and (
-                (concept.kind in DRUGS and (about_drugs or not concept.variables))
-                or (about_drugs and _is_drug_record(reader, hit))
-            ):
-                role = PartRole.TREATMENT
-            elif WITH_PEOPLE.search(before):
-                role = PartRole.POPULATION
-            elif COMPARED.search(before) and not negated:
-                role = PartRole.COMPARATOR
-            if role in (PartRole.EXPOSURE, PartRole.MODIFIER):
-                level = "high" if HIGH.search(before) else "low" if LOW.search(before) else None
+        else:
+            role = roles.of_name(hit, negated)
+        run = reader.tokens[hit.first : hit.last]
+        respelled = any(token.corrected_from for token in run)
         parts.append(
             Asked(
                 words=words,
                 role=role,
                 name=hit.phrase,
                 negated=negated,
-                level=level,
-                corrected_from=corrected,
+                level=_level(reader, hit, role),
+                corrected_from=" ".join(token.corrected_from or token.text for token in run)
+                if respelled
+                else "",
             )
         )
+    return _merged(parts + _plain_outcome(reader, hits))
+
+
+class _Roles:
+    """The part that each name plays, by the words about it and by what else is named."""
+
+    def __init__(self, reader: Reader, hits: list[Hit]) -> None:
+        self.reader = reader
+        self.modifiers = _modifiers(reader, hits)
+        self.adjusted = _adjusted(reader, hits)
+        self.about_drugs = bool(BENEFIT.search(reader.text))
+        self.markers = any(
+            hit.concept is not None
+            and not hit.concept.outcome
+            and hit.concept.kind not in DRUGS
+            and hit.concept.kind is not EntityType.DISEASE
+            for hit in hits
+        )
+        """Something besides drugs, diseases and outcomes is named."""
+
+    def of_condition(self, hit: Hit, condition: Condition) -> PartRole:
+        before = self.reader.before(hit.first)
+        within = self.markers and re.search(r"\b(?:in|between|among)\s+(?:the )?$", before)
+        if hit in self.modifiers or (condition.contrast is not None and within):
+            return PartRole.MODIFIER
+        return PartRole.POPULATION
+
+    def of_name(self, hit: Hit, negated: bool) -> PartRole:
+        before = self.reader.before(hit.first)
+        concept = hit.concept
+        if concept is None:
+            return PartRole.EXPOSURE
+        if hit in self.adjusted:
+            return PartRole.COVARIATE
+        if concept.outcome:
+            return PartRole.ENDPOINT
+        people = WITH_PEOPLE.search(before)
+        if concept.kind is EntityType.DISEASE and (organ_of(concept.name) or people):
+            return PartRole.POPULATION
+        if hit in self.modifiers:
+            return PartRole.MODIFIER
+        if self.markers and self._is_treatment(hit, concept):
+            return PartRole.TREATMENT
+        if people:
+            return PartRole.POPULATION
+        return PartRole.COMPARATOR if COMPARED.search(before) and not negated else PartRole.EXPOSURE
+
+    def _is_treatment(self, hit: Hit, concept: Concept) -> bool:
+        if concept.kind in DRUGS and not concept.variables:
+            return True
+        return self.about_drugs and (concept.kind in DRUGS or _is_drug_record(self.reader, hit))
+
+
+def _level(reader: Reader, hit: Hit, role: PartRole) -> Level | None:
+    """The side that a name is asked about ("high CD8")."""
+    if hit.concept is None or role not in (PartRole.EXPOSURE, PartRole.MODIFIER):
+        return None
+    before = reader.before(hit.first)
+    return "high" if HIGH.search(before) else "low" if LOW.search(before) else None
+
+
+def _plain_outcome(reader: Reader, hits: list[Hit]) -> list[Asked]:
+    """The outcome in everyday words ("live longer"), where none is named."""
+    if any(hit.concept is not None and hit.concept.outcome and hit.concept.name for hit in hits):
+        return []
     for pattern, name in ((PROGNOSIS, "survival"), (LIVING, "survival"), (RECURRING, "recurrence")):
-        if not specific and (match := pattern.search(reader.text)):
+        if match := pattern.search(reader.text):
             words = reader.words_at(match.start(), match.end())
-            parts.append(Asked(words=words, role=PartRole.ENDPOINT, name=name))
-            break
-    return _merged(parts)
+            return [Asked(words=words, role=PartRole.ENDPOINT, name=name)]
+    return []
 
 
 def _is_drug_record(reader: Reader, hit: Hit) -> bool:

@@ -32,7 +32,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.llm.budget import BudgetError
 from sage.core.models import Strict, read_model
-from sage.runfolder import RunFolder, new_id
+from sage.runfolder import RunFolder, list_runs, new_id
 
 if TYPE_CHECKING:
     from agents.question.types import Question
@@ -133,6 +133,15 @@ class CampaignFolder:
             lock.write(f"process {os.getpid()}")
             lock.flush()
             yield
+
+
+def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
+    """All runs in a folder, and the rounds of its campaigns."""
+    found = list_runs(runs_dir)
+    for path in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
+        if (path / FILE).is_file():
+            found += list_runs(path.resolve())
+    return found
 
 
 def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:

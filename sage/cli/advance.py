@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = None) -> Pause | None:
     """Advance the run; with auto-approval, through the review as well."""
     need("literature", "going on with a run")
-    from sage.console import nodes
-    from sage.machine.drive import advance, review_answer
-    from sage.machine.state import Decision
+    from sage.console import err, nodes
+    from sage.control.lease import listed
+    from sage.control.people import owner
+    from sage.core.errors import FaultError, Paused
+    from sage.machine.drive import advance_to_person
 
     with nodes(quiet=quiet) as listen:
         services.listener = listen
         try:
-            pause = advance(services, answer)
-            while pause and pause.kind == "review" and services.manifest.auto_approve:
-                decisions = tuple(
-                    Decision(hypothesis_id=item, action="approve", automatic=True)
-                    for item in pause.waiting
-                )
-                pause = advance(services, review_answer(pause, decisions))
-        except KeyboardInterrupt:
-            from sage.console import err
-
+            with listed(services, owner()):
+                pause = advance_to_person(services, answer)
+        except FaultError as error:
+            if services.folder.manifest().status == "running":  # it did not come to a step
+                services.folder.update(status="failed", problem=str(error)[:1000])
+            raise
+        except (KeyboardInterrupt, Paused) as ended:
+            how = "paused" if isinstance(ended, Paused) else "stopped"
             err.print(
-                "\nstopped; nothing finished is lost. Go on with: sage resume"
+                f"\n{how}; nothing finished is lost. Go on with: sage resume"
                 f" {services.manifest.campaign or services.folder.id}"
             )
             raise typer.Exit(130) from None

@@ -10,16 +10,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sage.cli.ask import ask
+from sage.cli.audit import audit
+from sage.cli.backup import backup, restore
 from sage.cli.campaign import campaign
 from sage.cli.doctor import config, doctor
+from sage.cli.forget import forget
+from sage.cli.prune import prune
+from sage.cli.read_slide import read_slide
 from sage.cli.run import replay, resume, review, run
-from sage.cli.runs import runs, show
+from sage.cli.runs import pause, runs, show
 from sage.cli.serve import serve
+from sage.cli.watch import open_report
+from sage.cli.worker import worker
 from sage.core.log import Level, configure
 
 GROUPS = {
     "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
-    "cohort": ("sage.cli.cohort:app", "Patient cohorts: list, check, fetch, simulate."),
+    "cohort": ("sage.cli.cohort:app", "Patient cohorts: init, list, check, fetch, simulate."),
     "validate": ("sage.cli.validate:app", "Test a hypothesis on a cohort; screen features."),
     "ledger": ("sage.cli.ledger:app", "What was asked of which patients: show, verify, merge."),
     "measure": ("sage.cli.measure:app", "Measure the slides of a cohort: variables of patients."),
@@ -27,6 +34,7 @@ GROUPS = {
     "maps": ("sage.cli.maps:app", "Maps of cells, objects and regions: import, export, show."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
     "models": ("sage.cli.models:app", "Networks: train on own data, score, show the card."),
+    "sessions": ("sage.cli.sessions:app", "Recorded readings of slides: actions, drafts, review."),
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
     "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),
     "trace": ("sage.cli.trace:app", "Every agent's turns in a run: export."),
@@ -95,5 +103,9 @@ def _root(
     configure(log_level, log_file)
 
 
-for _command in (ask, run, campaign, review, resume, replay, runs, show, serve, doctor, config):
+for _command in (
+    ask, run, read_slide, campaign, review, pause, resume, replay, runs, show, serve, worker,
+    audit, backup, restore, prune, forget, doctor, config,
+):  # fmt: skip
     app.command()(_command)
+app.command("open")(open_report)

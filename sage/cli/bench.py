@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from sage.cli.bench_campaigns import campaigns, planted
+from sage.cli.bench_slides import slides
 
 if TYPE_CHECKING:
     from agents.base import Reasoner
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from sage.bench.questions import QuestionScore
     from sage.settings import Settings
 
-app = typer.Typer(help="Calibration benchmarks.", no_args_is_help=True)
+app = typer.Typer(add_completion=False, help="Calibration benchmarks.", no_args_is_help=True)
 
 
 app.command()(campaigns)
 app.command()(planted)
+app.command()(slides)
 
 
 @app.callback()
@@ -269,12 +271,12 @@ def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Liter
     if not settings.contact_email:
         raise InputError("--online needs contact_email in sage.toml: the services ask for it")
     return Literature(
-        all_sources(email=settings.contact_email),
+        all_sources(settings.services, settings.contact_email),
         settings.cache_dir.expanduser() / "literature",
         index,
         expand=expander(Ontology.load(data_root() / "ontology")),
         embed=embed,
-        retractions=retraction_source(email=settings.contact_email),
+        retractions=retraction_source(settings.services, settings.contact_email),
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import typer
 
 from sage.cli.options import AsJson
@@ -13,6 +16,11 @@ def doctor(
     ),
     probe: bool = typer.Option(
         False, "--probe", help="Also ask the configured model endpoint for its models."
+    ),
+    deployment: bool = typer.Option(
+        False,
+        "--deployment",
+        help="Also check what a server of several people needs: database, queue, disk, log.",
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -31,6 +39,10 @@ def doctor(
 
         removed = sandbox.sweep()
     checks = diagnose(settings, probe=probe)
+    if deployment:
+        from sage.control.deployment import check_deployment
+
+        checks += check_deployment(settings)
     if as_json:
         print_json(
             {"checks": [check.model_dump(mode="json") for check in checks], "removed": removed}
@@ -38,7 +50,7 @@ def doctor(
     else:
         from rich.table import Column, Table
 
-        table = Table("", "what", "found", Column("to do", overflow="fold"))
+        table = Table("", *(Column(name, overflow="fold") for name in ("what", "found", "to do")))
         marks = {"ok": "[green]ok[/]", "missing": "[yellow]–[/]", "broken": "[red]broken[/]"}
         for item in checks:
             table.add_row(marks[item.state], item.what, item.found, item.remedy)
@@ -72,11 +84,17 @@ def config(as_json: AsJson = False) -> None:
             }
         )
         return
-    from rich.table import Table
+    out.print(f"{file}{'' if file.is_file() else ' (absent)'}", style="bold", soft_wrap=True)
+    for name, value in _flat(values):
+        out.print(f"{name} = {value}", markup=False, soft_wrap=True)
+    out.print(f"reasoner in force: {settings.effective_reasoner}", style="dim", soft_wrap=True)
+    out.print(f"ledger in force: {settings.ledger.shown}", style="dim", soft_wrap=True)
 
-    table = Table("setting", "value", title=f"{file}{'' if file.is_file() else ' (absent)'}")
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings one by one, each under its whole name; a part without a value is left out."""
     for name, value in values.items():
-        table.add_row(name, str(value))
-    table.add_row("[dim]reasoner in force[/]", settings.effective_reasoner)
-    table.add_row("[dim]ledger in force[/]", settings.ledger.shown)
-    out.print(table)
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value is not None or not prefix:
+            yield f"{prefix}{name}", "not set" if value is None else value

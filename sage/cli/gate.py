@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,13 @@ from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.measures.language import Measurement
-    from mcp_servers.measures.maps import MapsOnDisk
+    from mcp_servers.measures.maps import MapsOnDisk, SlideMaps
     from validation.cohort.cohort import Cohort
 
-app = typer.Typer(name="gate", help="Judge measurements before any outcome.")
+CHECKED_ON = 24
+"""Slides on which a program's unit is checked before it is gated on all, spread over the cohort."""
+
+app = typer.Typer(add_completion=False, name="gate", help="Judge measurements before any outcome.")
 
 
 @app.command()
@@ -30,7 +34,11 @@ def gate(
     ],
     maps: Annotated[Path, typer.Option(help="Folder of maps (`sage maps import`).")],
     define: Annotated[
-        Path | None, typer.Option(help="File of measurements, one formula a line.")
+        Path | None,
+        typer.Option(
+            help="File of measurements, one formula a line; or a program (.py), which runs in the"
+            " sandbox."
+        ),
     ] = None,
     suite: Annotated[
         str | None, typer.Option(help="standard or full: made by rule from what the maps hold.")
@@ -44,6 +52,14 @@ def gate(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("gate"),
     seed: Annotated[int, typer.Option(help="Seed of the disturbances.")] = 0,
+    approve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="After you read the program and OUT/gate.txt: record that you approve it. Nothing"
+            " is computed.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge measurements by stability, redundancy, gaps and confounding. No outcome is read.
@@ -52,7 +68,17 @@ def gate(
     then is said by intraclass correlations; of those that go together one stays. Writes gate.json,
     gate.txt, gate.svg and passed.txt, the formulas that passed, for `sage measure --define`.
 
-    Example: sage gate my-cohort --maps maps --suite standard --out gate
+    A program (`--define FILE.py`) is checked without running it, then runs in the sandbox: its unit
+    by slides made twice as large, then as every measurement. `sage measure` takes it once a person
+    approved it.
+
+    Example:
+
+        sage gate my-cohort --maps maps --suite standard --out gate
+
+        sage gate my-cohort --maps maps --define reach.py --out gate-reach
+
+        sage gate my-cohort --maps maps --define reach.py --out gate-reach --approve "A. Reader"
     """
     from mcp_servers.measures.gate import GateLimits, write_gate
     from mcp_servers.measures.gate import gate as judge
@@ -64,9 +90,18 @@ def gate(
     from sage.core.files import write_text
 
     need("slides", "the gate")
+    program = define if define is not None and define.suffix == ".py" else None
+    if approve is not None:
+        _approve(program, out, approve)
+        return
     held = None if cohort == "-" else load_named(cohort)
     slides = MapsOnDisk(maps, None if held is None else set(held.patients))
-    measurements = _measurements(define, suite, slides)
+    coded: Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]] = iter
+    checked = ""
+    if program is not None:
+        measurements, coded, checked = _program(program, suite, slides, seed)
+    else:
+        measurements = _measurements(define, suite, slides)
     again = dict(_shifted(word) for word in shifted or ())
     with err.status("gate") as status:
         report, measured = judge(
@@ -77,7 +112,11 @@ def gate(
             limits=GateLimits(),
             seed=seed,
             progress=lambda step: status.update(f"gate: {step}"),
+            coded=coded,
         )
+    if program is not None:
+        noted = [g.model_copy(update={"notes": (*g.notes, checked)}) for g in report.measurements]
+        report = report.model_copy(update={"measurements": tuple(noted)})
     out.mkdir(parents=True, exist_ok=True)
     write_gate(report, out)
     lines = [gated.formula for gated in report.measurements if gated.passed]
@@ -95,6 +134,40 @@ def gate(
         if gated.passed:
             console.print(f"  {gated.formula}", soft_wrap=True, markup=False)
     console.print(f"report: {out / 'gate.txt'}", soft_wrap=True, markup=False)
+
+
+def _approve(program: Path | None, out: Path, person: str) -> None:
+    from sage.console import out as console
+    from sage.programs.review import approve
+
+    if program is None:
+        raise InputError("--approve is for a program: --define FILE.py")
+    record = approve(program, out / "gate.json", person)
+    console.print(f"approved: {record}", soft_wrap=True, markup=False)
+
+
+def _program(
+    path: Path, suite: str | None, slides: MapsOnDisk, seed: int
+) -> tuple[list[Measurement], Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]], str]:
+    """A program as a measurement, what runs it, and on how many slides its unit was checked."""
+    from functools import partial
+
+    from sage.programs.checks import check_values
+    from sage.programs.contract import read_program
+    from sage.programs.running import default_sandbox, with_values
+
+    if suite is not None:
+        raise InputError("give --define FILE or --suite standard")
+    program = read_program(path)
+    box = default_sandbox()
+    looked_at = slides.spread(CHECKED_ON, seed)
+    if against := check_values(program, looked_at, box):
+        raise InputError(f"{path}: {'; '.join(against)}")
+    checked = (
+        f"its unit was checked on {len(looked_at)} of {len(slides)} slides, spread over the cohort;"
+        " a constant factor (µm² given as mm²) is not seen by it: compare a value with the slide"
+    )
+    return [program.measurement], partial(with_values, [program], box=box), checked
 
 
 def _measurements(define: Path | None, suite: str | None, slides: MapsOnDisk) -> list[Measurement]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from validation.ledger.store import Store
 
 app = typer.Typer(
+    add_completion=False,
     name="ledger",
     no_args_is_help=True,
     help="What was registered, tested and screened on which patients.",

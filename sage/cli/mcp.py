@@ -8,7 +8,12 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(name="mcp", help="Serve the tools to any agent over MCP.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    name="mcp",
+    help="Serve the tools to any agent over MCP.",
+    no_args_is_help=True,
+)
 
 
 class Transport(StrEnum):
@@ -25,7 +30,7 @@ def group() -> None:
 
 @app.command()
 def serve(
-    suite: Annotated[str, typer.Argument(help="pathology, oncology, knowledge or all")] = "all",
+    suite: Annotated[str, typer.Argument(help="A suite, as in `sage tools list`")] = "all",
     transport: Annotated[Transport, typer.Option(help="stdio or http")] = Transport.STDIO,
     root: Annotated[
         list[Path] | None,
@@ -76,6 +81,14 @@ def serve(
     wait: Annotated[
         float, typer.Option(help="Seconds before a call returns a job handle", min=0.0)
     ] = 45.0,
+    keep_days: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Remove what calls wrote after so many days; default: keep all"),
+    ] = None,
+    keep_mb: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Remove the oldest that calls wrote beyond so many megabytes"),
+    ] = None,
     compact: Annotated[
         bool,
         typer.Option(
@@ -99,6 +112,7 @@ def serve(
 
     from mcp_servers.roots import Roots
     from mcp_servers.servers.options import HttpOptions, Limits
+    from mcp_servers.servers.prune import Bounds
     from mcp_servers.servers.serve import serve_http, serve_stdio
     from mcp_servers.servers.start import open_server
     from sage.cli.tools_support import sage_command, tool_folders
@@ -127,10 +141,15 @@ def serve(
         memory_mb=memory,
         tool_folders=tool_folders(tools),
         cache_folder=str(cache or roots.output / ".cache"),
-        limits=Limits(wait=wait),
+        limits=Limits(
+            wait=wait,
+            task_after=min(wait, Limits.task_after),
+            outputs=Bounds(keep_days, keep_mb),
+        ),
         drive=sage_command,
         compact=compact,
         ask_roots=not root and transport is Transport.STDIO,
+        lasting=transport is Transport.HTTP,
     ) as server:
         if http is None:
             serve_stdio(server)

@@ -10,7 +10,10 @@ import typer
 from sage.cli.options import AsJson
 
 app = typer.Typer(
-    name="models", help="Networks: train on own data, score, show the card.", no_args_is_help=True
+    add_completion=False,
+    name="models",
+    help="Networks: train on own data, score, show the card.",
+    no_args_is_help=True,
 )
 Kind = Annotated[Literal["nuclei"], typer.Argument(help="Which kind of network.")]
 Weights = Annotated[

@@ -36,7 +36,9 @@ RunName = typer.Argument(
 
 
 def run(
-    prompt: str = typer.Argument(..., metavar="PROMPT", help="The research question."),
+    prompt: str = typer.Argument(
+        "", metavar="PROMPT", help="The research question; with --watch, the run to follow."
+    ),
     kg: Path | None = typer.Option(
         None, help="A knowledge graph: GraphML, or a folder that `sage kg build` wrote."
     ),
@@ -54,6 +56,13 @@ def run(
         "--measure",
         help="First measure the standard suite on the cohort's maps; what passes the gate is a"
         " variable of the run.",
+    ),
+    read_slides: int = typer.Option(
+        0,
+        min=0,
+        max=3,
+        help="Read the slides of so many patients at each end of an exposure about tissue, for the"
+        " review and the report. Patients are chosen by the exposure alone.",
     ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     confirm: str | None = typer.Option(
@@ -100,6 +109,15 @@ def run(
     yes: bool = typer.Option(
         False, "--yes", help="Take the question as it was read, also where diseases differ."
     ),
+    queue: bool = typer.Option(
+        False, "--queue", help="Check the question here, then leave the run to a `sage worker`."
+    ),
+    watch: bool = typer.Option(
+        False,
+        "--watch",
+        help="Start nothing: follow a run that another terminal or the server works on, until it"
+        " ends or waits for you; by default the newest. Ctrl-C ends the watching, not the run.",
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Turn a research question into tested hypotheses and a report.
@@ -112,6 +130,13 @@ def run(
     from sage.questions import lines
     from sage.settings import load
 
+    if watch:
+        from sage.cli.watch import watch as follow
+
+        follow(prompt or "last", as_json=as_json)
+        return
+    if not prompt and not estimate:
+        raise InputError('ask something: sage run "QUESTION"; to follow a run: sage run --watch')
     settings = load(
         reasoner=reasoner,
         literature=literature,
@@ -130,6 +155,7 @@ def run(
         cohort_root=cohort_root,
         features=tuple(features or ()),
         measure=measure,
+        read_slides=read_slides,
         replicate=replicate,
         confirm=confirm,
         split=split,
@@ -160,7 +186,32 @@ def run(
         services = begin(request, settings, progress, (lambda found: None) if as_json else show)
     if not as_json:
         err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
+    if queue:
+        _queue(services, as_json=as_json)
+        return
     _go(services, as_json=as_json)
+
+
+def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
+    """Leave a run to a worker, with what a person decided where it waited for that."""
+    from sage.console import out, print_json
+    from sage.control.people import owner
+    from sage.control.runs import open_runs
+
+    manifest = services.manifest
+    with open_runs(services.settings, new=True) as runs:
+        assert runs is not None
+        services.folder.update(status="queued")
+        services.folder.release()
+        if answer is None:
+            runs.add(manifest, owner())
+        else:
+            runs.answer(manifest, owner(), answer)
+    if as_json:
+        folder = services.folder
+        print_json({"run": folder.id, "folder": str(folder.root), "status": "queued"})
+        return
+    out.print(f"queued for a worker; follow it with: sage run --watch {services.folder.id}")
 
 
 def _tell_estimate(
@@ -305,17 +356,24 @@ def review(
         ' {"type": "accept"}}; type is accept, edit, response (another, with a wish) or ignore'
         " (reject, with the reason).",
     ),
+    queue: bool = typer.Option(
+        False, "--queue", help="Leave what comes after the review to a `sage worker`."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Review a run's hypotheses: approve, edit, reject, or ask for another.
 
-    Without a decision on the command line, each is shown and asked about.
+    Without a decision on the command line, each is shown and asked about. An edit goes field by
+    field: TAB completes genes and variables of the cohort, and after each change the statement, the
+    groups and the detectable effect are shown, without any outcome; `json` opens all fields in your
+    editor. Where standard input is no terminal, the answers are read from it line by line.
 
     Example: sage review last --approve
     """
     from sage.begin import reopen
     from sage.machine.drive import review_answer, waiting
-    from sage.review import decide, decisions_from, drafts_of, given_decision
+    from sage.review import decisions_from, drafts_of, given_decision
+    from sage.review_form import decide
 
     services = reopen(name)
     pause = waiting(services)
@@ -346,13 +404,11 @@ def review(
     elif as_json:
         _tell_review(services, pause, as_json=True)
         return
-    elif not sys.stdin.isatty():
-        raise InputError(
-            "no terminal to ask on: decide with --approve, --reject REASON, --edit FILE or"
-            " --another WISH"
-        )
     else:
         decisions = tuple(decide(services, draft) for draft in chosen)
+    if queue:
+        _queue(services, as_json=as_json, answer=review_answer(pause, decisions))
+        return
     _go(services, as_json=as_json, answer=review_answer(pause, decisions))
 
 
@@ -420,7 +476,7 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
     from sage.console import out, print_json
     from sage.questions import carries
-    from sage.review import drafts_of, show_draft
+    from sage.review import drafts_of, show_draft, show_readings
 
     drafts = drafts_of(services, pause.waiting)
     if as_json:
@@ -436,6 +492,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
     for item in drafts:
         out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
         show_draft(item, services.dictionary)
+        show_readings(services, item.hypothesis.id)
     tell_candidates(services)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"

@@ -1,11 +1,16 @@
-"""`sage runs` and `sage show`: what was run, and what came of it."""
+"""`sage runs`, `sage show` and `sage pause`: what was run, what came of it, and a wait."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sage.cli.options import AsJson
 from sage.cli.run import RunName, tell_verdict
+
+if TYPE_CHECKING:
+    from sage.control.runs import KnownRun
 
 
 def runs(
@@ -17,24 +22,55 @@ def runs(
     Example: sage runs
     """
     from sage.console import out, print_json
+    from sage.control.runs import open_runs
     from sage.runfolder import list_runs
     from sage.settings import load
 
     settings = load()
     found = [(run, run.manifest()) for run in reversed(list_runs(settings.runs_dir))][:limit]
+    with open_runs(settings) as runs:
+        known = {run.id: run for run in runs.newest(10 * limit)} if runs is not None else {}
+    here = {manifest.run_id for _, manifest in found}
+    elsewhere = [run for run in known.values() if run.id not in here][: limit - len(found)]
     if as_json:
-        print_json([manifest.model_dump(mode="json") for _, manifest in found])
+        lines = []
+        for _, manifest in found:
+            item = known.get(manifest.run_id)
+            lines.append(
+                manifest.model_dump(mode="json") | ({"queue": plain(item)} if item else {})
+            )
+        lines += [
+            {"id": item.name, "status": item.state, "queue": plain(item)} for item in elsewhere
+        ]
+        print_json(lines)
         return
-    if not found:
+    if not (found or elsewhere):
         out.print(f'no runs in {settings.runs_dir}; start one with: sage run "PROMPT"')
         return
-    from rich.table import Table
-
-    table = Table("run", "status", "reasoner", "cohort", "prompt")
     for folder, manifest in found:
         cohort = manifest.cohort_title or manifest.cohort
-        table.add_row(folder.id, manifest.status, manifest.reasoner, cohort, manifest.prompt[:60])
-    out.print(table)
+        out.print(f"[cyan]{folder.id}[/]  {manifest.status}", soft_wrap=True)
+        out.print(f"    {manifest.prompt[:200]}", markup=False, soft_wrap=True)
+        out.print(f"    [dim]{cohort}; {manifest.reasoner}[/]", soft_wrap=True)
+        if item := known.get(manifest.run_id):
+            out.print(f"    {in_words(item)}", style="dim", markup=False, soft_wrap=True)
+    for item in elsewhere:
+        out.print(f"[cyan]{item.name}[/]  {item.state}", soft_wrap=True)
+        out.print(f"    {item.prompt[:200]}", markup=False, soft_wrap=True)
+        said = f"    {in_words(item)}; in {item.folder}"
+        out.print(said, style="dim", markup=False, soft_wrap=True)
+
+
+def plain(item: KnownRun) -> dict[str, Any]:
+    """A row of the table of runs as JSON data."""
+    return item.model_dump(mode="json", exclude={"answer"})
+
+
+def in_words(item: KnownRun) -> str:
+    """What the table of runs says of one, in a line."""
+    at = f", worked on by {item.worker}" if item.state == "running" else ""
+    why = f"; {item.problem}" if item.problem else ""
+    return f"asked by {item.owner}{at}{why}"
 
 
 def show(name: str = RunName, as_json: AsJson = False) -> None:
@@ -46,7 +82,8 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
     """
     from sage.begin import open_run
     from sage.campaign.rounds import find_campaign
-    from sage.console import out, print_json
+    from sage.console import out, print_aligned, print_json
+    from sage.control.runs import open_runs
     from sage.report.build import brief_result
     from sage.report.spending import paid
     from sage.settings import load
@@ -60,57 +97,57 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
     manifest = folder.manifest()
     result = brief_result(folder)
     rows = paid(folder)
+    with open_runs(load()) as runs:
+        known = runs.get(manifest.run_id) if runs is not None else None
     if as_json:
         print_json(
             {
                 "manifest": manifest.model_dump(mode="json"),
                 "result": result,
                 "spending": [row.model_dump(mode="json") for row in rows],
+                "queue": plain(known) if known else None,
             }
         )
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    out.print(f"[bold]{folder.id}[/]  {manifest.status}")
-    out.print(f"prompt: {manifest.prompt}")
+    out.print(f"[bold]{folder.id}[/]  {manifest.status}", soft_wrap=True)
+    out.print(f"prompt: {manifest.prompt}", soft_wrap=True)
     out.print(
         f"cohort: {manifest.cohort_title}{' (simulated)' if manifest.simulated else ''};"
         f" reasoner: {manifest.reasoner}"
     )
+    if known is not None:
+        out.print(in_words(known), markup=False, soft_wrap=True)
     if manifest.problem:
         out.print(f"[yellow]{manifest.problem}[/]")
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("step", no_wrap=True)
-    for heading in ("times", "seconds", "prompt", "reply", "USD"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("")
+    table = [["step", "times", "seconds", "prompt", "reply", "USD"]]
     for row in rows:
         remarks = (
             (row.failed, "failed"),
             (row.unanswered, "without a whole reply"),
             (row.estimated, "estimated"),
         )
-        table.add_row(
+        said = ", ".join(f"{count} {what}" for count, what in remarks if count)
+        cells = [
             f"{row.hypothesis} {row.step.replace('_', ' ')}".strip(),
             str(row.times),
             f"{row.seconds:.2f}",
             f"{row.prompt_tokens:,}",
             f"{row.completion_tokens:,}",
             f"{row.usd:.4f}",
-            ", ".join(f"{count} {what}" for count, what in remarks if count),
-        )
+        ]
+        table.append([*cells, said] if said else cells)
     if len(rows) > 1:
-        table.add_section()
-        table.add_row(
-            "all",
-            "",
-            f"{sum(row.seconds for row in rows):.2f}",
-            f"{sum(row.prompt_tokens for row in rows):,}",
-            f"{sum(row.completion_tokens for row in rows):,}",
-            f"{sum(row.usd for row in rows):.4f}",
+        table.append(
+            [
+                "all",
+                "",
+                f"{sum(row.seconds for row in rows):.2f}",
+                f"{sum(row.prompt_tokens for row in rows):,}",
+                f"{sum(row.completion_tokens for row in rows):,}",
+                f"{sum(row.usd for row in rows):.4f}",
+            ]
         )
-    out.print(table)
+    print_aligned(table, right=frozenset(range(1, 6)))
     out.print("prompt and reply: tokens", style="dim")
     for hypothesis in result["hypotheses"]:
         out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
@@ -118,3 +155,25 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
     out.print(f"folder: {folder.root}", soft_wrap=True)
     if result["report"]:
         out.print(f"report: {result['report']}", soft_wrap=True)
+
+
+def pause(name: str = RunName) -> None:
+    """Let a run that somebody works on wait before its next step; `sage resume` goes on.
+
+    The step under way is finished first. The wish lies in the run's folder, so that it also holds
+    for a run that was started elsewhere on this machine.
+
+    Example: sage pause last
+    """
+    from sage.begin import open_run
+    from sage.console import out
+    from sage.core.errors import InputError
+    from sage.web.processes import holder
+
+    folder = open_run(name)
+    if holder(folder) is None:
+        raise InputError(
+            f"nothing works on run {folder.id}; `sage show {folder.id}` says its state"
+        )
+    folder.pause_path.touch()
+    out.print(f"run {folder.id} finishes its step, then waits; go on: sage resume {folder.id}")

@@ -10,7 +10,10 @@ import typer
 from sage.cli.options import AsJson
 
 app = typer.Typer(
-    name="sandbox", help="Where analysis code runs: build, check, run, clean.", no_args_is_help=True
+    add_completion=False,
+    name="sandbox",
+    help="Where analysis code runs: build, check, run, clean.",
+    no_args_is_help=True,
 )
 
 Image = Annotated[str | None, typer.Option(help="Docker image; sage-sandbox:latest by default.")]

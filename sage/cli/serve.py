@@ -16,11 +16,20 @@ def serve(
         None, help="Folder below which cohorts and slides may be shown; repeatable."
     ),
     kg: Path | None = typer.Option(None, help="A knowledge graph; default: the one that ships."),
+    sessions: Path | None = typer.Option(
+        None, help="Folder of recorded sessions; default: .sessions below the runs."
+    ),
     reviewers: int = typer.Option(
         1, min=1, max=5, help="How many different people must agree on a hypothesis."
     ),
-    user_header: str = typer.Option(
-        "", help="Header in which a proxy names the person, e.g. X-Forwarded-User."
+    trust_header: str = typer.Option(
+        "", help="Header in which a reverse proxy names the person, e.g. X-Forwarded-User."
+    ),
+    trust_proxy: list[str] | None = typer.Option(
+        None, help="Address or network of that proxy; default: this machine. Repeatable."
+    ),
+    roles: Path | None = typer.Option(
+        None, help="TOML file of who may do what, and how much; needs --trust-header."
     ),
     token_file: Path | None = typer.Option(
         None, help="File whose first line is the token; default: a new one, printed at the start."
@@ -43,14 +52,16 @@ def serve(
     from sage.cli.mcp import read_token
     from sage.console import err
     from sage.settings import load
+    from sage.web.people import trust
     from sage.web.serve import run_server
     from sage.web.site import Site
 
+    named = trust(trust_header, trust_proxy or [], roles)
     folders = tuple(folder.resolve() for folder in root or ())
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"--root {folder}: no such folder")
-    token, _ = read_token(None, token_file, none=False)
+    token, made = read_token(None, token_file, none=False)
     options = HttpOptions(
         host,
         port,
@@ -59,10 +70,11 @@ def serve(
         certificate=str(tls_cert) if tls_cert else None,
         key=str(tls_key) if tls_key else None,
     )
-    site = Site(load(), folders, kg.resolve() if kg else None, reviewers, user_header)
+    site = Site(load(), folders, kg.resolve() if kg else None, reviewers, named, sessions)
 
     def started(address: str) -> None:
-        err.print(f"open {address}", highlight=False, soft_wrap=True, markup=False)
+        shown = address if made else f"{address.partition('=')[0]}= and the token of {token_file}"
+        err.print(f"open {shown}", highlight=False, soft_wrap=True, markup=False)
         if browser:
             typer.launch(address)
 

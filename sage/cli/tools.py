@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from mcp_servers.spec import ToolSpec
 
 app = typer.Typer(
-    name="tools", help="The tool registry: list, show, run, promote.", no_args_is_help=True
+    add_completion=False,
+    name="tools",
+    help="The tool registry: list, show, run, promote.",
+    no_args_is_help=True,
 )
 
 Folders = Annotated[
@@ -34,7 +37,7 @@ Folders = Annotated[
 
 @app.command("list")
 def list_tools(
-    suite: Annotated[str, typer.Option(help="pathology, oncology, knowledge or all")] = "all",
+    suite: Annotated[str, typer.Option(help="pathology, oncology, ... or all")] = "all",
     tools: Folders = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,9 @@ import typer
 
 from sage.cli.run import RunName
 
-app = typer.Typer(help="Every agent's turns in a run: export.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, help="Every agent's turns in a run: export.", no_args_is_help=True
+)
 
 
 @app.callback()

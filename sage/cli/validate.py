@@ -28,6 +28,7 @@ class RunByDefault(TyperGroup):
 
 
 app = typer.Typer(
+    add_completion=False,
     name="validate",
     cls=RunByDefault,
     no_args_is_help=True,
@@ -95,7 +96,7 @@ def run(
     from agents.statement import stated
     from sage.cli.cohort import load_named
     from sage.cli.validate_text import print_verdict
-    from sage.console import err, print_json
+    from sage.console import err, print_json, working
     from sage.console import out as console
     from sage.settings import load
     from sage.wiring import open_ledger
@@ -114,7 +115,7 @@ def run(
     if len(set(names)) != len(names):
         raise InputError("two hypotheses have the same id; give each its own")
     rules = _rules(split, impute)
-    with err.status(f"reading {cohort}") as status:
+    with working(f"reading {cohort}") as status:
         data = load_named(cohort, root, features)
         other = load_named(replicate, replicate_root) if replicate is not None else None
         dictionary = data.dictionary()
@@ -225,13 +226,13 @@ def contract(
     """
     from agents.statement import stated
     from sage.cli.cohort import load_named
-    from sage.console import err
+    from sage.console import working
     from validation.contracts.contract import read_hypothesis
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
 
     claim = read_hypothesis(hypothesis)
-    with err.status(f"reading {cohort}"):
+    with working(f"reading {cohort}"):
         data = load_named(cohort, root, features)
         rules = _rules(split, impute)
         claim = stated(claim, data.dictionary())
@@ -273,7 +274,7 @@ def amend(
     --out e5.v2.json
     """
     from sage.cli.cohort import load_named
-    from sage.console import err
+    from sage.console import working
     from validation.contracts.amending import amend as next_version
     from validation.contracts.contract import FrozenContract, read_hypothesis
 
@@ -286,7 +287,7 @@ def amend(
             raise InputError("give --hypothesis, or --set for its fields, not both")
         wanted["hypothesis"] = read_hypothesis(hypothesis).model_dump(mode="json")
     parent = FrozenContract.read(contract)
-    with err.status(f"reading {cohort}"):
+    with working(f"reading {cohort}"):
         data = load_named(cohort, root, features)
         frozen = next_version(parent, data, reason=reason, changes=wanted)
         _register(frozen, data)
@@ -364,13 +365,13 @@ def screen(
     Example: sage validate screen --cohort cohorts/tcga-blca --endpoint OS --covariate clinical:age
     """
     from sage.cli.cohort import load_named
-    from sage.console import err, print_json
     from sage.console import out as console
+    from sage.console import print_json, working
     from sage.settings import load
     from sage.wiring import open_ledger
     from validation.screening.cohort import screen_cohort
 
-    with err.status(f"reading {cohort}") as status:
+    with working(f"reading {cohort}") as status:
         data = load_named(cohort, root, features)
         status.update(f"screening {data.id} for {endpoint}")
         ledger = open_ledger(None if out is None else out / "ledger.jsonl", load())

@@ -9,6 +9,7 @@ from typing import Literal
 from agents.question.carried import filters_of
 from agents.question.types import Question
 from agents.scientist import (
+    Candidates,
     Proposal,
     ScientistInput,
     Workbench,
@@ -31,6 +32,7 @@ from agents.types import DictionaryView, Draft, History, OntologyBrief, dictiona
 from kg.literature.expansion import synonyms
 from sage.core.errors import InputError
 from sage.core.files import write_json
+from sage.core.progress import tell
 from sage.machine.services import Services
 from sage.machine.state import ScientistIn
 from sage.questions import Redesign, question_of, redesign_of
@@ -105,27 +107,7 @@ def _drafted(
         raise InputError(
             f"no hypothesis for this prompt on cohort {view.cohort}: {error}"
         ) from None
-    known = bench.cohort.dictionary
-    proposals, aside = without_rewordings(answer, lambda item: settled(item, known).statement)
-    able, parts = [], []
-    for proposal in proposals:
-        hypothesis = settled(proposal.hypothesis, known)
-        design = bench.cohort.power(hypothesis)
-        if design.refused:
-            aside.append(SetAside(statement=hypothesis.statement, reason=design.refused))
-            continue
-        proposal = proposal.model_copy(update={"hypothesis": hypothesis})
-        able.append(proposal)
-        parts.append(
-            parts_of(
-                proposal,
-                design,
-                question=question,
-                brief=brief,
-                found=bench.found,
-                studied=_studied(bench, proposal),
-            )
-        )
+    able, parts, aside = _testable(bench, answer, question, brief)
     if not able:
         reasons = "; ".join(dict.fromkeys(item.reason for item in aside))
         raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
@@ -158,10 +140,39 @@ def _drafted(
         services.folder.event("note", node="scientist", message=message)
     made = []
     for at, name in names.items():
-        draft = compose_draft(brief, able[at], name, known, bench.found)
+        draft = compose_draft(brief, able[at], name, bench.cohort.dictionary, bench.found)
         write_json(services.folder.output(f"draft-{name}"), draft)
         made.append(draft)
     return made
+
+
+def _testable(
+    bench: Workbench, answer: Candidates, question: Question, brief: OntologyBrief
+) -> tuple[list[Proposal], list[RankParts], list[SetAside]]:
+    """The proposals that the cohort can test, what each is ranked by, and what was set aside."""
+    known = bench.cohort.dictionary
+    proposals, aside = without_rewordings(answer, lambda item: settled(item, known).statement)
+    able, parts = [], []
+    for done, proposal in enumerate(proposals):
+        tell("candidates weighed", done, len(proposals))
+        hypothesis = settled(proposal.hypothesis, known)
+        design = bench.cohort.power(hypothesis)
+        if design.refused:
+            aside.append(SetAside(statement=hypothesis.statement, reason=design.refused))
+            continue
+        proposal = proposal.model_copy(update={"hypothesis": hypothesis})
+        able.append(proposal)
+        parts.append(
+            parts_of(
+                proposal,
+                design,
+                question=question,
+                brief=brief,
+                found=bench.found,
+                studied=_studied(bench, proposal),
+            )
+        )
+    return able, parts, aside
 
 
 def _rated(

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core import clock
-from sage.core.errors import FaultError, InputError
-from sage.core.extras import need
+from sage.core.errors import InputError, Paused
 from sage.core.files import read_json
 from sage.machine.asking import ask_question
-from sage.machine.fork import fork
+from sage.machine.checkpoints import checkpointer
 from sage.machine.state import Decision, ReviewAnswer
 from sage.questions import Corrections, refuse
-from sage.runfolder import Manifest, RunFolder
+from sage.runfolder import RunFolder
 
 if TYPE_CHECKING:
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-
     from sage.machine.services import Services
 
 
@@ -33,79 +27,25 @@ class Pause:
     interrupts: tuple[str, ...]
 
 
-@contextmanager
-def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
-    """SQLite in the run folder, or Postgres where settings give a URL."""
-    from sage.machine.serde import serializer
-
-    url = services.settings.checkpoint_url
-    if url is None:
-        from langgraph.checkpoint.sqlite import SqliteSaver
-
-        path = services.folder.checkpoints
-        emptied = path.exists() and not path.stat().st_size and services.folder.events()
-        connection = sqlite3.connect(path, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA synchronous=FULL")
-            if emptied or connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
-                raise sqlite3.DatabaseError("it does not hold what was written")
-            _rename_thread(connection, services.manifest)
-            yield SqliteSaver(connection, serde=serializer())
-        except sqlite3.DatabaseError as error:
-            if "full" in str(error):
-                raise FaultError(
-                    f"no space left on the disk ({path}); free some, then `sage resume RUN`"
-                ) from None
-            raise InputError(
-                f"{path} is damaged ({error}). Restore it from a backup; or remove it, and"
-                " `sage resume` begins the run again, with the model's replies kept"
-            ) from None
-        finally:
-            connection.close()
-        return
-    need("postgres", "checkpoint_url")
-    from langgraph.checkpoint.postgres import PostgresSaver
-    from psycopg import Connection, OperationalError
-    from psycopg.rows import dict_row
-
-    try:
-        with Connection.connect(
-            url.get_secret_value(), autocommit=True, prepare_threshold=0, row_factory=dict_row
-        ) as live:
-            saver = PostgresSaver(live, serde=serializer())
-            saver.setup()
-            manifest = services.manifest
-            if manifest.copied_thread:
-                fork(live, manifest.copied_thread, manifest.thread, manifest.checkpoint)
-            yield saver
-    except OperationalError as error:
-        reason = str(error).splitlines()[0]
-        raise FaultError(f"the checkpoint database cannot be reached: {reason}") from None
-
-
-def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
-    """In a copied run's own file, the copied thread is the copy's."""
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    for table in ("checkpoints", "writes"):
-        if manifest.copied_thread and (table,) in tables:
-            connection.execute(
-                f"UPDATE {table} SET thread_id = ? WHERE thread_id = ?",  # noqa: S608
-                (manifest.thread, manifest.copied_thread),
-            )
-    connection.commit()
-
-
 def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
     """Run until the next checkpoint for a person, or the end (None).
 
     `answer` maps interrupt ids to the values they waited for. Called without one, a run goes on
     from its last checkpoint; finished nodes do not run again.
+
+    Raises
+    ------
+    Paused
+        If somebody asked the run to wait: what was under way is finished, what comes next is not
+        begun.
     """
     from langgraph.types import Command
 
     from sage.machine.graph import build
 
     folder = services.folder
+    if folder.manifest().status == "paused":  # who goes on takes the wish back
+        folder.pause_path.unlink(missing_ok=True)
     folder.update(status="running", problem=None)
     with checkpointer(services) as saver:
         machine = build(services).compile(checkpointer=saver)
@@ -130,9 +70,14 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         try:
             machine.invoke(begin, config, durability="sync")
         except KeyboardInterrupt:
+            folder.pause_path.unlink(missing_ok=True)
             folder.update(status="stopped")
             raise
+        except Paused:
+            folder.update(status="paused")
+            raise
         except Exception as error:
+            folder.pause_path.unlink(missing_ok=True)
             if not isinstance(error, OSError):
                 folder.update(status="failed", problem=str(error)[:1000])
             raise
@@ -146,6 +91,17 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         status = "waiting for review" if pause.kind == "review" else "escalated"
         problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
         folder.update(status=status, problem=problem, sealed=folder.record.head())
+    return pause
+
+
+def advance_to_person(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
+    """As `advance`; with auto-approval, through the review as well."""
+    pause = advance(services, answer)
+    while pause and pause.kind == "review" and services.manifest.auto_approve:
+        decisions = tuple(
+            Decision(hypothesis_id=item, action="approve", automatic=True) for item in pause.waiting
+        )
+        pause = advance(services, review_answer(pause, decisions))
     return pause
 
 

@@ -14,6 +14,7 @@ from sage.core.errors import InputError
 from sage.core.files import read_json, write_json
 from sage.machine.drafting import drafted
 from sage.machine.services import Services
+from sage.machine.slide_readings import read_for
 from sage.machine.state import (
     Decision,
     OntologistIn,
@@ -123,6 +124,8 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
                 drafts += drafted(services, state, drafts, 1, 1, wish)
             except InputError as error:
                 services.folder.event("note", node="scientist", message=str(error))
+        for draft in drafts:
+            read_for(services, draft.hypothesis)
         return {"drafts": drafts, "wishes": []}
 
 

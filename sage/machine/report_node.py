@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.scientist.rank import RankParts
+from agents.types import ExpandedHypothesis
 from sage.core.files import write_json
+from sage.core.models import read_model
+from sage.machine.evaluation_nodes import suffix
 from sage.machine.services import Services
+from sage.machine.slide_readings import read_for
 from sage.machine.state import Evaluation, RankIn
 
 
@@ -61,6 +65,7 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
         for evaluation in evaluations:
             if evaluation.ended == "tested":
                 _draw_measured(services, evaluation.hypothesis_id)
+                _read_as_tested(services, evaluation)
         services.folder.record.seal()
         write_report(services.folder)
         write_crate(services.folder.root, services.folder.manifest())
@@ -79,3 +84,12 @@ def _draw_measured(services: Services, name: str) -> None:
     if isinstance(frozen, FrozenContract):
         keys = [exposure.key for exposure in frozen.contract.exposures]
         draw_measured(services.cohort, keys, home / FOLDER)
+
+
+def _read_as_tested(services: Services, evaluation: Evaluation) -> None:
+    """Slides for the claim that was tested, where the review changed what was read before."""
+    if not services.manifest.read_slides:
+        return
+    name = suffix(evaluation.hypothesis_id, evaluation.revisions)
+    expanded = read_model(services.folder.output(f"expanded-{name}"), ExpandedHypothesis)
+    read_for(services, expanded.hypothesis)

@@ -15,10 +15,13 @@ from agents.base import Agent, I, O, Reasoner, Reply, Resources
 from agents.question.types import Question
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
+from sage.core.errors import Paused
 from sage.core.files import write_json
 from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
 from sage.core.log import logger
+from sage.core.progress import Listener as ToldTo
+from sage.core.progress import told_to
 from sage.questions import question_of
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 Listener = Callable[[str, str, dict[str, Any]], None]
+BETWEEN_NOTES = 2.0
+"""Seconds between two lines of the event log on how far a step is."""
 
 
 def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
@@ -143,12 +148,12 @@ class Services:
     @cached_property
     def literature(self) -> Literature:
         """The literature search: the local index, and the services when the run is online."""
-        from sage.wiring import make_literature
+        from sage.wiring import corpus_of, make_literature
 
         online = self.manifest.literature != "local"
         return make_literature(
             self.settings,
-            Path(self.manifest.corpus),
+            corpus_of(self.manifest.corpus),
             self.ontology,
             self.embedder.embed if online else None,
         )
@@ -201,9 +206,10 @@ class Services:
         """Outside registries for feasibility when the run is online, else None."""
         if self.manifest.literature == "local":
             return None
-        from agents.evidence.clients import EvidenceClients
+        from agents.evidence.clients import EvidenceClients, Registries
 
-        return EvidenceClients(self.settings.cache_dir / "evidence")
+        known = Registries.public(ncbi_key=self.settings.services.key("ncbi"))
+        return EvidenceClients(self.settings.cache_dir / "evidence", known)
 
     @property
     def question(self) -> Question:
@@ -226,11 +232,33 @@ class Services:
         )
         return reply
 
+    def _teller(self, name: str, fields: dict[str, Any]) -> ToldTo:
+        """Passes on what a step is at: all of it to the listener, now and then to the event log."""
+        last = time.monotonic()
+
+        def heard(what: str, done: int, total: int) -> None:
+            nonlocal last
+            said = {"what": what, "done": done, "total": total}
+            self.listener("progress", name, {**fields, "progress": said})
+            if time.monotonic() - last >= BETWEEN_NOTES:
+                last = time.monotonic()
+                self.folder.event("progress", **fields, **said)
+
+        return heard
+
     @contextmanager
     def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
-        """Log a node's start, end and duration, tell the listener, and record what it wrote."""
+        """Log a node's start, end and duration, tell the listener, and record what it wrote.
+
+        Raises
+        ------
+        Paused
+            If somebody asked the run to wait; the node has not begun.
+        """
         from langgraph.errors import GraphInterrupt
 
+        if self.folder.pause_path.exists():
+            raise Paused(name)
         before = self.folder.record.begin(f"{name} {hypothesis}".strip())
         fields: dict[str, Any] = {"node": name}
         if hypothesis:
@@ -239,7 +267,7 @@ class Services:
         self.listener("start", name, fields)
         begun = time.perf_counter()
         try:
-            with step(name, hypothesis):
+            with step(name, hypothesis), told_to(self._teller(name, fields)):
                 yield
         except GraphInterrupt:
             raise

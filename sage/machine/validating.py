@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +12,7 @@ from agents.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter import ContractView, KeyedNumber, ResultsView
 from sage.core.errors import FaultError
 from sage.core.files import write_json
+from sage.core.progress import tell
 from sage.machine.contracts import statements
 from sage.machine.services import Services
 from validation.contracts.contract import Contract, FrozenContract, Online
@@ -21,21 +23,25 @@ if TYPE_CHECKING:
     from validation.results import Results
 
 
+EVENTS = {
+    "plan": "the analysis is planned, its programs run in the sandbox",
+    "attempt": "a program of the second implementation ended",
+    "escalated": "no program could be read; a person has to look",
+    "done": "the analysis is complete",
+    "feature": "slides measured",
+}
+"""What the analysis says of itself, in words."""
+
+
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256.
 
     In a campaign it takes the next place of the online error control; a step that was interrupted
     finds the place that it took.
     """
-    from validation.contracts.contract import SplitRule
-    from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
 
-    share = services.manifest.split
-    split = SplitRule()
-    if share is not None:
-        split = SplitRule(policy="discovery_confirmation", confirmation=share)
-    contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed, split=split)
+    contract = drafted_contract(services, hypothesis)
     ledger = book(services)
     with services.freezing:
         if services.manifest.campaign:
@@ -46,6 +52,18 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     frozen.write(services.folder.hypothesis(hypothesis.id) / "contract.json")
     services.folder.event("frozen", hypothesis=hypothesis.id, sha256=frozen.sha256)
     return frozen.sha256
+
+
+def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
+    """The contract of a hypothesis as the run would freeze it."""
+    from validation.contracts.contract import SplitRule
+    from validation.contracts.draft import draft
+
+    share = services.manifest.split
+    split = SplitRule()
+    if share is not None:
+        split = SplitRule(policy="discovery_confirmation", confirmation=share)
+    return draft(hypothesis, services.dictionary, seed=services.manifest.seed, split=split)
 
 
 def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
@@ -151,7 +169,7 @@ def carry_out(
         "replicate": services.second_cohort,
         "rounds": services.settings.coding_rounds,
         "min_count": services.settings.min_count,
-        "on_event": lambda kind, fields: services.folder.event(kind, hypothesis=name, **fields),
+        "on_event": partial(_told, services, name),
     }
     if mended:
         outcome = loop.resume(frozen, services.cohort, **given)
@@ -171,6 +189,12 @@ def carry_out(
         },
     )
     return outcome.status
+
+
+def _told(services: Services, name: str, kind: str, fields: dict[str, Any]) -> None:
+    """Keep what the analysis says of itself, and show it."""
+    services.folder.event(kind, hypothesis=name, **fields)
+    tell(EVENTS.get(kind, kind), int(fields.get("done", 0)), int(fields.get("total", 0)))
 
 
 def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:

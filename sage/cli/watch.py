@@ -1,0 +1,156 @@
+"""`sage run --watch` and `sage open`: a run from another terminal, its report in the browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from sage.cli.options import AsJson
+from sage.core.errors import InputError
+from sage.core.progress import in_words
+
+if TYPE_CHECKING:
+    from sage.runfolder import RunFolder
+
+POLL = 0.2
+"""Seconds between two looks at a run's event log."""
+NEXT = {
+    "finished": "sage open {run}",
+    "waiting for review": "sage review {run}",
+    "escalated": "sage resume {run} --retry",
+    "failed": "sage resume {run}",
+    "stopped": "sage resume {run}",
+    "interrupted": "sage resume {run}",
+}
+"""What a person does next, by how the run stands."""
+
+
+def watch(name: str, *, as_json: bool = False) -> None:
+    """Follow a run that another process works on, until it ends or waits for a person.
+
+    Parameters
+    ----------
+    name : a run's id, its beginning, its path, or "last"
+    as_json : print the event log's lines as they come, instead of words
+    """
+    from sage.begin import open_run
+    from sage.console import err, out
+
+    folder = open_run(name)
+    manifest = folder.manifest()
+    offset = 0
+    if not as_json:
+        out.print(f"[bold]{folder.id}[/]  {manifest.prompt}", soft_wrap=True)
+    try:
+        with err.status("") as status:
+            while True:
+                state = _state(folder)
+                lines, offset = _fresh(folder.events_path, offset)
+                for line in lines:
+                    if as_json:
+                        sys.stdout.write(line + "\n")
+                        sys.stdout.flush()
+                    else:
+                        now = _shown(json.loads(line))
+                        status.update(now or "")
+                if state not in ("queued", "running") and not lines:
+                    break
+                time.sleep(POLL)
+    except KeyboardInterrupt:
+        err.print("\nno longer watching; the run goes on")
+        raise typer.Exit(130) from None
+    if as_json:
+        return
+    out.print(f"{state}", style="bold", markup=False)
+    if problem := folder.manifest().problem:
+        out.print(problem, markup=False, soft_wrap=True)
+    if state in NEXT:
+        out.print(f"next: {NEXT[state].format(run=folder.id)}", markup=False, soft_wrap=True)
+
+
+def _state(folder: RunFolder) -> str:
+    """How the run stands; "interrupted" where it says it is running and nobody works on it."""
+    from sage.web.processes import held
+
+    status: str = folder.manifest().status
+    if status == "running" and not held(folder):
+        return "interrupted"
+    return status
+
+
+def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
+    """The whole lines after `offset`, and where they end."""
+    if not path.is_file():
+        return [], offset
+    with path.open("rb") as log:
+        log.seek(offset)
+        text = log.read(1 << 22)
+    whole = text[: text.rfind(b"\n") + 1]
+    return whole.decode("utf-8", "replace").splitlines(), offset + len(whole)
+
+
+def _shown(event: dict[str, Any]) -> str | None:
+    """Print what ended, failed or was noted; return what is being done now."""
+    from sage.console import out
+
+    node = str(event.get("node", "")).replace("_", " ")
+    label = " ".join(part for part in (event.get("hypothesis", ""), node) if part)
+    match event.get("event"):
+        case "start":
+            return label
+        case "progress":
+            said = in_words(str(event["what"]), int(event["done"]), int(event["total"]))
+            return f"{label}: {said}"
+        case "end":
+            out.print(f"  [green]✓[/] {label} [dim]{event['seconds']:.2f} s[/]")
+        case "error":
+            out.print(f"  [red]✗[/] {label}: {event.get('message', '')}", soft_wrap=True)
+        case "note":
+            out.print(f"  {label}: {event.get('message', '')}", style="dim", soft_wrap=True)
+    return None
+
+
+def open_report(
+    name: str = typer.Argument(
+        "last",
+        metavar="RUN",
+        help="A run's or campaign's id, its beginning, its path, or \"last\".",
+    ),
+    only_print: bool = typer.Option(False, "--print", help="Print where it is, open nothing."),
+    as_json: AsJson = False,
+) -> None:
+    """Open a run's report in the browser; without a screen, print where it is.
+
+    Example: sage open last
+    """
+    from sage.begin import open_run
+    from sage.campaign.rounds import find_campaign
+    from sage.console import out, print_json
+    from sage.settings import load
+
+    campaign = find_campaign(name, load().runs_dir)
+    if campaign is not None:
+        page = campaign.root / "NOTEBOOK.html"
+        missing = f"campaign {campaign.root.name} has no notebook yet"
+    else:
+        folder = open_run(name)
+        page = folder.root / "report.html"
+        state = _state(folder)
+        follow = NEXT.get(state, "sage run --watch {run}").format(run=folder.id)
+        missing = f"run {folder.id} has no report yet: it is {state}; {follow}"
+    if not page.is_file():
+        raise InputError(missing)
+    if as_json:
+        print_json({"report": str(page)})
+        return
+    out.print(str(page), markup=False, soft_wrap=True)
+    screen = any(os.environ.get(key) for key in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    if not only_print and sys.stdout.isatty() and (screen or sys.platform == "darwin"):
+        webbrowser.open(page.resolve().as_uri())

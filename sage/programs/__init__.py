@@ -1,0 +1,1 @@
+"""Measurements written as code: a contract, a function over typed maps, the sandbox, a review."""
