@@ -58,10 +58,14 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     **dict.fromkeys(
         [
             ("expected = np.where(background > 0, background, 1.0)", change)
-            for change in ("Gt to GtE", "1.0 to 1.1", "1.0 to 0.9")
+            for change in ("Gt to GtE", "0 to -1", "1.0 to 1.1", "1.0 to 0.9")
         ],
         "only read where a path has entities of the category, and then the background has as well",
     ),
+    (
+        "divergence: Floats = np.maximum(terms.sum(axis=1), 0.0)",
+        "0.0 to -0.1",
+    ): "a divergence is never below zero but by rounding",
     (
         "confidence=max(confidence(seen, given.missing_sources), 0.8 if refuted else 0.0),",
         "0.0 to -0.1",

@@ -48,6 +48,7 @@ MEANING = {
     "min_count": "counts below this are suppressed in prompts and reports",
     "literature": "`local` (no network), or `online`: the six services as well",
     "contact_email": "sent to literature services, which then allow more requests",
+    "services": "addresses of literature services and keys: `ncbi_key`, `openalex_key`, `semantic_scholar_key` (`NCBI_API_KEY`, `OPENALEX_API_KEY`, `S2_API_KEY` serve too), `pubmed_url` …",
     "sandbox": "where analysis code runs: `auto`, `docker`, `bubblewrap`, `subprocess`",
     "sandbox_runtime": "the container engine's runtime, such as `runsc`",
     "user_tools": "a folder of your own tools; its code is run",
@@ -115,7 +116,9 @@ def settings() -> str:
         default = field.default
         if hasattr(default, "model_dump"):
             default = ""
-        variable = f"SAGE_{name.upper()}" + ("__…" if name in ("models", "weights") else "")
+        variable = f"SAGE_{name.upper()}" + (
+            "__…" if name in ("models", "weights", "services") else ""
+        )
         rows.append(f"| `{name}` | `{variable}` | {shown_default(default)} | {MEANING[name]} |")
     return (
         f"{NOTE}# Settings\n\nRead from `sage.toml` (`$SAGE_CONFIG`, else the working folder, else\n"

@@ -58,6 +58,9 @@ FIXED = frozenset(
         "sha256",
         "cut",
         "source",
+        "file",
+        "data",
+        "places",
         "created",
         "reasoner",
     ]

@@ -266,6 +266,14 @@ def test_ages_in_days_for_a_part_are_found(count: int, tmp_path: Path) -> None:
     assert found["mixed_units"][0] == "error"
 
 
+@pytest.mark.parametrize(("scale", "mixed"), [(0.001, False), (1.0, True)])
+def test_fractions_are_no_days_among_months(scale: float, mixed: bool, tmp_path: Path) -> None:
+    table = patients()
+    table["marker"] = scale * np.linspace(31.0, 95.0, len(table))
+    table.loc[:3, "marker"] = scale * np.linspace(1.4, 2.8, 4)
+    assert ("mixed_units" in only(write(tmp_path, table))) is mixed
+
+
 def test_an_unnamed_code_below_zero_is_found(tmp_path: Path) -> None:
     table = patients()
     table["marker"] = np.exp(table["marker"])

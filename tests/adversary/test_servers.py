@@ -326,15 +326,17 @@ def test_no_answer_tells_where_the_roots_lie_and_nothing_is_made_for_nothing(fol
         ("describe_cohort", {"cohort": "no-such-cohort"}),
         ("kaplan_meier", {"cohort": "gbsg2", "endpoint": "OS"}),
     ]
-    before = {path for path in (folder / "out").rglob("*") if ".cache" not in path.parts}
+    own = {".cache", ".jobs"}  # of the server: what it keeps, and what is under way
+    before = {path for path in (folder / "out").rglob("*") if own.isdisjoint(path.parts)}
     with http_server(folder) as url, httpx.Client(headers=GOOD) as client:
         began = client.post(url, json=BEGIN)
         client.headers["mcp-session-id"] = began.headers.get("mcp-session-id", "")
         client.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
         for name, arguments in calls:
             assert str(folder) not in call(client, url, name, arguments)
-    after = {path for path in (folder / "out").rglob("*") if ".cache" not in path.parts}
+    after = {path for path in (folder / "out").rglob("*") if own.isdisjoint(path.parts)}
     assert after == before
+    assert not list((folder / "out" / ".jobs").glob("*"))
 
 
 def test_paths_are_shortened_to_the_names_of_their_folders(tmp_path: Path) -> None:

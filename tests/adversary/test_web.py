@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -12,10 +14,14 @@ import httpx
 import pytest
 
 from mcp_servers.servers.options import HttpOptions
+from sage.cli.app import app
+from sage.core.errors import InputError
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.app import STATIC, create_app
 from sage.web.guard import BODY, Guard, Secrets
+from sage.web.people import Role, Roles, Trust, needed, person, trust
+from sage.web.routes.review import _agreed, _keep
 from sage.web.site import Site
 from tests.sage.web.pages import browser_marks, looking, serving
 
@@ -32,9 +38,11 @@ def guard(tmp_path: Path) -> Guard:
     return create_app(Site(settings), HttpOptions(token=TOKEN, port=8766))
 
 
-def ask(guard: Guard, method: str, path: str, headers: dict[str, str], **more: Any) -> Any:
+def ask(
+    guard: Guard, method: str, path: str, headers: Any, *, peer: str = "127.0.0.1", **more: Any
+) -> Any:
     async def go() -> httpx.Response:
-        transport = httpx.ASGITransport(app=guard, client=("127.0.0.1", 9))
+        transport = httpx.ASGITransport(app=guard, client=(peer, 9))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8766") as http:
             return await http.request(method, path, headers=headers, **more)
 
@@ -56,7 +64,7 @@ def changing() -> dict[str, str]:
 ROUTES = [
     "/", "/static/app.js", "/static/vendor/preact.mjs", "/review", "/compare", "/runs/x",
     "/api/here", "/api/runs", "/api/inbox", "/api/doctor", "/api/runs/x", "/api/runs/x/events",
-    "/api/runs/x/report", "/openapi.json", "/docs",
+    "/api/runs/x/report", "/openapi.json", "/docs", "/metrics",
 ]  # fmt: skip
 
 
@@ -83,6 +91,21 @@ def test_the_address_lets_a_browser_in_and_leaves_no_token_behind(guard: Guard) 
     assert ask(guard, "GET", f"/?token={TOKEN}&token=x", HOST).status_code == 401
 
 
+def test_a_token_of_a_file_is_not_printed_where_logs_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_server(site: Any, options: HttpOptions, started: Any) -> None:
+        started(f"http://127.0.0.1:1/?token={options.token}")
+
+    monkeypatch.setattr("sage.web.serve.run_server", run_server)
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.chdir(tmp_path)
+    app(["serve", "--token-file", "token"], standalone_mode=False)
+    assert capsys.readouterr().err == "open http://127.0.0.1:1/?token= and the token of token\n"
+    app(["serve"], standalone_mode=False)
+    assert len(capsys.readouterr().err.partition("?token=")[2]) > 30
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1@evil", ""])
 def test_a_foreign_host_is_refused(guard: Guard, host: str) -> None:
     assert ask(guard, "GET", "/", session() | {"host": host}).status_code == 421
@@ -103,15 +126,10 @@ def test_nothing_is_changed_from_elsewhere(
 
 
 def test_no_get_changes_anything(guard: Guard) -> None:
-    inner: Any = guard.app
-    changes = {
-        route.path
-        for route in inner.routes
-        if {"POST", "PUT", "DELETE", "PATCH"} & set(getattr(route, "methods", ()) or ())
-    }
-    assert changes or inner.routes
-    for path in ("/api/runs/x/stop", "/api/runs/x/resume", "/api/ask", "/api/runs/x/comments"):
-        assert ask(guard, "GET", path, session()).status_code in (404, 405)
+    for path, methods in routes_of(guard).items():
+        if "GET" not in methods:
+            path = path.replace("{name}", "x")
+            assert ask(guard, "GET", path, session()).status_code in (404, 405, 422), path
 
 
 @pytest.mark.parametrize(
@@ -143,6 +161,302 @@ def test_a_report_that_is_a_link_is_not_shown(guard: Guard, tmp_path: Path) -> N
     assert answered.status_code == 422 and "secret" not in answered.text
 
 
+PROXY = "10.1.2.3"
+CHANGES = {
+    "/api/ask": Role.READ,
+    "/api/runs": Role.RUN,
+    "/api/runs/{name}/stop": Role.RUN,
+    "/api/runs/{name}/pause": Role.RUN,
+    "/api/runs/{name}/resume": Role.RUN,
+    "/api/runs/{name}/preview": Role.READ,
+    "/api/runs/{name}/comments": Role.REVIEW,
+    "/api/runs/{name}/review": Role.REVIEW,
+    "/api/slides/measure": Role.READ,
+    "/api/slides/readings": Role.RUN,
+    "/api/slides/readings/stop": Role.RUN,
+    "/api/slides/readings/say": Role.REVIEW,
+    "/api/slides/regions": Role.REVIEW,
+    "/api/sessions": Role.REVIEW,
+    "/api/sessions/{name}/events": Role.REVIEW,
+    "/api/sessions/{name}/delete": Role.REVIEW,
+    "/api/drafts/{name}/decisions": Role.REVIEW,
+    "/api/slides/nuclei": Role.RUN,
+    "/api/uploads": Role.ADMINISTER,
+    "/api/cohorts/look": Role.ADMINISTER,
+    "/api/cohorts/import": Role.ADMINISTER,
+}
+"""Every route that takes more than a GET, with the role that it asks for."""
+PEOPLE = {"reader": (Role.READ,), "runner": (Role.RUN,), "reviewer": (Role.REVIEW,),
+          "both": (Role.RUN, Role.REVIEW), "boss": (Role.ADMINISTER,)}  # fmt: skip
+
+
+def behind_a_proxy(tmp_path: Path, **more: Any) -> Guard:
+    settings = Settings(runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache")
+    trusted = Trust("X-Remote-User", (ip_network(PROXY),), Roles(people=PEOPLE, **more))
+    return create_app(Site(settings, trust=trusted), HttpOptions(token=TOKEN, port=8766))
+
+
+def named(who: str) -> dict[str, str]:
+    return changing() | {"x-remote-user": who}
+
+
+def test_every_route_that_changes_something_names_its_role(guard: Guard) -> None:
+    routes = routes_of(guard)
+    assert {path for path, methods in routes.items() if methods - {"GET", "HEAD"}} == set(CHANGES)
+    for path, role in CHANGES.items():
+        assert needed("POST", path.replace("{name}", "x")) is role
+    for path in ("/api/new", "/api/runs/x/y/stop", "/api/runs/x/stop/", "/api/askx"):
+        assert needed("POST", path) is Role.ADMINISTER
+        assert needed("DELETE", path) is Role.ADMINISTER
+
+
+@pytest.mark.parametrize("many", ["-5", "0", "11", "1e9", "x"])
+def test_no_run_of_so_many_hypotheses_is_estimated(guard: Guard, many: str) -> None:
+    path = f"/api/estimate?hypotheses={many}"
+    assert ask(guard, "GET", path, session()).status_code == 422
+
+
+def test_who_may_not_review_cannot_pass_the_review_over(tmp_path: Path) -> None:
+    passing = {"prompt": "TLS", "auto_approve": True, "cohort": "none such"}
+
+    def start(guard: Guard, who: str) -> str:
+        found = ask(guard, "POST", "/api/runs", named(who), peer=PROXY, json=passing)
+        assert found.status_code == 422
+        return str(found.json()["error"])
+
+    guard = behind_a_proxy(tmp_path)
+    assert 'the role "review"' in start(guard, "runner")
+    assert "none such" in start(guard, "both") and "none such" in start(guard, "boss")
+    settings = Settings(runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache")
+    two = create_app(Site(settings, reviewers=2), HttpOptions(token=TOKEN, port=8766))
+    refused = ask(two, "POST", "/api/runs", changing(), json=passing)
+    assert refused.status_code == 422 and "2 people review" in refused.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("said", "agreed"),
+    [
+        ([("Ana", "accept", None), ("Ben", "accept", None)], (["Ana", "Ben"], None)),
+        ([("Ana", "accept", None), ("ana", "accept", None)], None),
+        ([("Ana", "accept", None), ("Ben", "ignore", "known")], None),
+        ([("Ana", "ignore", "known"), ("Ben", "ignore", "too few")],
+         (["Ana", "Ben"], "known; too few")),
+        ([("Ana", "response", "one gene"), ("Ben", "response", "two genes")], None),
+        ([("Ana", "accept", None), ("Ben", "accept", None), ("Ben", "ignore", "known")], None),
+    ],
+)  # fmt: skip
+def test_two_people_agree_who_say_the_same(tmp_path: Path, said: Any, agreed: Any) -> None:
+    run = write_run(tmp_path / "x", "q")
+    for who, kind, args in said:
+        response = {"type": kind, "args": args, "comment": f"says {who}", "reviewers": []}
+        _keep(run, who, hypothesis="h1", response=response)
+    people, response = _agreed(run, "h1", 2)
+    assert ((people, response["args"]) if response else None) == agreed
+    if response:
+        assert response["comment"] == "says Ana; says Ben"
+
+
+def test_invisible_characters_make_no_second_person(tmp_path: Path) -> None:
+    request: Any = SimpleNamespace(scope={"state": {}})
+    assert person(request, " Ana\u200b ") == person(request, "A\u2060na\n") == "Ana"
+    with pytest.raises(InputError, match="say who you are"):
+        person(request, "\u200b")
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+@pytest.mark.parametrize("path", CHANGES)
+def test_who_lacks_the_role_changes_nothing(tmp_path: Path, who: str, path: str) -> None:
+    guard = behind_a_proxy(tmp_path)
+    answered = ask(guard, "POST", path.replace("{name}", "x"), named(who), peer=PROXY, json={})
+    allowed = CHANGES[path] in (Role.READ, *PEOPLE[who]) or who == "boss"
+    assert (answered.status_code != 403) == allowed, answered.text
+    if not allowed:
+        assert f'the role "{CHANGES[path]}"' in answered.json()["error"]
+    assert ask(guard, "GET", "/api/here", named(who), peer=PROXY).json()["user"] == who
+
+
+@pytest.mark.parametrize(
+    ("peer", "odd"),
+    [
+        ("127.0.0.1", {"x-remote-user": "boss"}),  # the header without the proxy
+        ("10.1.2.4", {"x-remote-user": "boss"}),
+        (PROXY, {}),  # the proxy without a name
+        (PROXY, {"x-remote-user": ""}),
+        (PROXY, {"x-remote-user": "nobody"}),  # who has no role
+        (PROXY, {"x-remote-user": "boss\x00"}),
+        (PROXY, {"x-remote-user": "b" * 81}),
+        (PROXY, {"x-forwarded-user": "boss"}),
+        (PROXY, {"x_remote_user": "boss"}),
+        ("10.1.2.4", {"x-remote-user": "boss", "x-forwarded-for": PROXY}),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_name_that_no_proxy_gave_is_nobodys(
+    tmp_path: Path, peer: str, odd: dict[str, str], method: str
+) -> None:
+    guard = behind_a_proxy(tmp_path)
+    answered = ask(guard, method, "/api/runs", changing() | odd, peer=peer)
+    assert answered.status_code == 403 and "csrf" not in answered.text
+
+
+def test_a_second_name_is_no_name(tmp_path: Path) -> None:
+    guard = behind_a_proxy(tmp_path)
+    twice = [*changing().items(), ("x-remote-user", "reader"), ("X-Remote-User", "boss")]
+    assert ask(guard, "GET", "/api/here", twice, peer=PROXY).status_code == 403
+
+
+def test_the_name_lets_nobody_in_without_the_token(tmp_path: Path) -> None:
+    guard = behind_a_proxy(tmp_path)
+    headers = HOST | {"x-remote-user": "boss"}
+    assert ask(guard, "GET", "/api/here", headers, peer=PROXY).status_code == 401
+    bearer = headers | {"authorization": f"Bearer {TOKEN}"}
+    assert ask(guard, "GET", "/api/here", bearer, peer=PROXY).status_code == 200
+    # The proxy adds the token to whatever a foreign page makes a browser send.
+    for odd in ({}, {"x-csrf-token": "guess"}):
+        forged = ask(guard, "POST", "/api/runs/x/stop", bearer | odd, peer=PROXY)
+        assert forged.status_code == 403
+    own = bearer | {"x-csrf-token": Secrets(TOKEN).csrf}
+    assert ask(guard, "POST", "/api/runs/x/stop", own, peer=PROXY).status_code == 422
+    cross = own | {"sec-fetch-site": "cross-site"}
+    assert ask(guard, "POST", "/api/runs/x/stop", cross, peer=PROXY).status_code == 403
+
+
+def test_who_is_not_listed_has_the_default(tmp_path: Path) -> None:
+    guard = behind_a_proxy(tmp_path, default="read")
+    assert ask(guard, "GET", "/api/here", named("guest"), peer=PROXY).json()["roles"] == ["read"]
+    refused = ask(guard, "POST", "/api/runs/x/stop", named("guest"), peer=PROXY)
+    assert refused.status_code == 403
+
+
+def test_a_reviewer_cannot_speak_as_another(tmp_path: Path) -> None:
+    from PIL import Image
+
+    guard = behind_a_proxy(tmp_path)
+    inner: Any = guard.app
+    (tmp_path / "slides").mkdir()
+    Image.new("RGB", (600, 600)).save(tmp_path / "slides" / "a.png")
+    inner.state.site.roots = (tmp_path / "slides",)
+    body = {"slide": str(tmp_path / "slides" / "a.png"), "person": "boss",
+            "regions": [{"corners": [[0, 0], [50, 0], [50, 50]]}]}  # fmt: skip
+    done = ask(guard, "POST", "/api/slides/regions", named("reviewer"), peer=PROXY, json=body)
+    assert done.status_code == 200, done.text
+    (kept,) = (tmp_path / "runs" / ".regions").iterdir()
+    (drawn,) = json.loads(kept.read_text())["features"]
+    assert drawn["properties"]["drawn_by"] == "reviewer"
+    looked = {"slide": body["slide"], "reader": "r1", "task": "", "consent": True,
+              "screen": [800, 600]}  # fmt: skip
+    begun = ask(guard, "POST", "/api/sessions", named("reviewer"), peer=PROXY, json=looked)
+    one = f"/api/sessions/{begun.json()['name']}"
+    more = {"first": 0, "events": []}
+    assert ask(guard, "POST", f"{one}/events", named("both"), peer=PROXY, json=more).is_error
+    assert ask(guard, "POST", f"{one}/events", named("reviewer"), peer=PROXY, json=more).is_success
+    assert "reviewer" not in ask(guard, "GET", one, named("both"), peer=PROXY).text
+    assert ask(guard, "POST", f"{one}/delete", named("both"), peer=PROXY).status_code == 422
+    assert ask(guard, "POST", f"{one}/delete", named("reviewer"), peer=PROXY).status_code == 200
+    assert not list((tmp_path / "runs" / ".sessions").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("header", "proxies", "text", "said"),
+    [
+        ("", ["10.0.0.1"], None, "need --trust-header"),
+        ("", [], "", "need --trust-header"),
+        ("X User", [], None, "no name of a header"),
+        ("X-User", ["the proxy"], None, "give an address"),
+        ("X-User", [], "people = 3", "people"),
+        ("X-User", [], '[people]\nana = "king"', "roles are read, run, review, administer"),
+        ("X-User", [], "[people", "no TOML"),
+    ],
+)
+def test_options_that_would_let_the_wrong_people_in_are_refused(
+    tmp_path: Path, header: str, proxies: list[str], text: str | None, said: str
+) -> None:
+    path = tmp_path / "roles.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        trust(header, proxies, path if text is not None else None)
+    with pytest.raises(InputError, match="No such file"):
+        trust("X-User", [], tmp_path / "nowhere.toml")
+
+
+def routes_of(guard: Guard) -> dict[str, set[str]]:
+    """Methods by path, of everything that the server answers."""
+    inner: Any = guard.app
+    found: dict[str, set[str]] = {}
+    routes = [(route, "") for route in inner.routes]
+    for route, prefix in routes:  # grows by the routers that it finds
+        if (router := getattr(route, "original_router", None)) is not None:
+            routes += [(below, "/api") for below in router.routes]
+        else:
+            found.setdefault(prefix + route.path, set()).update(route.methods)
+    return found
+
+
+def test_only_figures_of_a_run_are_saved(guard: Guard, tmp_path: Path) -> None:
+    home = write_run(tmp_path / "runs" / "x", "q").hypothesis("h1")
+    (home / "results" / "figures").mkdir(parents=True)
+    (home / "results" / "results.json").write_text("a secret")
+    (tmp_path / "secret.svg").write_text("a secret")
+    (home / "results" / "figures" / "link.svg").symlink_to(tmp_path / "secret.svg")
+    (home / "results" / "figures" / "forest.svg").write_text(f"<svg>{EVIL}</svg>")
+    path = "/api/runs/x/hypotheses"
+    saved = ask(guard, "GET", f"{path}/h1/results/figures/forest.svg", session())
+    assert saved.status_code == 200
+    assert saved.headers["content-disposition"].startswith("attachment")
+    assert "sandbox" in saved.headers["content-security-policy"]
+    for file in ("h1/results/figures/link.svg", "h1/results/results.json", "h1/results/figures/..",
+                 "h1/results/figures/%2e%2e/results.json", "h1/contract.json",
+                 "%2e%2e/h1/results/figures/forest.svg", "h1/results/figures/gone.svg",
+                 "h1/results/figures/%2fetc%2fpasswd.svg"):  # fmt: skip
+        refused = ask(guard, "GET", f"{path}/{file}", session())
+        assert refused.status_code in (404, 422) and "secret" not in refused.text, file
+
+
+def test_a_picture_leads_to_slides_of_this_server_alone(
+    guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name in a cohort's maps cannot send a reader elsewhere, nor out of the roots."""
+    from types import SimpleNamespace
+
+    import sage.report.fields
+    import validation.contracts.contract as contracts
+    from mcp_servers.measures.maps import SlideMaps
+
+    run = write_run(tmp_path / "runs" / "x", "q")
+    run.hypothesis("h1").mkdir(parents=True)
+    (run.hypothesis("h1") / "contract.json").write_text("{}")
+    frozen = contracts.FrozenContract.model_construct(
+        contract=SimpleNamespace(exposures=[SimpleNamespace(key="imaging:a")])
+    )
+    inner: Any = guard.app
+    named = ["//evil.example/a"]
+    monkeypatch.setattr(contracts, "read_claim", lambda path: frozen)
+    monkeypatch.setattr(inner.state.site, "whole_cohort_of", lambda run: None)
+    monkeypatch.setattr(
+        sage.report.fields, "field_of",
+        lambda *given: (SlideMaps(slide=named[0], patient="p", mpp=0.5), (100, 200, 400)),
+    )  # fmt: skip
+    inner.state.site.roots = (tmp_path / "slides",)
+    (tmp_path / "slides").mkdir()
+    (tmp_path / "secret.png").write_bytes(b"")
+    for slide in ("//evil.example/a", "../secret", "*", "secret"):
+        named[0] = slide
+        path = "/api/runs/x/fields/h1/1/high"
+        assert ask(guard, "GET", path, session()).status_code == 422, slide
+    from PIL import Image
+
+    Image.new("RGB", (64, 64)).save(tmp_path / "slides" / "a&b=c.png")
+    named[0] = "a&b=c"
+    there = ask(guard, "GET", "/api/runs/x/fields/h1/1/high", session())
+    assert there.status_code == 303
+    assert there.headers["location"].startswith("/slides#slide=%2F")
+    assert there.headers["location"].endswith("a%26b%3Dc.png&x=200&y=400&zoom=1")
+    for wrong in ("h1/2/high", "h1/0/high", "h1/1/other", "..%2f/1/high"):
+        refused = ask(guard, "GET", f"/api/runs/x/fields/{wrong}", session())
+        assert refused.status_code in (404, 422), wrong
+
+
 @pytest.mark.parametrize("stated", [True, False])
 def test_a_body_that_is_too_large_is_refused(guard: Guard, stated: bool) -> None:
     async def parts() -> Any:
@@ -172,7 +486,7 @@ def test_a_question_cannot_become_an_option(
     started: list[tuple[str, ...]] = []
     inner: Any = guard.app
     monkeypatch.setattr(
-        inner.state.commands, "start", lambda name, *arguments: started.append(arguments)
+        inner.state.commands, "start", lambda name, *given, owner: started.append(given)
     )
     monkeypatch.setattr(inner.state.site, "cohort", lambda name: None)
     body = {"prompt": "--budget-usd=0 --out=/tmp/x", "dropped": ["--yes"],

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from sage.core.http.client import Limit, Policy
 
 FAST = Policy(
-    attempts=3, deadline=5.0, attempt=0.5, backoff=0.01, backoff_max=0.02, longest_wait=2.0
+    attempts=3, deadline=60.0, attempt=20.0, backoff=0.01, backoff_max=0.02, longest_wait=2.0
 )
 MANY = Limit(1000, 1.0, concurrency=20)
 

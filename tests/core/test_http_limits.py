@@ -46,10 +46,11 @@ def test_concurrency_stays_within_the_limit() -> None:
 def test_requests_never_exceed_the_published_rate() -> None:
     with serving() as services:
         services.routes["/x"] = as_json({})
+        begun = time.monotonic()
         asyncio.run(fetch_all(services.url, Limit(3, 0.5, concurrency=9), 9))
         times = sorted(item.at for item in services.seen)
-    # 20 ms of slack for the way from sending to arrival.
-    assert all(later - earlier >= 0.48 for earlier, later in zip(times, times[3:], strict=False))
+    # From the beginning on: a slow machine may delay an arrival, and then the next seems early.
+    assert all(at - begun >= 0.5 * (number // 3) for number, at in enumerate(times))
 
 
 def test_no_slot_within_patience_is_an_answer_not_a_wait() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import os
 import random
 import re
@@ -16,6 +17,7 @@ import pytest
 from tests.docs.examples import PAGES, ROOT, blocks
 from tests.docs.shell import run
 from tests.end_to_end.harness import PROMPT, cache_dir
+from tests.kg.catalogs import running
 
 PUBTATOR = """\
 1|t|A.
@@ -70,6 +72,15 @@ def own_settings() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="package", autouse=True)
+def services(own_settings: None) -> Iterator[None]:
+    """The literature services, on this machine."""
+    with running() as catalogs, pytest.MonkeyPatch.context() as patch:
+        for name, value in catalogs.variables().items():
+            patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="package")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which every example could have been typed; examples get a copy of it."""
@@ -79,6 +90,13 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cohorts(place)
     slides(place)
     maps(place)
+    (place / "patients.csv").write_text(
+        "patient,age,sex,months,status\n"
+        + "".join(
+            f"P{n},{50 + n % 30},{'MF'[n % 2]},{n % 40 + 2},{('dead', 'alive')[n % 3 > 0]}\n"
+            for n in range(60)
+        )
+    )
     (place / "diagram.txt").write_text("stage -> CXCL13\nstage -> OS\nCXCL13 -> OS\n")
     (place / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
     shutil.copytree(ROOT / "data" / "novelty", place / "data" / "novelty")
@@ -120,6 +138,7 @@ def literature(place: Path) -> None:
     (place / "articles").mkdir()
     (place / "articles" / "one.txt").write_text(TEXT)
     (place / "refs.bib").write_text(BIB)
+    (place / "roles.toml").write_text('default = "read"\n')
     (place / "doid.obo").write_text(OBO)
     with gzip.open(place / "Homo_sapiens.gene_info.gz", "wt") as file:
         file.write(GENES)
@@ -131,6 +150,8 @@ def literature(place: Path) -> None:
         "".join(f"MESH\tM{n}\t{x} growth\tDOID\tD{n}\tGrowth of {x}\n" for n, x in enumerate(pairs))
     )
     run("sage kg build papers/ --out graph/", place)
+    run('sage kg gather "bladder cancer" --out literature/', place)
+    run("sage kg build literature/ --out living/", place)
     run("sage kg import trrust trrust.tsv --out dated/", place)
     run("sage kg evaluate graph/", place)
     run("sage kg lexicon import doid.obo --out big.lex", place)
@@ -177,6 +198,9 @@ def slides(place: Path) -> None:
     for number in (1, 2):
         render_slide(place / "slides" / f"P{number}.s1.tif", seed=number, size_px=1024)
     shutil.copy(place / "slides" / "P1.s1.tif", place / "slide.svs")
+    asked = {"Id": "P1", "Question": "Is there tumor?", "Choice": ["yes", "no"], "Answer": "yes"}
+    (place / "questions.json").write_text(json.dumps([asked]))
+    sessions(place)
     (place / "tiles").mkdir()
     for number in range(5):
         labels = np.zeros((96, 96), np.uint16)
@@ -189,10 +213,25 @@ def slides(place: Path) -> None:
     Image.new("RGB", (32, 32), (200, 10, 10)).save(place / "picture.png")
 
 
+def sessions(place: Path) -> None:
+    """A recorded session on the slide, the same from another viewer, and drafts of it."""
+    box = {"width": 0.2, "height": 0.15}
+    views = [
+        {"timestamp": 1500 * n, "bounds": {"x": 0.2 * n, "y": 0.1 * n, **box}} for n in range(4)
+    ]
+    (place / "log.json").write_text(json.dumps(views))
+    for name in ("reading", "drafted"):
+        run(f"sage sessions import log.json --slide slide.svs --reader r1"
+            f" --out {name}.session.jsonl", place)  # fmt: skip
+    run("sage sessions draft drafted.session.jsonl --slide slide.svs --eyes none", place)
+    (place / "recordings").mkdir()
+    run("sage sessions import log.json --slide slides/P1.s1.tif --reader r1"
+        " --out recordings/p1.session.jsonl", place)  # fmt: skip
+
+
 def maps(place: Path) -> None:
     """Maps of 24 patients of a small cohort, measurements, and what other programs wrote."""
-    import json
-
+    from tests.agents.test_slide_maps import reading
     from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
     from tests.mcp_servers.test_mcp_oncology import small_cohort
 
@@ -220,5 +259,8 @@ def maps(place: Path) -> None:
     (place / "slide.geojson").write_text(
         json.dumps({"type": "FeatureCollection", "features": [found]})
     )
+    (place / "reading").mkdir()
+    seen = reading("other", [(0, 0)], mitoses=2)
+    (place / "reading" / "reading.json").write_text(seen.model_dump_json())
     (place / "cells.csv").write_text("x,y,kind\n1,2,CD8+\n30,4,CD4+\n5,60,other\n")
     (place / "columns.toml").write_text('x = "x"\ny = "y"\nunit = "um"\ntype = "kind"\n')

@@ -17,7 +17,7 @@ from sage.cli.app import app
 from tests.docs.examples import ROOT
 from tests.end_to_end.harness import sage
 
-TIMEOUT = 400
+TIMEOUT = 900
 
 
 def run(line: str, folder: Path) -> str:

@@ -47,7 +47,7 @@ def test_an_example_works_as_printed(
     folder = here
     if re.match(r"sage ledger (show|verify|export)", example.lines[0]):
         run("sage ledger merge colleague.jsonl", here)
-    if " last" in example.lines[0]:
+    if " last" in example.lines[0] or any("--runs runs/" in line for line in example.lines):
         shutil.copytree(request.getfixturevalue("runs"), here / "runs")
     for line in example.lines:
         if " promote " in line:

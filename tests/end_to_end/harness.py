@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -85,7 +88,7 @@ class Done:
         return json.loads(self.out)
 
 
-def sage(*args: str, cwd: Path, timeout: float = 240, cold: bool = False, **env: str) -> Done:
+def sage(*args: str, cwd: Path, timeout: float = 900, cold: bool = False, **env: str) -> Done:
     """Run `sage ARGS` in `cwd`, in a process that is warm but where Python's own path matters."""
     given = environment(**env)
     if cold or "PYTHONPATH" in env:
@@ -101,6 +104,34 @@ def sage(*args: str, cwd: Path, timeout: float = 240, cold: bool = False, **env:
     else:
         ended = run_warm(args, cwd=cwd, env=given, timeout=timeout)
     return Done(ended.returncode, ended.stdout, ended.stderr)
+
+
+def on_a_terminal(
+    *args: str, cwd: Path, answers: list[tuple[str, str]], **env: str
+) -> tuple[int, str]:
+    """Run `sage ARGS` on a terminal of its own; wait for each question, then type its answer."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sage", *args], cwd=cwd, env=environment(**({"TERM": "dumb"} | env)),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown, seen, until = "", 0, time.monotonic() + 240
+    left = list(answers)
+    while time.monotonic() < until:
+        ready, _, _ = select.select([ours], [], [], 0.2)
+        if ready:
+            try:
+                shown += os.read(ours, 65536).decode("utf-8", "replace")
+            except OSError:  # the other end is closed: the command ended
+                break
+        if left and left[0][0] in shown[seen:]:
+            seen = len(shown)
+            os.write(ours, f"{left.pop(0)[1]}\n".encode())
+    os.close(ours)
+    code = process.wait(timeout=120)
+    assert left == [], shown[-3000:]
+    return code, shown
 
 
 def events(folder: Path) -> list[dict[str, Any]]:

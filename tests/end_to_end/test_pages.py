@@ -6,9 +6,7 @@ import json
 import os
 import re
 import signal
-from datetime import datetime
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 import pytest
@@ -24,15 +22,6 @@ def test_a_question_becomes_an_edited_reviewed_and_finished_report(tmp_path: Pat
     with serving(tmp_path) as served, looking() as page:
         page.goto(served.address)
         page.wait_for_selector("#question")
-        painted = []
-        for _ in range(3):  # the least of three: other work on the machine is no matter of ours
-            page.reload()
-            page.wait_for_selector("#question")
-            (paint,) = page.evaluate(
-                "performance.getEntriesByName('first-contentful-paint').map(one => one.startTime)"
-            )
-            painted.append(paint)
-        assert min(painted) <= 1000
         page.wait_for_load_state("networkidle")
         weight = page.evaluate(
             "['navigation', 'resource'].flatMap(kind => performance.getEntriesByType(kind))"
@@ -50,12 +39,6 @@ def test_a_question_becomes_an_edited_reviewed_and_finished_report(tmp_path: Pat
         page.wait_for_selector("#events li", state="attached")
         (run,) = (path for path in (tmp_path / "runs").iterdir() if path.name[0] != ".")
         page.wait_for_selector("#to-review", timeout=120_000)
-        late = page.evaluate(
-            "[...document.querySelectorAll('#events li')]"
-            ".map(line => [line.dataset.at, +line.dataset.shown])"
-        )
-        waits = [shown / 1000 - datetime.fromisoformat(at).timestamp() for at, shown in late]
-        assert quantiles(waits, n=4)[0] <= 0.3  # as painted: a busy machine is late at times
         page.click("[data-step='/scientist']")
         page.wait_for_selector("#agent article")
         assert "the data dictionary" in page.inner_text("#agent")
@@ -89,6 +72,11 @@ def test_a_question_becomes_an_edited_reviewed_and_finished_report(tmp_path: Pat
         page.wait_for_selector("#resume")
         finished = sum(event["event"] == "end" for event in events(run))
         page.click("#resume")
+        # A pause lets the step under way end, and holds; nothing that was finished runs again.
+        page.click("#pause", timeout=180_000)
+        page.wait_for_selector("#status:has-text('paused')", timeout=180_000)
+        assert json.loads((run / "manifest.json").read_text())["status"] == "paused"
+        page.click("#resume")
         page.wait_for_selector("#to-report", timeout=180_000)
         page.wait_for_selector("#status:has-text('finished')")
         ends = [(e["node"], e.get("hypothesis")) for e in events(run) if e["event"] == "end"]
@@ -117,6 +105,19 @@ def serious_in_report(browser: Any, report: Path) -> list[str]:
     page.goto(report.as_uri())
     page.wait_for_selector("h1")
     assert fits(page)
+    # The specification curve by keyboard: each estimate shows the choices that made it.
+    page.locator(".curve input").first.focus()
+    tips = []
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+        (tip,) = (tip for tip in page.locator(".curve .tip").all() if tip.is_visible())
+        tips.append(tip.inner_text())
+    assert tips[0] != tips[1] and "covariates:" in tips[0]
+    # On paper the drawn figure stands in its place.
+    page.emulate_media(media="print")
+    assert not page.locator(".curve").first.is_visible()
+    assert page.locator("figure.printed").first.is_visible()
+    page.emulate_media(media="screen")
     return serious(page)
 
 
@@ -189,6 +190,24 @@ def test_graph_and_cohort_are_looked_at(waiting: Path) -> None:
             " slider.dispatchEvent(new Event('change')); }", oldest,
         )  # fmt: skip
         until(lambda: page.locator("[role=alert]").count() or relations.count() < today)
+        page.reload()
+        page.wait_for_selector("#relations li")
+        page.select_option("#paper", index=1)
+        until(lambda: 0 < relations.count() < today)
+        for kind in ("json", "svg"):
+            with page.expect_download() as saved:
+                page.click(f"#save-{kind}")
+            text = saved.value.path().read_text()
+            if kind == "json":
+                kept = json.loads(text)
+                assert len(kept["edges"]) == relations.count() < today
+                ends = {end for edge in kept["edges"] for end in (edge["s"], edge["t"])}
+                assert ends <= set(range(len(kept["nodes"]))) and kept["filters"]["paper"]
+            else:
+                assert "FABP5" in text and "<script" not in text
+        page.select_option("#paper", "")
+        page.fill("#since", page.get_attribute("#since", "max"))
+        until(lambda: relations.count() < today)
         page.select_option("#paths", run.name)
         page.wait_for_selector("ol li button")
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
+import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, environment, sage
+from sage.review_form import completer
+from tests.end_to_end.harness import PROMPT, environment, on_a_terminal, sage
 
 
 @pytest.fixture
@@ -55,6 +53,8 @@ def test_a_rejection_with_its_reason_reaches_the_report(waiting: Path) -> None:
     page = (waiting / "report.html").read_text()
     assert "known for years" in page
     assert "nothing was tested" in page
+    leads = set(re.findall(r'href="#([^"]+)"', page))
+    assert "h1" in leads <= set(re.findall(r'\bid="([^"]+)"', page))
     turns = [json.loads(line) for line in (waiting / "trace.jsonl").read_text().splitlines()]
     (decided,) = [turn for turn in turns if turn["kind"] == "human"]
     assert decided["text"] == "reject: known for years"
@@ -71,34 +71,6 @@ def test_asking_for_another_brings_a_different_hypothesis(waiting: Path) -> None
     assert second["hypothesis"]["statement"] != first["hypothesis"]["statement"]
 
 
-def on_a_terminal(
-    *args: str, cwd: Path, answers: list[tuple[str, str]], **env: str
-) -> tuple[int, str]:
-    """Run `sage ARGS` on a terminal of its own; wait for each question, then type its answer."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sage", *args], cwd=cwd, env=environment(TERM="dumb", **env),
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-    )  # fmt: skip
-    os.close(theirs)
-    shown, seen, until = "", 0, time.monotonic() + 240
-    left = list(answers)
-    while time.monotonic() < until:
-        ready, _, _ = select.select([ours], [], [], 0.2)
-        if ready:
-            try:
-                shown += os.read(ours, 65536).decode("utf-8", "replace")
-            except OSError:  # the other end is closed: the command ended
-                break
-        if left and left[0][0] in shown[seen:]:
-            seen = len(shown)
-            os.write(ours, f"{left.pop(0)[1]}\n".encode())
-    os.close(ours)
-    code = process.wait(timeout=10)
-    assert left == [], shown[-3000:]
-    return code, shown
-
-
 @pytest.mark.slow
 def test_an_edit_on_the_terminal_is_shown_and_asked_about_before_it_is_taken(
     waiting: Path, tmp_path: Path
@@ -112,10 +84,12 @@ def test_an_edit_on_the_terminal_is_shown_and_asked_about_before_it_is_taken(
         "open(path, 'w').write(json.dumps(told))\n"
     )
     ask, take = "approve, edit, reject or ask for another?", "Take the hypothesis so?"
+    field = "field? (?"
     before = (waiting / "events.jsonl").read_bytes()
     code, shown = on_a_terminal(
         "review", str(waiting), cwd=tmp_path, EDITOR=f"{sys.executable} {editor}", VISUAL="",
-        answers=[(ask, "edit"), (take, "n"), (ask, "nonsense"), (ask, "edit"), (take, "y")],
+        answers=[(ask, "edit"), (field, "json"), (field, "done"), (take, "n"), (field, "stop"),
+                 (ask, "nonsense"), (ask, "edit"), (field, "json"), (field, "done"), (take, "y")],
     )  # fmt: skip
     assert code == 0, shown[-3000:]
     assert (waiting / "events.jsonl").read_bytes().startswith(before)
@@ -141,8 +115,69 @@ def test_a_statement_edited_on_the_terminal_to_say_more_than_fields_can_is_not_t
     ask = "approve, edit, reject or ask for another?"
     code, shown = on_a_terminal(
         "review", str(waiting), cwd=tmp_path, EDITOR=f"{sys.executable} {editor}", VISUAL="",
-        answers=[(ask, "edit"), (ask, "reject"), ("Why?", "it says more than it can")],
+        answers=[(ask, "edit"), ("field? (?", "json"), ("field? (?", "stop"), (ask, "reject"),
+                 ("Why?", "it says more than it can")],
     )  # fmt: skip
     assert code == 0, shown[-3000:]
     assert "says more than the fields can hold" in " ".join(shown.split())
     assert not (waiting / "hypotheses").exists()
+
+
+def test_fields_are_edited_one_by_one_with_completion_and_what_they_could_detect(
+    waiting: Path, tmp_path: Path
+) -> None:
+    ask, field = "approve, edit, reject or ask for another?", "field? (?"
+    code, shown = on_a_terminal(
+        "review", str(waiting), cwd=tmp_path, TERM="xterm", COLUMNS="100",
+        answers=[(ask, "ed\t"), (field, "exposure2"), ("variable or gene", "cxcl1\t3"),
+                 ("exposed are", "lo\t"), ("cut (", "tert\t"), (field, "covariates"),
+                 ("separated by commas", "age, clinical:shoe_size"), (field, "drop"),
+                 ("which?", "2"), (field, "undo"),
+                 (field, "end\t"), ("endpoint (", "PF\t"), (field, "done"), ("so?", "y")],
+    )  # fmt: skip
+    assert code == 0, shown[-3000:]
+    assert shown.count("detectable with 80% power: ") >= 3
+    assert "clinical:shoe_size" in shown  # refused, with its name
+    contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
+    hypothesis = contract["contract"]["hypothesis"]
+    assert hypothesis["endpoint"] == "PFI"
+    assert hypothesis["exposures"][1]["variable"] == "expression:CXCL13"
+    assert (hypothesis["exposures"][1]["level"], hypothesis["exposures"][1]["cut"]) == (
+        "low", "tertile",
+    )  # fmt: skip
+
+
+def test_a_pipe_gets_a_plain_form_and_an_end_of_it_decides_nothing(
+    waiting: Path, tmp_path: Path
+) -> None:
+    before = (waiting / "events.jsonl").read_bytes()
+    for lines in ("", "edit\nendpoint\n", "approved\n", "reject\n\n"):
+        ended = piped(waiting, lines, tmp_path)
+        assert ended.returncode == 2 and "--approve" in ended.stderr, lines
+        assert "\x1b" not in ended.stdout
+        assert (waiting / "events.jsonl").read_bytes() == before
+    ended = piped(waiting, "edit\n99\nendpoint\nnonsense\nPFI\ndone\ny\n", tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert 'no field "99"' in ended.stderr
+    contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
+    assert contract["contract"]["hypothesis"]["endpoint"] == "PFI"
+
+
+def piped(run: Path, lines: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sage", "review", str(run)], cwd=cwd, env=environment(TERM="dumb"),
+        input=lines, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("cxcl", ["expression:CXCL13", "expression:CXCL9"]), ("CLIN", ["clinical:age"]),
+        ("expression:cxcl9", ["expression:CXCL9"]), ("nothing", []),
+        ("age", ["clinical:age"]), ("", ["clinical:age", "expression:CXCL13", "expression:CXCL9"]),
+    ],
+)  # fmt: skip
+def test_a_gene_is_completed_without_its_kind_and_case(typed: str, found: list[str]) -> None:
+    complete = completer(["clinical:age", "expression:CXCL13", "expression:CXCL9"])
+    assert [complete(typed, n) for n in range(len(found) + 1)] == [*found, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 from unittest.mock import patch
 
 import pytest
@@ -13,7 +14,8 @@ from mcp_servers.measures.maps import SlideMaps, write_maps
 from mcp_servers.measures.table import measure_patients
 from mcp_servers.measures.variables import write_table
 from sage.bench.measures import COHORT, simulate
-from sage.report.fields import draw_measured, pictures
+from sage.core.errors import InputError
+from sage.report.fields import draw_measured, field_of, pictures
 from validation.cohort import load
 from validation.cohort.cohort import Cohort
 
@@ -52,6 +54,21 @@ def test_the_patients_drawn_are_those_of_the_values(cohort: Cohort, tmp_path: Pa
     assert f"Formula: {FORMULA}; in µm." in drawn["caption"]
     assert (tmp_path / "h1" / "fields" / drawn["file"]).read_bytes().startswith(b"\x89PNG")
     assert pictures(tmp_path / "h1") == [drawn] and pictures(tmp_path / "h2") == []
+
+
+def test_a_picture_leads_back_to_its_place_on_the_slide(cohort: Cohort) -> None:
+    values = sorted(cohort.column(KEY))
+    sides: tuple[tuple[Literal["high", "low"], int], ...] = (("high", 18), ("low", 2))
+    for side, place in sides:
+        maps, (x, y, wide) = field_of(cohort, KEY, side)
+        assert measure_patients([parse(FORMULA)], [maps]).table[0, 0] == pytest.approx(
+            values[place]
+        )
+        assert (x, y, wide) == picture.densest_field(parse(FORMULA), maps)
+        x0, y0, x1, y1 = maps.window.bounds
+        assert x0 <= x <= x1 and y0 <= y <= y1 and 0 < wide <= max(x1 - x0, y1 - y0)
+    with pytest.raises(InputError, match="not here any more"):
+        field_of(cohort, "clinical:age", "high")
 
 
 def test_maps_that_do_not_give_the_value_are_not_drawn(cohort: Cohort, tmp_path: Path) -> None:

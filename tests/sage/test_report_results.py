@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from sage.report.facts import Facts
 from sage.report.results import ResultsPage, Table, read_results
 from tests.validation.core_help import claim, patients, run_once
+from validation.results import Figure
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +85,26 @@ def test_an_exposure_that_was_refused_still_has_its_page(tmp_path: Path) -> None
     found = read_results(home, "h1", Facts())
     assert found is not None
     assert any("outcome" in reason for reason in found.reasons)
+
+
+def test_a_figures_numbers_are_its_tables_and_no_cell_is_a_formula(tmp_path: Path) -> None:
+    results = run_once(tmp_path, patients(200, log_hr=0.7), hypothesis=claim())
+    evil = {"term": "=cmd()", "hazard ratio": "-1.5", "p": "@x", "95% CI": "-x"}
+    tables = {**results.tables, "adjusted": (*results.tables.get("adjusted", ()), evil)}
+    home = tmp_path / "home"
+    (home / "results" / "figures").mkdir(parents=True)
+    (home / "results" / "figures" / "forest.svg").write_text("<svg/>")
+    drawn = {"forest": Figure(file="figures/forest.svg", title="Forest", caption="Effects.")}
+    (home / "results" / "results.json").write_text(
+        results.model_copy(update={"tables": tables, "figures": drawn}).model_dump_json()
+    )
+    found = read_results(home, "h1", Facts())
+    assert found is not None and found.scale == "hazard ratio"
+    (forest,) = found.figures
+    assert (forest.name, forest.file) == ("h1-forest", "hypotheses/h1/results/figures/forest.svg")
+    text = base64.b64decode(forest.data.partition(",")[2]).decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    primary = next(row for row in rows if row["table"] == "primary")
+    assert primary["hazard ratio"] == results.tables["primary"][0]["hazard ratio"]
+    attacked = rows[-1]
+    assert [attacked[name] for name in evil] == ["'=cmd()", "-1.5", "'@x", "'-x"]

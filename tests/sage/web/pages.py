@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -48,7 +47,7 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Served]:
     process = subprocess.Popen(
         [sys.executable, "-m", "sage", "serve", "--port", "0", *options],
         cwd=folder,
-        env=environment(**env) | {"SAGE_LEDGER": os.environ["SAGE_LEDGER"]},
+        env={"SAGE_LEDGER": str(folder / "ledger.sqlite")} | environment(**env),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

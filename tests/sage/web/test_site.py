@@ -15,11 +15,16 @@ from typing import Any
 import httpx
 import pytest
 
-from sage.core.errors import InputError
+from sage.core.errors import InputError, Paused
+from sage.machine import graph
+from sage.machine.drive import advance
+from sage.machine.services import Services
 from sage.review import HumanResponse, decisions_from
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.processes import Commands, holder, stop
+from sage.web.routes.home import estimate
+from sage.web.routes.run import pause
 from sage.web.site import Site
 from tests.end_to_end.harness import core_only
 from tests.sage.web.pages import serving
@@ -60,6 +65,95 @@ time.sleep(60)
 """
 
 
+def test_a_pause_lies_in_the_folder_and_no_step_begins_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "a", "2026-01-01")
+    settings = Settings(runs_dir=tmp_path, cache_dir=tmp_path / "cache")
+    services = Services(run, run.manifest(), settings)
+    with services.node("scientist"):
+        run.pause_path.touch()  # asked for while a step is under way, which ends as ever
+    with pytest.raises(Paused), services.node("expansion", "h1"):
+        raise AssertionError("it began")
+    assert [event["event"] for event in run.events()] == ["start", "end"]
+
+    class Machine:
+        def compile(self, checkpointer: Any) -> Machine:
+            return self
+
+        def get_state(self, config: Any) -> Any:
+            return SimpleNamespace(created_at="then", interrupts=())
+
+        def invoke(self, *given: Any, **more: Any) -> None:
+            assert not run.pause_path.exists()  # who goes on has taken the wish back
+            run.pause_path.touch()
+            with services.node("expansion", "h1"):
+                raise AssertionError("it began")
+
+    run.update(status="paused")
+    monkeypatch.setattr(graph, "build", lambda services: Machine())
+    with pytest.raises(Paused):
+        advance(services)
+    assert run.manifest().status == "paused"
+
+    class Hasty(Machine):
+        def invoke(self, *given: Any, **more: Any) -> None:
+            assert run.pause_path.exists()  # asked for while the process began
+            with services.node("expansion", "h1"):
+                raise AssertionError("it began")
+
+    run.checkpoints.unlink()  # the machine above wrote none
+    run.update(status="running")
+    monkeypatch.setattr(graph, "build", lambda services: Hasty())
+    with pytest.raises(Paused):
+        advance(services)
+    assert run.manifest().status == "paused"
+
+
+def test_a_run_is_paused_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sage.cli.runs import pause as pause_run
+
+    monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
+    run = write_run(tmp_path / "20260101-000000-a-0000", "2026-01-01")
+    with pytest.raises(InputError, match="nothing works on run"):
+        pause_run("last")
+    assert not run.pause_path.exists()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run.root)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        pause_run("last")
+        process.kill()
+    assert run.pause_path.exists()
+
+
+def test_the_time_to_expect_counts_hypotheses_that_were_made(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", "2026-01-01")
+    run.update(status="finished", hypotheses=10)  # asked for; two came of it
+    for node, hypothesis, seconds in (
+        ("paths", "", 30.0), ("coding", "h1", 20.0), ("coding", "h2", 40.0), ("report", "", 10.0),
+    ):  # fmt: skip
+        run.event("end", node=node, hypothesis=hypothesis, seconds=seconds)
+    site = Site(Settings(runs_dir=tmp_path))
+    asking: Any = SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(site=site)))
+    assert [estimate(asking, n)["seconds"] for n in (1, 2, 5)] == [70.0, 100.0, 190.0]
+
+
+def test_nobody_is_paused_who_does_not_work(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", "2026-01-01")
+    app: Any = SimpleNamespace(
+        state=SimpleNamespace(site=Site(Settings(runs_dir=tmp_path)), commands=Commands(tmp_path))
+    )
+    with pytest.raises(InputError, match="nothing works on run a"):
+        pause("a", SimpleNamespace(app=app))  # type: ignore[arg-type]
+    assert not run.pause_path.exists()
+    run.hold()
+    assert pause("a", SimpleNamespace(app=app)) == {"pausing": True}  # type: ignore[arg-type]
+    assert run.pause_path.exists()
+
+
 def test_whoever_holds_a_run_can_be_stopped_and_nobody_else(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", "2026-01-01")
     assert holder(run) is None
@@ -95,6 +189,10 @@ def test_a_command_that_fails_is_told_in_its_own_words(tmp_path: Path) -> None:
         ({"type": "accept", "reviewers": ["Ana", "Ben"], "comment": "fine"}, "approve",
          "by Ana and Ben; fine"),
         ({"type": "ignore", "args": "known"}, "reject", "known"),
+        ({"type": "ignore", "args": "known", "reviewers": ["Ana", "Ben"]}, "reject",
+         "known; by Ana and Ben"),
+        ({"type": "response", "args": "another gene", "reviewers": ["Ana"]}, "another",
+         "another gene"),
         ({"type": "response", "args": "another gene"}, "another", "another gene"),
     ],
 )  # fmt: skip

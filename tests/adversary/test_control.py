@@ -1,0 +1,89 @@
+"""Attacks on the queue and its log: forged folders, names and lines that a terminal would obey."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sage.begin import reopen
+from sage.cli.app import app
+from sage.control.audit import open_audit
+from sage.control.runs import open_runs
+from sage.control.worker import Worker
+from sage.runfolder import Manifest, RunFolder
+from sage.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Runs of this test, also for the command line."""
+    monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path / "runs"))
+    return Settings(runs_dir=tmp_path / "runs")
+
+
+def write_run(root: Path, **fields: object) -> Manifest:
+    """A whole record of a run that somebody made by hand."""
+    run = RunFolder(root)
+    run.root.mkdir(parents=True)
+    given = {"id": root.name, "run_id": root.name, "place": str(root), "prompt": "q", "format": 3,
+             "created": "", "reasoner": "rules", "cohort": "demo", "kg": ""} | fields  # fmt: skip
+    run.save(Manifest.model_validate(given))
+    run.record.seal_manifest()
+    return run.update(sealed=run.record.head())
+
+
+def test_a_folder_says_neither_where_prompts_go_nor_with_which_key(settings: Settings) -> None:
+    own = {"base_url": "http://attacker.example", "api_key": "x", "revisions": 1}
+    write_run(settings.runs_dir / "forged", settings=own)
+    services = reopen(str(settings.runs_dir / "forged"))
+    try:
+        assert services.settings.base_url is None
+        assert services.settings.api_key is None
+        assert services.settings.revisions == 1
+    finally:
+        services.folder.release()
+
+
+def test_a_worker_does_not_work_on_another_run_that_lies_in_the_folder_of_one(
+    settings: Settings,
+) -> None:
+    manifest = write_run(settings.runs_dir / "one", run_id="another")
+    told: list[str] = []
+    with open_runs(settings, new=True) as runs:
+        assert runs is not None
+        runs.add(manifest.model_copy(update={"run_id": "queued"}), "ann")
+        assert Worker(runs, told.append).work(most=1) == 1
+        known = runs.get("queued")
+    assert known is not None
+    assert known.state == "failed"
+    assert "another run" in known.problem
+
+
+def test_names_and_addresses_in_the_log_and_the_queue_forge_no_line_and_break_no_list(
+    settings: Settings,
+) -> None:
+    with open_audit(settings, new=True) as audit:
+        assert audit is not None
+        audit.add("eve [/dim]", "exported", "x\n2026-01-01  boss  approved  run-1\x1b[2J")
+    with open_runs(settings, new=True) as runs:
+        assert runs is not None
+        runs.add(write_run(settings.runs_dir / "one"), "eve [/bold]")
+    ran = CliRunner().invoke(app, ["audit"])
+    assert ran.exit_code == 0, ran.output
+    assert len(ran.output.splitlines()) == 1
+    assert "\x1b" not in ran.output
+    listed = CliRunner().invoke(app, ["runs"])
+    assert listed.exit_code == 0, listed.output
+    assert "asked by eve [/bold]" in listed.output
+
+
+def test_a_row_of_the_log_that_cannot_be_read_is_told_in_a_sentence(settings: Settings) -> None:
+    with open_audit(settings, new=True) as audit:
+        assert audit is not None
+        audit.add("ann", "asked", "run-1")
+        audit.database.one("UPDATE sage_audit SET detail = '{' RETURNING seq")
+    ran = CliRunner().invoke(app, ["audit"])
+    assert ran.exit_code != 0
+    assert "edited" in str(ran.exception) + ran.output

@@ -1,0 +1,140 @@
+"""`sage cohort init` as a person uses it: refused, asked, corrected, written, checked, shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmarks.cohort_init import compare
+from tests.end_to_end.harness import on_a_terminal, sage
+from tests.validation.core_help import shared
+from validation.cohort.intake import propose
+
+ROWS = "patient;age;sex;stage;months;censor\n" + "\n".join(
+    f"P{n:03d};{50 + n % 30},5;{'M' if n % 2 else 'F'};{'I' * (n % 3 + 1)};{n % 40 + 2};{n % 2}"
+    for n in range(60)
+)
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Path:
+    path = tmp_path / "series.csv"
+    path.write_text(ROWS, encoding="utf-16")
+    return path
+
+
+def test_what_files_do_not_settle_is_refused_with_the_setting_and_nothing_is_written(
+    series: Path,
+) -> None:
+    ended = sage("cohort", "init", str(series), "--yes", cwd=series.parent)
+    assert ended.code == 2
+    assert "OS.event=censor:0 or censor:1" in ended.err
+    assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
+
+
+def test_an_imported_cohort_is_checked_shown_and_listed_as_it_is(series: Path) -> None:
+    home = series.parent
+    settings = ["--set", "event=censor:0", "--set", "known_at=baseline"]
+    ended = sage("cohort", "init", str(series), *settings, "--yes", "--json", cwd=home)
+    assert ended.code == 0, ended.err
+    assert ended.json["folder"] == "cohorts/series"
+    shown = sage("cohort", "show", "cohorts/series", "--json", cwd=home).json
+    assert shown["n_patients"] == 60
+    (outcome,) = shown["endpoints"]
+    assert (outcome["key"], outcome["events"]) == ("OS", 30)
+    assert {item["known_at"] for item in shown["variables"]} == {"baseline"}
+    checked = sage("cohort", "check", "cohorts/series", "--json", cwd=home)
+    assert checked.code == 0, checked.out
+    listed = sage("cohort", "list", "--json", cwd=home).json
+    assert "series" in [item["id"] for item in listed]
+    again = sage("cohort", "init", str(series), *settings, "--yes", cwd=home)
+    assert again.code == 2 and "--force" in again.err
+    assert sage("cohort", "init", str(series), *settings, "--yes", "--force", cwd=home).code == 0
+
+
+def test_on_a_terminal_the_open_is_asked_and_a_guess_corrected(series: Path) -> None:
+    code, shown = on_a_terminal(
+        "cohort", "init", str(series), cwd=series.parent,
+        answers=[("OS.event (censor:0 or censor:1)", "censor:7"),
+                 ("OS.event (censor:0 or censor:1)", "censor:0"),
+                 ("to correct a guess", "stage.kind=nonsense"),
+                 ("to correct a guess", "title=Our series"), ("to correct a guess", "yes")],
+    )  # fmt: skip
+    assert code == 0, shown[-2000:]
+    assert 'holds no "7"' in shown.replace("\r\n", " ") and "is none of" in shown
+    text = (series.parent / "cohorts/series/cohort.toml").read_text()
+    assert 'title = "Our series"' in text and 'event_values = ["0"]' in text
+
+
+def test_on_a_terminal_no_writes_nothing(series: Path) -> None:
+    code, _ = on_a_terminal(
+        "cohort", "init", str(series), "--set", "event=censor:0", cwd=series.parent,
+        answers=[("to correct a guess", "no")],
+    )  # fmt: skip
+    assert code == 1
+    assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
+
+
+def test_a_dry_run_writes_nothing(series: Path) -> None:
+    ended = sage("cohort", "init", str(series), "--dry-run", "--json", cwd=series.parent)
+    assert ended.code == 0
+    guesses = {guess["key"]: guess for guess in ended.json["guesses"]}
+    assert guesses["encoding"]["value"] == "utf-16" and guesses["delimiter"]["value"] == ";"
+    assert guesses["decimal"]["value"] == "," and guesses["OS.event"]["open"]
+    assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
+
+
+def test_no_guess_on_real_cohorts_contradicts_what_a_person_wrote() -> None:
+    """Times, units, events and levels are as written by hand, or asked; none silently other."""
+    rows = compare(shared("tcga_blca").parent)
+    assert len(rows) > 90
+    deciding = [
+        row for row in rows if row.what.split(" ")[-1] in ("time", "unit", "event", "levels")
+    ]
+    assert [row for row in deciding if not row.result.startswith(("right", "asked"))] == []
+    assert [row for row in rows if row.what.endswith("known at") and row.result == "wrong"] == []
+    kinds = [row for row in rows if row.what.endswith("kind")]
+    assert sum(row.result == "right" for row in kinds) >= 0.8 * len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "settings"),
+    [
+        ("cohorts/IMvigor210", "pData_IMvigor210.csv", ("unit=months", "event=censOS:1")),
+        ("tcga_blca", "TCGA-BLCA.survival.tsv", ()),
+        ("tcga_blca", "clinical_blca.csv", ()),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_real_tables_with_decimal_commas_and_semicolons_make_the_same_cohort(
+    tmp_path: Path, folder: str, file: str, settings: tuple[str, ...], encoding: str
+) -> None:
+    source = shared(folder) / file
+    table = pd.read_csv(source, sep="\t" if file.endswith("tsv") else ",", dtype=str,
+                        keep_default_na=False, encoding="utf-8-sig")  # fmt: skip
+    number = r"^(-?\d+)\.(\d+)$"
+    for column in table.columns:
+        if "icd" not in column:
+            table[column] = table[column].str.replace(number, r"\1,\2", regex=True)
+    mangled = tmp_path / file
+    table.to_csv(mangled, sep=";", index=False, encoding=encoding)
+    plain, other = propose([source], settings), propose([mangled], settings)
+    assert plain.spec is not None and other.spec is not None
+    drop = {"tables": {name: {"source"} for name in plain.spec.tables}}
+    assert other.spec.model_dump(exclude=drop) == plain.spec.model_dump(exclude=drop)
+    for name in plain.files:
+        assert _values(plain.files[name]) == _values(other.files[name])
+
+
+def _values(text: str) -> list[list[object]]:
+    def value(cell: str) -> object:
+        try:
+            return float(cell)
+        except ValueError:
+            return cell
+
+    return [[value(cell) for cell in row] for row in csv.reader(io.StringIO(text))]

@@ -1,0 +1,54 @@
+"""Folders of runs as earlier formats left them, waiting for review: shown, gone on with, finished.
+
+Each was left by the SAGE of its time (`formats/format-N.tar.xz`): a question to the demonstration
+cohort, answered by rules.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from sage.runfolder import FORMAT
+from tests.end_to_end.harness import sage
+
+KEPT = sorted((Path(__file__).parent / "formats").glob("format-*.tar.xz"))
+
+
+def unpacked(archive: Path, into: Path) -> Path:
+    """The run's folder, at another place than where it was left."""
+    with tarfile.open(archive) as held:
+        held.extractall(into, filter="data")
+    return into / "run"
+
+
+def test_every_format_so_far_is_kept() -> None:
+    assert [path.name for path in KEPT] == [f"format-{n}.tar.xz" for n in range(1, FORMAT + 1)]
+
+
+@pytest.mark.parametrize("archive", KEPT, ids=lambda path: path.name.split(".")[0])
+def test_a_run_of_an_earlier_format_is_reviewed_and_finished(archive: Path, tmp_path: Path) -> None:
+    run = unpacked(archive, tmp_path)
+    before = json.loads((run / "manifest.json").read_text())
+    shown = sage("show", str(run), cwd=tmp_path)
+    assert shown.code == 0 and "waiting for review" in shown.out
+    done = sage("review", str(run), "--approve", cwd=tmp_path)
+    assert done.code == 0, done.err
+    after = json.loads((run / "manifest.json").read_text())
+    assert after["format"] == FORMAT and after["status"] == "finished" and after["run_id"]
+    assert after["prompt"] == before["prompt"] and after["created"] == before["created"]
+    assert after["thread"] == before.get("thread") or before.get("format", 1) == 1
+    assert (run / "report.html").stat().st_size > 10_000
+    again = sage("show", str(run), cwd=tmp_path)
+    assert again.code == 0 and "verdict" in again.out
+
+
+def test_a_changed_draft_of_an_earlier_format_is_refused(tmp_path: Path) -> None:
+    run = unpacked(KEPT[1], tmp_path)
+    draft = run / "outputs" / "draft-h1.json"
+    draft.write_text(draft.read_text().replace("shorter", "longer", 1))
+    refused = sage("review", str(run), "--approve", cwd=tmp_path)
+    assert refused.code == 2 and "draft-h1.json" in refused.err

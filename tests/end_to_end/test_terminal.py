@@ -1,0 +1,160 @@
+"""The terminal while a run works and after it: progress, watching, opening, widths, completion."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+from agents.path_generation import PATH_GENERATION, PathRequest
+from sage.cli.app import GROUPS, app
+from sage.core.llm.messages import ModelChoice
+from sage.core.progress import in_words, tell, told_to
+from tests.end_to_end.harness import PROMPT, environment, sage
+from tests.openai_server import Answer, chat_reasoner, serve
+
+GOOD = json.dumps({"sources": ["TLS"], "targets": ["FABP5"], "domain": "bladder cancer"})
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("watched")
+    ended = sage("run", PROMPT, "--json", "--yes", cwd=home)
+    assert ended.code == 0, ended.err
+    return home
+
+
+def watching(home: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "sage", "run", "--watch", *more], cwd=home, env=environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_run_is_followed_from_another_terminal_to_where_it_waits(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sage", "run", PROMPT, "--yes"], cwd=tmp_path, env=environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob("runs/2*/events.jsonl")) and time.monotonic() < until:
+            time.sleep(0.05)
+        shown, problem = watching(tmp_path).communicate(timeout=240)
+    finally:
+        process.wait(timeout=240)
+    assert "✓ path generation" in shown, problem
+    assert shown.index("✓ question") < shown.index("✓ scientist")
+    run = next((tmp_path / "runs").glob("2*")).name
+    assert "waiting for review" in shown and f"next: sage review {run}" in shown
+
+
+def test_watching_ends_by_itself_where_nobody_works_and_says_what_is_next(waiting: Path) -> None:
+    run = next((waiting / "runs").glob("2*"))
+    shown, _ = watching(waiting, "last", "--json").communicate(timeout=120)
+    assert json.loads(shown.splitlines()[0])["event"] == "run"
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"status": "running"}))
+    try:
+        shown, _ = watching(waiting).communicate(timeout=120)
+        assert "interrupted" in shown and f"sage resume {run.name}" in shown
+    finally:
+        (run / "manifest.json").write_text(json.dumps(manifest))
+    refused = sage("run", "--watch", "no-such-run", cwd=waiting)
+    assert refused.code == 2
+    assert sage("run", cwd=waiting).code == 2
+
+
+def test_to_stop_watching_leaves_the_run_alone(tmp_path: Path) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "sage", "run", PROMPT, "--yes", "--json"], cwd=tmp_path,
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while not list(tmp_path.glob("runs/2*/events.jsonl")) and time.monotonic() < until:
+        time.sleep(0.05)
+    watcher = watching(tmp_path)
+    time.sleep(1.5)
+    watcher.send_signal(signal.SIGINT)
+    watcher.communicate(timeout=600)
+    shown, problem = worker.communicate(timeout=240)
+    assert worker.returncode == 0, problem
+    assert json.loads(shown)["status"] == "waiting for review"
+
+
+def test_open_says_where_the_report_is_or_why_there_is_none(waiting: Path) -> None:
+    run = next((waiting / "runs").glob("2*"))
+    refused = sage("open", cwd=waiting)
+    assert refused.code == 2 and f"sage review {run.name}" in refused.err
+    (run / "report.html").write_text("<p>x</p>")
+    try:
+        for name in ((), ("last",), (run.name[:15],), (str(run),)):
+            ended = sage("open", *name, cwd=waiting, DISPLAY=":0", BROWSER="false")
+            assert ended.out.strip() == f"runs/{run.name}/report.html" or ended.out.strip() == str(
+                run / "report.html"
+            )
+    finally:
+        (run / "report.html").unlink()
+    assert sage("open", "no-such-run", cwd=waiting).code == 2
+
+
+@pytest.mark.parametrize("width", ["60", "80"])
+@pytest.mark.parametrize("command", ["config", "show last", "runs"])
+def test_nothing_is_cut_off_at_a_narrow_width_or_in_a_pipe(
+    waiting: Path, command: str, width: str
+) -> None:
+    shown = sage(*command.split(), cwd=waiting, COLUMNS=width)
+    wide = sage(*command.split(), cwd=waiting, COLUMNS="400")
+    assert shown.code == 0 and "…" not in shown.out
+    assert shown.out.split() == wide.out.split()
+    assert all(word in shown.out for word in {"config": ["models.high.name = gpt-5"]}.get(
+        command, [next((waiting / "runs").glob("2*")).name]))  # fmt: skip
+
+
+def test_there_is_one_install_completion_and_it_works_in_bash_and_zsh(tmp_path: Path) -> None:
+    root = typer.main.get_command(app)
+    assert [item.name for item in root.params].count("install_completion") == 1
+    context = typer.Context(root, info_name="sage")
+    for name in GROUPS:
+        group = root.get_command(context, name)  # type: ignore[attr-defined]
+        assert "install_completion" not in [item.name for item in group.params], name
+    for shell, file in (("bash", ".bashrc"), ("zsh", ".zshrc")):
+        home = tmp_path / shell
+        home.mkdir()
+        # Without the detection of the shell that runs it, the option takes the shell's name.
+        named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(home)}
+        ended = sage("--install-completion", shell, cwd=tmp_path, cold=True, **named)
+        assert ended.code == 0, ended.err
+        assert (home / file).is_file()
+        asked = sage(cwd=tmp_path, cold=True, _SAGE_COMPLETE=f"complete_{shell}",
+                     COMP_WORDS="sage coh", COMP_CWORD="1",
+                     _TYPER_COMPLETE_ARGS="sage coh")  # fmt: skip
+        assert "cohort" in asked.out
+
+
+def test_a_model_call_says_how_many_tokens_have_come(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with serve(lambda body: Answer(GOOD)) as server:
+        reasoner = chat_reasoner(server.url, tmp_path, model=ModelChoice(name="test-model"))
+        with told_to(lambda what, done, total: heard.append(in_words(what, done, total))):
+            reasoner.ask(PATH_GENERATION, PathRequest(prompt="TLS and FABP5"))
+        quiet = len(heard)
+        tell("nobody listens any more")
+    assert any("tokens so far" in text for text in heard)
+    assert len(heard) == quiet
+
+
+def test_a_long_step_says_what_it_is_at(tmp_path: Path) -> None:
+    from validation.statistics.bootstrap import bootstrap
+
+    heard: list[str] = []
+    with told_to(lambda what, done, total: heard.append(in_words(what, done, total))):
+        bootstrap(lambda values: float(values.mean()), [1.0, 2.0, 3.0, 4.0], times=30, seed=1)
+    assert heard[0] == "bootstrap resamples 0 of 30" and len(heard) == 30

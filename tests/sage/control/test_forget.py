@@ -1,0 +1,147 @@
+"""A patient's data goes from runs, caches and outputs, and the runs still verify and replay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sage.control.forget import forget
+from sage.core.errors import InputError
+from sage.runfolder import Manifest, RunFolder
+from sage.settings import Settings
+from tests.end_to_end.harness import sage
+
+PATIENT, OTHER = "TCGA-AB-1234", "TCGA-AB-12345"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Runs and caches of this test."""
+    return Settings(runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache")
+
+
+def write_run(home: Path, name: str, cohort: Path) -> RunFolder:
+    """A run whose analysis and texts hold both patients."""
+    run = RunFolder(home / name)
+    inputs = run.root / "hypotheses/h1/results/inputs/all"
+    inputs.mkdir(parents=True)
+    run.save(Manifest(format=3, id=name, run_id=name, thread=name, place=str(run.root), prompt="q",
+                      created="", reasoner="rules", cohort=str(cohort), kg=""))  # fmt: skip
+    run.record.seal_manifest()
+    before = run.record.begin("coding")
+    pd.DataFrame({"age": [60, 70]}, index=pd.Index(["P0001", "P0002"], name="patient")).to_parquet(
+        inputs / "table.parquet"
+    )
+    (run.root / "outputs").mkdir()
+    (run.root / "outputs/note.json").write_text(json.dumps({"slides": [PATIENT, OTHER]}))
+    run.event("looked", slide=f"{PATIENT}-01Z.svs")
+    run.record.end("coding", before)
+    run.update(sealed=run.record.head())
+    return run
+
+
+def test_rows_names_caches_and_outputs_go_and_the_run_still_verifies(
+    tmp_path: Path, settings: Settings
+) -> None:
+    cohort, outputs = tmp_path / "cohort", tmp_path / "out"
+    cohort.mkdir()
+    (cohort / "clinical.csv").write_text(f"patient\n{PATIENT}\n{OTHER}\n")
+    of_it = write_run(settings.runs_dir, "of-it", cohort)
+    of_another = write_run(settings.runs_dir, "of-another", tmp_path / "another")
+    parsed = settings.cache_dir / "cohorts/expression-1"
+    spared = settings.cache_dir / "cohorts/expression-2"
+    for folder, name in ((parsed, PATIENT), (spared, OTHER)):
+        folder.mkdir(parents=True)
+        (folder / "index.json").write_text(json.dumps([name]))
+    call = outputs / "nuclei" / "0123456789ab"
+    call.mkdir(parents=True)
+    (call / f"{PATIENT}-01Z.geojson").write_text("{}")
+    would = forget(PATIENT, cohort, settings, outputs, dry=True)
+    assert call.is_dir()
+    assert parsed.is_dir()
+    found = forget(PATIENT, cohort, settings, outputs)
+    assert found == would
+    tables = [run.root / "hypotheses/h1/results/inputs/all/table.parquet"
+              for run in (of_it, of_another)]  # fmt: skip
+    assert [len(pd.read_parquet(path)) for path in tables] == [0, 2]
+    for run in (of_it, of_another):
+        run.verify()
+        text = "".join(path.read_text(errors="replace") for path in run.root.rglob("*.json*"))
+        assert f'"{PATIENT}"' not in text
+        assert f"{PATIENT}-01Z" not in text
+        assert OTHER in text
+    assert not parsed.exists()
+    assert spared.exists()
+    assert not call.exists()
+    assert [line for line in found.left if "clinical.csv" in line]
+    assert found.cannot
+
+
+def test_a_run_under_way_or_a_short_name_removes_nothing(
+    tmp_path: Path, settings: Settings
+) -> None:
+    write_run(settings.runs_dir, "a", tmp_path)
+    busy = write_run(settings.runs_dir, "b", tmp_path)
+    busy.hold()
+    with pytest.raises(InputError, match="nothing was removed"):
+        forget(PATIENT, tmp_path, settings, tmp_path / "out")
+    busy.release()
+    assert f'"{PATIENT}"' in (settings.runs_dir / "a/outputs/note.json").read_text()
+    with pytest.raises(InputError, match="too short"):
+        forget("P1", tmp_path, settings, tmp_path / "out")
+
+
+def test_rounds_of_campaigns_and_files_beside_the_runs_are_not_passed_over(
+    tmp_path: Path, settings: Settings
+) -> None:
+    run = write_run(settings.runs_dir / "campaign-1", "round-1", tmp_path / "cohort")
+    (settings.runs_dir / "campaign-1/campaign.json").write_text("{}")
+    drawn = settings.runs_dir / ".regions" / f"{PATIENT}-01Z.0123.geojson"
+    looked = settings.runs_dir / ".sessions/20260101-000000-01234567.session.jsonl"
+    for path, said in ((drawn, "{}"), (looked, f'{{"slide": "{PATIENT}-01Z.svs"}}')):
+        path.parent.mkdir()
+        path.write_text(said)
+    found = forget(PATIENT, tmp_path / "cohort", settings, tmp_path / "out")
+    assert len(pd.read_parquet(run.root / "hypotheses/h1/results/inputs/all/table.parquet")) == 0
+    run.verify()
+    assert f'"{PATIENT}"' not in (run.root / "outputs/note.json").read_text()
+    for path in (drawn, looked):
+        assert any(line.startswith(str(path)) for line in found.left)
+
+
+def test_an_identifier_that_is_a_number_changes_no_measurement(
+    tmp_path: Path, settings: Settings
+) -> None:
+    run = write_run(settings.runs_dir, "a", tmp_path)
+    path = run.root / "outputs/note.json"
+    path.write_text('{"n": 1234, "p": 0.1234, "patients": ["1234"]}')
+    call = tmp_path / "out" / "nuclei" / "0123456789ab"
+    call.mkdir(parents=True)
+    (call / "other.geojson").write_text('{"area": 1234}')
+    found = forget("1234", tmp_path / "cohort", settings, tmp_path / "out")
+    assert json.loads(path.read_text()) == {"n": 1234, "p": 0.1234, "patients": ["[forgotten]"]}
+    assert call.is_dir()
+    assert "number" in found.left[0]
+
+
+@pytest.mark.parametrize("name", ["P(1+)*[a]", "Zoë-17", 'a"b-1', "a.c"])
+def test_an_identifier_is_no_pattern_and_is_found_as_json_writes_it(
+    name: str, tmp_path: Path, settings: Settings
+) -> None:
+    run = write_run(settings.runs_dir, "a", tmp_path)
+    path = run.root / "outputs/note.json"
+    path.write_text(json.dumps([name, "abc-1"]))
+    forget(name, tmp_path / "cohort", settings, tmp_path / "out")
+    assert json.loads(path.read_text()) == ["[forgotten]", "abc-1"]
+
+
+def test_a_name_that_no_file_holds_is_said_to_be_perhaps_misspelled(tmp_path: Path) -> None:
+    (tmp_path / "cohort").mkdir()
+    (tmp_path / "cohort/clinical.csv").write_text(f"patient\n{PATIENT}\n")
+    for name, said in ((PATIENT, False), ("TCGA-AB-1243", True)):
+        done = sage("forget", name, "--cohort", "cohort", "--dry-run", cwd=tmp_path)
+        assert done.code == 0, done.err
+        assert ("is it spelled" in done.err) == said

@@ -1,0 +1,170 @@
+"""The table of runs, on SQLite and on a PostgreSQL server alike."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sage.control.runs import ATTEMPTS, Runs, open_runs
+from sage.core.errors import InputError
+from sage.runfolder import Manifest
+from sage.settings import Settings
+from tests.postgres import NEEDED, server
+
+LONG = 600.0
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """One server for the tests of this file."""
+    with server() as found:
+        yield found
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=NEEDED)])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """Settings of either kind, with an empty table."""
+    if request.param == "sqlite":
+        return Settings(runs_dir=tmp_path)
+    from psycopg import connect
+
+    address = request.getfixturevalue("url")
+    with connect(address) as live:
+        live.execute("DROP TABLE IF EXISTS sage_runs")
+    return Settings.model_validate({"runs_dir": tmp_path, "checkpoint_url": address})
+
+
+@pytest.fixture
+def runs(settings: Settings) -> Iterator[Runs]:
+    """The table."""
+    with open_runs(settings, new=True) as found:
+        assert found is not None
+        yield found
+
+
+def manifest(number: int) -> Manifest:
+    """A run of the queue."""
+    return Manifest(
+        id=f"run-{number}", run_id=f"id-{number:03d}", place=f"/runs/run-{number}",
+        prompt="Does it matter?", created="", reasoner="rules", cohort="demo", kg="",
+    )  # fmt: skip
+
+
+def test_workers_that_ask_at_once_share_the_runs_without_one_getting_another_s(
+    settings: Settings, runs: Runs
+) -> None:
+    for number in range(20):
+        runs.add(manifest(number), "ann")
+    got: list[str] = []
+
+    def work(name: str) -> None:
+        with open_runs(settings) as mine:
+            assert mine is not None
+            while (run := mine.claim(name, LONG)) is not None:
+                got.append(run.id)
+                mine.settle(run.id, name, "finished")
+
+    workers = [threading.Thread(target=work, args=(f"worker-{at}",)) for at in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(got) == [f"id-{number:03d}" for number in range(20)]
+    assert runs.counts() == {"finished": 20}
+
+
+def test_a_run_is_taken_over_when_its_lease_ends_and_not_before(runs: Runs) -> None:
+    runs.add(manifest(1), "ann")
+    first = runs.claim("dead", 0.4)
+    assert first is not None
+    assert runs.claim("other", LONG) is None
+    time.sleep(0.5)
+    taken = runs.claim("other", LONG)
+    assert taken is not None
+    assert (taken.id, taken.worker, taken.attempts) == (first.id, "other", 2)
+    # Who lost it can neither keep it nor say how it ended.
+    assert not runs.renew(first.id, "dead", LONG)
+    runs.settle(first.id, "dead", "failed", "late")
+    assert runs.counts() == {"running": 1}
+    assert runs.renew(first.id, "other", LONG)
+
+
+def test_a_worker_whose_answer_was_lost_gets_the_run_that_it_has(runs: Runs) -> None:
+    for number in (1, 2):
+        runs.add(manifest(number), "ann")
+    first, again = runs.claim("worker", LONG), runs.claim("worker", LONG)
+    assert first is not None
+    assert again is not None
+    assert first.id == again.id
+
+
+def test_a_run_that_kills_its_workers_at_the_same_step_fails_in_the_end(runs: Runs) -> None:
+    runs.add(manifest(1), "ann")
+    for attempt in range(ATTEMPTS):
+        assert runs.claim(f"worker-{attempt}", 0.0) is not None
+        time.sleep(0.01)
+    assert runs.claim("last", LONG) is None
+    known = runs.get("id-001")
+    assert known is not None
+    assert known.state == "failed"
+    assert "died" in known.problem
+
+
+def test_a_step_that_ended_forgets_the_workers_that_died_before(runs: Runs) -> None:
+    runs.add(manifest(1), "ann")
+    for attempt in range(3 * ATTEMPTS):
+        assert runs.claim(f"worker-{attempt}", 0.0) is not None
+        runs.progressed("id-001", f"worker-{attempt}")
+        time.sleep(0.01)
+    assert runs.counts() == {"running": 1}
+
+
+def test_a_run_of_a_person_at_the_shell_is_listed_and_never_claimed(runs: Runs) -> None:
+    runs.take(manifest(1), "ann", "shell", 0.0)
+    time.sleep(0.01)
+    assert runs.claim("worker", LONG) is None
+    runs.take(manifest(1), "ann", "another shell", LONG)
+    with pytest.raises(InputError, match="another shell"):
+        runs.take(manifest(1), "ann", "shell", LONG)
+    runs.settle("id-001", "another shell", "waiting for review")
+    runs.answer(manifest(1), "bob", {"interrupt": {"decisions": []}})
+    taken = runs.claim("worker", LONG)
+    assert taken is not None
+    assert (taken.owner, taken.answer) == ("ann", {"interrupt": {"decisions": []}})
+    with pytest.raises(InputError, match="worked on"):
+        runs.answer(manifest(1), "bob", {})
+
+
+def test_a_run_put_back_after_a_fault_waits_before_it_is_claimed(runs: Runs) -> None:
+    runs.add(manifest(1), "ann")
+    assert runs.claim("worker", LONG) is not None
+    runs.settle("id-001", "worker", "queued", "no disk", delay_s=0.4, answered=False)
+    assert runs.claim("worker", LONG) is None
+    time.sleep(0.5)
+    taken = runs.claim("worker", LONG)
+    assert taken is not None
+    assert taken.attempts == 2
+
+
+@pytest.mark.parametrize("settings", [pytest.param("postgres", marks=NEEDED)], indirect=True)
+def test_a_connection_that_is_cut_comes_back(settings: Settings, runs: Runs, url: str) -> None:
+    from psycopg import connect
+
+    runs.add(manifest(1), "ann")
+    with connect(url, autocommit=True) as live:
+        live.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+    assert runs.claim("worker", LONG) is not None
+    assert runs.counts() == {"running": 1}
+
+
+def test_without_a_queue_nothing_is_made(tmp_path: Path) -> None:
+    with open_runs(Settings(runs_dir=tmp_path / "runs")) as runs:
+        assert runs is None
+    assert not (tmp_path / "runs").exists()

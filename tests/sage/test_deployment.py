@@ -1,0 +1,147 @@
+"""The files of a deployment parse and fit the command line, and the image builds."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deployment import Chart
+from tests.docs.examples import parse
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def commands_of(manifests: list[dict[str, Any]]) -> list[list[str]]:
+    """What the containers of a chart run."""
+    pods = [item["spec"]["template"]["spec"] for item in manifests if item["kind"] == "Deployment"]
+    return [container["args"] for pod in pods for container in pod["containers"]]
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"data": "slides", "workers": 9}, {"trust": {"header": "", "proxies": []}}]
+)
+def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any]) -> None:
+    manifests = Chart(DEPLOY / "helm/sage", "lab", **values).manifests()
+    assert sorted(item["kind"] for item in manifests) == [
+        "Deployment", "Deployment", "PersistentVolumeClaim", "Service",
+    ]  # fmt: skip
+    names = {(item["kind"], item["metadata"]["name"]) for item in manifests}
+    assert ("PersistentVolumeClaim", "lab-runs") in names
+    for command in commands_of(manifests):
+        parse(" ".join(["sage", *command]))
+    for item in manifests:
+        if item["kind"] != "Deployment":
+            continue
+        pod = item["spec"]["template"]["spec"]
+        assert item["spec"]["selector"]["matchLabels"].items() <= (
+            item["spec"]["template"]["metadata"]["labels"].items()
+        )
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        (container,) = pod["containers"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]}
+        assert {entry["name"] for entry in container["env"]} == {
+            "SAGE_CHECKPOINT_URL", "SAGE_LEDGER",
+        }  # fmt: skip
+        assert ("slides" in str(pod["volumes"])) == ("data" in values)
+
+
+def test_an_action_that_helm_would_not_know_is_an_error(tmp_path: Path) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(DEPLOY / "helm/sage", chart)
+    (chart / "templates" / "odd.yaml").write_text("a: {{ .Values.host | shout }}\n")
+    with pytest.raises(ValueError, match="shout"):
+        Chart(chart, "lab").manifests()
+
+
+def test_compose_starts_server_and_workers_on_one_database() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert set(services) == {"database", "server", "worker"}
+    for name in ("server", "worker"):
+        service = services[name]
+        said = [re.sub(r"\$\{\w+:-(.+)\}", r"\1", word) for word in service["command"]]
+        parse(" ".join(["sage", *said]))
+        assert service["environment"]["SAGE_CHECKPOINT_URL"].endswith("@database/sage")
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+    assert "--trust-header" in services["server"]["command"]  # else everybody may do everything
+    assert services["server"]["ports"] == ["127.0.0.1:8766:8766"]
+    assert services["worker"]["ports"] == []
+
+
+@pytest.mark.parametrize("name", ["sage-server.service", "sage-worker@.service"])
+def test_a_unit_runs_what_there_is(name: str) -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string((DEPLOY / name).read_text())
+    service = unit["Service"]
+    parse(service["ExecStart"].replace("/opt/sage/bin/", ""))
+    assert service["User"] == "sage"
+    assert service["NoNewPrivileges"] == "yes"
+    analyze = shutil.which("systemd-analyze")
+    if analyze is not None:
+        done = subprocess.run(
+            [analyze, "verify", "--man=no", str(DEPLOY / name)], capture_output=True, text=True
+        )
+        assert "Unknown" not in done.stderr, done.stderr
+
+
+def has_base() -> bool:
+    """Whether an engine answers that has the base image made on the spot."""
+    if shutil.which("docker") is None:
+        return False
+    found = subprocess.run(["docker", "image", "inspect", "sage-base:latest"], capture_output=True)
+    return found.returncode == 0
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+@pytest.mark.skipif(not has_base(), reason="no engine with the image sage-base")
+def test_the_image_builds_without_a_network_and_its_server_answers(tmp_path: Path) -> None:
+    """With the core and PostgreSQL alone, whose wheels are small; the recipe is the same."""
+    wheels = tmp_path / "wheelhouse"
+    constraints = ROOT / "constraints.txt"
+    wanted = f"{ROOT}[postgres]"
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(wheels), "-c", str(constraints)]
+    subprocess.run([*pip, wanted], check=True)
+    tag = "sage-service-test"
+    subprocess.run(
+        ["docker", "build", "-q", "--network", "none", "-t", tag, "--build-arg",
+         "BASE_IMAGE=sage-base:latest", "--build-arg", "EXTRAS=postgres",
+         "-f", str(DEPLOY / "Dockerfile"), str(tmp_path)],
+        check=True,
+    )  # fmt: skip
+    flags = ["--rm", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL",
+             "--security-opt", "no-new-privileges"]  # fmt: skip
+    try:
+        ask = (
+            "import subprocess, sys, time, urllib.request as u\n"
+            "s = subprocess.Popen(['sage', 'serve', '--port', '8766'])\n"
+            "for _ in range(300):\n"
+            "    try:\n"
+            "        print(u.urlopen('http://127.0.0.1:8766/healthz').read().decode()); break\n"
+            "    except OSError: time.sleep(0.2)\n"
+            "s.terminate(); s.wait(20)\n"
+        )
+        done = subprocess.run(
+            ["docker", "run", *flags, "--entrypoint", "python3", tag, "-c", ask],
+            capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert '{"status": "ok"}' in done.stdout, done.stderr
+        who = subprocess.run(
+            ["docker", "run", *flags, "--entrypoint", "id", tag, "-u"],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert who.stdout.strip() == "10001"
+    finally:
+        subprocess.run(["docker", "image", "rm", "-f", tag], capture_output=True)

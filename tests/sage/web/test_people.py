@@ -1,0 +1,193 @@
+"""What people may use, what is written down of them, and what watchers are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_servers.servers.options import HttpOptions
+from sage.control.audit import open_audit
+from sage.control.people import VARIABLE, owner
+from sage.control.runs import open_runs
+from sage.runfolder import Manifest, RunFolder
+from sage.settings import Settings
+from sage.web.app import create_app
+from sage.web.guard import Guard
+from sage.web.people import logged, read_roles, trust
+from sage.web.site import Site
+from tests.adversary.test_web import HOST, TOKEN, ask, changing
+
+ROLES = """
+[people]
+ann = "run"
+bob = "run"
+[quotas]
+runs_per_day = 2
+usd_per_month = 10
+[quotas_of.bob]
+runs_per_day = 3
+"""
+ANN, BOB = (changing() | {"x-user": who} for who in ("ann", "bob"))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Runs of this test."""
+    return Settings(runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache")
+
+
+@pytest.fixture
+def started() -> list[tuple[str, tuple[str, ...]]]:
+    """Whose runs were started, and with which arguments."""
+    return []
+
+
+@pytest.fixture
+def guard(tmp_path: Path, settings: Settings, started: Any, monkeypatch: Any) -> Guard:
+    """A server behind a proxy, which notes what it would start."""
+    path = tmp_path / "roles.toml"
+    path.write_text(ROLES)
+    site = Site(settings, trust=trust("X-User", [], path))
+    found = create_app(site, HttpOptions(token=TOKEN, port=8766))
+    inner: Any = found.app
+    monkeypatch.setattr(
+        inner.state.commands, "start", lambda name, *given, owner: started.append((owner, given))
+    )
+    monkeypatch.setattr(site, "cohort", lambda name: None)
+    return found
+
+
+def start(guard: Guard, who: dict[str, str], **more: Any) -> Any:
+    return ask(guard, "POST", "/api/runs", who, json={"prompt": "does it matter?", **more})
+
+
+def test_runs_beyond_a_day_s_number_are_refused_and_each_person_has_a_number_of_their_own(
+    guard: Guard, started: Any
+) -> None:
+    answers = [start(guard, ANN) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 422]
+    assert "ann may have 2 runs in 24 hours" in answers[2].json()["error"]
+    assert [start(guard, BOB).status_code for _ in range(4)] == [200, 200, 200, 422]
+    assert [owner for owner, _ in started] == ["ann"] * 2 + ["bob"] * 3
+
+
+def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
+    guard: Guard, settings: Settings, started: Any
+) -> None:
+    run = RunFolder(settings.runs_dir / "open")
+    run.root.mkdir(parents=True)
+    manifest = Manifest(id="open", run_id="open", place=str(run.root), prompt="q", created="",
+                        reasoner="chat", cohort="demo", kg="", budget_usd=7.5)  # fmt: skip
+    run.save(manifest)
+    with open_runs(settings, new=True) as runs:
+        assert runs is not None
+        runs.take(manifest, "ann", "shell", 600.0)
+    too_much = start(guard, ANN, reasoner="chat", budget_usd=3.0)
+    assert too_much.status_code == 422
+    assert "2.50 are left" in too_much.json()["error"]
+    assert start(guard, ANN, reasoner="chat").status_code == 200
+    assert "--budget-usd=2.5" in started[-1][1]
+
+
+def test_runs_that_are_asked_for_at_once_do_not_get_the_same_money(
+    guard: Guard, started: Any
+) -> None:
+    first = start(guard, ANN, reasoner="chat", budget_usd=8.0)
+    second = start(guard, ANN, reasoner="chat", budget_usd=8.0)
+    assert [first.status_code, second.status_code] == [200, 422]
+    assert "2.00 are left" in second.json()["error"]
+    assert len(started) == 1
+    assert start(guard, BOB, reasoner="chat", budget_usd=8.0).status_code == 200
+
+
+def test_a_run_that_goes_on_gets_no_more_than_is_left_of_its_owner_s_month(
+    guard: Guard, settings: Settings, started: Any
+) -> None:
+    for name, state in (("old", "stopped"), ("new", "running")):
+        run = RunFolder(settings.runs_dir / name)
+        run.root.mkdir(parents=True)
+        manifest = Manifest(id=name, run_id=name, place=str(run.root), prompt="q", created="",
+                            reasoner="chat", cohort="demo", kg="", budget_usd=8.0)  # fmt: skip
+        run.save(manifest)
+        with open_runs(settings, new=True) as runs:
+            assert runs is not None
+            runs.take(manifest, "ann", "shell", 600.0)
+            if state == "stopped":
+                runs.settle(name, "shell", "stopped")
+    answer = ask(guard, "POST", "/api/runs/old/resume", BOB, json={})
+    assert answer.status_code == 200, answer.text
+    assert started == [
+        ("ann", ("resume", "--budget-usd=2.0", "--", str(settings.runs_dir / "old")))
+    ]
+
+
+def test_who_asked_decided_and_exported_is_written_before_it_is_done(
+    guard: Guard, settings: Settings
+) -> None:
+    start(guard, ANN)
+    ask(guard, "GET", "/api/runs/some-run/report", BOB)
+    ask(guard, "GET", "/api/runs", BOB)
+    with open_audit(settings) as audit:
+        assert audit is not None
+        rows = [(row.who, row.what, row.about) for row in audit.rows()]
+        assert audit.problem() == ""
+    assert rows == [("ann", "asked", ""), ("bob", "exported", "some-run")]
+
+
+def test_what_cannot_be_written_down_is_not_done(
+    guard: Guard, started: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any, **named: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(guard.audit, "add", full)
+    assert start(guard, ANN).status_code == 503
+    assert started == []
+    assert ask(guard, "GET", "/api/runs", ANN).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("POST", "/api/runs", ("asked", "")),
+        ("POST", "/api/runs/r1/review", ("decided", "r1")),
+        ("POST", "/api/runs/r1/pause", ("told to stop, pause or go on", "r1")),
+        ("GET", "/api/runs/r1/hypotheses/h1/figure.svg", ("exported", "r1")),
+        ("POST", "/api/new/route", ("changed", "/api/new/route")),
+        ("POST", "/api/ask", None),
+        ("POST", "/api/runs/r1/preview", None),
+        ("GET", "/api/runs/r1", None),
+    ],
+)
+def test_every_request_that_changes_something_is_logged(
+    method: str, path: str, said: tuple[str, str] | None
+) -> None:
+    assert logged(method, path) == said
+
+
+@pytest.mark.parametrize("text", ["[quotas]\nruns_per_day = -1", "[quotas]\nruns = 3"])
+def test_a_quota_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "roles.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="quotas"):
+        read_roles(path)
+
+
+def test_health_is_for_anybody_and_metrics_for_who_has_the_token(guard: Guard) -> None:
+    health = ask(guard, "GET", "/healthz", {"host": "10.1.2.3:8766"})
+    assert (health.status_code, health.json()) == (200, {"status": "ok"})
+    assert ask(guard, "GET", "/metrics", HOST).status_code == 401
+    told = ask(guard, "GET", "/metrics", ANN)
+    assert told.headers["content-type"].startswith("application/openmetrics-text")
+    lines = told.text.splitlines()
+    assert lines[-1] == "# EOF"
+    assert 'sage_http_answers_total{status="401"} 1' in lines
+    assert any(line.startswith("process_open_fds ") for line in lines)
+
+
+def test_the_commands_of_a_person_know_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "ann\x1b[31m\n")
+    assert owner().startswith("ann")
+    assert owner().isprintable()
