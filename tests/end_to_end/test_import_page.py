@@ -66,8 +66,15 @@ class TestInChromium:
             page.wait_for_selector("#questions", state="detached")
             page.select_option("[aria-label='kind of adjuvant_chemo']", "skip")
             page.wait_for_selector("#columns-left-out td:has-text('adjuvant_chemo')")
+            # The answer to one correction arrives while the next is being typed.
+            late: list[Any] = []
+            page.route("**/api/cohorts/look", lambda route: late.append(route), times=1)
             page.check("#baseline")
+            until(lambda: page.is_enabled("#title") and bool(late))
             page.fill("#title", "Our series")
+            with page.expect_response("**/api/cohorts/look"):
+                late[0].continue_()
+            until(lambda: page.inner_text("[role=status]") == "" and page.is_enabled("#write"))
             page.press("#title", "Tab")
             page.wait_for_selector("button:has-text('title=Our series')")
             until(lambda: page.is_enabled("#write"))

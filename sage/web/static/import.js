@@ -18,6 +18,12 @@ function Answer({ guess, say, id }) {
     ${text !== guess.value || guess.open ? html`<button type="submit">Set</button>` : null}</form>`;
 }
 
+// Keeps what is being typed when an earlier answer arrives meanwhile.
+function Typed({ id, value, say }) {
+  const [text, setText] = useState(value);
+  return html`<input id=${id} value=${text} onInput=${(e) => setText(e.target.value)} onChange=${(e) => e.target.value && say(`${id}=${e.target.value}`)}/>`;
+}
+
 function Questions({ open, say }) {
   if (!open.length) return null;
   return html`<article class="panel" id="questions" aria-label="Questions"><h2>${open.length === 1 ? "One question" : `${open.length} questions`} first</h2>
@@ -108,8 +114,8 @@ export function Import() {
     ${found ? html`
       <${Questions} open=${found.guesses.filter((guess) => guess.open)} say=${say}/>
       <article class="panel"><div class="row">
-        <label>Name <input id="name" value=${found.name} onChange=${(e) => say(`name=${e.target.value}`)}/></label>
-        <label>Title <input id="title" value=${found.title} onChange=${(e) => e.target.value && say(`title=${e.target.value}`)}/></label></div>
+        <label>Name <${Typed} key=${found.name} id="name" value=${found.name} say=${say}/></label>
+        <label>Title <${Typed} key=${found.title} id="title" value=${found.title} say=${say}/></label></div>
         <p><label><input id="baseline" type="checkbox" checked=${settings.includes("known_at=baseline")} onChange=${(e) => e.target.checked ? say("known_at=baseline") : look(held.upload, settings.filter((old) => key(old) !== "known_at"))}/> every variable was known before follow-up began</label></p>
         <form class="row" onSubmit=${(e) => { e.preventDefault(); if (more.includes("=")) { say(more); setMore(""); } }}>
           <label>Another correction <input id="more" placeholder="missing=9999,unk" value=${more} onInput=${(e) => setMore(e.target.value)}/></label><button type="submit">Set</button></form>

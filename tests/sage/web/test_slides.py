@@ -307,8 +307,10 @@ class TestInABrowser:
                 page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
 
             page.click("[data-draw=polygon]")
-            for x, y in ((0.2, 0.2), (0.4, 0.2), (0.3, 0.4)):
+            page.wait_for_selector(".draw .catch", state="attached")
+            for n, (x, y) in enumerate(((0.2, 0.2), (0.4, 0.2), (0.3, 0.4)), start=1):
                 click(x, y)
+                page.wait_for_selector(f".draw circle >> nth={n - 1}", state="attached")
             page.keyboard.press("Enter")
             page.wait_for_selector("[data-region='1']")
             grip = page.locator("[data-corner='0']").bounding_box()
