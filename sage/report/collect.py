@@ -272,8 +272,6 @@ def _hypothesis(
     facts: Facts,
     sources: list[Citation],
 ) -> HypothesisPage:
-    from agents.feasibility.types import FeasibilityVerdict
-
     draft = _checked(folder.output(f"draft-{name}"), Draft.model_validate)
     decision = next((decision for decision in decisions if decision.hypothesis_id == name), None)
     revision = evaluation.revisions if evaluation else 0
@@ -283,36 +281,25 @@ def _hypothesis(
         folder.output(f"novelty-{tail}"), lambda found: _debate(found["output"], name, facts)
     )
     sources += [*draft.citations, *draft.contradicting, *debate_sources(debate)]
-    feasibility = _answer(folder, f"feasibility-{name}", FeasibilityVerdict)
-    if feasibility:
-        facts.put(f"{name}.feasibility.score", round(feasibility.score, 1))
-        for step in feasibility.steps:
-            facts.put(f"{name}.feasibility.{step.name}.weight", round(step.weight))
-            facts.put(f"{name}.feasibility.{step.name}.score", round(step.score, 1))
+    feasibility = _feasibility(folder, name, facts)
     home = folder.hypothesis(name)
-    results: ResultsPage | None = read_results(home, name, facts)
-    interpretation = _answer(folder, f"interpreter-{name}", Interpretation)
-    if interpretation:
-        facts.put(f"{name}.interpreter.feasibility_score", interpretation.feasibility_score)
-    summary = _answer(folder, f"summary-{name}", Summary)
     ended = evaluation.ended if evaluation else "pending"
-    verdict = results.verdict if results and ended == "tested" else ended
-    limits: tuple[str, ...] = ()
-    if results:
-        written = interpretation.limits if interpretation else ()
-        limits = tuple(dict.fromkeys([*results.limits, *written]))
+    results = read_results(home, name, facts) or ResultsPage()
+    tested = bool(results.verdict) and ended == "tested"
+    interpretation = _interpretation(folder, name, facts)
+    summary = _answer(folder, f"summary-{name}", Summary)
     contract = read_contract(home)
     chains = _chains(name, _mechanism(draft, decision), paths, brief, facts)
-    on_paths = {c.key for one in chains for step in one.steps for c in step.evidence}
+    on_paths = {c.key for chain in chains for step in chain.steps for c in step.evidence}
     coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
         title=title_of(expanded.hypothesis) if summary else draft.hypothesis.endpoint,
-        verdict=verdict,
+        verdict=results.verdict if tested else ended,
         verdict_words=_verdict_words(folder, name, results.badge)
-        if results and ended == "tested"
-        else VERDICT_WORDS[verdict],
-        answers=results.answers if results else (),
+        if tested
+        else VERDICT_WORDS[ended],
+        answers=results.answers,
         expanded=expanded,
         review=_review_words(decision),
         comment=decision.comment if decision else "",
@@ -321,7 +308,7 @@ def _hypothesis(
         design_words=describe_design(expanded.hypothesis),
         chains=chains,
         support_absent=draft.support_absent,
-        sources=tuple(one for one in draft.citations if one.key not in on_paths),
+        sources=tuple(cited for cited in draft.citations if cited.key not in on_paths),
         debate=debate,
         turns=turns(debate),
         feasibility=feasibility,
@@ -329,25 +316,57 @@ def _hypothesis(
         contract_json=contract.text if contract else "",
         interpretation=interpretation,
         summary=summary,
-        changes=results.changes if results and ended == "tested" else (),
-        reasons=results.reasons if results else (),
-        limits=limits,
-        result_texts=results.limits if results else (),
+        changes=results.changes if tested else (),
+        reasons=results.reasons,
+        limits=_limits(results, interpretation),
+        result_texts=results.limits,
         verdict_texts=_verdict_texts(debate, feasibility),
-        blocked=feasibility.what_would_make_it_feasible
-        if feasibility and ended == "infeasible"
-        else (),
+        blocked=_blocked(feasibility, ended),
         demands=_model(folder.output(f"demands-{name}"), Demands),
-        scale=results.scale if results else "",
-        curve=results.curve if results else None,
-        figures=results.figures if results else [],
-        tables=results.tables if results else [],
+        scale=results.scale,
+        curve=results.curve,
+        figures=results.figures,
+        tables=results.tables,
         names=_names(expanded, contract),
         coding=coding,
         reproduction=read_reproduction(
             home, name, coding, folder.output(f"coding_instructions-{name}"), facts
         ),
     )
+
+
+def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdict | None:
+    """The judgment, its numbers among the facts."""
+    from agents.feasibility.types import FeasibilityVerdict
+
+    found: FeasibilityVerdict | None = _answer(folder, f"feasibility-{name}", FeasibilityVerdict)
+    if found:
+        facts.put(f"{name}.feasibility.score", round(found.score, 1))
+        for step in found.steps:
+            facts.put(f"{name}.feasibility.{step.name}.weight", round(step.weight))
+            facts.put(f"{name}.feasibility.{step.name}.score", round(step.score, 1))
+    return found
+
+
+def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretation | None:
+    """The interpreter's answer, its number among the facts."""
+    found: Interpretation | None = _answer(folder, f"interpreter-{name}", Interpretation)
+    if found:
+        facts.put(f"{name}.interpreter.feasibility_score", found.feasibility_score)
+    return found
+
+
+def _limits(results: ResultsPage, interpretation: Interpretation | None) -> tuple[str, ...]:
+    """What limits a result: computed, then written, each once. Without a result there is none."""
+    written = interpretation.limits if interpretation and results.verdict else ()
+    return tuple(dict.fromkeys([*results.limits, *written]))
+
+
+def _blocked(feasibility: FeasibilityVerdict | None, ended: str) -> tuple[str, ...]:
+    """What would make an infeasible hypothesis feasible."""
+    if feasibility is None or ended != "infeasible":
+        return ()
+    return feasibility.what_would_make_it_feasible
 
 
 def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sage.machine.slide_readings import caption, readings_of
@@ -75,18 +75,18 @@ class FigurePage:
 
 @dataclass
 class ResultsPage:
-    """What `results.json` of one hypothesis holds."""
+    """What `results.json` of one hypothesis holds; nothing where there is none."""
 
-    verdict: str
-    badge: str
-    answers: tuple[dict[str, str], ...]
-    changes: tuple[str, ...]
-    reasons: tuple[str, ...]
-    limits: tuple[str, ...]
-    scale: str
-    curve: Curve | None
-    figures: list[FigurePage]
-    tables: list[Table]
+    verdict: str = ""
+    badge: str = ""
+    answers: tuple[dict[str, str], ...] = ()
+    changes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    scale: str = ""
+    curve: Curve | None = None
+    figures: list[FigurePage] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
 
 
 @dataclass
