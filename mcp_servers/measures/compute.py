@@ -11,42 +11,48 @@ from functools import singledispatch
 import numpy as np
 
 from mcp_servers.measures import patterns
-from mcp_servers.measures.language import (
-    TISSUE,
-    Arithmetic,
+from mcp_servers.measures.amounts import (
     CellColumn,
-    Cells,
-    ClarkEvans,
-    Code,
     Count,
-    CrossG,
     Density,
+    ObjectSize,
+    Ratio,
+    Share,
+    Size,
+)
+from mcp_servers.measures.arrangement import (
+    ClarkEvans,
+    CrossG,
     Gradient,
     Heterogeneity,
     HotSpot,
     HotWindow,
-    Log2,
-    Measurement,
     Nearest,
     NeighborEntropy,
     Neighbors,
     NeighborShare,
-    Node,
-    Objects,
-    ObjectSize,
     PairCorrelation,
-    Points,
-    Quantity,
-    Ratio,
     RipleyK,
     RipleyL,
-    Share,
     ShareNear,
-    Size,
     ToRegion,
+)
+from mcp_servers.measures.language import (
+    Arithmetic,
+    Code,
+    Log2,
+    Measurement,
+    Quantity,
     poolable,
 )
 from mcp_servers.measures.maps import SlideMaps
+from mcp_servers.measures.nodes import Node
+from mcp_servers.measures.places import (
+    TISSUE,
+    Cells,
+    Objects,
+    Points,
+)
 from mcp_servers.measures.prepared import Prepared, Undefined
 from mcp_servers.measures.units import Unit, read_unit
 from mcp_servers.slides.arrays import F64, I64

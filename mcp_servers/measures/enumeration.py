@@ -6,41 +6,43 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Literal
 
-from mcp_servers.measures.language import (
-    TISSUE,
-    Area,
+from mcp_servers.measures.amounts import (
     CellColumn,
-    Cells,
-    ClarkEvans,
     Count,
-    CrossG,
     Density,
+    ObjectSize,
+    Ratio,
+    Share,
+    Size,
+)
+from mcp_servers.measures.arrangement import (
+    ClarkEvans,
+    CrossG,
     Gradient,
     Heterogeneity,
     HotSpot,
     HotWindow,
-    Log2,
-    Margin,
-    Measurement,
     Nearest,
     NeighborEntropy,
     Neighbors,
     NeighborShare,
-    Node,
-    Objects,
-    ObjectSize,
     PairCorrelation,
-    Ratio,
-    Region,
     RipleyL,
-    Share,
     ShareNear,
-    Size,
     ToRegion,
-    poolable,
 )
 from mcp_servers.measures.language import Arithmetic as Quotient
+from mcp_servers.measures.language import Log2, Measurement, poolable
 from mcp_servers.measures.maps import Held
+from mcp_servers.measures.nodes import Node
+from mcp_servers.measures.places import (
+    TISSUE,
+    Area,
+    Cells,
+    Margin,
+    Objects,
+    Region,
+)
 
 Suite = Literal["standard", "full"]
 CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}

@@ -13,10 +13,10 @@ from mcp_servers.measures.language import (
     Arithmetic,
     Log2,
     Measurement,
-    Node,
     Quantity,
     Rule,
 )
+from mcp_servers.measures.nodes import Node
 from sage.core.errors import InputError
 
 KINDS: dict[str, type[Node]] = {node.model_fields["kind"].default: node for node in LEAVES}

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcp_servers.measures.language import Margin, Measurement, Objects, Points, Region
+from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import SlideMaps
+from mcp_servers.measures.places import (
+    Margin,
+    Objects,
+    Points,
+    Region,
+)
 from mcp_servers.measures.words import area_words, plural
 from mcp_servers.slides.arrays import F64
 from sage.core.files import replacing

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from mcp_servers.measures import patterns
-from mcp_servers.measures.language import Area, Cells, Objects, Points, Region, Tissue
 from mcp_servers.measures.maps import CellMap, ObjectMap, SlideMaps, multipolygon
+from mcp_servers.measures.places import (
+    Area,
+    Cells,
+    Objects,
+    Points,
+    Region,
+    Tissue,
+)
 from mcp_servers.measures.words import area_words
 from mcp_servers.slides.arrays import F64, I64, AnyArray, BoolArray
 

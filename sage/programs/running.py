@@ -15,8 +15,8 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mcp_servers.measures.compute import Value, compute
-from mcp_servers.measures.language import Cells, Objects
 from mcp_servers.measures.maps import MANIFEST, ShapeMap, SlideMaps, read_maps
+from mcp_servers.measures.places import Cells, Objects
 from mcp_servers.measures.prepared import Prepared, Undefined
 from mcp_servers.workers.cohort import Item, Outcome
 from sage.core.errors import InputError

@@ -7,22 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from mcp_servers.measures import language
+from mcp_servers.measures import language, nodes, places
 from mcp_servers.measures.formula import KINDS, parse
 from mcp_servers.measures.language import Expression, Measurement
 from mcp_servers.measures.units import read_unit
 from sage.core.errors import InputError
 
 NAMES = st.sampled_from(["b_cell", "neoplastic", "tls", "tumor", "x9"])
-CELLS = st.builds(language.Cells, type=st.none() | NAMES)
-TYPED = st.builds(language.Cells, type=NAMES)
-OBJECTS = st.builds(language.Objects, type=NAMES)
+CELLS = st.builds(places.Cells, type=st.none() | NAMES)
+TYPED = st.builds(places.Cells, type=NAMES)
+OBJECTS = st.builds(places.Objects, type=NAMES)
 POINTS = CELLS | OBJECTS
 LENGTHS = st.sampled_from([0.5, 15, 20.25, 100, 1e-3, 1 / 3, 9999])
 AREAS = (
-    st.just(language.TISSUE)
-    | st.builds(language.Region, name=NAMES)
-    | st.builds(language.Margin, of=NAMES, inside_um=LENGTHS, outside_um=st.just(0) | LENGTHS)
+    st.just(places.TISSUE)
+    | st.builds(places.Region, name=NAMES)
+    | st.builds(places.Margin, of=NAMES, inside_um=LENGTHS, outside_um=st.just(0) | LENGTHS)
 )
 UNITS = st.sampled_from(["1", "µm", "µm²", "OD", "1/mm²", "OD/µm²", "bits"])
 FIELDS = {
@@ -43,7 +43,7 @@ FIELDS = {
 }
 
 
-def strategy(kind: str) -> st.SearchStrategy[language.Node]:
+def strategy(kind: str) -> st.SearchStrategy[nodes.Node]:
     node = KINDS[kind]
     fields = {name: FIELDS[name] for name in node.model_fields if name in FIELDS}
     names = node.model_fields
@@ -69,7 +69,7 @@ LEAVES = st.one_of([strategy(kind) for kind in KINDS if kind not in OTHERS])
 
 
 @st.composite
-def expressions(draw: st.DrawFn, depth: int = 2) -> language.Node:
+def expressions(draw: st.DrawFn, depth: int = 2) -> nodes.Node:
     shape = draw(st.sampled_from(["leaf", "log", "+", "-", "*", "/"])) if depth else "leaf"
     if shape == "leaf":
         return draw(LEAVES)
@@ -87,7 +87,7 @@ RULES = st.sampled_from(["mean", "max", "area_weighted", "only"])
 @settings(max_examples=400, deadline=None)
 @given(of=expressions(), rule=RULES)
 def test_a_measurement_is_read_from_its_formula_and_from_its_json(
-    of: language.Node, rule: language.Rule
+    of: nodes.Node, rule: language.Rule
 ) -> None:
     made = Measurement(rule=rule, of=of)
     assert parse(made.formula) == made
@@ -99,7 +99,7 @@ def test_a_measurement_is_read_from_its_formula_and_from_its_json(
 @settings(max_examples=300, deadline=None)
 @given(one=expressions(depth=1), other=expressions(depth=1))
 def test_measurements_share_a_name_only_when_they_are_the_same(
-    one: language.Node, other: language.Node
+    one: nodes.Node, other: nodes.Node
 ) -> None:
     first, second = (Measurement(rule="mean", of=of) for of in (one, other))
     assert (first.name == second.name) == (first.formula == second.formula)
