@@ -23,6 +23,15 @@ SUITES = {
     "sessions": "mcp_servers.sessions",
 }
 """Packages by suite. Agents that are tools are found by name: nothing here imports them."""
+APART = {"nova": "mcp_servers.nova"}
+"""Suites that are loaded by name alone, never with "all": other agents' prompts do not list them.
+"""
+
+
+def known(suite: str) -> None:
+    """Raise `InputError` when the suite is unknown."""
+    if suite != "all" and suite not in SUITES | APART:
+        raise InputError(f'no suite is called "{suite}"; choose {", ".join(SUITES | APART)} or all')
 
 
 def modules(suite: str = "all") -> Iterator[ModuleType]:
@@ -30,11 +39,9 @@ def modules(suite: str = "all") -> Iterator[ModuleType]:
 
     Raises `InputError` when the suite is unknown.
     """
-    if suite != "all" and suite not in SUITES:
-        raise InputError(f'no suite is called "{suite}"; choose {", ".join(SUITES)} or all')
-    for name, package_name in SUITES.items():
-        if suite not in ("all", name):
-            continue
+    known(suite)
+    wanted = SUITES if suite == "all" else {suite: (SUITES | APART)[suite]}
+    for package_name in wanted.values():
         if importlib.util.find_spec(package_name) is None:
             continue
         package = importlib.import_module(package_name)

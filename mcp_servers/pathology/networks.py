@@ -35,6 +35,20 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
             "gated": True,
         },
     ),
+    "uni": (
+        "vit_large_patch16_224", {"patch_size": 16, "dynamic_img_size": True},
+    ),
+    "virchow": (
+        "vit_huge_patch14_224",
+        {"mlp_ratio": 5.3375, "global_pool": "", "dynamic_img_size": True, "gated": True},
+    ),
+    "gigapath": (
+        "vit_giant_patch14_dinov2",
+        {
+            "patch_size": 16, "embed_dim": 1536, "depth": 40, "num_heads": 24,
+            "mlp_ratio": 5.33334, "global_pool": "token",
+        },
+    ),
     "h-optimus-0": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
     "h-optimus-1": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
 }  # fmt: skip
@@ -109,6 +123,8 @@ def _pooled(module: Any, spec: EncoderSpec) -> Any:
             if spec.loader == "transformers":
                 return module(pixel_values=batch).last_hidden_state[:, 0]
             tokens = module(batch)
+            if spec.name == "virchow":  # class token and mean of the patches
+                return torch.cat([tokens[:, 0], tokens[:, 1:].mean(1)], dim=-1)
             if spec.name == "virchow2":  # class token and mean of the patches, registers left out
                 return torch.cat([tokens[:, 0], tokens[:, 5:].mean(1)], dim=-1)
             return tokens

@@ -13,7 +13,6 @@ from mcp_servers.servers.options import Limits
 from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.inline import InlineWorkers
 from mcp_servers.workers.jobs import Recipe
-from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Drive
@@ -61,8 +60,7 @@ def open_server(
     """
     from mcp_servers.servers.server import ToolServer
 
-    if suite != "all" and suite not in catalog.SUITES:
-        raise InputError(f'no suite is called "{suite}"; choose {", ".join(catalog.SUITES)} or all')
+    catalog.known(suite)
     with ExitStack() as stack:
         recipe = Recipe(suite, tool_folders, cache_folder)
         pool = stack.enter_context(open_workers(workers, recipe, memory_mb=memory_mb))

@@ -75,7 +75,7 @@ def show(
     """
     from mcp_servers.describe import limits, type_word, validity_lines
 
-    spec = _registry("all", tools).get(name)
+    spec = _registry(_suite_of(name), tools).get(name)
     if as_json:
         schemas = {"input_schema": spec.input_schema, "output_schema": spec.output_schema}
         print_json({**_summary(spec), **schemas})
@@ -150,7 +150,8 @@ def run(
 
     if slide is not None and slides is not None:
         raise InputError("give --input or --slides, not both")
-    spec = _registry("all", tools).get(name)
+    suite = _suite_of(name)
+    spec = _registry(suite, tools).get(name)
     arguments = parse_settings(spec, settings or [])
     readable = [Path.cwd(), *(root or [])]
     if slide is not None:
@@ -164,7 +165,7 @@ def run(
     roots = Roots.of(readable, out)
     folders = tool_folders(tools)
     keep = None if no_cache else str(cache or roots.output / ".cache")
-    recipe = Recipe("all", folders, keep)
+    recipe = Recipe(suite, folders, keep)
     if slides is None:
         spec.parse(arguments)
     found = find_slides(slides.resolve(), pattern) if slides is not None else None
@@ -203,6 +204,14 @@ def promote(
         print_json({"file": str(written)})
         return
     typer.echo(f"{written}\nuse it with: sage tools list --tools {into}")
+
+
+def _suite_of(name: str) -> str:
+    """The suite that stands apart and has a tool of this name, else all."""
+    from mcp_servers.catalog import APART
+    from mcp_servers.registry import load
+
+    return next((suite for suite in APART if name in load(suite).tools), "all")
 
 
 def _registry(suite: str, folders: list[Path] | None) -> Registry:

@@ -1,0 +1,361 @@
+"""NOVA's tools by their own names: contracts, refusals, and whole pipelines on a painted slide."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from mcp_servers import catalog
+from mcp_servers.context import ToolContext
+from mcp_servers.nova import contours
+from mcp_servers.nova.documents import ranked
+from mcp_servers.registry import load
+from mcp_servers.roots import Roots
+from sage.core.errors import InputError
+from validation.simulate.slide import SlideTruth, render_slide
+
+REGISTRY = load("nova")
+GRID = {"target_magnification": 20, "patch_size": 128}
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]:
+    """A folder with one painted slide, and what was painted."""
+    folder = tmp_path_factory.mktemp("slides")
+    return folder, render_slide(folder / "one.tiff", seed=5, size_px=1024, mpp=0.5)
+
+
+@pytest.fixture(scope="module")
+def job(painted: tuple[Path, SlideTruth], tmp_path_factory: pytest.TempPathFactory) -> ToolContext:
+    """A context that reads the slides and writes a folder of its own, used by several tests."""
+    return ToolContext(Roots.of([painted[0]], tmp_path_factory.mktemp("job")))
+
+
+def run(context: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
+    return REGISTRY.run(name, arguments, context).result
+
+
+@pytest.fixture(scope="module")
+def stored(job: ToolContext) -> dict[str, Any]:
+    """Tissue, tiles, handcrafted features, graph and clusters of the slide in its store."""
+    slide = {"wsi_path": "one.tiff", "job_dir": "work"}
+    made = {"tissue": run(job, "extract_tissue_in_wsi_tool", **slide)}
+    made["tiles"] = run(job, "extract_tissue_tiles_in_wsi_tool", tile_px=64, **slide)
+    made["features"] = run(job, "extract_patch_features_in_wsi_tool", model="handcrafted", **slide)
+    made["reduced"] = run(
+        job, "reduce_single_wsi_patch_feature_space_tool", compute_tsne=True, **slide
+    )
+    made["leiden"] = run(job, "run_leiden_clustering_tool", **slide)
+    return made | {"slide": slide}
+
+
+def test_other_agents_do_not_see_the_suite() -> None:
+    assert "nova" not in catalog.SUITES
+    assert not set(REGISTRY.tools) & set(load("all").tools)
+    assert {spec.suite for spec in REGISTRY} == {"nova"}
+
+
+def test_every_field_and_tool_says_what_it_is() -> None:
+    for spec in REGISTRY:
+        assert spec.summary.endswith((".", ")")), spec.name
+        assert spec.function.__doc__
+        assert not spec.cacheable
+
+
+def test_a_store_holds_tissue_tiles_features_and_clusters(
+    stored: dict[str, Any], job: ToolContext, painted: tuple[Path, SlideTruth]
+) -> None:
+    truth = painted[1]
+    assert stored["tissue"]["total_area_mm2"] == pytest.approx(truth.tissue_mm2, rel=0.06)
+    slide = stored["slide"]
+    assert run(job, "check_tissue_segmentation_key_in_wsi_tool", **slide)["exists"]
+    tiles = run(job, "check_tile_key_in_wsi_tool", **slide)
+    assert tiles["exists"] and tiles["count"] == stored["tiles"]["num_patches"] > 50
+    features = run(job, "check_patch_features_key_in_wsi_tool", **slide)
+    assert features["exists"] and features["dimension"] == 81
+    clusters = run(job, "check_clustering_key_in_wsi_tool", clustering_key="leiden_0.75", **slide)
+    assert clusters["exists"] and clusters["count"] == stored["leiden"]["n_leiden_clusters"] > 1
+    assert sum(stored["leiden"]["tiles_per_cluster"].values()) == tiles["count"]
+    reduced = run(job, "check_reduction_key_in_wsi_tool", reduction_key="X_tsne", **slide)
+    assert reduced["exists"] and reduced["dimension"] == 2
+    absent = run(job, "check_tile_key_in_wsi_tool", tile_key="other", **slide)
+    assert not absent["exists"] and absent["available_keys"] == ["tissue_tiles"]
+    elsewhere = run(job, "check_tile_key_in_wsi_tool", wsi_path="one.tiff", job_dir="empty")
+    assert not elsewhere["exists"] and "no store" in elsewhere["operations_log"][0]
+
+
+def test_a_slide_is_encoded_by_the_mean_only_where_it_is_named(
+    stored: dict[str, Any], job: ToolContext
+) -> None:
+    slide = stored["slide"]
+    with pytest.raises(InputError, match="titan needs its weights"):
+        run(job, "encode_wsi_tool", **slide)
+    made = run(job, "encode_wsi_tool", slide_encoder="mean", **slide)
+    assert made["embedding_dim"] == 81
+    known = run(job, "check_slide_features_key_in_wsi_tool", slide_features_key="mean", **slide)
+    assert known["exists"] and known["dimension"] == 81
+
+
+def test_stores_are_read_back_row_by_row(stored: dict[str, Any], job: ToolContext) -> None:
+    store = stored["tissue"]["wsi_store_path"]
+    tree = run(job, "access_zarr_hierarchy", path=store)
+    assert {"shapes/tissues", "tables"} <= {node["path"] for node in tree["nodes"]}
+    rows = run(job, "read_zarr_data_tool", path=store, key="tissues")
+    assert rows["total_rows"] == len(stored["tissue"]["tissue_ids"])
+    region = rows["rows"][0]
+    assert region["solidity"] * region["convexity"] == pytest.approx(1)
+    assert region["geometry"].startswith("POLYGON")
+    with pytest.raises(InputError, match='no element "none"'):
+        run(job, "read_zarr_data_tool", path=store, key="none")
+
+
+def test_pictures_and_exemplars_of_clusters(stored: dict[str, Any], job: ToolContext) -> None:
+    slide = stored["slide"]
+    top = run(job, "get_topk_close_patch_coords_to_embedding_space_clusters_tool", top_k=2, **slide)
+    assert len(top["closest_patches_coords"]) == stored["leiden"]["n_leiden_clusters"]
+    assert all(len(found) <= 2 for found in top["closest_patches_coords"].values())
+    for made in (
+        run(job, "visualize_wsi_tool", add_contours=True, add_tiles=True, **slide),
+        run(job, "visualize_morphological_clusters_on_wsi_tool", **slide),
+    ):
+        picture = job.roots.output / made["visualization_save_path"]
+        assert picture.read_bytes()[:4] == b"\x89PNG"
+    told = run(
+        job,
+        "caption_single_wsi_tool",
+        clustering_key="leiden_0.75",
+        captioner="measured",
+        n_tiles_to_select=1,
+        **slide,
+    )
+    assert "not a model's reading" in told["warnings"][0]
+    assert len(told["clusters"]) == stored["leiden"]["n_leiden_clusters"]
+
+
+def test_properties_and_regions(job: ToolContext) -> None:
+    got = run(job, "retrieve_properties_from_wsi_tool", wsi_path="one.tiff", job_dir="work")
+    assert (got["n_levels"], got["base_width"], got["base_mpp"]) == (3, 1024, 0.5)
+    assert got["levels"]["level_1"]["downsample_to_level_wrt_level0"] == pytest.approx(2)
+    assert got["base_magnification"] == pytest.approx(20)
+    region = {"top_left_x": 100, "top_left_y": 50, "base_width": 64, "base_height": 32}
+    image = run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=region)
+    assert image["region_save_path"].endswith("one_region_x100_y50_H32_W64.png")
+    with pytest.raises(InputError, match="outside the slide"):
+        far = region | {"top_left_x": 5000}
+        run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=far)
+
+
+def test_a_folder_of_slides_step_by_step(
+    job: ToolContext, painted: tuple[Path, SlideTruth]
+) -> None:
+    source = {"wsi_source": str(painted[0]), "job_dir": "set"}
+    listed = run(job, "dataset_of_wsi_get_valid_slide_paths_tool", wsi_source=str(painted[0]))
+    assert listed["slide_names"] == ["one"]
+    with pytest.raises(InputError, match="run dataset_of_wsi_tissue_segmentation_tool first"):
+        run(job, "dataset_of_wsi_patch_coordinate_extraction_tool", **source, **GRID)
+    first = run(job, "dataset_of_wsi_tissue_segmentation_tool", **source)
+    again = run(job, "dataset_of_wsi_tissue_segmentation_tool", **source)
+    assert (first["processed"], again["found_before"]) == (["one"], ["one"])
+    cut = run(
+        job, "dataset_of_wsi_patch_coordinate_extraction_tool",
+        min_tissue_proportion=0.9, **source, **GRID,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="encoder conch_v15 needs its weights"):
+        run(job, "dataset_of_wsi_patch_features_extraction_tool", **source, **GRID)
+    hand = {"patch_encoder_name": "handcrafted"}
+    run(job, "dataset_of_wsi_patch_features_extraction_tool", **source, **GRID, **hand)
+    mean = {"slide_encoder_name": "mean"}
+    run(job, "dataset_of_wsi_slide_features_extraction_tool", **source, **GRID, **hand, **mean)
+    names = {"job_dir": "set", "wsis": ["one"]}
+    seen = run(job, "dataset_of_wsi_check_tissue_segmentation_exists_tool", **names)
+    assert seen["all_exist"] and seen["slides"]["one"]["contour_exists"]
+    for check, more in (
+        ("patch_coordinates_exist", {}), ("patch_features_exist", hand),
+        ("slide_features_exist", mean),
+    ):  # fmt: skip
+        state = run(job, f"dataset_of_wsi_check_{check}_and_schema_tool", **names, **GRID, **more)
+        assert state["all_ok"], state
+    assert state["slides"]["one"]["dimension"] == 81
+    count = cut["patches"]["one"]
+    scores = job.roots.output / "scores"
+    scores.mkdir()
+    with h5py.File(scores / "one.h5", "w") as file:
+        file.create_dataset("attention_scores", data=np.arange(count, dtype=float))
+    heat = run(
+        job, "dataset_of_wsi_create_score_heatmap_tool",
+        scores_path="scores", num_top_patches_to_save=3, **source, **GRID,
+    )["heatmaps_save_paths"]["one"]  # fmt: skip
+    assert heat["topk_scores"] == pytest.approx([(count - 2) / count, (count - 1) / count, 1.0])
+    assert (job.roots.output / heat["topk_patches"][-1]).exists()
+
+
+def test_nuclei_of_images_with_class_and_shape(job: ToolContext) -> None:
+    folder = job.roots.output / "images"
+    region = {"top_left_x": 300, "top_left_y": 300, "base_width": 256, "base_height": 256}
+    run(
+        job, "read_rectangle_region_from_wsi_tool",
+        wsi_path="one.tiff", region=region, custom_save_dir="images",
+    )  # fmt: skip
+    image = next(folder.glob("*.png"))
+    got = run(
+        job, "segment_and_classify_nuclei_in_histology_roi_tool",
+        input_dir="images", level0_mpp_of_imgs={image.stem: 0.5}, method="classical",
+    )  # fmt: skip
+    rows = json.loads((job.roots.output / got["jsons"][0]).read_text())["nuc"]
+    assert len(rows) == got["nuclei"][image.stem] > 20
+    first = rows["0"]
+    assert first["type"] in got["classes"]
+    area = run(job, "get_contour_area", contour=first["contour"])["contour_area"]
+    assert area == pytest.approx(first["area"])
+    assert 0 < first["solidity"] <= 1
+    with pytest.raises(InputError, match="no entry for"):
+        run(
+            job, "segment_and_classify_nuclei_in_histology_roi_tool",
+            input_dir="images", level0_mpp_of_imgs={},
+        )  # fmt: skip
+    made = run(
+        job, "encode_histology_roi_tool",
+        img_path=str(image), histology_roi_encoder_name="handcrafted",
+    )  # fmt: skip
+    with h5py.File(job.roots.output / made["embedding_path"]) as file:
+        assert file["embedding"].shape == (1, 81)
+
+
+def test_shapes_worked_out_by_hand(job: ToolContext) -> None:
+    ring = [(0, 0), (4, 0), (4, 4), (2, 2), (0, 4), (0, 0)]
+    assert run(job, "get_contour_area", contour=ring)["contour_area"] == 12
+    around = run(job, "get_contour_perimeter", contour=ring)["contour_perimeter"]
+    assert around == pytest.approx(12 + 2 * 8**0.5)
+    outer = run(job, "get_contour_convex_hull", contour=ring)
+    assert (outer["hull_area"], outer["solidity"]) == (16, 0.75)
+    assert outer["convexity"] == pytest.approx(16 / around)
+    turn = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    oval = np.stack([10 * np.cos(turn), 5 * np.sin(turn)], axis=1)
+    major, minor, _ = contours.ellipse(oval.tolist())
+    assert (major, minor) == pytest.approx((20, 10), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "match"),
+    [
+        ("caption_single_histology_image_tool", {"path_to_img": "one.tiff"}, "captioner needs"),
+        (
+            "score_single_histology_image_using_text_tool",
+            {"image_path": "one.tiff", "classes": ["a", "b"]},
+            "text encoder plip needs its weights",
+        ),
+        ("trident_docs_retriever", {"query": "patch size"}, "git clone"),
+        (
+            "generate_wsi_report_with_prism_tool",
+            {"wsi_path": "one.tiff", "clustering_key": "leiden_0.75"},
+            "PRISM writes its reports with Python code",
+        ),
+        (
+            "extract_tissue_tiles_in_wsi_tool",
+            {"wsi_path": "one.tiff", "job_dir": "empty"},
+            "run extract_tissue_in_wsi_tool",
+        ),
+    ],
+)
+def test_what_is_absent_is_said_with_the_remedy(
+    job: ToolContext, name: str, arguments: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(InputError, match=match):
+        run(job, name, **arguments)
+
+
+def test_weights_never_come_from_where_programs_write(job: ToolContext) -> None:
+    made = job.roots.output / "model"
+    made.mkdir()
+    with pytest.raises(InputError, match="not in the output"):
+        run(
+            job, "encode_histology_roi_tool",
+            img_path="one.tiff", histology_roi_encoder_name="phikon", weights="model",
+        )  # fmt: skip
+    for outside in ("../x", "/etc"):
+        with pytest.raises(InputError):
+            run(job, "extract_tissue_in_wsi_tool", wsi_path="one.tiff", job_dir=outside)
+
+
+def test_labels_folds_and_attention_mil(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    features = tmp_path / "data" / "features"
+    features.mkdir(parents=True)
+    rows = ["slide_id,patient_id,status"]
+    for i in range(24):
+        bag = rng.normal(size=(12, 6)).astype(np.float32)
+        if i % 2:
+            bag[:3, 0] += 6  # three of the tiles tell the class
+        with h5py.File(features / f"s{i}.h5", "w") as file:
+            file.create_dataset("features", data=bag)
+        rows.append(f"s{i}.svs,p{i // 2 if i < 4 else i},{'mut' if i % 2 else 'wt'}")
+    rows += ["s0.svs,p0,wt", "lost,p99,"]
+    (tmp_path / "data" / "labels.csv").write_text("\n".join(rows))
+    context = ToolContext(Roots.of([tmp_path / "data"], tmp_path / "out"))
+    clean = run(
+        context, "prepare_wsi_classification_metadata",
+        metadata_path="labels.csv", label_column="status",
+    )  # fmt: skip
+    assert clean["n_slides"] == 24 and clean["label_map"] == {"mut": 0, "wt": 1}
+    assert clean["dropped"] == {"a value is missing": 1, "the slide stands there twice": 1}
+    split = run(
+        context, "create_wsi_classification_splits",
+        cleaned_metadata_path=clean["cleaned_metadata_path"], label_column="status", n_folds=3,
+    )  # fmt: skip
+    import pandas as pd
+
+    table = pd.read_csv(tmp_path / "out" / split["split_metadata_path"])
+    for fold in split["fold_columns"]:
+        parts = [set(table[table[fold] == part]["case_id"]) for part in ("train", "test")]
+        assert not parts[0] & parts[1]
+    made = run(
+        context, "train_test_wsi_classification_mil_model",
+        splits_path=split["split_metadata_path"], patch_features_path="features",
+        label_column="status", num_folds=3, n_heads=2, head_dim=16, hidden_dim=16, num_epochs=12,
+        learning_rate=5e-3, device="cpu",
+    )  # fmt: skip
+    assert made["mean_auc"] > 0.9
+    with h5py.File(tmp_path / "out" / made["attention"][0]) as file:
+        assert file["attention_scores_per_head"].shape == (2, 12)
+        assert file["attention_scores"][()].sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_passages_are_found_by_their_words(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("How to choose the patch_size of a tile grid.")
+    (docs / "b.md").write_text("Install the package with pip.")
+    context = ToolContext(Roots.of([docs], tmp_path / "out"))
+    found = run(context, "lazyslide_docs_retriever", query="patch size", docs=str(docs))
+    assert found["passages"][0]["file"] == "a.md"
+    assert ranked("unseen words", ["nothing of that kind"]) == []
+
+
+def test_the_docs_name_every_tool_of_the_paper_and_what_does_it() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "nova.md").read_text(encoding="utf-8")
+    table = text.partition("## Which of SAGE's tools does what")[2]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    named = {row[0].strip().strip("`") for row in rows}
+    assert named == set(REGISTRY.tools)
+    assert all(row[1].strip() for row in rows)
+    known = load("all").tools
+    for row in rows:
+        words = set(re.findall(r"`([a-z]+_[a-z_]+|tls|nuclei|heatmap)`", row[1]))
+        assert words <= set(known), f"{row[0]}: no such tool {words - set(known)}"
+
+
+def test_the_names_are_those_of_the_papers_tables() -> None:
+    paper = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared"))
+    paper = paper / "papers" / "nova.txt"
+    if not paper.exists():
+        pytest.skip(f"the paper's text is absent: {paper}")
+    tables = paper.read_text(encoding="utf-8").partition("## Appendix E. NOVA tools")[2]
+    tables = tables.partition("Figure E.1: Example")[0]
+    assert set(re.findall(r"<code>([A-Za-z_]+)</code>", tables)) == set(REGISTRY.tools)
