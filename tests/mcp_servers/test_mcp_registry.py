@@ -131,7 +131,7 @@ def test_listing_tools_imports_nothing_heavy() -> None:
 
 
 def test_an_unknown_suite_is_refused() -> None:
-    with pytest.raises(InputError, match="knowledge, reading, sessions or all"):
+    with pytest.raises(InputError, match="knowledge, reading, sessions, nova or all"):
         load("radiology")
 
 
