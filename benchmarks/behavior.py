@@ -219,7 +219,7 @@ def o3_table(rows: Sequence[NodeRead]) -> list[str]:
 def judged(work: Path, model: Path, patients: int) -> list[NodeRead]:
     """Pathologist-o3 on nodes of patients that the model has not seen."""
     rows: list[NodeRead] = []
-    bank = BehaviorBank(BehaviorModel(model))
+    bank = BehaviorBank(BehaviorModel(model), "the behavior model")
     for node in nodes(JUDGED_ON[:patients]):
         path = painted(node, work / "judged", JUDGED_MPP)
         with Slide.open(path, threads=1) as slide:

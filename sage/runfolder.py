@@ -293,6 +293,23 @@ class RunFolder:
         return found
 
 
+def held(run: RunFolder) -> str:
+    """What the lock file says of who works on the run, on this or another machine; else empty.
+
+    It is asked for by the lock, since numbers of processes come again.
+    """
+    try:
+        with (run.root / "run.lock").open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return lock.read(300).decode("utf-8", "replace") or "another process"
+            fcntl.flock(lock, fcntl.LOCK_UN)
+    except OSError:
+        return ""
+    return ""
+
+
 def _lock(file: IO[str]) -> None:
     """Take the lock; whoever only looks whether it is taken has it for a moment."""
     for look in range(LOOKS):

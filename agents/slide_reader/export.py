@@ -26,6 +26,7 @@ COLORS = {"Overview": (86, 180, 233), "Inspected": (0, 114, 178), "Answer": (213
 
 HOW = {"zoom": "inspect"}
 TRIES = 5
+LOCK = "view.lock"
 HOLDER = re.compile(r"(.*) \(process (\d+)\)", re.DOTALL)
 
 
@@ -39,7 +40,7 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
         If another reader holds it; the message names it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "view.lock"
+    path = folder / LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+") as handle:
         for attempt in range(TRIES):
@@ -67,7 +68,7 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
 def holder(folder: Path) -> tuple[str, int] | None:
     """Who moves the view of a folder, and their process; None where nobody does."""
     try:
-        with (folder / "view.lock").open("rb") as lock:
+        with (folder / LOCK).open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -22,9 +22,9 @@ PURPOSE = 26
 class BehaviorBank:
     """The behaviors of a trained model."""
 
-    def __init__(self, model: BehaviorModel) -> None:
+    def __init__(self, model: BehaviorModel, name: str) -> None:
         self.model = model
-        self.name = f"behavior model {model.folder.name}"
+        self.name = name
         self.behaviors = tuple(behavior.task for behavior in model.card.behaviors)
 
     def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
@@ -48,7 +48,9 @@ def bank(folder: Path | None) -> BehaviorBank:
     """
     from mcp_servers.behavior.model import BehaviorModel, shipped
 
-    return BehaviorBank(BehaviorModel(folder or shipped()))
+    if folder is None:
+        return BehaviorBank(BehaviorModel(shipped()), "the behavior model that ships")
+    return BehaviorBank(BehaviorModel(folder), f'the behavior model "{folder.resolve().name}"')
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from agents.slide_reader.types import (
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import Bounds, RulePolicy, Task, Tool, Use, take_turns
-from sage.core.printable import one_line
+from sage.core.printable import amount, one_line
 from sage.core.seeds import generator
 
 AGENT = "pathologist_o3"
@@ -317,7 +317,7 @@ class O3Session:
             seen=(self.impressed,),
             relevance=(1.0,),
             why_next=one_line(
-                f"{self.routed.behavior}: {self.routed.why}; {len(self.visits)} regions"
+                f"{self.routed.behavior}: {self.routed.why}; {amount(len(self.visits), 'region')}"
             )[:1000],
         )
         return Reading(

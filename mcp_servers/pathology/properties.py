@@ -48,7 +48,7 @@ def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResul
     has = slide.properties()
     warnings = list(has.warnings)
     if has.mpp is None:
-        warnings.append("the file does not state its pixel size; pass mpp to tools that measure")
+        warnings.append("the file does not state its pixel size; give mpp to tools that measure")
     return PropertiesResult(
         slide=slide.name,
         mpp=has.mpp,

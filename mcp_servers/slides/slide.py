@@ -246,8 +246,9 @@ class Slide:
         """µm per level-0 pixel; raises `PixelSizeError` with the remedy."""
         if self.mpp is None:
             raise PixelSizeError(
-                f"{self.path}: the file does not state its pixel size (µm per pixel). Pass mpp=... "
-                "(a 40x scan has about 0.25, a 20x scan about 0.5); it is recorded as an override."
+                f"{self.path}: the file does not state its pixel size (µm per pixel). Give it as "
+                "mpp, on the command line --mpp 0.25 or --set mpp=0.25 (a 40x scan has about 0.25, "
+                "a 20x scan about 0.5); it is recorded as an override."
             )
         return self.mpp
 

@@ -18,13 +18,15 @@ def backup(
 ) -> None:
     """Write all runs, their checkpoints, the queue and the ledger into one archive.
 
-    Works while runs go on: the databases are copied first, as of one moment, then the folders.
+    Works while runs go on: the databases are copied first, as of one moment, then the folders; a
+    run that changes too fast to be copied whole is named, to be paused, and no archive is left.
     Cohorts, slides and caches are not in it, and of a PostgreSQL server only SAGE's tables are.
 
     Example: sage backup monday.tar.gz
     """
     from sage.console import out, print_json
     from sage.control import backup as backups
+    from sage.core.printable import amount
     from sage.settings import load
 
     found = backups.backup(load(), archive)
@@ -32,8 +34,8 @@ def backup(
         print_json({"archive": str(archive), **found})
         return
     out.print(
-        f"{archive}: {found['runs']} runs, {found['files']} files, {found['rows']} rows"
-        " of PostgreSQL",
+        f"{archive}: {amount(found['runs'], 'run')}, {amount(found['files'], 'file')},"
+        f" {amount(found['rows'], 'row')} of PostgreSQL",
         soft_wrap=True,
     )
 
@@ -52,6 +54,7 @@ def restore(
     """
     from sage.console import out, print_json
     from sage.control import backup as backups
+    from sage.core.printable import amount
     from sage.settings import load
 
     settings = load()
@@ -60,7 +63,7 @@ def restore(
         print_json({"runs_dir": str(settings.runs_dir), **found})
         return
     out.print(
-        f"{found['runs']} runs in {settings.runs_dir}, {found['rows']} rows of PostgreSQL;"
-        " go on with: sage runs",
+        f"{amount(found['runs'], 'run')} in {settings.runs_dir}, {amount(found['rows'], 'row')} of"
+        " PostgreSQL; go on with: sage runs",
         soft_wrap=True,
     )

@@ -14,6 +14,7 @@ from sage.cli.ask import QuestionFile
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from agents.question.types import Question
@@ -162,7 +163,7 @@ def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
     plan = folder.plan()
     if not as_json:
         done = folder.notebook.read().rounds.get(plan.id, 0)
-        out.print(f"[bold]{plan.id}[/]  {plan.status}, {done} of {plan.rounds} rounds")
+        out.print(f"[bold]{plan.id}[/]  {plan.status}, {done} of {amount(plan.rounds, 'round')}")
         out.print(f"question: {plan.question}", markup=False)
         out.print(f"cohort: {plan.request['cohort']}", markup=False)
     _tell(folder, None, as_json=as_json)

@@ -21,18 +21,22 @@ def forget(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Remove nothing; say what would be removed.")
     ] = False,
+    unnamed: Annotated[
+        bool, typer.Option("--unnamed", help="Go on where no file names the patient.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove one patient's data from runs, caches and outputs, and say what cannot be removed.
 
     The tables of patients in the cohort's runs are emptied, the identifier is struck out of texts,
     parsed matrices and outputs that name the patient go. The cohort's own files are yours: those
-    that still name the patient are listed.
+    that still name the patient are listed. A name that no file holds is refused, since it may be
+    misspelled.
 
     Example: sage forget SIM-0001 --cohort demo --dry-run
     """
-    from sage.console import err, print_json
     from sage.console import out as console
+    from sage.console import print_json
     from sage.control.audit import open_audit
     from sage.control.forget import forget as remove_all
     from sage.control.people import owner
@@ -45,7 +49,7 @@ def forget(
         folder = demo_cohort(settings)
     elif not folder.is_dir():
         folder = load_cohort(cohort, settings).root
-    found = remove_all(patient, folder, settings, out, name=cohort, dry=dry_run)
+    found = remove_all(patient, folder, settings, out, name=cohort, dry=dry_run, unnamed=unnamed)
     if not dry_run:
         with open_audit(settings) as log:
             if log is not None:  # which must not name who is to be forgotten
@@ -65,8 +69,3 @@ def forget(
         console.print(f"{what}: {len(paths)}", style="bold")
         for path in paths:
             console.print(f"  {path}", markup=False, soft_wrap=True)
-    if not (found.struck_out or found.caches or found.outputs or found.left):
-        err.print(
-            f'no file names "{patient.strip()}": is it spelled as in the files of {cohort}?',
-            markup=False, soft_wrap=True,
-        )  # fmt: skip

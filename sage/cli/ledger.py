@@ -9,6 +9,7 @@ import typer
 
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from validation.ledger.store import Store
@@ -156,7 +157,8 @@ def verify(
         for problem in problems:
             out.print(f"[red]broken[/] {problem}", soft_wrap=True)
         if not problems:
-            out.print(f"{store.where}: {head.seq if head else 0} rows, intact", soft_wrap=True)
+            rows = amount(head.seq if head else 0, "row")
+            out.print(f"{store.where}: {rows}, intact", soft_wrap=True)
     if problems:
         raise typer.Exit(1)
 
@@ -187,7 +189,7 @@ def export(
         raise InputError(f"{file} exists already: name a new file")
     lines = list(_store().exported())
     write_text(file, "".join(f"{line}\n" for line in lines))
-    out.print(f"{len(lines)} rows written to {file}", markup=False, soft_wrap=True)
+    out.print(f"{amount(len(lines), 'row')} written to {file}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -222,4 +224,4 @@ def merge(
         print_json({"store": store.where, "taken": taken})
         return
     for name, count in taken.items():
-        out.print(f"{count} rows taken over from {name}", markup=False, soft_wrap=True)
+        out.print(f"{amount(count, 'row')} taken over from {name}", markup=False, soft_wrap=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from mcp_servers.measures.cohort import Measured
@@ -278,8 +279,8 @@ def _tell(found: Measured, conflicts: dict[str, str], *, as_json: bool) -> None:
     console = Terminal(soft_wrap=True, highlight=False)
     done = found.slides - len(found.failures)
     console.print(
-        f"{found.measurements} measurements of {found.patients} patients on {done} of "
-        f"{found.slides} slides, {found.resumed} from before; "
+        f"{amount(found.measurements, 'measurement')} of {amount(found.patients, 'patient')} on "
+        f"{done} of {amount(found.slides, 'slide')}, {found.resumed} from before; "
         f"{found.valid} of {found.measurements * found.patients} values are valid"
     )
     console.print(f"{found.table}  (sage run --features, or the lines of {found.declaration.name})")

@@ -114,6 +114,9 @@ def read_slide(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the reading; default: SLIDE.reading")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over what the folder holds.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question about a slide by moving through it (PathAgent, Pathologist-o3).
@@ -129,7 +132,7 @@ def read_slide(
     from pydantic import ValidationError
 
     from agents.slide_reader.algorithm import read_slide as read
-    from agents.slide_reader.export import navigating, write_reading
+    from agents.slide_reader.export import LOCK, navigating, write_reading
     from agents.slide_reader.guides import bank
     from agents.slide_reader.o3 import o3_scope, read_guided
     from agents.slide_reader.open_eyes import router_of
@@ -174,6 +177,10 @@ def read_slide(
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
         with navigating(folder, f"sage read-slide{f' for {by}' if by else ''}"):
+            if not replace and {path.name for path in folder.iterdir()} - {LOCK}:
+                raise InputError(
+                    f"--out {folder} exists; name another folder, or --replace writes over it"
+                )
             trace = folder / "trace.jsonl"
             trace.unlink(missing_ok=True)
             tracing = Trace(trace)
@@ -199,11 +206,13 @@ def read_slide(
 
 def told(reading: Reading) -> list[str]:
     """A reading in lines for the terminal."""
+    from sage.core.printable import amount
+
     lines = []
     for step in reading.steps:
         lines.append(
             f"Round {step.round}, {step.action} at {step.magnification:.3g}x: "
-            f"{len(step.seen)} regions, looking for {step.looked_for}"
+            f"{amount(len(step.seen), 'region')}, looking for {step.looked_for}"
         )
         for seen in step.seen[:6]:
             x, y = seen.region.um[:2]
@@ -217,8 +226,8 @@ def told(reading: Reading) -> list[str]:
     lines.append(f"Answer: {reading.answer if reading.answer is not None else 'none (abstains)'}")
     lines.append(f"Because: {reading.reasoning}")
     lines.append(
-        f"Read: {read.regions} regions; {read.overview_share:.0%} of the tissue at low power, "
-        f"{read.high_power_share:.1%} at high power"
+        f"Read: {amount(read.regions, 'region')}; {read.overview_share:.0%} of the tissue at low "
+        f"power, {read.high_power_share:.1%} at high power"
     )
     lines.append(reading.statement)
     return lines

@@ -10,6 +10,7 @@ import typer
 
 from sage.cli import sessions_train
 from sage.cli.options import AsJson
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from agents.slide_rationale.draft import Writer
@@ -100,8 +101,8 @@ def list_sessions(
         console.print(f"no session in {place}; record one on the slides page of `sage serve`")
     for row in rows:
         said = row.get("error") or (
-            f"{row['reader']} on {row['slide']}: {row['events']} events in {row['seconds']} s, "
-            f"{row['actions']} actions"
+            f"{row['reader']} on {row['slide']}: {amount(row['events'], 'event')} in "
+            f"{row['seconds']} s, {amount(row['actions'], 'action')}"
             + (f", {row['reviewed']} rounds reviewed" if row["reviewed"] else "")
             + (f" ({row['task']})" if row["task"] else "")
         )
@@ -217,7 +218,7 @@ def import_log(
     kind = None if form is Log.AUTO else cast("LogKind", form.value)
     session = read_log(log, header, kind, second)
     write_session(out, session)
-    said = f"{out}: {len(session.events)} events in {session.seconds:.1f} s"
+    said = f"{out}: {amount(len(session.events), 'event')} in {session.seconds:.1f} s"
     if session.header.note:
         said += f". {session.header.note}"
     Terminal().print(said, markup=False, highlight=False, soft_wrap=True)
@@ -273,7 +274,7 @@ def draft(
         )
     write_drafts(path, made)
     Terminal().print(
-        f"{path}: {len(made.rounds)} rounds. {made.statement}",
+        f"{path}: {amount(len(made.rounds), 'round')}. {made.statement}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
 
@@ -338,13 +339,17 @@ def review(
         decision = decisions.get(number)
         state = f"{decision.state} by {decision.reviewer}" if decision else "not reviewed"
         timed = decision is not None and decision.seconds is not None
-        took = f", {decision.seconds:.1f} s, {decision.clicks} clicks" if decision and timed else ""
+        took = (
+            f", {decision.seconds:.1f} s, {amount(decision.clicks or 0, 'click')}"
+            if decision and timed
+            else ""
+        )
         show(f"{number + 1:4} {round_.action.command:<14} {state}{took}")
         for line in (decision.rationale if decision else round_.rationale).findings[:1]:
             show(f"       {line}")
     show(
-        f"{found.decided} of {found.rounds} rounds: {found.accepted} accepted, {found.revised} "
-        f"revised, {found.rejected} rejected"
+        f"{found.decided} of {amount(found.rounds, 'round')}: {found.accepted} accepted, "
+        f"{found.revised} revised, {found.rejected} rejected"
     )
     if found.average_s is not None:
         show(
@@ -365,6 +370,9 @@ def export(
     unreviewed: Annotated[
         bool, typer.Option("--unreviewed", help="Also rounds that nobody decided on, marked so.")
     ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over what the folder holds.")
+    ] = False,
 ) -> None:
     """Write reviewed rounds as conversations (JSON lines), COCO boxes and a datasheet.
 
@@ -376,6 +384,8 @@ def export(
     from sage.console import Terminal
     from sage.core.errors import InputError
 
+    if not replace and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
     reviewed = []
     for path in drafts:
         made = read_drafts(path)
@@ -386,7 +396,8 @@ def export(
             "export: no round was accepted; review them first, or take drafts by --unreviewed"
         )
     names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]
-    Terminal().print(f"{out}: {kept} rounds in {', '.join(names)}", markup=False, soft_wrap=True)
+    said = f"{out}: {amount(kept, 'round')} in {', '.join(names)}"
+    Terminal().print(said, markup=False, soft_wrap=True)
 
 
 def _s(seconds: float | None) -> str:

@@ -222,10 +222,13 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
         )
         return
     from sage.console import Terminal
+    from sage.core.printable import amount
 
     console = Terminal(soft_wrap=True, highlight=False)
     done = len(report.outcomes) - len(failures)
-    console.print(f"{done} of {len(report.outcomes)} slides, {report.resumed} from before")
+    console.print(
+        f"{done} of {amount(len(report.outcomes), 'slide')}, {report.resumed} from before"
+    )
     console.print(f"{report.table}")
     console.print(
         f'for cohort.toml: tables.{report.tool} = {{ file = "{report.table.name}", '

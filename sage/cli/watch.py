@@ -77,7 +77,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
 
 def _state(folder: RunFolder) -> str:
     """How the run stands; "interrupted" where it says it is running and nobody works on it."""
-    from sage.web.processes import held
+    from sage.runfolder import held
 
     status: str = folder.manifest().status
     if status == "running" and not held(folder):

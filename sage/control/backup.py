@@ -1,7 +1,8 @@
 """Runs and their databases in one archive that fits together, and back.
 
 The databases are copied first, in one snapshot, then the folders: a run that went on meanwhile has
-files that its checkpoints do not know yet, as after a kill, and goes on from there.
+files that its checkpoints do not know yet, as after a kill, and goes on from there. Each folder is
+copied to a place of its own first, and goes into the archive once the copy agrees with its record.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
+from sage.campaign.rounds import runs_and_rounds
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import replacing
 from sage.core.postgres import reason_of
-from sage.runfolder import list_runs
+from sage.runfolder import RunFolder, held
 from sage.versions import own_version
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ LEDGER = ("ledger.sqlite", "ledger.sqlite.head")
 LEFT_OUT = ("run.lock", "pause")
 SQLITE = (".sqlite",)
 BESIDE = ("-wal", "-shm", "-journal")
+TRIES = 3
+"""Copies of a run that goes on; a step that begins while one is made may spoil it."""
 
 
 def backup(settings: Settings, archive: Path) -> dict[str, int]:
@@ -54,7 +58,8 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
     Raises
     ------
     InputError
-        If the archive is there already, or would lie among the runs.
+        If the archive is there already or would lie among the runs, or if a run's copy does not
+        agree with its record: the run goes on too fast, or was damaged. No archive is left then.
     FaultError
         If a database cannot be read.
     """
@@ -78,14 +83,18 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
                 head = ledger.with_name(f"{ledger.name}.head")
                 if head.is_file():
                     _add(tar, head, "ledger/ledger.sqlite.head", hashes)
-            for path in sorted(runs.rglob("*")) if runs.is_dir() else ():
-                if not path.is_file() or path.is_symlink() or _left_out(path):
-                    continue
-                name = f"runs/{path.relative_to(runs).as_posix()}"
-                if path.suffix in SQLITE:
-                    _add(tar, _copied(path, place / "copy.sqlite"), name, hashes)
-                else:
-                    _add(tar, path, name, hashes)
+            known = {run.root: run for run in runs_and_rounds(runs)}
+            known = {root: run for root, run in known.items() if root.is_relative_to(runs)}
+            for run in known.values():
+                name = f"runs/{run.root.relative_to(runs).as_posix()}"
+                copy = _verified(run, place / "run")
+                for path in _files(copy):
+                    _add(tar, path, f"{name}/{path.relative_to(copy).as_posix()}", hashes)
+                shutil.rmtree(copy)
+            for path in _files(runs):
+                if known.keys().isdisjoint(path.parents):
+                    copied = _copy(path, place / "one")
+                    _add(tar, copied, f"runs/{path.relative_to(runs).as_posix()}", hashes)
             contents = json.dumps(
                 {"format": FORMAT, "sage": own_version(), "at": clock.stamp(), "sha256": hashes},
                 indent=1, sort_keys=True,
@@ -93,7 +102,7 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
             info = tarfile.TarInfo(CONTENTS)
             info.size = len(contents)
             tar.addfile(info, io.BytesIO(contents))
-    return {"files": len(hashes), "runs": len(list_runs(runs)), "rows": rows}
+    return {"files": len(hashes), "runs": len(known), "rows": rows}
 
 
 def restore(settings: Settings, archive: Path) -> dict[str, int]:
@@ -104,7 +113,8 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
     Raises
     ------
     InputError
-        If it is no archive of SAGE's, was damaged, or something is there already.
+        If it is no archive of SAGE's, was damaged, or something is there already; nothing is put
+        in its place then.
     FaultError
         If the database refuses.
     """
@@ -129,6 +139,8 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
                 )
             if ledger.exists():
                 raise InputError(f"{ledger} is there already; set SAGE_LEDGER to another file")
+        for run in runs_and_rounds(place / "runs"):
+            run.verify(under_way=True)
         rows = sum(_loaded(servers[kind], place / "postgres" / kind) for kind in sorted(kinds))
         if (place / "ledger").is_dir():
             ledger.parent.mkdir(parents=True, exist_ok=True)
@@ -142,9 +154,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
             if runs.is_dir():
                 runs.rmdir()
             (place / "runs").rename(runs)
-    for run in list_runs(runs):
-        run.verify(under_way=True)
-    return {"files": len(hashes), "runs": len(list_runs(runs)), "rows": rows}
+    return {"files": len(hashes), "runs": len(runs_and_rounds(runs)), "rows": rows}
 
 
 def _servers(settings: Settings) -> dict[str, str]:
@@ -156,6 +166,56 @@ def _servers(settings: Settings) -> dict[str, str]:
     if place.startswith(("postgresql://", "postgres://")) and place not in found.values():
         found["ledger"] = place
     return found
+
+
+def _verified(run: RunFolder, to: Path) -> Path:
+    """A copy of a run that agrees with its record, also where the run goes on meanwhile.
+
+    What says least is copied first: checkpoints, manifest, record. A step that ends while the other
+    files are copied is then one that is under way in the copy, as after a kill.
+
+    Raises
+    ------
+    InputError
+        If no copy agrees, with what to do about it.
+    """
+    first = ["checkpoints.sqlite", "manifest.json", "integrity.jsonl"]
+    at_work, said = False, ""
+    for _ in range(TRIES):
+        shutil.rmtree(to, ignore_errors=True)
+        try:
+            for path in [run.root / name for name in first if (run.root / name).is_file()]:
+                _copy(path, to / path.name)
+            for path in _files(run.root):
+                if path.parent != run.root or path.name not in first:
+                    with suppress(FileNotFoundError):
+                        _copy(path, to / path.relative_to(run.root))
+            RunFolder(to).verify(under_way=True)
+        except InputError as error:
+            at_work, said = at_work or bool(held(run)), str(error).replace(str(to), str(run.root))
+        else:
+            return to
+    if at_work:
+        raise InputError(
+            f"run {run.id} is at work and changed while it was copied; no archive was written."
+            f" `sage pause {run.id}`, then back up again"
+        )
+    raise InputError(
+        f"run {run.id} could not be restored, and no archive was written: {said}. Or move it out of"
+        f" {run.root.parent}"
+    )
+
+
+def _copy(path: Path, to: Path) -> Path:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    return _copied(path, to) if path.suffix in SQLITE else Path(shutil.copyfile(path, to))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """What a backup holds of a folder."""
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.is_file() and not path.is_symlink() and not _left_out(path):
+            yield path
 
 
 def _left_out(path: Path) -> bool:

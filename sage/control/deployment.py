@@ -13,6 +13,7 @@ from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import SageError
 from sage.core.extras import absent, install
+from sage.core.printable import amount
 from sage.diagnose import Check
 from sage.settings import Settings, config_file
 
@@ -72,7 +73,7 @@ def _queue(settings: Settings) -> Iterator[Check]:
         )[0]["n"]
     said = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "empty"
     yield _check("queue of runs", not late, said,
-                 f"{late} runs have waited for 15 minutes: start `sage worker`")  # fmt: skip
+                 f"{amount(late, 'run')} waited for 15 minutes: start `sage worker`")  # fmt: skip
 
 
 def _ledger(settings: Settings) -> Iterator[Check]:
@@ -88,7 +89,7 @@ def _audit(settings: Settings) -> Iterator[Check]:
     with open_audit(settings) as audit:
         problem = audit.problem() if audit is not None else ""
         rows = len(audit.rows()) if audit is not None else 0
-    yield _check("audit log", not problem, problem or f"{rows} rows, whole",
+    yield _check("audit log", not problem, problem or f"{amount(rows, 'row')}, whole",
                  "restore it from a backup")  # fmt: skip
 
 

@@ -58,6 +58,7 @@ def forget(
     *,
     name: str = "",
     dry: bool = False,
+    unnamed: bool = False,
 ) -> Removed:
     """Remove a patient's data everywhere but from the cohort's own files.
 
@@ -69,11 +70,13 @@ def forget(
     outputs : folder of the outputs of tools
     name : of the cohort, where runs may have it by a built-in name
     dry : remove nothing, say what would be
+    unnamed : go on where no file names the patient, so that the name may be misspelled
 
     Raises
     ------
     InputError
-        If the identifier is too short to be searched for, or a run of the cohort is under way.
+        If the identifier is too short to be searched for, no file names it, or a run of the
+        cohort is under way; nothing was removed then.
     """
     known = patient.strip()
     if len(known) < SHORTEST:
@@ -91,6 +94,29 @@ def forget(
         named = [path for path in _files(run.root) if _found(token, path)]
         if tables or named:
             affected.append((run, tables, named))
+    caches = list(_caches(settings, outputs, anywhere, token))
+    calls = [
+        folder
+        for folder in outputs.glob("*/*")
+        if HANDLE.fullmatch(folder.name) and folder.is_dir() and _names(folder, anywhere, token)
+    ]
+    roots = {run.root for run in runs}
+    beside = [
+        path
+        for path in _files(settings.runs_dir.resolve())
+        if roots.isdisjoint(path.parents)
+        and (anywhere.search(str(path).encode()) or _found(token, path))
+    ]
+    own = [
+        path
+        for path in (_files(cohort) if cohort.is_dir() else ())
+        if anywhere.search(path.name.encode()) or _found(anywhere, path)
+    ]
+    if not (caches or calls or beside or own or unnamed or any(named for *_, named in affected)):
+        raise InputError(
+            f'no file names "{known}", and nothing was removed: is it spelled as in the files of'
+            f" {name or cohort}? If it is (no name is seen in compressed files), add --unnamed"
+        )
     for run, _, _ in affected:  # nothing is changed before all of them can be
         if not dry:
             try:
@@ -116,25 +142,17 @@ def forget(
             run.event("forgot", tables=len(tables), texts=len(named))
             run.record.seal(before)
             run.release()
-    caches = list(_caches(settings, outputs, anywhere, token))
-    calls = [
-        folder
-        for folder in outputs.glob("*/*")
-        if HANDLE.fullmatch(folder.name) and folder.is_dir() and _names(folder, anywhere, token)
-    ]
     if not dry:
         for path in [*caches, *calls]:
             remove(path)
-    roots = {run.root for run in runs}
-    for path in _files(settings.runs_dir.resolve()):
-        if roots.isdisjoint(path.parents):
-            if anywhere.search(str(path).encode()) or _found(token, path):
-                left.append(f"{path}: of no run; remove it if it is the patient's")
-        elif path.stat().st_size > LARGEST:
-            left.append(f"{path}: too large to be searched")
-    for path in _files(cohort) if cohort.is_dir() else ():
-        if anywhere.search(path.name.encode()) or _found(anywhere, path):
-            left.append(f"{path}: the cohort's own; take the patient out of it yourself")
+    left += [f"{path}: of no run; remove it if it is the patient's" for path in beside]
+    left += [
+        f"{path}: too large to be searched"
+        for run in runs
+        for path in _files(run.root)
+        if path.stat().st_size > LARGEST
+    ]
+    left += [f"{path}: the cohort's own; take the patient out of it yourself" for path in own]
     return Removed(
         emptied=emptied, struck_out=struck, caches=[str(path) for path in caches],
         outputs=[str(path) for path in calls], left=left, cannot=list(CANNOT),

@@ -36,6 +36,11 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def amount(number: float, noun: str) -> str:
+    """A number with its noun: "1 run", "2 runs", "1,000 runs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def quoted(text: object) -> str:
     """A text from outside as data for a prompt: one line in quotation marks, none within it.
 

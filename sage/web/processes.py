@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 from sage.control.people import VARIABLE
 from sage.core.errors import InputError
 from sage.core.printable import one_line, printable
-from sage.runfolder import RunFolder
+from sage.runfolder import RunFolder, held
 
 HOLDER = re.compile(r"process (\d+) on (\S+) since")
 STARTED = ".started"
@@ -84,23 +83,6 @@ class Commands:
             return False
         process.send_signal(signal.SIGINT)
         return True
-
-
-def held(run: RunFolder) -> str:
-    """What the lock file says of who works on the run, on this or another machine; else empty.
-
-    It is asked for by the lock, since numbers of processes come again.
-    """
-    try:
-        with (run.root / "run.lock").open("rb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return lock.read(300).decode("utf-8", "replace") or "another process"
-            fcntl.flock(lock, fcntl.LOCK_UN)
-    except OSError:
-        return ""
-    return ""
 
 
 def holder(run: RunFolder) -> int | None:

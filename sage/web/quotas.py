@@ -14,6 +14,7 @@ from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from sage.core.printable import amount
 from sage.report.spending import paid
 from sage.runfolder import RunFolder
 
@@ -88,8 +89,8 @@ def check_count(audit: Audit | None, who: str, quotas: Quotas, what: str) -> Non
         return
     since = (clock.now() - timedelta(days=1)).isoformat(timespec="milliseconds")
     if audit.count(who, what, since) > most:
-        things = "runs" if what == ASKED else "slides"
-        raise InputError(f"{who} may have {most} {things} in 24 hours; wait, or ask for more")
+        thing = "run" if what == ASKED else "slide"
+        raise InputError(f"{who} may have {amount(most, thing)} in 24 hours; wait, or ask for more")
 
 
 def budget(

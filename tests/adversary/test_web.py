@@ -356,6 +356,43 @@ def test_a_reviewer_cannot_speak_as_another(tmp_path: Path) -> None:
     assert not list((tmp_path / "runs" / ".sessions").iterdir())
 
 
+def test_sessions_and_drafts_of_others_are_for_who_reviews(tmp_path: Path) -> None:
+    from mcp_servers.sessions.actions import ActionSettings
+    from mcp_servers.sessions.drafts import Drafts, Round, write_drafts
+    from mcp_servers.sessions.format import read_session
+    from tests.mcp_servers.test_session_drafts import DRAFTED
+    from tests.mcp_servers.test_sessions import box, session
+
+    guard = behind_a_proxy(tmp_path)
+    inner: Any = guard.app
+    kept = inner.state.recordings
+    names = {"reader": "20260101-000000-00000001", "runner": "20260101-000000-00000002",
+             "": "20260101-000000-00000003"}  # fmt: skip
+    for who, name in names.items():
+        kept.begin(name, session().header)
+        if who:
+            (kept.folder / f"{name}.owner").write_text(who)
+        header = read_session(kept.path(name)).header
+        rounds = (Round(action=box(), rationale=DRAFTED, navigation_s=2),)
+        drafts = Drafts(session=kept.path(name).name, header=header, settings=ActionSettings(),
+                        drafted_by="computed", statement="For a test.", rounds=rounds)  # fmt: skip
+        write_drafts(kept.folder / f"{name}.drafts.json", drafts)
+    for who in PEOPLE:
+        everything = who in ("reviewer", "both", "boss")
+        mine = set(names.values()) if everything else {names[who]}
+        for kind in ("sessions", "drafts"):
+            listed = ask(guard, "GET", f"/api/{kind}", named(who), peer=PROXY).json()
+            assert {item["name"] for item in listed} == mine, (who, kind)
+            for name in names.values():
+                found = ask(guard, "GET", f"/api/{kind}/{name}", named(who), peer=PROXY)
+                assert found.status_code == (200 if name in mine else 422), (who, kind, name)
+                assert name in mine or "there" in found.json()["error"]
+        for name in set(names.values()) - mine:
+            picture = f"/api/drafts/{name}/picture?round=0&kind=region"
+            found = ask(guard, "GET", picture, named(who), peer=PROXY)
+            assert "there are no such drafts" in found.json()["error"]
+
+
 @pytest.mark.parametrize(
     ("header", "proxies", "text", "said"),
     [

@@ -251,7 +251,9 @@ def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_pat
     assert done.json["guidance"]["options"]["order"] == "reverse"
     assert len(done.json["guidance"]["visits"]) == 2
     assert (tmp_path / "r" / "node.reading.geojson").is_file()
+    assert f'by the behavior model "{model.name}": places' in done.json["statement"]
     for more, words in (
+        (["--out", "r"], "r exists; name another folder, or --replace"),
         (["--most", "2"], "are for --agent o3"),
         (["--agent", "o3", "--intervene"], "are for --agent pathagent"),
         (["--agent", "o3", "--behavior", str(tmp_path)], "no behavior.safetensors"),

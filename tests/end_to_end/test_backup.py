@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import shutil
 import tarfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from sage.control.backup import restore
+from sage.control.backup import backup, restore
 from sage.core.errors import InputError
+from sage.runfolder import Manifest, RunFolder, list_runs
 from sage.settings import Settings
 from tests.end_to_end.harness import PROMPT, sage
 from tests.postgres import NEEDED, server
@@ -67,6 +70,88 @@ def archive(path: Path, files: dict[str, bytes]) -> Path:
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
     return path
+
+
+def write_run(home: Path) -> RunFolder:
+    """A run with one recorded file."""
+    run = RunFolder(home / "at-work")
+    (run.root / "outputs").mkdir(parents=True)
+    run.save(Manifest(format=3, id="at-work", run_id="1", thread="1", place=str(run.root),
+                      prompt="q", created="", reasoner="rules", cohort="c", kg=""))  # fmt: skip
+    run.record.seal_manifest()
+    (run.root / "outputs" / "a.json").write_text("0")
+    run.record.seal()
+    run.update(sealed=run.record.head())
+    return run
+
+
+def test_a_run_that_goes_on_while_it_is_copied_can_be_restored(tmp_path: Path) -> None:
+    """Whatever the copy met, an archive that is there restores; else the run is named."""
+    run = write_run(tmp_path / "runs")
+    ended = threading.Event()
+
+    def go_on() -> None:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            before = run.record.begin("scientist")
+            (run.root / "outputs" / "b.json").write_text(str(number))
+            run.event("end", number=number)
+            run.record.end("scientist", before)
+            run.update(sealed=run.record.head())
+
+    here = Settings(runs_dir=tmp_path / "runs")
+    worker = threading.Thread(target=go_on)
+    run.hold()
+    worker.start()
+    made = 0
+    try:
+        for number in range(6):
+            path = tmp_path / f"{number}.tar.gz"
+            try:
+                backup(here, path)
+            except InputError as error:
+                assert "run at-work is at work" in str(error)
+                assert "sage pause at-work" in str(error)
+                assert not path.exists()
+            else:
+                made += 1
+                there = Settings(runs_dir=tmp_path / f"restored-{number}")
+                assert restore(there, path)["runs"] == 1
+                (found,) = list_runs(there.runs_dir)
+                found.verify(under_way=True)
+    finally:
+        ended.set()
+        worker.join()
+        run.release()
+    backup(here, tmp_path / "quiet.tar.gz")
+    assert restore(Settings(runs_dir=tmp_path / "quiet"), tmp_path / "quiet.tar.gz")["runs"] == 1
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_no_archive_is_left_of_a_run_that_could_not_be_restored(tmp_path: Path, held: bool) -> None:
+    run = write_run(tmp_path / "runs")
+    (run.root / "outputs" / "a.json").write_text("1")
+    if held:
+        run.hold()
+    said = "at work and changed while it was copied" if held else "could not be restored"
+    with pytest.raises(InputError, match=f"run at-work .*{said}"):
+        backup(Settings(runs_dir=tmp_path / "runs"), tmp_path / "all.tar.gz")
+    run.release()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_an_archive_with_a_run_that_was_damaged_restores_nothing(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs")
+    files = {f"runs/{path.relative_to(tmp_path / 'runs').as_posix()}": path.read_bytes()
+             for path in run.root.rglob("*") if path.is_file()}  # fmt: skip
+    files["runs/at-work/outputs/a.json"] = b"1"
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    listed = {"format": 1, "sage": "", "at": "", "sha256": hashes}
+    path = archive(tmp_path / "all.tar.gz", {**files, "contents.json": json.dumps(listed).encode()})
+    with pytest.raises(InputError, match="was changed after the run wrote it"):
+        restore(Settings(runs_dir=tmp_path / "home" / "runs"), path)
+    assert not list((tmp_path / "home").iterdir())
 
 
 EMPTY = b'{"format": 1, "sage": "", "at": "", "sha256": {}}'

@@ -139,7 +139,7 @@ def test_a_scan_without_pixel_size_asks_for_it(tmp_path: Path) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(300, 300), mpp=None)
     with Slide.open(path) as slide:
         assert slide.mpp is None
-        with pytest.raises(InputError, match=r"does not state its pixel size.*mpp="):
+        with pytest.raises(InputError, match=r"does not state its pixel size.*--mpp"):
             slide.need_mpp()
 
 

@@ -47,7 +47,13 @@ def test_from_a_log_to_training_data(place: Path) -> None:
                    "--reviewer", "ana", "--json", cwd=place).json  # fmt: skip
     assert (decided["accepted"], decided["rejected"], decided["average_s"]) == (1, 1, None)
     done = sage("sessions", "export", "kept/a.drafts.json", "--out", "set", cwd=place)
-    assert done.code == 0 and "1 rounds" in done.out
+    assert done.code == 0 and "set: 1 round in" in done.out
+    again = ["export", "kept/a.drafts.json", "--out", "set"]
+    before = (place / "set" / "boxes.coco.json").read_bytes()
+    refused = sage("sessions", *again, "--unreviewed", cwd=place)
+    assert refused.code == 2 and "--replace" in refused.err
+    assert (place / "set" / "boxes.coco.json").read_bytes() == before
+    assert sage("sessions", *again, "--replace", cwd=place).code == 0
     boxes = json.loads((place / "set" / "boxes.coco.json").read_text())
     assert len(boxes["annotations"]) == 1
     assert "ana" in (place / "set" / "datasheet.md").read_text()

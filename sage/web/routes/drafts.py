@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.web.people import person
+from sage.web.routes.sessions import may_see
 from sage.web.routes.slides import SUFFIXES, encode
 from sage.web.site import NAME
 
@@ -35,12 +37,13 @@ def drafted(request: Request, name: str) -> tuple[Path, Drafts]:
     Raises
     ------
     InputError
-        If there are none.
+        If there are none that the person may see.
     """
     from mcp_servers.sessions.drafts import DRAFTS, read_drafts
 
     path = request.app.state.site.sessions_folder / f"{name}{DRAFTS}"
-    if not NAME.fullmatch(name) or path.is_symlink() or not path.is_file():
+    there = NAME.fullmatch(name) and not path.is_symlink() and path.is_file()
+    if not there or not may_see(request, name):
         raise InputError("there are no such drafts")
     return path, read_drafts(path)
 
@@ -76,7 +79,8 @@ def listed(request: Request) -> list[dict[str, Any]]:
     folder = request.app.state.site.sessions_folder
     found = []
     paths = sorted(folder.glob(f"*{DRAFTS}"), reverse=True) if folder.is_dir() else []
-    for name in [path.name.removesuffix(DRAFTS) for path in paths[:MOST_LISTED]]:
+    names = (path.name.removesuffix(DRAFTS) for path in paths)
+    for name in islice((name for name in names if may_see(request, name)), MOST_LISTED):
         try:
             path, drafts = drafted(request, name)
             decided = read_decisions(path, drafts)

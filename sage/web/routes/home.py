@@ -12,10 +12,10 @@ from agents.question.types import PartRole
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.questions import LONGEST, Corrections, contract, lines, question_input
-from sage.runfolder import new_id
+from sage.runfolder import held, new_id
 from sage.versions import own_version
 from sage.web.people import Role, roles
-from sage.web.processes import Commands, held
+from sage.web.processes import Commands
 from sage.web.quotas import ASKED, budget, check_count
 
 if TYPE_CHECKING:

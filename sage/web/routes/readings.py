@@ -19,6 +19,7 @@ from sage.core.files import write_json
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
 from sage.web.people import person
+from sage.web.quotas import SLIDE, check_count
 from sage.web.routes.slides import _glob, allowed, slide_file
 
 if TYPE_CHECKING:
@@ -220,12 +221,14 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
     Raises
     ------
     InputError
-        If the question is none, somebody moves this slide's view already, or as many readings as
-        may run at once do; status 422.
+        If the question is none, the person has no slide left today, somebody moves this slide's
+        view already, or as many readings as may run at once do; status 422.
     """
     site: Site = request.app.state.site
     slide = slide_file(request, asking.slide)
-    who = person(request, asking.person)
+    who, trust = person(request, asking.person), site.trust
+    if trust is not None:
+        check_count(request.app.state.audit, who, trust.quotas(who), SLIDE)
     question = _question(asking)
     home = _home(site)
     with STARTING:
@@ -250,7 +253,8 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
                       answers=question.options)  # fmt: skip
         write_json(folder / ASKED, asked)
         request.app.state.commands.start(
-            f"reading-{name}", "read-slide", f"--out={folder}", "--intervene-from-page",
+            f"reading-{name}", "read-slide", f"--out={folder}", "--replace",
+            "--intervene-from-page",
             f"--by={one_line(who)}", f"--magnification={asking.magnification}",
             f"--patch-px={asking.patch_px}", f"--rounds={asking.rounds}",
             *(f"--answer={answer}" for answer in asking.answers),

@@ -24,9 +24,9 @@ from sage.machine.drive import waiting
 from sage.machine.services import Services
 from sage.questions import carries
 from sage.review import HumanResponse, drafts_of, edited_hypothesis, interrupt_of
-from sage.runfolder import RunFolder
+from sage.runfolder import RunFolder, held
 from sage.web.people import person
-from sage.web.processes import Commands, held
+from sage.web.processes import Commands
 from validation.contracts.timing import known_text
 
 if TYPE_CHECKING:

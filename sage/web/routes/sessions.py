@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,18 +76,31 @@ def recorded(request: Request, name: str) -> Path:
         If there is none of this name.
     """
     path = recordings(request).path(name) if NAME.fullmatch(name) else None
-    if path is None or path.is_symlink() or not path.is_file():
+    if path is None or path.is_symlink() or not path.is_file() or not may_see(request, name):
         raise InputError("there is no such session; it was deleted")
     return path
+
+
+def may_see(request: Request, name: str) -> bool:
+    """Whether the person may see a session and what was drafted from it.
+
+    Who reviews or administers sees all of them, others what was recorded of themselves.
+    """
+    everything = {Role.REVIEW, Role.ADMINISTER} & roles(request)
+    return request.app.state.site.trust is None or bool(everything) or _is_own(request, name)
 
 
 def _own(request: Request, name: str) -> None:
     """Refuse what is another person's, where people are named and do not administer."""
     if request.app.state.site.trust is None or Role.ADMINISTER in roles(request):
         return
-    owner = _owner(request, name)
-    if not owner.is_file() or owner.read_text(encoding="utf-8") != person(request, ""):
+    if not _is_own(request, name):
         raise InputError("this is another person's session")
+
+
+def _is_own(request: Request, name: str) -> bool:
+    owner = _owner(request, name)
+    return owner.is_file() and owner.read_text(encoding="utf-8") == person(request, "")
 
 
 def _owner(request: Request, name: str) -> Path:
@@ -96,7 +110,7 @@ def _owner(request: Request, name: str) -> Path:
 
 @router.get("")
 def listed(request: Request) -> list[dict[str, Any]]:
-    """The latest sessions of this machine."""
+    """The latest sessions of this machine that the person may see."""
     from mcp_servers.sessions.format import SUFFIX, read_header
 
     folder = recordings(request).folder
@@ -108,7 +122,8 @@ def listed(request: Request) -> list[dict[str, Any]]:
         ),
         reverse=True,
     )
-    for name in [name for name in names if NAME.fullmatch(name)][:MOST_LISTED]:
+    seen = (name for name in names if NAME.fullmatch(name) and may_see(request, name))
+    for name in islice(seen, MOST_LISTED):
         try:
             header = read_header(recorded(request, name))
         except InputError:

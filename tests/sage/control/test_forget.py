@@ -138,10 +138,20 @@ def test_an_identifier_is_no_pattern_and_is_found_as_json_writes_it(
     assert json.loads(path.read_text()) == ["[forgotten]", "abc-1"]
 
 
-def test_a_name_that_no_file_holds_is_said_to_be_perhaps_misspelled(tmp_path: Path) -> None:
-    (tmp_path / "cohort").mkdir()
-    (tmp_path / "cohort/clinical.csv").write_text(f"patient\n{PATIENT}\n")
-    for name, said in ((PATIENT, False), ("TCGA-AB-1243", True)):
-        done = sage("forget", name, "--cohort", "cohort", "--dry-run", cwd=tmp_path)
-        assert done.code == 0, done.err
-        assert ("is it spelled" in done.err) == said
+def test_a_name_that_no_file_holds_empties_nothing_unless_that_is_wanted(tmp_path: Path) -> None:
+    cohort = tmp_path / "cohort"
+    cohort.mkdir()
+    (cohort / "clinical.csv").write_text(f"patient\n{PATIENT}\n")
+    run = write_run(tmp_path / "runs", "a", cohort)
+    table = run.root / "hypotheses/h1/results/inputs/all/table.parquet"
+    for more in ((), ("--dry-run",)):
+        done = sage("forget", "TCGA-AB-1243", "--cohort", "cohort", *more, cwd=tmp_path)
+        assert done.code == 2
+        assert "is it spelled" in done.err
+        assert "--unnamed" in done.err
+    assert len(pd.read_parquet(table)) == 2
+    run.verify()
+    assert sage("forget", PATIENT, "--cohort", "cohort", "--dry-run", cwd=tmp_path).code == 0
+    words = ["forget", "TCGA-AB-1243", "--cohort", "cohort", "--unnamed"]
+    assert sage(*words, cwd=tmp_path).code == 0
+    assert len(pd.read_parquet(table)) == 0

@@ -167,6 +167,30 @@ def test_every_request_that_changes_something_is_logged(
     assert logged(method, path) == said
 
 
+def test_slides_that_are_read_count_as_those_that_are_measured(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from PIL import Image
+
+    (tmp_path / "slides").mkdir()
+    path = tmp_path / "roles.toml"
+    path.write_text('[people]\nann = "run"\n[quotas]\nslides_per_day = 2\n')
+    site = Site(settings, (tmp_path / "slides",), trust=trust("X-User", [], path))
+    inner: Any = (guard := create_app(site, HttpOptions(token=TOKEN, port=8766))).app
+    monkeypatch.setattr(inner.state.commands, "start", lambda name, *given: None)
+    answers = []
+    for number in range(3):
+        slide = tmp_path / "slides" / f"{number}.png"
+        Image.new("RGB", (600, 600)).save(slide)
+        body = {"slide": str(slide), "question": "Any tumor?"}
+        answers.append(ask(guard, "POST", "/api/slides/readings", ANN, json=body))
+    assert [answer.status_code for answer in answers] == [200, 200, 422]
+    assert "ann may have 2 slides in 24 hours" in answers[2].json()["error"]
+    measured = ask(guard, "POST", "/api/slides/measure", ANN,
+                   json={"slide": body["slide"], "maps": str(tmp_path)})  # fmt: skip
+    assert "2 slides in 24 hours" in measured.json()["error"]
+
+
 @pytest.mark.parametrize("text", ["[quotas]\nruns_per_day = -1", "[quotas]\nruns = 3"])
 def test_a_quota_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "roles.toml"
