@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from sage.cli.bench_campaigns import campaigns, planted
+from sage.cli.bench_slidequest import slidequest
 from sage.cli.bench_slides import slides
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ app = typer.Typer(add_completion=False, help="Calibration benchmarks.", no_args_
 app.command()(campaigns)
 app.command()(planted)
 app.command()(slides)
+app.command()(slidequest)
 
 
 @app.callback()

@@ -31,6 +31,7 @@ PROGRAMS = (
 """First words by which a line of a block is known to be a command, and no output."""
 
 NOT_RUN = {
+    "sage bench slidequest": "needs SlideQuest; tests/sage/test_bench_slidequest.py runs it",
     "sage cohort fetch": "asks GDC and cBioPortal over the network",
     "sage sandbox build": "needs Docker, or debootstrap as root; CI builds the image",
     "sage sandbox run": "needs Docker or bubblewrap; tests/sandbox runs it in both",

@@ -1,0 +1,239 @@
+"""SlideQuest's scores: the published scorer's rules beside repaired ones, over repeated answers.
+
+A question's score is the share of its values that lie within tolerance of the truth; a missing or
+unreadable answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). Two of the
+published rules score the truth itself below 1: bounds are truth * (1 - t) and truth * (1 + t),
+which cross where the truth is negative; and rows are looked up by their id, so that of rows that
+share one only the last counts. The repaired scorer takes |answer - truth| <= t * |truth| and gives
+each row one of its own, rows that share an id by their other texts, else in order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+
+CATEGORIES = ("data_qa", "cellular_qa", "patch_qa", "slide_qa")
+Row = dict[str, Any]
+
+
+class Question(Strict):
+    """A question with its truth: ids, values to compare, tolerances."""
+
+    category: str
+    number: int
+    id_column: str | None
+    tolerances: dict[str, Any]
+    truth: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        """As its folder is called."""
+        return f"{self.category}/question_{self.number}"
+
+
+class Scored(Strict):
+    """One question in one repeat."""
+
+    question: str
+    original: float
+    repaired: float
+    problem: str = ""
+
+
+class Summary(Strict):
+    """A category over the repeats. `*_error` is the standard error, None with one repeat."""
+
+    category: str
+    questions: int
+    original: float
+    original_error: float | None
+    repaired: float
+    repaired_error: float | None
+    failure_rate: float
+
+
+def read_questions(folder: Path) -> tuple[list[Question], int]:
+    """The questions whose truth is at hand, and how many there are in all.
+
+    Raises `InputError` when the folder is no SlideQuest.
+    """
+    found, total = [], 0
+    for category in CATEGORIES:
+        path = folder / category / "questions.json"
+        if not path.is_file():
+            raise InputError(
+                f"{folder}: not SlideQuest's folder (it has no {category}/{path.name})"
+            )
+        try:
+            for row in json.loads(path.read_text(encoding="utf-8")):
+                total += 1
+                number = int(row["id"])
+                truth = folder / category / "ground_truth" / f"question_{number}" / "answer.json"
+                if truth.is_file():
+                    found.append(
+                        Question(
+                            category=category,
+                            number=number,
+                            id_column=row["id_column"],
+                            tolerances=row["columns_to_compare_and_tolerance"],
+                            truth=tuple(read_answer(truth)),
+                        )
+                    )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: not a list of SlideQuest's questions: {error}") from error
+    return found, total
+
+
+def read_answer(path: Path) -> list[Row]:
+    """Rows of an answer.json; a single object is one row. Raises `InputError` for other files."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise InputError(f"{path}: not readable JSON: {error}") from error
+    rows = [held] if isinstance(held, dict) else held
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: not a list of objects")
+    return rows
+
+
+def score(question: Question, answer: Sequence[Row], repaired: bool) -> float:
+    """Share of the question's values that an answer has within tolerance, 0 to 1."""
+    truth, rows = list(question.truth), list(answer)
+    if question.id_column is None:
+        matched: list[Row | None] = [*rows[: len(truth)], *[None] * (len(truth) - len(rows))]
+    elif any(question.id_column not in row for row in rows):
+        return 0.0
+    else:
+        matched = _matched(question, rows, repaired)
+    names = list(question.tolerances)
+    keys = list(dict.fromkeys(key for row in rows for key in row if key != question.id_column))
+    right = {
+        (name, key): [
+            _within(
+                row.get(name),
+                None if given is None else given.get(key),
+                question.tolerances[name],
+                repaired,
+            )
+            for row, given in zip(truth, matched, strict=True)
+        ]
+        for name in names
+        for key in keys
+    }
+    total = sum(sum(right[name, name]) for name in names if name in keys)
+    free, spare = [n for n in names if n not in keys], [k for k in keys if k not in names]
+    if free and spare:
+        gain = np.array([[sum(right[name, key]) for key in spare] for name in free])
+        total += int(gain[linear_sum_assignment(-gain)].sum())
+    return total / (len(truth) * len(names))
+
+
+def _alike(one: object, other: object) -> int:
+    """Characters that two ids share in order."""
+    blocks = difflib.SequenceMatcher(None, str(one), str(other)).get_matching_blocks()
+    return sum(block.size for block in blocks)
+
+
+def _matched(question: Question, rows: list[Row], repaired: bool) -> list[Row | None]:
+    """For each row of the truth the answer's row, by the likeness of their ids."""
+    key = question.id_column or ""
+    gain = np.array([[_alike(t[key], r[key]) for r in rows] for t in question.truth], dtype=float)
+    if repaired:
+        texts = [name for name in question.truth[0] if name not in (key, *question.tolerances)]
+        for i, truth in enumerate(question.truth):
+            for j, row in enumerate(rows):
+                same = sum(str(truth.get(n)) == str(row.get(n)) for n in texts)
+                exact = str(truth[key]) == str(row[key])
+                gain[i, j] += 1000 * exact + 0.1 * same - 1e-6 * abs(i - j)
+    chosen = dict(zip(*linear_sum_assignment(-gain), strict=True))
+    last = {str(row[key]): row for row in rows}
+    out: list[Row | None] = []
+    for i in range(len(question.truth)):
+        row = rows[chosen[i]] if i in chosen else None
+        out.append(last[str(row[key])] if row is not None and not repaired else row)
+    return out
+
+
+def _plain(value: object) -> str:
+    """A text without case, dashes, doubled spaces and a final stop."""
+    text = re.sub(r"\s+", " ", str(value).lower().strip())
+    return re.sub(r"[.:!?]$", "", re.sub(r"[-–—]", "", text))
+
+
+def _within(truth: object, given: object, tolerance: object, repaired: bool) -> bool:
+    """True when a value is within tolerance of the truth."""
+    if isinstance(truth, bool) or not isinstance(truth, int | float):
+        if truth is None or given is None:
+            return repaired and truth is None and given is None
+        options = truth if isinstance(truth, list) else [truth]
+        return _plain(given) in {_plain(option) for option in options}
+    try:
+        number = float(str(given).strip("[](){}\"' "))
+    except ValueError:
+        return False
+    if repaired and math.isnan(truth):
+        return math.isnan(number)
+    share = float(tolerance) if isinstance(tolerance, int | float) else 0.001
+    if repaired:
+        return abs(number - truth) <= share * abs(truth) + 1e-12
+    return truth * (1 - share) <= number <= truth * (1 + share)
+
+
+def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Scored]:
+    """Scores of one repeat, from FOLDER/CATEGORY/question_N/answer.json; None: the truth itself."""
+    out = []
+    for question in questions:
+        try:
+            if answers is None:
+                rows: Sequence[Row] = question.truth
+            else:
+                rows = read_answer(answers / question.name / "answer.json")
+            both = [score(question, rows, repaired) for repaired in (False, True)]
+            out.append(Scored(question=question.name, original=both[0], repaired=both[1]))
+        except InputError as error:
+            out.append(
+                Scored(question=question.name, original=0.0, repaired=0.0, problem=str(error))
+            )
+    return out
+
+
+def summarize(repeats: Sequence[Sequence[Scored]]) -> list[Summary]:
+    """Means over questions, with the standard error over repeats, per category and in all."""
+    out = []
+    for category in (*CATEGORIES, "all"):
+        parts = [
+            [row for row in rows if category in ("all", row.question.partition("/")[0])]
+            for rows in repeats
+        ]
+        if not parts or not parts[0]:
+            continue
+        original = np.array([np.mean([row.original for row in part]) for part in parts])
+        mended = np.array([np.mean([row.repaired for row in part]) for part in parts])
+        out.append(
+            Summary(
+                category=category,
+                questions=len(parts[0]),
+                original=float(original.mean()),
+                original_error=_error(original),
+                repaired=float(mended.mean()),
+                repaired_error=_error(mended),
+                failure_rate=float(np.mean([row.original == 0 for part in parts for row in part])),
+            )
+        )
+    return out
+
+
+def _error(values: Any) -> float | None:
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None

@@ -1,0 +1,79 @@
+"""SlideQuest's scorers: the published rules, what they get wrong, and the repaired ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sage.bench.slidequest import Question, read_questions, score, score_folder, summarize
+from sage.cli.app import app
+from sage.core.errors import InputError
+
+
+def question(
+    truth: list[dict[str, Any]], tolerances: dict[str, Any], key: str | None = "slide_id"
+) -> Question:
+    return Question(
+        category="data_qa", number=1, id_column=key, tolerances=tolerances, truth=tuple(truth)
+    )
+
+
+def both(asked: Question, answer: list[dict[str, Any]]) -> tuple[float, float]:
+    return score(asked, answer, False), score(asked, answer, True)
+
+
+def test_values_within_tolerance_count() -> None:
+    asked = question([{"slide_id": "a", "x": 10.0}, {"slide_id": "b", "x": 20.0}], {"x": 0.15})
+    near = [{"slide_id": "b.svs", "x": 18}, {"slide_id": "a.svs", "x": "11"}]
+    assert both(asked, near) == (1, 1)
+    assert both(asked, [near[0]]) == (0.5, 0.5)
+    assert both(asked, [{"x": 10}]) == (0, 0)
+    assert both(asked, [{"slide_id": "a", "other": 10}, {"slide_id": "b", "other": 20}]) == (1, 1)
+
+
+def test_texts_are_compared_without_case_and_dashes() -> None:
+    asked = question([{"slide_id": "a", "kind": "Non-invasive"}], {"kind": ["invasive"]})
+    assert both(asked, [{"slide_id": "a", "kind": " noninvasive. "}]) == (1, 1)
+    assert both(asked, [{"slide_id": "a", "kind": "invasive"}]) == (0, 0)
+
+
+def test_the_published_rules_refuse_a_negative_truth_and_rows_that_share_an_id() -> None:
+    negative = [{"slide_id": "a", "r": -0.3}]
+    assert both(question(negative, {"r": 0.15}), negative) == (0, 1)
+    shared = [{"slide_id": 0, "model": "svm", "x": 1.0}, {"slide_id": 0, "model": "lr", "x": 2.0}]
+    asked = question(shared, {"x": 0.15})
+    assert both(asked, shared) == (0.5, 1)
+    assert both(asked, shared[::-1]) == (0.5, 1)
+
+
+def test_repeats_have_a_standard_error_and_failures_are_counted(tmp_path: Path) -> None:
+    asked = question([{"v": 4}], {"v": 0.1}, None)
+    folder = tmp_path / "data_qa" / "question_1"
+    folder.mkdir(parents=True)
+    (folder / "answer.json").write_text(json.dumps([{"v": 4}]))
+    repeats = [score_folder([asked], tmp_path), score_folder([asked], tmp_path / "none")]
+    assert "not readable" in repeats[1][0].problem
+    total = summarize(repeats)[-1]
+    assert (total.original, total.failure_rate) == (0.5, 0.5)
+    assert total.original_error == pytest.approx(0.5)
+    with pytest.raises(InputError, match="not SlideQuest's folder"):
+        read_questions(tmp_path)
+
+
+def test_the_truth_against_itself_is_whole_by_the_repaired_rules() -> None:
+    root = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared"))
+    folder = root / "data" / "benchmarks" / "slidequest"
+    if not folder.exists():
+        pytest.skip(f"SlideQuest is absent: {folder}")
+    questions, total = read_questions(folder)
+    assert total == 90
+    rows = score_folder(questions, None)
+    assert [row.question for row in rows if row.repaired < 1] == []
+    done = CliRunner().invoke(app, ["bench", "slidequest", str(folder), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["with_truth"] == len(questions)
