@@ -38,7 +38,8 @@ def slidequest(
     for folder in answers or []:
         if not folder.is_dir():
             raise InputError(f"--answers {folder}: is not a folder")
-    repeats = [bench.score_folder(questions, folder) for folder in answers or [None]]
+    folders: list[Path | None] = [*(answers or [])] or [None]
+    repeats = [bench.score_folder(questions, folder) for folder in folders]
     rows = bench.summarize(repeats)
     below = [row for part in repeats for row in part if row.original != row.repaired]
     if as_json:
