@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from agents.base import Agent, I, O, Reply, Role
 from agents.disclosure import Withheld, require_disclosable
 from agents.reasoners.prompting import parse, render
-from sage.core.errors import FaultError, InputError
+from sage.core.errors import InputError
 from sage.core.llm.client import Client
 from sage.core.llm.messages import Image, Message, ModelChoice, Request
 from sage.core.llm.trace import Trace
-from sage.core.llm.turns import ModelPolicy, RefusedError, Task, take_turns
+from sage.core.llm.turns import ModelPolicy, RefusedError, Task, UnusableError, take_turns
 from sage.core.models import Strict
 from sage.core.printable import one_line
 
@@ -114,7 +114,7 @@ class ChatReasoner:
         except RefusedError as refused:
             for key in policy.keys:
                 self.client.forget(key)
-            raise FaultError(
+            raise UnusableError(
                 f"{agent.name} ({model.name}, prompt version {parse(agent.prompt).version}): no"
                 f" usable reply in {refused.attempts} attempts; the last was refused because"
                 f" {refused.reason}"

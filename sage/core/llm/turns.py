@@ -183,6 +183,10 @@ class RefusedError(FaultError):
         self.reason = reason
 
 
+class UnusableError(FaultError):
+    """A model gave no usable reply in all its attempts; it could be reached."""
+
+
 class BoundError(FaultError):
     """An agent used up what it may use without an answer."""
 

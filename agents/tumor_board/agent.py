@@ -1,0 +1,73 @@
+"""The agent of the board: its input, its answer, and what an acceptable answer is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
+from agents.tumor_board.board import Board
+from agents.tumor_board.types import Past, letter_of
+from sage.core.errors import FaultError
+from sage.core.llm.turns import Bounds
+
+REPLIES = 3
+"""A question is wrong after so many replies without an answer that can be read (E.4)."""
+TURNS = 24
+ROLE = Role.HIGH
+
+
+class BoardInput(View):
+    """What the agent is told: nothing later than the question, and no file's text."""
+
+    contexts: tuple[str, ...]
+    question: str
+    options: dict[str, str]
+    files: tuple[str, ...]
+    earlier: tuple[Past, ...] = ()
+
+
+class BoardAnswer(View):
+    """A letter, and why."""
+
+    answer: str = Field(max_length=400)
+    reason: str = Field(default="", max_length=3000)
+
+
+def answer_problems(given: BoardInput, output: BoardAnswer) -> list[str]:
+    """An answer that names none of the options."""
+    if letter_of(output.answer, given.options) is not None:
+        return []
+    letters = ", ".join(given.options or "ABCDEF")
+    return [f"answer: give one letter of {letters}"]
+
+
+def _no_rule(_: BoardInput, __: Resources) -> BoardAnswer:
+    raise FaultError("the tumor board has no rules yet; ask a model")
+
+
+AGENT = Agent(
+    name="tumor_board", role=ROLE, reads=BoardInput, returns=BoardAnswer,
+    prompt=prompt_file(__file__, "board.md"), rule=_no_rule, check=answer_problems,
+)  # fmt: skip
+
+
+def ask_board(
+    board: Board, reasoner: Reasoner, earlier: tuple[Past, ...] = ()
+) -> Reply[BoardAnswer]:
+    """Let a reasoner answer the board's question with its tools.
+
+    Parameters
+    ----------
+    board : a question of a patient
+    reasoner : a model
+    earlier : the agent's own answers to earlier questions of this patient
+    """
+
+    given = BoardInput(
+        contexts=board.contexts, question=board.question.text, options=board.question.options,
+        files=board.listed, earlier=earlier,
+    )  # fmt: skip
+    agent = replace(AGENT, tools=board.tools(), bounds=Bounds(turns=TURNS))
+    return reasoner.ask(agent, given)

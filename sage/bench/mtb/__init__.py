@@ -1,0 +1,1 @@
+"""MTBBench: patients rebuilt from published conversations, asked and scored."""
