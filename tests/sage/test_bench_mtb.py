@@ -1,0 +1,32 @@
+"""`sage bench mtb` over published conversations: what is read of them, and how it is scored."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.harness import sage
+
+PLACE = os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")
+SHARED = Path(PLACE) / "data" / "benchmarks" / "mtbbench"
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared benchmarks are not here")
+def test_published_answers_are_scored_beside_the_best_constant(tmp_path: Path) -> None:
+    found = sage("bench", "mtb", str(SHARED), "--json", "--out", "kept", cwd=tmp_path).json
+    scored = {(item["track"], item["agent"]): item["groups"][0] for item in found["tracks"]}
+    whole = scored["hancock", "replay of gpt4o"]
+    assert (whole["questions"], whole["patients"]) == (195, 13)
+    assert whole["accuracy"] == pytest.approx(132 / 195)
+    assert whole["floor"] == pytest.approx(90 / 195)
+    assert whole["low"] < whole["accuracy"] < whole["high"]
+    assert scored["msk", "replay of gpt4o"]["questions"] == 81
+
+
+def test_a_folder_without_conversations_is_refused(tmp_path: Path) -> None:
+    ended = sage("bench", "mtb", str(tmp_path), cwd=tmp_path)
+    assert ended.code == 2
+    assert "agent_logs_hancock" in ended.err
