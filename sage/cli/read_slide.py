@@ -125,7 +125,7 @@ def read_slide(
     regions that a learned behavior proposes. The folder holds the reading, its steps, a trace, a
     conversation, and regions and path as GeoJSON.
 
-    Example: sage read-slide slide.svs "Where is the tumor?" --out reading
+    Example: sage read-slide slide.svs "Where is the tumor?" --out reading --replace
 
     Example: sage read-slide slide.svs "Is there metastatic tumor?" --agent o3 --most 4
     """
