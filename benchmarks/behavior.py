@@ -5,8 +5,8 @@
 
 Paints simulated lymph nodes below --work, lets scripted readers of four strategies read them
 (two of each on every slide), trains with patients in five folds, and measures beside baselines.
---recorded holds sessions that `benchmarks.scripted_viewer` recorded in Chromium: what they come to
-is compared with the streams of the same looks, and the models of the folds are held against them.
+--recorded holds sessions that `benchmarks.scripted_viewer` recorded in Chromium on these slides:
+they are learned from in place of the streams of an ideal viewer, with which they are compared.
 Pathologist-o3 is judged on nodes of other patients, painted finely enough to measure nuclei.
 """
 
@@ -15,13 +15,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from agents.slide_reader.guides import BehaviorBank
-from mcp_servers.behavior.examples import Example, boxes_of, read_examples
-from mcp_servers.behavior.model import BehaviorCard, BehaviorModel, Score, save
+from mcp_servers.behavior.examples import boxes_of, read_examples
+from mcp_servers.behavior.model import BehaviorModel, Score, save
 from mcp_servers.behavior.scores import ious
 from mcp_servers.behavior.training import (
     LOWER_IS_BETTER,
@@ -57,9 +56,10 @@ from sage.bench.scripted_readers import TASKS, header_of, stream
 TASK = TASKS["target-driven"]
 TOLD = (
     "{sessions} sessions of scripted readers with four stated strategies on {slides} simulated "
-    "lymph nodes of {patients} patients (painted by SAGE; nobody looked), as an ideal viewer "
-    "streams them"
+    "lymph nodes of {patients} patients (painted by SAGE; nobody looked), {how}"
 )
+STREAMED = "as an ideal viewer streams them"
+RECORDED = "recorded in SAGE's viewer in Chromium"
 
 
 def say(line: str) -> None:
@@ -67,25 +67,22 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def learn(work: Path, settings: TrainSettings, model: Path) -> str:
-    """Train on the streams below a folder; the models of the folds are kept beside them."""
-    slides = work / "learned"
-    examples = read_examples(
-        work / "streams", slides, settings.thumbnail_px, patient=patient_of_node
-    )
+def learn(sessions: Path, slides: Path, settings: TrainSettings, model: Path, how: str) -> str:
+    """Train on sessions, save the model of all, and tell what was measured on unseen patients.
+
+    Parameters
+    ----------
+    sessions : folder of them
+    slides : folder of the slides that they name
+    settings : of the training
+    model : folder of the model of all slides
+    how : the sessions came about
+    """
+    examples = read_examples(sessions, slides, settings.thumbnail_px, patient=patient_of_node)
     count = sum(len(visits) for e in examples for visits in e.visits.values())
     patients = len({example.patient for example in examples})
-    told = TOLD.format(sessions=count, slides=len(examples), patients=patients)
-    fold = 0
-
-    def keep(net: Any, card: BehaviorCard, unseen: list[Example]) -> None:
-        nonlocal fold
-        fold += 1
-        save(work / "folds" / str(fold), net.state_dict(), card)
-        names = "\n".join(sorted({example.patient for example in unseen}))
-        (work / "folds" / str(fold) / "unseen.txt").write_text(names, encoding="utf-8")
-
-    trained = train(examples, settings, told, say, keep)
+    told = TOLD.format(sessions=count, slides=len(examples), patients=patients, how=how)
+    trained = train(examples, settings, told, say)
     save(model, trained.net.state_dict(), trained.card)
     card = trained.card
     head = (
@@ -97,20 +94,6 @@ def learn(work: Path, settings: TrainSettings, model: Path) -> str:
         [head, "", *guide_table(card.scores), "", "## Against the best baseline", "",
          *difference_table(trained.measured, settings.seed), ""]
     )  # fmt: skip
-
-
-def recorded_lines(work: Path, recorded: Path, settings: TrainSettings) -> list[str]:
-    """The models of the folds against sessions that the viewer recorded, on unseen patients."""
-    slides = work / "learned"
-    examples = read_examples(recorded, slides, settings.thumbnail_px, patient=patient_of_node)
-    measured: list[Measured] = []
-    for folder in sorted((work / "folds").iterdir()):
-        held = set((folder / "unseen.txt").read_text(encoding="utf-8").split())
-        own = BehaviorModel(folder)
-        unseen = [example for example in examples if example.patient in held]
-        measured += measure(own.net, own.card, unseen, settings.seed)
-    return [*agreement(recorded, slides), "", *guide_table(table(measured, settings.seed)), "",
-            *difference_table(measured, settings.seed), ""]  # fmt: skip
 
 
 def real_lines(work: Path, real: Path, model: Path, settings: TrainSettings) -> list[str]:
@@ -253,16 +236,19 @@ def main() -> None:
     slides = given.work / "learned"
     every = nodes(LEARNED_FROM[: given.patients])
     paths = [(painted(node, slides, LEARNED_MPP), node) for node in every]
-    write_streams(paths, 2, given.work / "streams")
+    sessions, how = given.recorded, RECORDED
+    if sessions is None:
+        sessions, how = given.work / "streams", STREAMED
+        write_streams(paths, 2, sessions)
     say(f"{len(paths)} slides")
     model = given.ship or given.work / "model"
     kept = given.work / "learned.md"
     if not kept.is_file():
-        kept.write_text(learn(given.work, settings, model), encoding="utf-8")
+        kept.write_text(learn(sessions, slides, settings, model, how), encoding="utf-8")
     page = ["# Behavior of readers: learned, and as a guide", "", kept.read_text(encoding="utf-8")]
     if given.recorded is not None:
-        page += ["## Against sessions recorded in the viewer", "",
-                 *recorded_lines(given.work, given.recorded, settings)]  # fmt: skip
+        page += ["## Recorded sessions and the streams of the same looks", "",
+                 *agreement(given.recorded, slides), ""]  # fmt: skip
     if given.real is not None:
         page += ["## Real slides", "", *real_lines(given.work, given.real, model, settings)]
     rows = judged(given.work, model, given.judged)

@@ -165,7 +165,7 @@ def record(
                 if not wanted or made >= most:
                     continue
                 open_viewer(page, served, slide)
-                page.clock.pause_at(page.evaluate("Date.now() + 500"))
+                page.clock.pause_at(page.evaluate("Date.now() / 1000 + 0.5"))
                 with Slide.open(slide, threads=1) as opened:
                     for strategy, reader in wanted:
                         begun = time.perf_counter()
