@@ -7,8 +7,9 @@ arrays (`kg.graph.model.Graph`), not on these.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sage.core.models import Strict
 
@@ -168,19 +169,35 @@ class PathMechanism(Strict):
 class PathProspect(Strict):
     """Two axes, never summed: how plausible a link of the path's ends is, how little studied.
 
-    `linked`: the graph links them already. `plausible` is the probability that the literature links
-    them within `years`, learned from how this graph grew, and `plausible_percentile` the share of
-    its unlinked pairs that are less plausible; None where its years teach nothing or the ends are
-    linked. `understudied` is 1 where no paper of the graph speaks of both ends, less with the
-    logarithm of `papers`.
+    `linked`: the graph links them already. `plausible_ratio` is how many times as likely as the
+    average unlinked pair they are to be linked by the literature within `years`, learned from how
+    this graph grew, and `plausible_percentile` the share of its unlinked pairs that are less
+    plausible; None where its years teach nothing or the ends are linked. `understudied` is 1 where
+    no paper of the graph speaks of both ends, less with the logarithm of `papers`.
     """
 
     linked: bool
-    plausible: float | None = None
+    plausible_ratio: float | None = None
     plausible_percentile: float | None = None
     years: int | None = None
     understudied: float
     papers: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_probability(cls, given: Any) -> Any:
+        """Runs of before 2026-12 hold a probability, `plausible`, which promised too much."""
+        if isinstance(given, dict):
+            return {name: value for name, value in given.items() if name != "plausible"}
+        return given
+
+    @property
+    def times(self) -> str:
+        """`plausible_ratio` as it is printed: "0.12 times", "38 times"; empty where unknown."""
+        ratio = self.plausible_ratio
+        if ratio is None:
+            return ""
+        return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.2g} times"
 
 
 class ScoredPath(Strict):

@@ -1,11 +1,13 @@
-"""P(two nodes are linked within some years), learned from how the graph grew before.
+"""How likely two nodes are to be linked within some years, learned from how the graph grew.
 
 The model looks at windows of the past: what the graph was in one year, and which of its pairs the
 years after linked. Features are measured against random pairs of the same year, so that a graph
 that has grown is no other world. A logistic regression learns on the earlier windows, against
-random and degree-matched pairs; its score becomes a probability by isotonic regression on the
-latest window that is over, each negative standing for all the unlinked pairs that it was drawn
-from.
+random and degree-matched pairs; isotonic regression on the latest window that is over makes a
+share of its score, each negative standing for all the unlinked pairs that it was drawn from. How
+many links the next years bring is no property of a pair (a collection may dry up), and shares of
+the past do not foretell it. So what is told is a ratio: how many times as likely as the average
+unlinked pair.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ _WIDEST = 5.0
 class Outlook:
     """What the model expects of pairs.
 
-    `probability` that an edge appears within the horizon; `percentile`, the share of random
-    unlinked pairs that it expects less of.
+    `ratio`: how many times as likely as the average unlinked pair each is to be linked within the
+    horizon; `percentile`, the share of random unlinked pairs that it expects less of.
     """
 
-    probability: Floats
+    ratio: Floats
     percentile: Floats
 
 
@@ -58,7 +60,7 @@ class Foresight:
 
     Attributes
     ----------
-    cut, horizon : the last year known, and the years ahead that the probability speaks of
+    cut, horizon : the last year known, and the years ahead that are spoken of
     past : the graph as of the cut, measured
     coefficients : weight of each feature (in standard deviations of random pairs), by name
     """
@@ -69,6 +71,8 @@ class Foresight:
         self.cut, self.horizon, self.past = cut, horizon, past
         self._scale, self._fitted, self._level = scale, fitted, level
         self._random = np.sort(self.score(scale.pairs))
+        shares = level.predict(self._random) if len(self._random) else np.ones(1)
+        self._average = max(float(shares.mean()), np.finfo(np.float64).tiny)
 
     @classmethod
     def fit(cls, graph: Graph, cut: int, *, horizon: int = HORIZON, seed: int = 0) -> Foresight:
@@ -119,7 +123,7 @@ class Foresight:
         return dict(zip(FEATURES, self._fitted.coef_[0].tolist(), strict=True))
 
     def score(self, ends: Ends) -> Floats:
-        """(p,) log odds, not yet calibrated: fit to rank pairs, finer than the probability."""
+        """(p,) log odds, not yet calibrated: fit to rank pairs, finer than the ratio."""
         raw: Floats = self._fitted.decision_function(self._scale(self.past.features(ends)))
         return raw
 
@@ -129,12 +133,7 @@ class Foresight:
             return Outlook(np.zeros(0), np.zeros(0))
         raw = self.score(ends)
         percentile = np.searchsorted(self._random, raw) / max(len(self._random), 1)
-        return Outlook(self._level.predict(raw), percentile)
-
-    def probability_of(self, raw: Floats) -> Floats:
-        """Calibrated probabilities of scores."""
-        calibrated: Floats = self._level.predict(raw)
-        return calibrated
+        return Outlook(self._level.predict(raw) / self._average, percentile)
 
 
 #: Linked pairs per step of the calibration.

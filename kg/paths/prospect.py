@@ -37,17 +37,17 @@ def prospects_of(
             n for n, (a, b) in enumerate(place) if a is not None and b is not None and not linked[n]
         ]
         outlook = model.outlook(np.array([place[n] for n in asked], dtype=np.int64).reshape(-1, 2))
-        for n, probability, percentile in zip(
-            asked, outlook.probability.tolist(), outlook.percentile.tolist(), strict=True
+        for n, ratio, percentile in zip(
+            asked, outlook.ratio.tolist(), outlook.percentile.tolist(), strict=True
         ):
-            told[n] = (round(probability, 6), round(percentile, 4))
+            told[n] = (round(ratio, 4), round(percentile, 4))
     found = []
     for (a, b), known, answer in zip(ends.tolist(), linked, told, strict=True):
         papers = len(_papers(graph, a) & _papers(graph, b))
         found.append(
             PathProspect(
                 linked=known,
-                plausible=answer[0] if answer else None,
+                plausible_ratio=answer[0] if answer else None,
                 plausible_percentile=answer[1] if answer else None,
                 years=model.horizon if model is not None and answer else None,
                 understudied=round(1 / (1 + math.log1p(papers)), 4),

@@ -154,15 +154,16 @@ class Scores(BaseModel):
 class PathRow(BaseModel):
     """A path: its sentence, how strong a mechanism it is, and its nodes.
 
-    Two axes, never to be summed: `plausible`, the learned probability that its ends are linked
-    within `years` (null where they are, or where the graph's years teach nothing), and
-    `understudied`, 1 where no paper speaks of both ends.
+    Two axes, never to be summed: `plausible_ratio`, how many times as likely as the average
+    unlinked pair its ends are to be linked within `years`, learned from how the graph grew (null
+    where they are, or where the graph's years teach nothing), and `understudied`, 1 where no paper
+    speaks of both ends.
     """
 
     sentence: str
     account: str
     mechanism: float
-    plausible: float | None
+    plausible_ratio: float | None
     years: int | None
     understudied: float
     nodes: list[str]
@@ -185,7 +186,7 @@ class PathsResult(BaseModel):
 @tool(
     "graph_paths",
     SUITE,
-    "2.0.0",
+    "3.0.0",
     "Find paths in a knowledge graph for a research question, or between two entities, the "
     "strongest mechanism first.",
     Resources(memory_mb=2048, seconds_per_item=20),
@@ -220,7 +221,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
                 sentence=path.sentence(),
                 account=path.account(),
                 mechanism=path.mechanism.strength,
-                plausible=path.prospect.plausible,
+                plausible_ratio=path.prospect.plausible_ratio,
                 years=path.prospect.years,
                 understudied=path.prospect.understudied,
                 nodes=[node.id for node in path.nodes],

@@ -10,6 +10,7 @@ from resampling the pairs. Nothing after the cut is seen by any of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ PAPER = ("paper: Logic", "paper: Relevance", "paper: Novelty", "paper: Surprise"
 _FEWEST = 10
 _RATIO = 5
 _ROUNDS = 200
+_BINS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+_SPREAD_PAIRS = 20_000
 TOP = 50
 
 
@@ -67,16 +70,30 @@ class ScoreRow(Strict):
 
 
 class Calibration(Strict):
-    """Brier score over all unlinked pairs of a cut, and of the base rate alone.
+    """What the ratios of a cut say of each pair once it is known how many links came.
 
-    `expected` and `seen`: how many links the probabilities promise, and how many there were.
+    `seen`: how many came. `skill` of the Brier and of the log score over all unlinked pairs: 1 less
+    the score over that of the base rate, so that 0 is what the number of links alone gives.
     """
 
     cut: int
-    brier: float
-    brier_of_base_rate: float
-    expected: float
     seen: int
+    brier_skill: Measure
+    log_skill: Measure
+
+
+class RatioBin(Strict):
+    """Pairs whose ratio lies in [low, high), over all cuts.
+
+    `share` of the unlinked pairs; `expected`, how many of the links should be here by the ratios,
+    given how many came in all, and `seen`, how many are.
+    """
+
+    low: float
+    high: float | None
+    share: float
+    expected: float
+    seen: Measure
 
 
 class Classic(Strict):
@@ -103,6 +120,7 @@ class BacktestResult(Strict):
     edges: int
     rows: tuple[ScoreRow, ...]
     calibration: tuple[Calibration, ...]
+    ratios: tuple[RatioBin, ...]
     classics: tuple[Classic, ...]
     notes: tuple[str, ...]
 
@@ -149,6 +167,7 @@ def backtest(
     notes: list[str] = []
     drawn: dict[tuple[str, Against], list[_Sample]] = {}
     calibrated: list[Calibration] = []
+    spreads: list[_Spread] = []
     for cut in sorted(set(options.cuts)):
         say(f"{cut}: learning from the years before")
         seen = _window(graph, cut, options.horizon)
@@ -160,7 +179,9 @@ def backtest(
             for name in (LEARNED, *BASELINES):
                 pair = columns["linked"][name], columns[against.value][name]
                 drawn.setdefault((name, against), []).append(_Sample(cut, *pair))
-        calibrated.append(_calibration(model, seen, others[Against.RANDOM]))
+        spread = _spread(model, seen, options.seed)
+        spreads.append(spread)
+        calibrated.append(spread.calibration(options.seed))
         if options.paper_pairs:
             say(f"{cut}: scoring paths")
             most = dict.fromkeys(found, options.paper_pairs * _RATIO)
@@ -193,6 +214,7 @@ def backtest(
         edges=graph.n_edges,
         rows=tuple(rows),
         calibration=tuple(calibrated),
+        ratios=tuple(_ratio_bins(spreads, options.seed)),
         classics=classics,
         notes=tuple(notes),
     )
@@ -321,20 +343,87 @@ def _rows(key: tuple[str, Against], samples: Sequence[_Sample], seed: int) -> li
     return found
 
 
-def _calibration(model: Foresight, seen: Window, random: Ends) -> Calibration:
-    """Each random pair stands for its share of all unlinked pairs."""
-    yes = model.outlook(seen.new).probability
-    no = model.outlook(random).probability
-    weight = max(seen.linkable - len(yes), 1) / max(len(no), 1)
-    every = len(yes) + weight * len(no)
-    base = len(yes) / every
-    return Calibration(
-        cut=seen.cut,
-        brier=float((((1 - yes) ** 2).sum() + weight * (no**2).sum()) / every),
-        brier_of_base_rate=float(base * (1 - base)),
-        expected=float(yes.sum() + weight * no.sum()),
-        seen=len(yes),
-    )
+@dataclass(frozen=True)
+class _Spread:
+    """Ratios of the pairs that one window linked, and of random pairs that it did not.
+
+    Each of `others` stands for `weight` unlinked pairs.
+    """
+
+    cut: int
+    linked: Floats
+    others: Floats
+    weight: float
+
+    def calibration(self, seed: int) -> Calibration:
+        """Skill given the number of links, with intervals from pairs drawn with replacement."""
+        rng = generator(seed, self.cut)
+        rounds = [
+            _skills(
+                rng.choice(self.linked, len(self.linked)),
+                rng.choice(self.others, len(self.others)),
+                self.weight,
+            )
+            for _ in range(_ROUNDS)
+        ]
+        low, high = np.quantile(rounds, [0.025, 0.975], axis=0)
+        whole = _skills(self.linked, self.others, self.weight)
+        brier, log = (
+            Measure(value=float(whole[n]), low=float(low[n]), high=float(high[n])) for n in (0, 1)
+        )
+        return Calibration(
+            cut=self.cut, seen=len(self.linked), brier_skill=brier, log_skill=log
+        )  # fmt: skip
+
+
+def _skills(linked: Floats, others: Floats, weight: float) -> Floats:
+    """Skill of the Brier and of the log score of ratios times the base rate."""
+    every = len(linked) + weight * len(others)
+    base = len(linked) / every
+    level = base / ((linked.sum() + weight * others.sum()) / every)
+    yes, no = (np.clip(level * ratio, 1e-9, 1 - 1e-9) for ratio in (linked, others))
+    brier = (((1 - yes) ** 2).sum() + weight * (no**2).sum()) / every
+    log = -(np.log(yes).sum() + weight * np.log1p(-no).sum()) / every
+    of_base = -(base * np.log(base) + (1 - base) * np.log1p(-base))
+    return np.array([1 - brier / (base * (1 - base)), 1 - log / of_base])
+
+
+def _spread(model: Foresight, seen: Window, seed: int) -> _Spread:
+    """Ratios at one cut; the tail of unlikely pairs that are linked after all asks for many."""
+    each = max(_RATIO, -(-_SPREAD_PAIRS // len(seen.new)))
+    others = model.outlook(negatives(seen, Against.RANDOM, each, seed)).ratio
+    linked = model.outlook(seen.new).ratio
+    weight = max(seen.linkable - len(linked), 1) / max(len(others), 1)
+    return _Spread(seen.cut, linked, others, weight)
+
+
+def _ratio_bins(spreads: Sequence[_Spread], seed: int) -> list[RatioBin]:
+    """Links expected and seen by ratio, all cuts together; only bins with unlinked pairs."""
+    rng = generator(seed, 0)
+    found = []
+    for low, high in zip(_BINS, (*_BINS[1:], np.inf), strict=True):
+        inside = [(s.others >= low) & (s.others < high) for s in spreads]
+        if not any(at.any() for at in inside):
+            continue
+        hit = [((s.linked >= low) & (s.linked < high)) for s in spreads]
+        drawn = sum(rng.binomial(len(at), at.mean(), _ROUNDS) for at in hit)
+        low_seen, high_seen = np.quantile(drawn, [0.025, 0.975])
+        value = float(sum(at.sum() for at in hit))
+        found.append(
+            RatioBin(
+                low=low,
+                high=None if np.isinf(high) else high,
+                share=float(np.mean([at.mean() for at in inside])),
+                expected=float(
+                    sum(
+                        len(s.linked) * s.others[at].sum() / s.others.sum()
+                        for s, at in zip(spreads, inside, strict=True)
+                    )
+                ),
+                seen=Measure(value=value, low=float(low_seen), high=float(high_seen)),
+            )
+        )
+    return found
 
 
 # -- the paper's path scores ----------------------------------------------------------------
@@ -488,16 +577,28 @@ def markdown(found: BacktestResult) -> str:
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines += [
         "",
-        "| cut | linked pairs | AUC of the learned score, degree-matched | random | Brier "
-        "| of the base rate | links expected | seen |",
-        "|---" * 8 + "|",
+        "| cut | linked pairs | AUC of the learned score, degree-matched | random "
+        "| Brier skill | log skill |",
+        "|---" * 6 + "|",
     ]
     for row in found.calibration:
         at = {r.against: r for r in found.rows if r.cut == row.cut and r.score == LEARNED}
         lines.append(
             f"| {row.cut} | {at[Against.DEGREE].linked} | {_said(at[Against.DEGREE].auc)} | "
-            f"{_said(at[Against.RANDOM].auc)} | {row.brier:.6f} | {row.brier_of_base_rate:.6f} | "
-            f"{row.expected:.0f} | {row.seen} |"
+            f"{_said(at[Against.RANDOM].auc)} | {_said(row.brier_skill)} | {_said(row.log_skill)} |"
+        )
+    lines += [
+        "",
+        "| times as likely as the average | share of unlinked pairs | links expected "
+        "| seen (95% interval) | a constant expects |",
+        "|---" * 5 + "|",
+    ]
+    every = sum(row.seen for row in found.calibration)
+    for held in found.ratios:
+        name = f"{held.low:g} and more" if held.high is None else f"{held.low:g} to {held.high:g}"
+        lines.append(
+            f"| {name} | {held.share:.2%} | {held.expected:.1f} | {held.seen.value:.0f} "
+            f"({held.seen.low:.0f}–{held.seen.high:.0f}) | {every * held.share:.1f} |"
         )
     lines += ["", "| classic | asked as of | answer |", "|---|---|---|"]
     for classic in found.classics:

@@ -146,10 +146,10 @@ def _print_axes(path: ScoredPath) -> None:
     if ahead is None or how is None:
         return
     plausible = "already linked" if ahead.linked else "unknown: too few dated links"
-    if ahead.plausible is not None and ahead.plausible_percentile is not None:
+    if ahead.plausible_ratio is not None and ahead.plausible_percentile is not None:
         plausible = (
-            f"{ahead.plausible:.1%} to be linked within {ahead.years} years, more than "
-            f"{ahead.plausible_percentile:.0%} of unlinked pairs"
+            f"{ahead.times} as likely as the average unlinked pair to be "
+            f"linked within {ahead.years} years, more than {ahead.plausible_percentile:.0%} of them"
         )
     causal = f"{how.causal_steps} of {len(path.edges)} steps causal"
     out.print(f"   mechanism {how.strength:.2f} ({causal})", style="dim")

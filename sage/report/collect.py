@@ -486,9 +486,9 @@ def _axes(key: str, path: ScoredPath, facts: Facts) -> str:
     facts.put(f"{key}.mechanism", how.strength, f"{how.strength:.2f}")
     facts.put(f"{key}.understudied", ahead.understudied, f"{ahead.understudied:.2f}")
     facts.put(f"{key}.papers", ahead.papers)
-    if ahead.plausible is None or ahead.plausible_percentile is None:
+    if ahead.plausible_ratio is None or ahead.plausible_percentile is None:
         return "linked" if ahead.linked else "unlearned"
-    facts.put(f"{key}.plausible", ahead.plausible, f"{ahead.plausible:.1%}")
+    facts.put(f"{key}.plausible", ahead.plausible_ratio, ahead.times)
     facts.put(f"{key}.plausible_years", ahead.years or 0)
     share = ahead.plausible_percentile
     facts.put(f"{key}.plausible_percentile", share, f"{share:.0%}")

@@ -76,10 +76,16 @@ def test_the_learned_score_finds_what_was_planted_and_degree_does_not(
     assert abs(found.mean("degree product", Against.DEGREE).auc.value - 0.5) < 0.1
 
 
-def test_calibration_promises_about_what_came(found: BacktestResult) -> None:
+def test_ratios_say_more_than_the_number_of_links_and_as_many_as_came(
+    found: BacktestResult,
+) -> None:
     for row in found.calibration:
-        assert 0.5 < row.expected / row.seen < 2.0
-        assert row.brier <= row.brier_of_base_rate * 1.05
+        assert row.log_skill.low > 0
+    assert sum(held.share for held in found.ratios) == pytest.approx(1)
+    assert sum(held.seen.value for held in found.ratios) <= sum(r.seen for r in found.calibration)
+    for held in found.ratios:
+        if held.expected >= 20:
+            assert 0.5 < held.seen.value / held.expected < 2
 
 
 def test_the_same_backtest_gives_the_same_figures(graph: Graph, found: BacktestResult) -> None:

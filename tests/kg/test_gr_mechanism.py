@@ -187,7 +187,7 @@ def test_linked_ends_are_not_foretold_and_papers_on_both_are_counted() -> None:
     for path in found:
         assert path.prospect is not None
         assert path.prospect.linked
-        assert path.prospect.plausible is None
+        assert path.prospect.plausible_ratio is None
         assert path.prospect.papers == 2
         assert path.prospect.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
 
