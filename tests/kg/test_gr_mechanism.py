@@ -9,7 +9,7 @@ import pytest
 from benchmarks.paths_judged import score
 from kg.paths.concepts import NodeClass, understand
 from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
-from kg.types import EntityType, Polarity
+from kg.types import EntityType, PathProspect, Polarity
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, graph, triple
 
 UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
@@ -205,3 +205,15 @@ def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> N
     sheet.write_text("prompt\tjudgment\na\tknown\nb\t\n")
     with pytest.raises(ValueError, match="expected known, plausible"):
         score(sheet)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(None, ""), (0.1234, "0.12 times"), (3.0, "3 times"), (1234.5, "1,234 times")],
+)
+def test_a_ratio_is_told_in_times_and_a_probability_of_old_is_not(
+    ratio: float | None, said: str
+) -> None:
+    old = {"linked": False, "plausible": 0.3, "understudied": 1.0, "papers": 0}
+    told = PathProspect.model_validate({**old, "plausible_ratio": ratio})
+    assert (told.plausible_ratio, told.times) == (ratio, said)
