@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -183,6 +183,19 @@ class Scope:
         return (
             float(2 * (x - left) / (right - left) - 1),
             float(2 * (y - top) / (bottom - top) - 1),
+        )
+
+    def window(self) -> Any:
+        """The tissue as a shapely multipolygon, in µm."""
+        import shapely
+
+        from mcp_servers.measures.maps import multipolygon
+        from mcp_servers.slides.geometry import mask_polygons
+
+        outlines = mask_polygons(self.mask, self.mask_scale, simplify_px=0.7)
+        return multipolygon(
+            shapely.Polygon(p.exterior * self.mpp, [hole * self.mpp for hole in p.holes])
+            for p in outlines
         )
 
     # -- pixels -------------------------------------------------------------------------------

@@ -74,21 +74,23 @@ def make_maps(
     roots: Roots,
     arguments: Mapping[str, Any],
     on_outcome: Progress,
+    tool: str = "slide_maps",
 ) -> tuple[list[Item], list[Outcome]]:
-    """Maps of slides by the tool `slide_maps`; those made, and how every slide ended.
+    """Maps of slides by a tool; those made, and how every slide ended.
 
     Parameters
     ----------
     workers : that run the jobs
     items : slides with their patients
     roots : folders that may be read, and the one that is written
-    arguments : of `slide_maps`, the same for all
+    arguments : of the tool, the same for all
     on_outcome : called with each slide's end, how many have ended, and how many there are
+    tool : writes `maps/`: `slide_maps`, or `read_findings` of a reader
     """
     outcomes: list[Outcome] = []
     run_items(
         workers,
-        "slide_maps",
+        tool,
         items,
         roots,
         arguments,
@@ -98,7 +100,7 @@ def make_maps(
     )
     made = [
         Item(
-            roots.output / "slide_maps" / outcome.item.name / "maps" / MANIFEST,
+            roots.output / tool / outcome.item.name / "maps" / MANIFEST,
             outcome.item.name,
             outcome.item.patient,
         )

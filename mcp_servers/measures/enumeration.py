@@ -32,9 +32,9 @@ from mcp_servers.measures.arrangement import (
     ToRegion,
 )
 from mcp_servers.measures.language import Arithmetic as Quotient
-from mcp_servers.measures.language import Log2, Measurement, poolable
+from mcp_servers.measures.language import Log2, Measurement, Rule, poolable
 from mcp_servers.measures.maps import Held
-from mcp_servers.measures.nodes import Node
+from mcp_servers.measures.nodes import Node, Statistic
 from mcp_servers.measures.places import (
     TISSUE,
     Area,
@@ -43,6 +43,7 @@ from mcp_servers.measures.places import (
     Objects,
     Region,
 )
+from mcp_servers.measures.words import INSPECTED, READ
 
 Suite = Literal["standard", "full"]
 CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}
@@ -50,6 +51,22 @@ OBJECT_RADII = {"standard": (1000.0,), "full": (250.0, 500.0, 1000.0, 2000.0)}
 MARGINS = {"standard": (100.0,), "full": (50.0, 100.0, 250.0, 500.0)}
 FEW = 3
 """Objects that a statistic of theirs needs; of cells it needs the language's default."""
+OF_LOOKS: dict[str, Statistic] = {
+    "cellularity": "median",
+    "lymphoid_share": "median",
+    "nuclear_area": "median",
+    "pleomorphism": "median",
+    "epithelial_share": "median",
+    "necrosis_share": "mean",
+    "stroma_share": "mean",
+    "gland_share": "mean",
+    "tumor_share": "mean",
+    "lymphoid_density": "max",
+    "mitosis_like": "max",
+}
+"""What is asked of each finding of a reader over the regions that it inspected: the usual region,
+the share of the inspected tissue, the hottest region. One region suffices, each being measured on
+many nuclei; a value that hangs on few of them is the gate's to see."""
 
 
 def enumerate_measurements(
@@ -72,18 +89,27 @@ def enumerate_measurements(
     -------
     Measurements with names of their own; what can be pooled over slides is, the rest is averaged.
     """
+    looks = [name for name in types if name.startswith(INSPECTED)]
+    read = [name for name in objects if name.startswith(READ)]
+    cells = [name for name in types if name not in looks]
+    things = [name for name in objects if name not in read]
     found = [
-        *_of_cells(types, regions, suite),
-        *_of_pairs(types, regions, suite),
-        *_of_columns(types, regions, columns or {}, suite),
-        *_of_objects(types, objects, regions, suite),
+        *(_of_cells(cells, regions, suite) if cells or not looks else ()),
+        *_of_pairs(cells, regions, suite),
+        *_of_columns(cells, regions, columns or {}, suite),
+        *_of_looks(looks, columns or {}),
+        *_of_read(read),
+        *_of_objects(cells, things, regions, suite),
         *_of_regions(regions),
     ]
-    made = [
-        Measurement.model_validate({"rule": "pooled" if poolable(of) else "mean", "of": of})
-        for of in found
-    ]
+    made = [Measurement.model_validate({"rule": _rule(of), "of": of}) for of in found]
     return list({measurement.name: measurement for measurement in made}.values())
+
+
+def _rule(of: Node) -> Rule:
+    if poolable(of):
+        return "pooled"
+    return "max" if isinstance(of, CellColumn) and of.statistic == "max" else "mean"
 
 
 def suite_of(slides: Iterable[Held], suite: Suite = "standard") -> list[Measurement]:
@@ -194,6 +220,23 @@ def _of_columns(
                             "within": area,
                         }
                     )
+
+
+def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node]:
+    """The findings of a reader over the regions that it inspected."""
+    for name in looks:
+        for column, statistic in OF_LOOKS.items():
+            if column in columns:
+                yield CellColumn(
+                    of=Cells(type=name), column=column, measured_in=columns[column],
+                    statistic=statistic, at_least=1,
+                )  # fmt: skip
+
+
+def _of_read(read: Sequence[str]) -> Iterator[Node]:
+    """How much of what a reader looked for it found."""
+    for name in read:
+        yield Density(of=Objects(type=name))
 
 
 def _of_objects(

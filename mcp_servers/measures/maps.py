@@ -178,6 +178,7 @@ class SlideMaps:
     provenance : what made each map ("cells": "nuclei 2.0.0")
     outside_card : why the slide lies outside the validity card of what made the maps; values on it
         are computed and marked as not valid
+    withheld : why a type of cells or a kind of objects is not among those looked for, by its name
     coded : what programs gave for these very maps, by the hash of the program: a number, or why
         there is none; never on disk
     """
@@ -191,6 +192,7 @@ class SlideMaps:
     mpp: float | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     outside_card: tuple[str, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict)
     coded: Mapping[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -233,6 +235,7 @@ class _Manifest(Strict):
     regions: _Shapes | None = None
     provenance: dict[str, str] = Field(default_factory=dict, max_length=64)
     outside_card: tuple[str, ...] = Field(default=(), max_length=64)
+    withheld: dict[str, str] = Field(default_factory=dict, max_length=128)
     files: dict[str, str]
 
 
@@ -300,6 +303,7 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
             regions=None if maps.regions is None else _about_shapes(maps.regions),
             provenance=dict(maps.provenance),
             outside_card=maps.outside_card,
+            withheld=dict(maps.withheld),
             files=files,
         )
     except ValidationError as error:
@@ -337,6 +341,7 @@ def read_maps(folder: Path) -> SlideMaps:
         mpp=manifest.mpp,
         provenance=manifest.provenance,
         outside_card=manifest.outside_card,
+        withheld=manifest.withheld,
     )
 
 

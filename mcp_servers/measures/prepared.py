@@ -145,12 +145,16 @@ class Prepared:
             if of.type is None:
                 return np.ones(len(cells), dtype=bool)
             if of.type not in cells.types:
-                raise Undefined(f"no {of.plural} were looked for on this slide")
+                raise self._not_sought(of)
             return cells.of_type(of.type)
         objects = self.objects
         if of.type not in objects.kinds:
-            raise Undefined(f"no {of.plural} were looked for on this slide")
+            raise self._not_sought(of)
         return np.asarray(objects.codes == objects.kinds.index(of.type))
+
+    def _not_sought(self, of: Cells | Objects) -> Undefined:
+        why = self.maps.withheld.get(of.type or "")
+        return Undefined(why or f"no {of.plural} were looked for on this slide")
 
     def _inside(self, source: str, within: Area) -> BoolArray:
         def make() -> BoolArray:

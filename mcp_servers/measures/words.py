@@ -14,6 +14,10 @@ CELLS = {
 }
 PLURALS = {"cell of another type": "cells of other types"}
 OBJECTS = {"tls": "tertiary lymphoid structure", "germinal_center": "germinal center"}
+INSPECTED = "inspected_"
+"""A reader's looks as a type of cells: "inspected_tumor" are the regions it inspected for tumor."""
+READ = "read_"
+"""What a reader found as a kind of objects: "read_tls"."""
 REGIONS = {
     "tumor": "the tumor",
     "stroma": "the stroma",
@@ -26,9 +30,14 @@ def singular(source: str, name: str) -> str:
     """ "B cell" of "b_cell", "germinal center" of "germinal_center"."""
     plain = name.replace("_", " ")
     if source == "objects":
+        if name.startswith(READ):
+            what = plain.partition(" ")[2]
+            return f"{'figure' if what == 'mitosis' else 'region'} read as {what}"
         return OBJECTS.get(name, plain)
     if name in CELLS:
         return CELLS[name]
+    if name.startswith(INSPECTED):
+        return f"region inspected for {plain.partition(' ')[2]}"
     is_cell = plain.endswith(("cell", "cyte", "phage", "blast", "phil"))
     return plain if is_cell else f"{plain} cell"
 
@@ -38,6 +47,9 @@ def plural(source: str, name: str) -> str:
     one = singular(source, name)
     if one in PLURALS:
         return PLURALS[one]
+    if name.startswith((INSPECTED, READ)):
+        noun, _, rest = one.partition(" ")
+        return f"{noun}s {rest}"
     return one[:-1] + "ies" if one.endswith("y") else f"{one}s"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TITLES = {
     "predict_regions": "Where a reader would look",
+    "read_findings": "Findings of a reading as typed maps",
     "read_slide": "Question about a slide",
     "record_session": "Record a reading of a slide",
     "cluster_tiles": "Group the tiles of a slide by appearance",

@@ -58,6 +58,14 @@ def measure(
     maps: Annotated[
         Path | None, typer.Option(help="Folder of ready maps (`sage maps import`).")
     ] = None,
+    read: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUESTION",
+            help="Maps of what a reader (`sage read-slide`, computed eyes) finds on each slide for"
+            " this question, in place of all cells; repeatable.",
+        ),
+    ] = None,
     define: Annotated[
         Path | None,
         typer.Option(
@@ -110,10 +118,13 @@ def measure(
 
         sage measure my-cohort --maps maps --define measurements.txt --out measured
 
+        sage measure my-cohort --slides slides --read "Where is the tumor?" --out read
+
         sage measure - --slides slide.svs --define measurements.txt --out one-slide
 
         sage measure my-cohort --maps maps --define approved.py --out by-program
     """
+    from agents.slide_reader.findings_tool import asked_of_all
     from mcp_servers.measures import cohort as over
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
@@ -124,8 +135,12 @@ def measure(
 
     if (slides is None) == (maps is None):
         raise InputError("give --slides or --maps")
-    if (define is None) == (suite is None):
+    if read and (slides is None or (define is not None and suite is not None)):
+        raise InputError("--read needs --slides, and takes --define or --suite, not both")
+    if not read and (define is None) == (suite is None):
         raise InputError("give --define FILE or --suite standard")
+    if read:
+        asked_of_all(read)
     program = define if define is not None and define.suffix == ".py" else None
     asked = _asked(define)
     held = None if cohort == "-" else load_named(cohort)
@@ -142,12 +157,17 @@ def measure(
     conflicts: dict[str, str] = {}
     failures = {name: (name, reason) for name, reason in broken.items()}
     with (
-        open_workers(word, Recipe("pathology", (), keep), memory_mb=memory) as pool,
+        open_workers(
+            word, Recipe("all" if read else "pathology", (), keep), memory_mb=memory
+        ) as pool,
         stage_bars(quiet=as_json) as told,
     ):
         if slides is not None:
-            arguments = {} if mpp is None else {"mpp": mpp}
-            items, outcomes = over.make_maps(pool, items, roots, arguments, told)
+            arguments: dict[str, Any] = {} if mpp is None else {"mpp": mpp}
+            if read:
+                arguments["questions"] = read
+            tool = "read_findings" if read else "slide_maps"
+            items, outcomes = over.make_maps(pool, items, roots, arguments, told, tool)
             failures |= {
                 outcome.item.name: (outcome.item.patient, str(outcome.error))
                 for outcome in outcomes
@@ -165,7 +185,8 @@ def measure(
     found = over.write_variables(
         asked, values, failures, roots.output, None if declared else known_at.value
     )
-    _tell(found, conflicts, as_json=as_json)
+    answers = _write_answers(items, roots.output) if read else None
+    _tell(found, conflicts, answers, as_json=as_json)
     if found.failures:
         raise typer.Exit(1)
 
@@ -256,7 +277,30 @@ def _conflicts(items: list[Item]) -> dict[str, str]:
     }
 
 
-def _tell(found: Measured, conflicts: dict[str, str], *, as_json: bool) -> None:
+def _write_answers(items: list[Item], out: Path) -> Path:
+    """What the reader answered on each slide, for people: a CSV beside the variables."""
+    import csv
+    import json
+
+    from agents.slide_reader.findings_tool import ANSWERS
+    from sage.core.files import replacing
+    from sage.core.printable import one_line
+
+    target = out / "answers.csv"
+    with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["patient", "slide", "question", "answer", "reasoning", "regions"])
+        for item in items:
+            told = json.loads((item.path.parent.parent / ANSWERS).read_text(encoding="utf-8"))
+            for one in told:
+                words = [one["question"], one["answer"] or "abstains", one["reasoning"]]
+                rows.writerow([item.patient, item.name, *map(one_line, words), one["regions"]])
+    return target
+
+
+def _tell(
+    found: Measured, conflicts: dict[str, str], answers: Path | None, *, as_json: bool
+) -> None:
     from sage.cli.tools_support import print_json
     from sage.console import Terminal
 
@@ -273,6 +317,7 @@ def _tell(found: Measured, conflicts: dict[str, str], *, as_json: bool) -> None:
                 "resumed": found.resumed,
                 "failures": found.failures,
                 "other_pixel_size": conflicts,
+                "answers": None if answers is None else str(answers),
             }
         )
         return
@@ -285,6 +330,8 @@ def _tell(found: Measured, conflicts: dict[str, str], *, as_json: bool) -> None:
     )
     console.print(f"{found.table}  (sage run --features, or the lines of {found.declaration.name})")
     console.print(f"{found.validity}")
+    if answers is not None:
+        console.print(f"{answers}")
     if conflicts:
         console.print(
             f"{len(conflicts)} slides say another pixel size; their values are not valid:"

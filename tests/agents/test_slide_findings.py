@@ -1,0 +1,161 @@
+"""Readers' findings over a cohort: read, gated, variables, a contract; abstention is missing."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import shapely
+
+from agents.slide_reader.findings_tool import asked_of_all
+from agents.slide_reader.maps import findings_of
+from mcp_servers.measures.compute import compute
+from mcp_servers.measures.enumeration import suite_of
+from mcp_servers.measures.formula import parse
+from mcp_servers.measures.maps import held_in, read_maps, write_maps
+from sage.core.errors import InputError
+from tests.agents.test_slide_maps import reading
+from tests.end_to_end.harness import sage
+from validation.simulate.slide import Scene, render_slide
+
+TUMOR = "Where is the tumor?"
+WINDOW = shapely.MultiPolygon([shapely.box(0, 0, 1280, 1280)])
+SHARE = parse('mean(cell(cells.inspected_tumor, tumor_share, "1", mean, at_least=1))')
+COUNT = parse("pooled(density(objects.read_tumor))")
+
+
+def test_inspected_regions_carry_findings_with_units_through_files(tmp_path: Path) -> None:
+    own = reading("P-1", [(0, 0), (0, 1)]).model_copy(update={"answer": "upper left"})
+    write_maps(findings_of([own], WINDOW), tmp_path)
+    maps = read_maps(tmp_path)
+    assert maps.cells is not None and maps.cells.types == ("inspected_tumor",)
+    assert len(maps.cells) == 100 and maps.cells.columns["cellularity"].unit == "1/mm²"
+    assert compute(SHARE, maps).value == pytest.approx(0.9 * 2 / 100)
+    assert compute(COUNT, maps).value == pytest.approx(1 / 1.6384)
+    suite = suite_of([held_in(tmp_path)])
+    assert {SHARE.name, COUNT.name} <= {measurement.name for measurement in suite}
+    assert not any("ripley" in measurement.formula for measurement in suite)
+    assert "of regions inspected for tumor" in SHARE.sentence
+    assert "regions read as tumor" in COUNT.sentence
+
+
+def test_an_abstention_is_missing_and_says_why(tmp_path: Path) -> None:
+    own = reading("P-1", [(0, 0)]).model_copy(update={"reasoning": "Abstains: too few nuclei."})
+    write_maps(findings_of([own], WINDOW), tmp_path)
+    for measurement in (SHARE, COUNT):
+        value = compute(measurement, read_maps(tmp_path))
+        assert value.value is None and not value.valid
+        assert value.why_not == "the reader abstained: Abstains: too few nuclei."
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["Where is it?"], "names nothing"),
+        (["What Gleason grade is it?"], "do not see"),
+        ([TUMOR, "Where is the carcinoma?"], "both ask about tumor"),
+        (["x"], "at least 3"),
+    ],
+)
+def test_a_question_that_no_slide_can_answer_is_refused_first(
+    texts: list[str], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=words):
+        asked_of_all(texts)
+    (tmp_path / "s").mkdir()
+    asked = [word for text in texts for word in ("--read", text)]
+    done = sage("measure", "-", "--slides", "s", *asked, cwd=tmp_path)
+    assert done.code == 2 and words in done.err
+    assert not (tmp_path / "measured").exists()
+
+
+COHORT = """id = "read"
+title = "Read"
+simulated = true
+patient = { table = "clinical", ids = "exact" }
+[tables.clinical]
+file = "clinical.csv"
+key = "patient"
+known_at = "baseline"
+[endpoints.OS]
+kind = "survival"
+table = "clinical"
+time = "days"
+time_unit = "days"
+event = "dead"
+event_values = [1]
+censored_values = [0]
+
+"""
+
+
+def write_cohort(folder: Path, patients: int, *, turned: bool = False) -> None:
+    """Outcomes that are no function of the slides; `turned` gives each patient another's."""
+    numbers = range(patients)[::-1] if turned else range(patients)
+    rows = [f"P{who:02},{100 + 37 * n % 900},{n % 2}" for who, n in enumerate(numbers)]
+    folder.mkdir(exist_ok=True)
+    (folder / "clinical.csv").write_text("patient,days,dead\n" + "\n".join(rows) + "\n")
+    (folder / "cohort.toml").write_text(COHORT)
+
+
+@pytest.mark.slow
+def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
+    patients, kinds = 48, 6
+    slides = tmp_path / "slides"
+    slides.mkdir()
+    for kind in range(kinds):  # patients share a few paintings: contents that are read once
+        scene = Scene(tumor=((500.0, 380.0, 130.0 + 30 * kind),))
+        render_slide(slides / f"P{kind:02}.tiff", seed=40 + kind, size_px=(2048, 1536),
+                     aggregates=[], scene=scene)  # fmt: skip
+    for who in range(kinds, patients):
+        (slides / f"P{who:02}.tiff").hardlink_to(slides / f"P{who % kinds:02}.tiff")
+    write_cohort(tmp_path / "cohort", patients)
+    words = ["measure", "cohort", "--slides", "slides", "--read", TUMOR, "--cache", "kept",
+             "--jobs", "1", "--json"]  # fmt: skip
+    told = sage(*words, "--out", "read", cwd=tmp_path)
+    assert told.code == 0, told.err
+    assert told.json["patients"] == patients and told.json["failures"] == {}
+    with (tmp_path / "read" / "answers.csv").open(newline="") as stream:
+        assert {row["question"] for row in csv.DictReader(stream)} == {TUMOR}
+    again = sage(*words, "--out", "read", cwd=tmp_path)
+    assert again.json["resumed"] == patients
+
+    # no outcome reaches the reader: other outcomes, the same arguments and the same variables
+    write_cohort(tmp_path / "cohort", patients, turned=True)
+    assert sage(*words, "--out", "blind", cwd=tmp_path).code == 0
+    for name in ("measured.csv", "validity.csv", "answers.csv"):
+        one, other = (tmp_path / place / name for place in ("read", "blind"))
+        assert one.read_bytes() == other.read_bytes()
+    record = json.loads((tmp_path / "read" / "read_findings" / "P00" / "run.json").read_text())
+    given = record["identity"]["arguments"]
+    assert given == {"questions": [TUMOR], "mpp": None, "patch_px": 256}
+
+    gated = sage("gate", "cohort", "--maps", "read/read_findings", "--suite", "standard",
+                 "--out", "gate", cwd=tmp_path)  # fmt: skip
+    assert gated.code == 0, gated.err
+    formulas = (tmp_path / "gate" / "passed.txt").read_text().splitlines()
+    name = next(parse(line).name for line in formulas if "cellularity" in line)
+    assert not any("count(cells)" in line for line in formulas)
+    done = sage("measure", "cohort", "--maps", "read/read_findings", "--define", "gate/passed.txt",
+                "--out", "cohort/own", "--json", cwd=tmp_path)  # fmt: skip
+    assert done.code == 0, done.err
+    lines = (tmp_path / "cohort" / "own" / "measured.toml").read_text()
+    assert 'known_at = "baseline"' in lines
+    (tmp_path / "cohort" / "cohort.toml").write_text(
+        COHORT + lines.replace('"measured.csv"', '"own/measured.csv"')
+    )
+    hypothesis = {
+        "id": "read-cellularity", "statement": "Patients with more cellular tumor live shorter.",
+        "population": {"description": "all", "filters": []},
+        "exposures": [{"variable": f"imaging:{name}", "label": "cellularity",
+                       "level": "high", "cut": "median"}],
+        "comparison": "exposed_vs_rest", "endpoint": "OS", "direction": "higher_risk",
+        "covariates": [], "rationale": "simulated", "feasibility": "simulated",
+    }  # fmt: skip
+    (tmp_path / "h.json").write_text(json.dumps(hypothesis))
+    ran = sage("validate", "run", "h.json", "--cohort", "cohort", "--no-figures", "--json",
+               cwd=tmp_path)  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "read-cellularity" in ran.out
