@@ -102,12 +102,12 @@ def write_cohort(folder: Path, patients: int, *, turned: bool = False) -> None:
 
 @pytest.mark.slow
 def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
-    patients, kinds = 48, 6
+    patients, kinds = 24, 3
     slides = tmp_path / "slides"
     slides.mkdir()
-    for kind in range(kinds):  # patients share a few paintings: contents that are read once
-        scene = Scene(tumor=((500.0, 380.0, 130.0 + 30 * kind),))
-        render_slide(slides / f"P{kind:02}.tiff", seed=40 + kind, size_px=(2048, 1536),
+    for kind in range(kinds):  # painted once, read for every patient
+        scene = Scene(tumor=((380.0, 290.0, 110.0 + 40 * kind),))
+        render_slide(slides / f"P{kind:02}.tiff", seed=40 + kind, size_px=(1536, 1152),
                      aggregates=[], scene=scene)  # fmt: skip
     for who in range(kinds, patients):
         (slides / f"P{who:02}.tiff").hardlink_to(slides / f"P{who % kinds:02}.tiff")
