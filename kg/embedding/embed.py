@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -174,19 +175,27 @@ def minilm_folder() -> Path:
     return folder
 
 
+@lru_cache(maxsize=2)
 def _load_minilm(precision: str) -> tuple[object, object]:
+    """Model and tokenizer, loaded once in a process."""
+    import torch
     from safetensors.torch import load_file
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel
 
     folder = minilm_folder()
-    model = BertModel(BertConfig.from_json_file(folder / "config.json"), add_pooling_layer=False)
+    config = BertConfig.from_json_file(folder / "config.json")
+    with torch.device("meta"):  # random weights, which the real ones replace, take longest
+        model = BertModel(config, add_pooling_layer=False)
     weights = {
         name: tensor
         for name, tensor in load_file(folder / "model.safetensors").items()
         if not name.startswith("pooler.") and name != "embeddings.position_ids"
     }
-    model.load_state_dict(weights, strict=True)
+    model.load_state_dict(weights, strict=True, assign=True)
+    places = torch.arange(config.max_position_embeddings)[None]
+    model.embeddings.position_ids = places
+    model.embeddings.token_type_ids = torch.zeros_like(places)
     if precision == "bf16":
         model.bfloat16()
     model.train(False)

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kg.fusion.merge import Clusters
+from kg.fusion.mentions import Mentions
+from kg.fusion.merge import Cluster, Clusters
 from kg.fusion.model import FusedEdge, FusedNode, FusionOptions, Support
-from kg.fusion.names import clean_name
-from kg.types import EntityType, Polarity, Triple
+from kg.types import Polarity, Triple
 
-_Key = tuple[int, str, int, bool]
+_Key = tuple[int, int, str, bool]
 
 
 def assemble(
-    triples: list[Triple], clusters: Clusters, options: FusionOptions, dropped: dict[str, int]
+    triples: list[Triple],
+    mentions: Mentions,
+    clusters: Clusters,
+    options: FusionOptions,
+    dropped: dict[str, int],
 ) -> tuple[list[FusedNode], list[FusedEdge]]:
     """Nodes in order of id, and edges in order of head, tail, relation, with all evidence.
+
+    Components of fewer than `options.prune_below` nodes are left out (SAGE, A.4); direction is
+    ignored for components.
 
     Parameters
     ----------
     triples : as extracted, with their evidence; every head and tail is a member of a cluster
+    mentions : the names of the triples
     clusters : which names are one entity
     options : in `paper` mode all triples between an ordered pair make one edge; in `guarded` mode
         relations, affirmed and denied readings, and readings of opposite sign stay apart
     dropped : counts of what was left out, by reason; triples within one cluster are added to its
-        entry "self-loop", which has to be there
+        entry "self-loop", which has to be there, and those of small components are set
 
     Returns
     -------
@@ -35,42 +44,46 @@ def assemble(
     distinct readings, the most confident first; its polarity is that with the largest sum of
     confidence, neutral in a tie.
     """
-    order = sorted(range(len(clusters.clusters)), key=lambda n: clusters.clusters[n].id)
-    place = {old: new for new, old in enumerate(order)}
-    nodes = [_node(clusters, old) for old in order]
+    ordered = sorted(clusters.clusters, key=lambda cluster: cluster.id)
+    place = {member: at for at, cluster in enumerate(ordered) for member in cluster.members}
     gathered: defaultdict[_Key, list[Triple]] = defaultdict(list)
-    known: dict[tuple[str, EntityType], int] = {}
-
-    def placed(name: str, kind: EntityType) -> int:
-        if (at := known.get((name, kind))) is None:
-            at = known[name, kind] = place[clusters.of[clean_name(name), kind]]
-        return at
-
+    guarded = options.mode == "guarded"
     for triple in triples:
-        head = placed(triple.head, triple.head_type)
-        tail = placed(triple.tail, triple.tail_type)
+        head = place[mentions.cleaned(triple.head, triple.head_type)]  # type: ignore[index]
+        tail = place[mentions.cleaned(triple.tail, triple.tail_type)]  # type: ignore[index]
         if head == tail:
             dropped["self-loop"] += 1
-        elif options.mode == "paper":
-            gathered[head, "", tail, False].append(triple)
+        elif guarded:
+            gathered[head, tail, triple.relation, triple.negated].append(triple)
         else:
-            gathered[head, triple.relation, tail, triple.negated].append(triple)
+            gathered[head, tail, "", False].append(triple)
+    labels = components(len(ordered), [key[:2] for key in gathered])
+    kept = (np.bincount(labels)[labels] >= options.prune_below).tolist() if ordered else []
+    position = list(accumulate(kept, initial=0))
+    nodes = [_node(cluster) for cluster, keep in zip(ordered, kept, strict=True) if keep]
     edges: list[FusedEdge] = []
-    for key in sorted(gathered, key=lambda k: (k[0], k[2], k[1], k[3])):
-        head, relation, tail, negated = key
-        for group in _by_sign(gathered[key]) if options.mode == "guarded" else [gathered[key]]:
+    small = 0
+    for key in sorted(gathered):
+        head, tail, relation, negated = key
+        groups = _by_sign(gathered[key]) if guarded else [gathered[key]]
+        if not kept[head]:
+            small += len(groups)
+            continue
+        for group in groups:
             if len(group) > 1:
                 group.sort(key=_reading_order)
             edges.append(
                 FusedEdge(
-                    head=head,
+                    head=position[head],
                     relation=relation or group[0].relation,
-                    tail=tail,
+                    tail=position[tail],
                     polarity=_polarity(group),
                     negated=negated,
                     supports=_distinct(group),
                 )
             )
+    dropped["nodes in small components"] = len(ordered) - len(nodes)
+    dropped["edges in small components"] = small
     return nodes, edges
 
 
@@ -89,8 +102,7 @@ def _by_sign(group: list[Triple]) -> list[list[Triple]]:
     return sides
 
 
-def _node(clusters: Clusters, position: int) -> FusedNode:
-    cluster = clusters.clusters[position]
+def _node(cluster: Cluster) -> FusedNode:
     entry = cluster.entry
     if entry is None and len(cluster.members) == 1 and cluster.members[0][0] == cluster.name:
         return FusedNode(cluster.id, cluster.name, cluster.type, (cluster.name,))
@@ -112,23 +124,21 @@ def _reading_order(triple: Triple) -> tuple[object, ...]:
 
 
 def _distinct(group: list[Triple]) -> tuple[Support, ...]:
-    seen: set[tuple[object, ...]] = set()
-    out: list[Support] = []
-    for triple in group:
-        e = triple.evidence
-        mark = (e.doc_id, e.start, e.end, triple.relation_text)
-        if mark not in seen:
-            seen.add(mark)
-            out.append(
-                Support(
-                    evidence=e,
-                    confidence=triple.confidence,
-                    relation_text=triple.relation_text,
-                    speculative=triple.speculative,
-                    extractor=triple.extractor,
-                )
-            )
-    return tuple(out)
+    """The readings, each once."""
+    marked: dict[tuple[object, ...], Triple] = {}
+    for t in group:
+        e = t.evidence
+        marked.setdefault((e.doc_id, e.start, e.end, t.relation_text), t)
+    return tuple(
+        Support(
+            evidence=t.evidence,
+            confidence=t.confidence,
+            relation_text=t.relation_text,
+            speculative=t.speculative,
+            extractor=t.extractor,
+        )
+        for t in marked.values()
+    )
 
 
 def _polarity(group: list[Triple]) -> Polarity:
@@ -139,40 +149,6 @@ def _polarity(group: list[Triple]) -> Polarity:
     best = max(mass.values())
     winners = [p for p, m in mass.items() if m == best]
     return winners[0] if len(winners) == 1 else Polarity.NEUTRAL
-
-
-def prune(
-    nodes: list[FusedNode], edges: list[FusedEdge], below: int, dropped: dict[str, int]
-) -> tuple[list[FusedNode], list[FusedEdge], dict[int, int]]:
-    """Without the components of fewer than `below` nodes (SAGE, A.4).
-
-    Parameters
-    ----------
-    nodes : all nodes
-    edges : with positions in `nodes`; direction is ignored for components
-    below : smallest component that is kept, in nodes; 1 keeps everything
-    dropped : counts of what was left out, by reason; nodes and edges in small components are set
-
-    Returns
-    -------
-    The nodes that are kept in their order, their edges at the new positions, and the new position
-    of each kept node by its old one.
-    """
-    labels = components(len(nodes), [(e.head, e.tail) for e in edges])
-    sizes = np.bincount(labels, minlength=1) if len(nodes) else np.zeros(1, dtype=np.int64)
-    keep = np.flatnonzero(sizes[labels] >= below).tolist()
-    position = {old: new for new, old in enumerate(keep)}
-    dropped["nodes in small components"] = len(nodes) - len(keep)
-    if len(keep) == len(nodes):
-        dropped["edges in small components"] = 0
-        return nodes, edges, position
-    moved = [
-        FusedEdge(position[e.head], e.relation, position[e.tail], e.polarity, e.negated, e.supports)
-        for e in edges
-        if e.head in position
-    ]
-    dropped["edges in small components"] = len(edges) - len(moved)
-    return [nodes[n] for n in keep], moved, position
 
 
 def components(n: int, ends: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from kg.embedding.embed import Embedder
-from kg.fusion.edges import assemble, prune
+from kg.fusion.edges import assemble
 from kg.fusion.mentions import Mentions, abbreviations
 from kg.fusion.merge import Clusters, merge_guarded, merge_paper
 from kg.fusion.model import (
@@ -122,8 +122,7 @@ def _fuse(
         found = dict(abbreviations(kept)) if options.dictionary else {}
         found.update(aliases or {})
         clusters = merge_guarded(mentions, options, embedder, ontology, found, pair_cache)
-    nodes, edges = assemble(kept, clusters, options, dropped)
-    nodes, edges, position = prune(nodes, edges, options.prune_below, dropped)
+    nodes, edges = assemble(kept, mentions, clusters, options, dropped)
     ids = {node.id for node in nodes}
     merges = tuple(m for m in clusters.merges(ids))
     vectors = None
@@ -133,7 +132,6 @@ def _fuse(
             if nodes
             else np.zeros((0, embedder.dimension), dtype=np.float32)
         )
-    del position
     return FusedGraph(
         nodes=tuple(nodes),
         edges=tuple(edges),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from kg.fusion.names import clean_name, lexical_key
@@ -15,41 +15,48 @@ _ORDER = {type_: n for n, type_ in enumerate(EntityType)}
 
 
 class Mentions:
-    """Counts per (name, type), in how many documents, from the triples' heads and tails."""
+    """Names with their types from the triples' heads and tails, and the document of each."""
 
     def __init__(self) -> None:
-        self.count: Counter[Mention] = Counter()
-        self.documents: defaultdict[Mention, set[str]] = defaultdict(set)
+        self._read: defaultdict[Mention, list[str]] = defaultdict(list)
+        self._cleaned: dict[Mention, Mention | None] = {}
+
+    def cleaned(self, name: str, type_: EntityType) -> Mention | None:
+        """The mention of a name as it was read; None if it is empty once cleaned."""
+        read = name, type_
+        if read not in self._cleaned:
+            mention = clean_name(name), type_
+            self._cleaned[read] = mention if lexical_key(*mention) else None
+        return self._cleaned[read]
 
     def add(self, triple: Triple) -> bool:
         """Count both ends; False (nothing counted) if a name is empty once cleaned."""
-        ends = [
-            (clean_name(triple.head), triple.head_type),
-            (clean_name(triple.tail), triple.tail_type),
-        ]
-        if not all(lexical_key(*end) for end in ends):
+        head = self.cleaned(triple.head, triple.head_type)
+        tail = self.cleaned(triple.tail, triple.tail_type)
+        if head is None or tail is None:
             return False
-        for end in ends:
-            self.count[end] += 1
-            self.documents[end].add(triple.evidence.doc_id)
+        document = triple.evidence.doc_id
+        self._read[head].append(document)
+        self._read[tail].append(document)
         return True
 
     def add_name(self, name: str, type_: EntityType) -> bool:
         """Count a bare name once; False if it is empty once cleaned."""
-        mention = clean_name(name), type_
-        if not lexical_key(*mention):
-            return False
-        self.count[mention] += 1
-        return True
+        mention = self.cleaned(name, type_)
+        if mention is not None:
+            self._read[mention].append("")
+        return mention is not None
 
     def ordered(self) -> list[Mention]:
-        """Mentions, the best attested first; ties by name, then type: never by input order."""
-        return sorted(self.count, key=self.rank)
+        """Mentions, the best attested first: by documents, then by count.
 
-    def rank(self, mention: Mention) -> tuple[int, int, str, int]:
-        """Sort key: documents and mentions descending, then name and type."""
-        name, type_ = mention
-        return (-len(self.documents[mention]), -self.count[mention], name, _ORDER[type_])
+        Ties go by name, then type: never by input order.
+        """
+        ranks = [
+            (-len(set(read)), -len(read), name, _ORDER[type_], type_)
+            for (name, type_), read in self._read.items()
+        ]
+        return [(name, type_) for _, _, name, _, type_ in sorted(ranks)]
 
 
 def abbreviations(triples: Iterable[Triple]) -> Mapping[str, str]:

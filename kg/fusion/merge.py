@@ -24,7 +24,7 @@ from kg.fusion.pairs import similar_pairs
 from kg.types import EntityType
 
 
-@dataclass
+@dataclass(slots=True)
 class Cluster:
     """Names that are one thing; the leader is its best attested one."""
 
@@ -69,7 +69,7 @@ class Clusters:
         self.of: dict[Mention, int] = {}
         used: dict[str, int] = {}
         for position, cluster in enumerate(clusters):
-            stem = f"{cluster.type.value}:{cluster.name.replace(' ', '_')}"
+            stem = f"{cluster.type}:{cluster.name.replace(' ', '_')}"
             used[stem] = used.get(stem, 0) + 1
             cluster.id = stem if used[stem] == 1 else f"{stem}~{used[stem]}"
             for member in cluster.members:
@@ -77,9 +77,8 @@ class Clusters:
 
     def merges(self, ids: Collection[str]) -> Iterator[Merge]:
         """Every join into one of the nodes `ids`, in order of node and name."""
-        for cluster in sorted(self.clusters, key=lambda c: c.id):
-            if cluster.id not in ids:
-                continue
+        joined = (c for c in self.clusters if (c.why or c.entry) and c.id in ids)
+        for cluster in sorted(joined, key=lambda c: c.id):
             why = dict(cluster.why)
             if cluster.entry is not None and cluster.leader[0] != cluster.name:
                 reason = f"names {cluster.entry.id} ({cluster.entry.name})"
@@ -146,7 +145,7 @@ def merge_guarded(
     if options.dictionary:
         clusters = _dictionary(clusters, ontology, aliases, apart)
     if options.similarity and embedder is not None:
-        clusters = _leaders(clusters, options, embedder, mentions, apart, pair_cache)
+        clusters = _leaders(clusters, options, embedder, apart, pair_cache)
     return Clusters(clusters)
 
 
@@ -223,13 +222,12 @@ def _leaders(
     clusters: list[Cluster],
     options: FusionOptions,
     embedder: Embedder,
-    mentions: Mentions,
     apart: Apart,
     pair_cache: Path | None,
 ) -> list[Cluster]:
-    ordered = sorted(clusters, key=lambda c: mentions.rank(c.leader))
+    """Join clusters, given in order of their leaders' rank, to those before them."""
     # Names are compared, not clusters' content: the pair cache then serves every later fusion.
-    names = [c.leader[0] for c in ordered]
+    names = [c.leader[0] for c in clusters]
     pairs = similar_pairs(names, options.tau, embedder, pair_cache)
     # Most pairs differ in their guard signature; sorting those out on arrays leaves few.
     number: dict[Signature, int] = {}
@@ -245,10 +243,10 @@ def _leaders(
         strict=True,
     ):
         similar[j].append((-cosine, i))
-    leads = [True] * len(ordered)
-    for position, cluster in enumerate(ordered):
+    leads = [True] * len(clusters)
+    for position, cluster in enumerate(clusters):
         for negative, other in sorted(similar.get(position, ())):
-            leader = ordered[other]
+            leader = clusters[other]
             if not leads[other] or (leader.entry and cluster.entry):
                 continue  # two dictionary entries are two things, however alike
             if apart.forbids(leader, cluster.members):
@@ -264,7 +262,7 @@ def _leaders(
                 )
                 leads[position] = False
                 break
-    return [c for c, lead in zip(ordered, leads, strict=True) if lead]
+    return [c for c, lead in zip(clusters, leads, strict=True) if lead]
 
 
 def merge_paper(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -93,8 +94,7 @@ class Support(Strict):
     extractor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FusedNode:
+class FusedNode(NamedTuple):
     """An entity: `names` are all surface forms, the chosen one first; `synonyms` are further names
     from the ontology, by which it is found though no text used them.
     """
@@ -104,12 +104,11 @@ class FusedNode:
     type: EntityType
     names: tuple[str, ...]
     definition: str | None = None
-    identifiers: Mapping[str, str] = field(default_factory=dict)
+    identifiers: Mapping[str, str] = MappingProxyType({})
     synonyms: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FusedEdge:
+class FusedEdge(NamedTuple):
     """All readings of one statement; `negated` holds readings that deny it."""
 
     head: int

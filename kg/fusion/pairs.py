@@ -1,12 +1,14 @@
 """Similar pairs of names, kept between fusions so that only new names are compared.
 
 The pairs do not depend on the order of the names, so a fusion that takes old pairs from the cache
-and compares only new names gives exactly what comparing everything would give.
+and compares only new names gives exactly what comparing everything would give. The vectors stand in
+a file of their own that is only added to; a checksum tells whether it belongs to the pairs.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from zipfile import BadZipFile
@@ -21,7 +23,7 @@ from sage.core.log import logger
 
 log = logger(__name__)
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def similar_pairs(
@@ -32,25 +34,29 @@ def similar_pairs(
     Parameters
     ----------
     cache : a file of an earlier call; names in it are not compared with each other again. It is
-        replaced by one that knows these names too. A cache of another model or a higher tau is
-        ignored.
+        replaced by one that knows these names too, and their vectors are added to the file beside
+        it. A cache of another model or a higher tau is ignored.
     """
     if cache is None:
         return pairs(embedder.embed(names), tau)
     kept = PairCache.read(cache, embedder, tau)
     if kept is None:
-        kept = PairCache(
-            embedder.name, tau, [], np.zeros((0, embedder.dimension), np.float32), _no_pairs()
-        )
-    grown = kept.grown(names, embedder)
-    if grown is not kept:
-        grown.write(cache)
-    return grown.among(names, tau)
+        none = np.zeros((0, embedder.dimension), np.float32)
+        kept = PairCache(embedder.name, tau, [], none, _no_pairs())
+    new = sorted(set(names) - set(kept.names))
+    if new:
+        kept.grow(new, embedder.embed(new), cache)
+    return kept.among(names, tau)
 
 
 def _no_pairs() -> Pairs:
     none = np.zeros(0, dtype=np.int32)
     return Pairs(none, none, np.zeros(0, dtype=np.float32))
+
+
+def _vectors(cache: Path) -> Path:
+    """The file of vectors that belongs to a file of pairs."""
+    return cache.with_suffix(".vectors")
 
 
 class PairCache:
@@ -70,37 +76,57 @@ class PairCache:
                 meta = json.loads(bytes(stored["meta"]))
                 if meta["format"] != _FORMAT or meta["model"] != embedder.name or meta["tau"] > tau:
                     return None
-                names = bytes(stored["names"]).decode().split("\n") if meta["n"] else []
-                vectors = stored["vectors"]
+                names = bytes(stored["names"]).decode().split("\n")
                 found = Pairs(stored["left"], stored["right"], stored["cosine"])
+            size = len(names) * embedder.dimension
+            vectors = np.fromfile(_vectors(path), dtype=np.float32, count=size)
+            if zlib.crc32(vectors) != meta["vectors"]:
+                raise ValueError(f"{_vectors(path).name} is not the one that belongs to it")
+            vectors = vectors.reshape(len(names), embedder.dimension)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             log.failed("cache not read, computed again", error, path=path)
             return None
-        if vectors.shape != (len(names), embedder.dimension):
-            return None
         return cls(embedder.name, float(meta["tau"]), names, vectors, found)
 
-    def grown(self, names: Sequence[str], embedder: Embedder) -> PairCache:
-        """With the names that are not in it yet; itself if there are none."""
-        known = set(self.names)
-        new = sorted(set(names) - known)
-        if not new:
-            return self
-        fresh = embedder.embed(new)
-        n = len(self.names)
+    def grow(self, new: Sequence[str], fresh: FloatArray, path: Path) -> None:
+        """Take in names that are not in it yet, with their vectors; the files follow.
+
+        Parameters
+        ----------
+        new : at least one name
+        fresh : (n, d) vectors of the new names
+        path : the file of pairs; after a kill it and its vectors are as before, or are not read
+        """
+        n = np.int32(len(self.names))
         within = pairs(fresh, self.tau)
         across = cross_pairs(fresh, self.vectors, self.tau) if n else _no_pairs()
-        found = Pairs(
-            np.concatenate([self.pairs.left, across.right, within.left + np.int32(n)]),
-            np.concatenate(
-                [self.pairs.right, across.left + np.int32(n), within.right + np.int32(n)]
-            ),
+        self.pairs = Pairs(
+            np.concatenate([self.pairs.left, across.right, within.left + n]),
+            np.concatenate([self.pairs.right, across.left + n, within.right + n]),
             np.concatenate([self.pairs.cosine, across.cosine, within.cosine]),
         )
-        vectors = np.concatenate([self.vectors, fresh])
-        return PairCache(self.model, self.tau, [*self.names, *new], vectors, found)
+        self.names = [*self.names, *new]
+        fresh = np.ascontiguousarray(fresh, dtype=np.float32)
+        checksum = zlib.crc32(fresh, zlib.crc32(self.vectors))
+        meta = {"format": _FORMAT, "model": self.model, "tau": self.tau, "vectors": checksum}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _vectors(path).open("r+b" if n else "wb") as stream:
+                stream.seek(self.vectors.nbytes)
+                stream.write(fresh)
+            with writing(path, durable=False) as stream:
+                np.savez(
+                    stream,
+                    meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
+                    names=np.frombuffer("\n".join(self.names).encode(), dtype=np.uint8),
+                    left=self.pairs.left,
+                    right=self.pairs.right,
+                    cosine=self.pairs.cosine,
+                )
+        except OSError as error:
+            raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error
 
     def among(self, names: Sequence[str], tau: float) -> Pairs:
         """The pairs of some of the names, in positions of `names`, sorted."""
@@ -114,20 +140,3 @@ class PairCache:
         right = np.maximum(one[keep], other[keep])
         order = np.lexsort((right, left))
         return Pairs(left[order], right[order], self.pairs.cosine[keep][order])
-
-    def write(self, path: Path) -> None:
-        """Replace the file; a kill leaves the former one."""
-        meta = {"format": _FORMAT, "model": self.model, "tau": self.tau, "n": len(self.names)}
-        try:
-            with writing(path, durable=False) as stream:
-                np.savez(
-                    stream,
-                    meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
-                    names=np.frombuffer("\n".join(self.names).encode(), dtype=np.uint8),
-                    vectors=self.vectors,
-                    left=self.pairs.left,
-                    right=self.pairs.right,
-                    cosine=self.pairs.cosine,
-                )
-        except OSError as error:
-            raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error

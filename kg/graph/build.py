@@ -12,7 +12,7 @@ from kg.fusion.names import lexical_key
 from kg.graph.arrays import NO_YEAR, GraphArrays
 from kg.graph.belief import POLARITIES
 from kg.graph.rows import NOTHING_MORE, JsonRows, encoded
-from kg.types import EntityType
+from kg.types import EntityType, Evidence
 
 _TYPE = {t: n for n, t in enumerate(EntityType)}
 _POLARITY = {p: n for n, p in enumerate(POLARITIES)}
@@ -20,9 +20,13 @@ _POLARITY = {p: n for n, p in enumerate(POLARITIES)}
 
 def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
     """Columns and meta of `kg.graph.model.Graph`, measures computed."""
-    relations = sorted({e.relation for e in fused.edges})
-    relation = {r: n for n, r in enumerate(relations)}
-    document = _independent_documents(fused)
+    ends = list(zip(*fused.edges, strict=True)) or [()] * len(FusedEdge._fields)
+    head, named, tail, polarity, negated, supports = ends
+    count = [len(s) for s in supports]
+    edge = np.repeat(np.arange(len(count), dtype=np.int32), count)
+    readings = [s for readings in supports for s in readings]
+    evidence = [s.evidence for s in readings]
+    document = _independent_documents(evidence)
     merges: dict[str, list[dict[str, Any]]] = {}
     for merge in fused.merges:
         merges.setdefault(merge.node, []).append(
@@ -35,33 +39,28 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
             for name in (*node.names, *node.synonyms)
         ]
     )
-    readings = [(n, k, s) for n, e in enumerate(fused.edges) for k, s in enumerate(e.supports)]
+    relations = sorted(set(named))
+    relation = {r: n for n, r in enumerate(relations)}
     columns: dict[str, Any] = {
         "ids": [node.id for node in fused.nodes],
         "names": [node.name for node in fused.nodes],
         "types": np.array([_TYPE[node.type] for node in fused.nodes], dtype=np.uint8),
-        "head": np.array([e.head for e in fused.edges], dtype=np.int32),
-        "tail": np.array([e.tail for e in fused.edges], dtype=np.int32),
-        "relation": np.array([relation[e.relation] for e in fused.edges], dtype=np.int32),
-        "polarity": np.array([_POLARITY[e.polarity] for e in fused.edges], dtype=np.uint8),
-        "negated": np.array([e.negated for e in fused.edges], dtype=np.bool_),
-        "reading_edge": np.array([n for n, _, _ in readings], dtype=np.int32),
-        "reading_place": np.array([k for _, k, _ in readings], dtype=np.int32),
-        "reading_document": np.array(
-            [document[s.evidence.doc_id] for _, _, s in readings], dtype=np.int32
-        ),
-        "reading_year": np.array(
-            [s.evidence.year or NO_YEAR for _, _, s in readings], dtype=np.int32
-        ),
-        "reading_confidence": np.array([s.confidence for _, _, s in readings], dtype=np.float32),
-        "reading_speculative": np.array([s.speculative for _, _, s in readings], dtype=np.bool_),
-        "reading_retracted": np.array(
-            [s.evidence.retracted for _, _, s in readings], dtype=np.bool_
-        ),
+        "head": np.array(head, dtype=np.int32),
+        "tail": np.array(tail, dtype=np.int32),
+        "relation": np.array([relation[r] for r in named], dtype=np.int32),
+        "polarity": np.array([_POLARITY[p] for p in polarity], dtype=np.uint8),
+        "negated": np.array(negated, dtype=np.bool_),
+        "reading_edge": edge,
+        "reading_place": (np.arange(len(edge)) - np.searchsorted(edge, edge)).astype(np.int32),
+        "reading_document": np.array([document[e.doc_id] for e in evidence], dtype=np.int32),
+        "reading_year": np.array([e.year or NO_YEAR for e in evidence], dtype=np.int32),
+        "reading_confidence": np.array([s.confidence for s in readings], dtype=np.float32),
+        "reading_speculative": np.array([s.speculative for s in readings], dtype=np.bool_),
+        "reading_retracted": np.array([e.retracted for e in evidence], dtype=np.bool_),
         "alias_keys": alias_keys,
         "alias_node": alias_node,
         "node_rows": JsonRows.of_texts(_node_row(node, merges) for node in fused.nodes),
-        "edge_rows": JsonRows.of_texts(map(_supports, fused.edges)),
+        "edge_rows": JsonRows.of_texts(map(_supports, supports)),
         "node_row": np.arange(len(fused.nodes), dtype=np.int32),
         "edge_row": np.arange(len(fused.edges), dtype=np.int32),
         "vectors": fused.vectors,
@@ -98,21 +97,19 @@ def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes
     )
 
 
-def _supports(edge: FusedEdge) -> bytes:
+def _supports(supports: tuple[Support, ...]) -> bytes:
     """The readings of an edge as one list of JSON."""
     encode = Support.__pydantic_serializer__.to_json
-    return b"[%s]" % b",".join(encode(s, exclude_defaults=True) for s in edge.supports)
+    return b"[%s]" % b",".join([encode(s, exclude_defaults=True) for s in supports])
 
 
-def _independent_documents(fused: FusedGraph) -> dict[str, int]:
+def _independent_documents(evidence: list[Evidence]) -> dict[str, int]:
     """Numbers of documents; files that carry one DOI or PMID are one document."""
     key: dict[str, str] = {}
-    for edge in fused.edges:
-        for support in edge.supports:
-            e = support.evidence
-            name = f"doi:{e.doi.casefold()}" if e.doi else f"pmid:{e.pmid}" if e.pmid else ""
-            if name or e.doc_id not in key:
-                key[e.doc_id] = min(filter(None, (key.get(e.doc_id), name)), default="")
+    for e in evidence:
+        name = f"doi:{e.doi.casefold()}" if e.doi else f"pmid:{e.pmid}" if e.pmid else ""
+        if name or e.doc_id not in key:
+            key[e.doc_id] = min(filter(None, (key.get(e.doc_id), name)), default="")
     number: dict[str, int] = {}
     return {d: number.setdefault(key[d] or f"file:{d}", len(number)) for d in sorted(key)}
 

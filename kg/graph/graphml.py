@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
@@ -36,6 +38,7 @@ EDGE_KEYS = (
 _AT_ONCE = 4096
 """Lines that are written together."""
 _SPECIAL = re.compile("[&<>\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_UNQUOTED = re.compile(f'{_SPECIAL.pattern}|["\\n\\r\\t]')
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
@@ -67,51 +70,54 @@ def _stream(graph: GraphArrays, stream: Any) -> None:
     stream.write(b'<key id="g_sage" for="graph" attr.name="sage" attr.type="string"/>\n')
     stream.write(b'<graph edgedefault="directed">\n')
     stream.write(f'<data key="g_sage">{_text(meta)}</data>\n'.encode())
+    ids = [_quoted(id_) for id_ in graph.ids]
+    for lines in (_nodes(graph, ids), _edges(graph, ids)):
+        while some := "".join(islice(lines, _AT_ONCE)):
+            stream.write(some.encode())
+    stream.write(b"</graph>\n</graphml>\n")
+
+
+def _nodes(graph: GraphArrays, ids: list[str]) -> Iterator[str]:
     types = [t.value for t in EntityType]
-    ids = [quoteattr(_ILLEGAL.sub("", i)) for i in graph.ids]
-    degree = graph.degree.tolist()
-    node_type = graph.types.tolist()
-    lines: list[str] = []
-    for n, id_ in enumerate(ids):
-        parts = [
-            f'<node id={id_}><data key="n_name">{_text(graph.names[n])}</data>'
-            f'<data key="n_type">{types[node_type[n]]}</data>'
-            f'<data key="n_degree">{degree[n]}</data>'
-        ]
-        at = int(graph.node_row[n])
-        row = {} if graph.node_rows.raw(at) == NOTHING_MORE else graph.node_rows[at]
-        for name in ("aliases", "synonyms", "identifiers", "merges"):
-            if row.get(name):
-                value = json.dumps(row[name], ensure_ascii=False, sort_keys=True)
-                parts.append(f'<data key="n_{name}">{_text(value)}</data>')
-        if row.get("definition"):
-            parts.append(f'<data key="n_definition">{_text(row["definition"])}</data>')
-        parts.append("</node>\n")
-        lines.append("".join(parts))
-        _flush(lines, stream, _AT_ONCE)
+    columns = (graph.types.tolist(), graph.degree.tolist(), graph.node_row.tolist())
+    for id_, name, type_, degree, at in zip(ids, graph.names, *columns, strict=True):
+        more = ""
+        if graph.node_rows.raw(at) != NOTHING_MORE:
+            row = graph.node_rows[at]
+            for key in ("aliases", "synonyms", "identifiers", "merges"):
+                if row.get(key):
+                    value = json.dumps(row[key], ensure_ascii=False, sort_keys=True)
+                    more += f'<data key="n_{key}">{_text(value)}</data>'
+            if row.get("definition"):
+                more += f'<data key="n_definition">{_text(row["definition"])}</data>'
+        yield (
+            f'<node id={id_}><data key="n_name">{_text(name)}</data>'
+            f'<data key="n_type">{types[type_]}</data>'
+            f'<data key="n_degree">{degree}</data>{more}</node>\n'
+        )
+
+
+def _edges(graph: GraphArrays, ids: list[str]) -> Iterator[str]:
     columns = (
         graph.head, graph.tail, graph.relation, graph.weight, graph.belief, graph.polarity,
         graph.negated, graph.documents, graph.first_year, graph.last_year,
     )  # fmt: skip
     relations = [_text(r) for r in graph.relations]
-    evidence = _evidence(graph)
-    rows = zip(*(c.tolist() for c in columns), strict=True)
-    for e, (h, t, r, w, b, p, neg, docs, first, last) in enumerate(rows):
+    polarities = [p.value for p in POLARITIES]
+    rows = zip(*(c.tolist() for c in columns), _evidence(graph), strict=True)
+    for h, t, r, w, b, p, neg, docs, first, last, evidence in rows:
         years = (f'<data key="e_first_year">{first}</data>' if first else "") + (
             f'<data key="e_last_year">{last}</data>' if last else ""
         )
-        lines.append(
+        yield (
             f"<edge source={ids[h]} target={ids[t]}>"
             f'<data key="e_relation">{relations[r]}</data>'
             f'<data key="e_weight">{w:.6g}</data><data key="e_belief">{b:.6g}</data>'
-            f'<data key="e_polarity">{POLARITIES[p].value}</data>'
+            f'<data key="e_polarity">{polarities[p]}</data>'
             f'<data key="e_negated">{"true" if neg else "false"}</data>'
             f'<data key="e_documents">{docs}</data>{years}'
-            f'<data key="e_evidence">{_text(evidence[e])}</data></edge>\n'
+            f'<data key="e_evidence">{_text(evidence)}</data></edge>\n'
         )
-        _flush(lines, stream, _AT_ONCE)
-    _flush(lines, stream, 1)
-    stream.write(b"</graph>\n</graphml>\n")
 
 
 def _evidence(graph: GraphArrays) -> list[str]:
@@ -127,11 +133,8 @@ def _evidence(graph: GraphArrays) -> list[str]:
     return found
 
 
-def _flush(lines: list[str], stream: Any, least: int) -> None:
-    """Write the lines once there are enough of them."""
-    if len(lines) >= least:
-        stream.write("".join(lines).encode())
-        lines.clear()
+def _quoted(value: str) -> str:
+    return quoteattr(_ILLEGAL.sub("", value)) if _UNQUOTED.search(value) else f'"{value}"'
 
 
 def _text(value: str) -> str:
