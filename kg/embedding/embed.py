@@ -194,8 +194,9 @@ def _load_minilm(precision: str) -> tuple[object, object]:
     }
     model.load_state_dict(weights, strict=True, assign=True)
     places = torch.arange(config.max_position_embeddings)[None]
-    model.embeddings.position_ids = places
-    model.embeddings.token_type_ids = torch.zeros_like(places)
+    model.embeddings.register_buffer("position_ids", places, persistent=False)
+    kinds = torch.zeros_like(places)
+    model.embeddings.register_buffer("token_type_ids", kinds, persistent=False)
     if precision == "bf16":
         model.bfloat16()
     model.train(False)

@@ -203,7 +203,7 @@ def guard_signature(name: str) -> Signature:
         if _is_code(word) and not shouting:
             codes.append(lowered.translate(_GREEK_TABLE).replace(" ", ""))
         for token in _TOKEN.findall(lowered.translate(_GREEK_TABLE)):
-            if token.isdigit():
+            if token.isdecimal():
                 digits.append(str(int(token)))
             elif token in _ROMAN:
                 digits.append(_ROMAN[token])

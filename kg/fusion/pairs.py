@@ -80,7 +80,7 @@ class PairCache:
                 found = Pairs(stored["left"], stored["right"], stored["cosine"])
             size = len(names) * embedder.dimension
             vectors = np.fromfile(_vectors(path), dtype=np.float32, count=size)
-            if zlib.crc32(vectors) != meta["vectors"]:
+            if zlib.crc32(vectors.data) != meta["vectors"]:
                 raise ValueError(f"{_vectors(path).name} is not the one that belongs to it")
             vectors = vectors.reshape(len(names), embedder.dimension)
         except FileNotFoundError:
@@ -109,13 +109,13 @@ class PairCache:
         )
         self.names = [*self.names, *new]
         fresh = np.ascontiguousarray(fresh, dtype=np.float32)
-        checksum = zlib.crc32(fresh, zlib.crc32(self.vectors))
+        checksum = zlib.crc32(fresh.data, zlib.crc32(self.vectors.data))
         meta = {"format": _FORMAT, "model": self.model, "tau": self.tau, "vectors": checksum}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with _vectors(path).open("r+b" if n else "wb") as stream:
                 stream.seek(self.vectors.nbytes)
-                stream.write(fresh)
+                stream.write(fresh.data)
             with writing(path, durable=False) as stream:
                 np.savez(
                     stream,

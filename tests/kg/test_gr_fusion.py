@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -334,11 +335,53 @@ def test_old_names_are_not_compared_again_and_the_pairs_are_the_same(tmp_path: P
     assert len(whole) > 50
 
 
-def test_a_damaged_pair_cache_is_computed_again(tmp_path: Path) -> None:
-    cache = tmp_path / "pairs.npz"
-    cache.write_bytes(b"PK\x03\x04 damaged")
-    found = similar_pairs(["bladder tumor", "bladder tumors"], 0.7, EMBEDDER, cache)
-    assert len(found) == 1
+@pytest.mark.parametrize(
+    "broken", ["pairs.npz", "pairs.vectors", "of another fusion", "cut short", "missing"]
+)
+def test_a_damaged_pair_cache_is_computed_again(tmp_path: Path, broken: str) -> None:
+    cache, vectors = tmp_path / "pairs.npz", tmp_path / "pairs.vectors"
+    similar_pairs(["bladder", "bladder tumor"], 0.7, EMBEDDER, cache)
+    if broken == "of another fusion":  # two fusions that wrote at once
+        vectors.write_bytes(EMBEDDER.embed(["bladder", "tumor stroma"]).tobytes())
+    elif broken == "cut short":
+        vectors.write_bytes(vectors.read_bytes()[:-4])
+    elif broken == "missing":
+        vectors.unlink()
+    else:
+        (tmp_path / broken).write_bytes(b"PK\x03\x04 damaged")
+    for _ in range(2):
+        found = similar_pairs(["bladder tumor", "bladder tumors"], 0.7, EMBEDDER, cache)
+        assert (found.left.tolist(), found.right.tolist()) == ([0], [1])
+
+
+_SPELLED = (
+    "tumour growth", "Tumor growth", "tumor-growth", "growth of the tumor", "growth of tumors",
+    "B cells", "B cell", "stroma", "stromal cells", "cell stroma",
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(_SPELLED), st.sampled_from(_SPELLED), st.integers(0, 3)),
+        min_size=2,
+        max_size=14,
+    ),
+    st.integers(1, 13),
+    st.sampled_from(["guarded", "paper"]),
+)
+def test_statements_that_come_and_go_give_what_fusing_them_at_once_gives(
+    said: list[tuple[str, str, int]], cut: int, mode: str
+) -> None:
+    told = [triple(head, tail, doc=f"doc-{doc}") for head, tail, doc in said]
+    options = FusionOptions.model_validate({"mode": mode, "tau": 0.7, "prune_below": 1})
+    with TemporaryDirectory() as folder:
+        cache = Path(folder) / "pairs.npz"
+        for some in (told[:cut], told, told[cut:] or told[:1]):
+            steps = fuse(some, options, EMBEDDER, pair_cache=cache)
+            once = fuse(some, options, EMBEDDER)
+            assert replace(steps, vectors=None) == replace(once, vectors=None)
+            assert np.array_equal(steps.vectors, once.vectors)
 
 
 def test_readings_of_opposite_sign_speak_against_each_other() -> None:

@@ -20,6 +20,7 @@ from kg.corpus.build import build
 from kg.corpus.build_report import BuildOptions
 from kg.corpus.chunks import chunk, count_tokens
 from kg.corpus.store import Store
+from kg.graph.model import Graph
 from kg.sources import read_file
 from kg.types import Document
 from sage.core.errors import InputError
@@ -83,33 +84,64 @@ def test_two_builds_give_the_same_bytes_whatever_the_order(tmp_path: Path) -> No
     assert one == two
 
 
+HASHED = FAST.model_copy(update={"embedder": "hashing"})
+
+
+def _graph_is_that_of_a_full_build(notes: Path, out: Path) -> Graph:
+    """Build `notes` into `out` and into a new folder: arrays, vectors and GraphML are the same."""
+    build([notes], out, HASHED, ontology())
+    with TemporaryDirectory() as folder:
+        whole = Path(folder)
+        build([notes], whole, HASHED, ontology())
+        for name in ("graph.graphml", "graph.kg/meta.json"):  # the latter has the arrays' hash
+            assert (out / name).read_bytes() == (whole / name).read_bytes()
+    return Graph.load(out)
+
+
 @settings(max_examples=6, deadline=None)
-@given(st.permutations(range(5)), st.integers(1, 4), st.booleans())
+@given(
+    st.permutations(range(6)), st.integers(1, 5), st.sampled_from(["kept", "removed", "retracted"])
+)
 def test_papers_added_one_by_one_give_the_graph_of_one_build(
-    order: list[int], first: int, take_away: bool
+    order: list[int], first: int, at_last: str
 ) -> None:
     said = (
         "FABP5 promotes invasion of bladder cancer.",
         "Fatty acid-binding protein 5 inhibits apoptosis; CXCL13 promotes invasion.",
-        "E-FABP does not promote invasion of bladder cancer.",
+        "E-FABP does not promote invasion of bladder cancer. Vorzumab inhibits apoptosis.",
         "CXCL13 is associated with overall survival in bladder cancer.",
         "Tertiary lymphoid structures are associated with overall survival. FABP5 inhibits AKT1.",
+        "CXCL13 inhibits vorzumab. FABP5 inhibits vorzumab.",
     )
-    options = FAST.model_copy(update={"embedder": "hashing"})
     with TemporaryDirectory() as folder:
-        steps, whole = Path(folder) / "steps", Path(folder) / "whole"
-        notes = Path(folder) / "notes"
+        notes, out = Path(folder) / "notes", Path(folder) / "steps"
         for place, number in enumerate(order):
             note(notes, f"paper-{number}", [said[number]], year=2000 + number)
-            if place + 1 >= first:
-                build([notes], steps, options, ontology())
-        if take_away:
+            if first <= place + 1 < len(order):
+                build([notes], out, HASHED, ontology())
+        graph = _graph_is_that_of_a_full_build(notes, out)
+        assert graph.exact("FABP5") is not None
+        if at_last == "removed":
             (notes / f"paper-{order[0]}.md").unlink()
-            build([notes], steps, options, ontology())
-        build([notes], whole, options, ontology())
-        graphs = [(out / "graph.graphml").read_bytes() for out in (steps, whole)]
-        assert graphs[0] == graphs[1]
-        assert b"FABP5" in graphs[0] or take_away
+        elif at_last == "retracted":
+            note(notes, f"paper-{order[0]}", [said[order[0]]], year=2000, retracted="true")
+        if at_last != "kept":
+            after = _graph_is_that_of_a_full_build(notes, out)
+            assert len(after.reading_edge) < len(graph.reading_edge)
+
+
+def test_a_node_is_renamed_when_another_spelling_becomes_more_frequent(tmp_path: Path) -> None:
+    notes, out = tmp_path / "notes", tmp_path / "out"
+    note(notes, "first", ["Vorzumab inhibits apoptosis."])
+    named = [_graph_is_that_of_a_full_build(notes, out).ids]
+    for gene in ("FABP5", "CXCL13"):
+        note(notes, gene, [f"{gene} inhibits vorzumab."])
+        named.append(_graph_is_that_of_a_full_build(notes, out).ids)
+    (notes / "FABP5.md").unlink()
+    named.append(_graph_is_that_of_a_full_build(notes, out).ids)
+    drugs = [[id_ for id_ in ids if id_.startswith("Chemical:")] for ids in named]
+    capital, small = ["Chemical:Vorzumab"], ["Chemical:vorzumab"]
+    assert drugs == [capital, capital, small, capital]  # the capital comes first in a tie
 
 
 def test_added_papers_are_the_only_ones_read_again(tmp_path: Path) -> None:
@@ -233,6 +265,7 @@ import sys, time
 from pathlib import Path
 from kg.corpus.build import build
 from kg.corpus.store import Store
+from kg.graph.model import Graph
 from tests.kg.in_helpers import FAST, ontology
 
 slow = Store.add_extraction
