@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--real", type=Path, help="folder of real slides, read by the image alone")
     parser.add_argument("--patients", type=int, default=len(LEARNED_FROM))
     parser.add_argument("--judged", type=int, default=len(JUDGED_ON))
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--thumbnail-px", type=int, default=192)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--ship", type=Path, help="folder of the model of all slides")

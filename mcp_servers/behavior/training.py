@@ -49,7 +49,7 @@ class TrainSettings(Strict):
     """How a model is trained; the paper's network is larger, its rate 1e-4 and its batch 32."""
 
     thumbnail_px: int = Field(default=192, ge=64, le=2048, description="Longer side")
-    epochs: int = Field(default=40, ge=1, le=10_000)
+    epochs: int = Field(default=100, ge=1, le=10_000)
     batch: int = Field(default=2, ge=1, le=256)
     learning_rate: float = Field(default=2e-3, gt=0, le=1)
     folds: int = Field(default=5, ge=0, le=50, description="Of patients; 0 measures nothing")

@@ -28,7 +28,7 @@ def train_sessions(
         typer.Option(help="CSV with the columns slide and patient; else the slides' names tell."),
     ] = None,
     folds: Annotated[int, typer.Option(help="Of patients; 0 measures nothing.", min=0)] = 5,
-    epochs: Annotated[int, typer.Option(min=1)] = 40,
+    epochs: Annotated[int, typer.Option(min=1)] = 100,
     thumbnail_px: Annotated[
         int, typer.Option(help="Longer side of the thumbnails.", min=64, max=2048)
     ] = 192,
