@@ -291,33 +291,3 @@ def test_bad_words_are_refused_before_anything_runs(
     assert exit_code(done.exception) == 2
     assert said in str(done.exception)
     assert not (tmp_path / "measured").exists()
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_nextflow_module_run(tmp_path: Path) -> None:
-    """Nextflow itself is not run here: its scripts are, with their variables filled in."""
-    import re
-
-    from validation.simulate.slide import render_slide
-
-    module = ROOT / "mcp_servers" / "workers" / "nextflow" / "measure.nf"
-    maps, variables = re.findall(r'"""\n(.*?)"""', module.read_text(), re.DOTALL)
-    render_slide(tmp_path / "P1.s1.tiff", seed=1, size_px=768, aggregates=0)
-    (tmp_path / "d.txt").write_text("pooled(density(cells))")
-    filled = {
-        "${slide}": "P1.s1.tiff", "${slide.simpleName}": "P1", "${params.cohort}": "-",
-        "${define}": "d.txt", "${task.cpus}": "1",
-    }  # fmt: skip
-    for script in (maps, variables):
-        for name, value in filled.items():
-            script = script.replace(name, value)
-        assert "${" not in script
-        program = script.replace("sage ", f"{sys.executable} -m sage ")
-        done = subprocess.run(
-            ["bash", "-eu", "-c", program], cwd=tmp_path, env=environment(), capture_output=True,
-            text=True, timeout=240,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-    (row,) = rows_of(tmp_path / "measured" / "measured.csv").values()
-    assert row["patient"] == "P1"
-    assert float(row["pooled_density_cells"]) > 0

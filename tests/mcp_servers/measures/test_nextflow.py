@@ -1,0 +1,98 @@
+"""The Nextflow pipeline: its processes' scripts run as Nextflow would fill them in.
+
+Nextflow itself is on no package registry of Python, R, Node or Debian: it is not run here.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mcp_servers.measures.test_over_cohort import environment, rows_of
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "deploy" / "nextflow"
+MODULE = (FOLDER / "modules" / "sage.nf").read_text(encoding="utf-8")
+MAIN = (FOLDER / "main.nf").read_text(encoding="utf-8")
+CONFIG = (FOLDER / "nextflow.config").read_text(encoding="utf-8")
+SCRIPTS = dict(re.findall(r'process (\w+) \{.*?"""\n(.*?)"""', MODULE, re.DOTALL))
+
+
+def run(process: str, place: Path, **filled: str) -> subprocess.CompletedProcess[str]:
+    """The script of a process in its folder, as `bash -ue`, with `${...}` filled in."""
+    script = SCRIPTS[process]
+    for name, value in filled.items():
+        script = script.replace("${" + FILLED[name] + "}", value)
+    assert not re.search(r"(?<!\\)\$\{", script), script
+    script = script.replace("\\$", "$").replace("sage ", f"{sys.executable} -m sage ")
+    return subprocess.run(
+        ["bash", "-ue", "-c", script], cwd=place, env=environment(), capture_output=True,
+        text=True, timeout=240,
+    )  # fmt: skip
+
+
+FILLED = {
+    "slide": "slide", "name": "slide.baseName", "memory": "task.memory.toMega()",
+    "cpus": "task.cpus", "cohort": "cohort ? 'cohort' : '-'", "slides": "slides.join(' ')",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_slides_become_maps_and_variables_and_a_bad_slide_is_named_missing(tmp_path: Path) -> None:
+    from validation.simulate.slide import render_slide
+
+    work = [tmp_path / name for name in ("one", "two", "bad", "all")]
+    for folder in (*work, tmp_path / "slides"):
+        folder.mkdir()
+    names = ("P1.s1", "P1.s2", "P2.s1")
+    for seed, (folder, name) in enumerate(zip(work[:2], names, strict=False)):
+        slide = tmp_path / "slides" / f"{name}.tiff"
+        render_slide(slide, seed=seed, size_px=768, aggregates=0)
+        (folder / slide.name).symlink_to(slide)  # as Nextflow stages a file
+    (work[2] / "P2.s1.tiff").write_bytes(b"II*\0 no slide")
+    for folder, name in zip(work[:3], names, strict=True):
+        given = {"slide": f"{name}.tiff", "name": name, "memory": "4096"}
+        done = run("MAPS", folder, **given)
+        assert (done.returncode == 0) == (name != "P2.s1"), done.stderr
+        assert (folder / "maps" / name / "maps.json").is_file() == (name != "P2.s1")
+    assert not (work[2] / "maps").exists()
+    assert "P2.s1" in done.stderr
+
+    joined = work[3]
+    (joined / "maps").mkdir()
+    assert "stageInMode 'copy'" in MODULE.partition("process VARIABLES")[2]
+    for folder, name in zip(work[:2], names, strict=False):
+        shutil.copytree(folder / "maps" / name, joined / "maps" / name)
+    (joined / "formulas.txt").write_text("pooled(density(cells))")
+    done = run("VARIABLES", joined, cpus="1", cohort="-", slides=" ".join(names))
+    assert done.returncode == 0, done.stderr
+    (row,) = rows_of(joined / "measured" / "measured.csv").values()
+    assert row["patient"] == "P1"
+    assert float(row["pooled_density_cells"]) > 0
+    assert (joined / "measured" / "missing_slides.txt").read_text() == "P2.s1\n"
+
+
+def test_what_the_pipeline_names_is_there() -> None:
+    """Included processes, parameters, and the processes that the configuration speaks of."""
+    (included,) = re.findall(r"include \{ (.*?) \} from './modules/sage'", MAIN)
+    assert set(included.split("; ")) == set(SCRIPTS) == {"MAPS", "VARIABLES"}
+    assert set(re.findall(r"withName: (\w+)", CONFIG)) == set(SCRIPTS)
+    (block,) = re.findall(r"^params \{\n(.*?)^\}", CONFIG, re.DOTALL | re.MULTILINE)
+    declared = set(re.findall(r"^ +(\w+) +=", block, re.MULTILINE))
+    used = set(re.findall(r"params\.(\w+)", MAIN + MODULE + CONFIG))
+    assert used == declared
+    for text in (MAIN, MODULE, CONFIG):
+        code = re.sub(r"//.*", "", text)
+        assert all(code.count(a) == code.count(b) for a, b in ("{}", "()", "[]"))
+
+
+@pytest.mark.parametrize("name", ["a b.svs", "$(touch x).svs", "-rf.svs", "a;b.svs", "..", "a`b`"])
+def test_a_name_that_a_shell_would_read_is_refused(name: str) -> None:
+    (pattern,) = re.findall(r"==~ /(.*?)/\)", MAIN)
+    assert re.fullmatch(pattern, name) is None
+    assert re.fullmatch(pattern, "TCGA-2F-A9KO-01Z-00-DX1.195576CF.svs")
