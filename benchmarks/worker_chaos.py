@@ -111,6 +111,12 @@ def counted(url: str, place: Path) -> dict[str, object]:
     }
 
 
+def end(number: int, _frame: object) -> None:
+    """Leave as an error does, so that workers and server are stopped; once."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Print what came of it as JSON; exit code 1 where a run or a row is lost or twice."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -122,6 +128,7 @@ def main() -> None:
     given = parser.parse_args()
     from tests.postgres import server
 
+    signal.signal(signal.SIGTERM, end)
     rng = random.Random(given.seed)
     with server() as url, tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -143,26 +150,32 @@ def main() -> None:
         def begun() -> subprocess.Popen[bytes]:
             return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
-        workers = [begun() for _ in range(given.workers)]
+        workers: list[subprocess.Popen[bytes]] = []
         told: Counter[str] = Counter()
         from sage.control.runs import open_runs
         from sage.settings import load
 
-        with open_runs(load()) as table:
-            assert table is not None
-            while table.under_way():
-                time.sleep(rng.uniform(0.5, 1.5) * given.every)
-                told[disturb(url, workers, rng)] += 1
-                for at, worker in enumerate(workers):
-                    if worker.poll() is not None:
-                        told[f"ended with {worker.returncode}"] += 1
-                        workers[at] = begun()
-                print(table.counts(), dict(told), flush=True)
-        seconds = time.perf_counter() - start
-        for worker in workers:
-            worker.send_signal(signal.SIGTERM)
-        for worker in workers:
-            worker.wait(60)
+        try:
+            workers += [begun() for _ in range(given.workers)]
+            with open_runs(load()) as table:
+                assert table is not None
+                while table.under_way():
+                    time.sleep(rng.uniform(0.5, 1.5) * given.every)
+                    told[disturb(url, workers, rng)] += 1
+                    for at, worker in enumerate(workers):
+                        if worker.poll() is not None:
+                            told[f"ended with {worker.returncode}"] += 1
+                            workers[at] = begun()
+                    print(table.counts(), dict(told), flush=True)
+            seconds = time.perf_counter() - start
+            for worker in workers:
+                worker.send_signal(signal.SIGTERM)
+            for worker in workers:
+                worker.wait(60)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
         found = counted(url, place)
         print(json.dumps({"seconds": round(seconds), "disturbed": told, **found}, indent=1))
         clean = (

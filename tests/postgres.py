@@ -48,11 +48,11 @@ def _running(place: Path) -> Iterator[str]:
     subprocess.run(init, check=True, capture_output=True, cwd="/")
     control = [*as_user, str(programs / "pg_ctl"), "-D", str(data), "-w", "-o",
                f"-p {port} -k {place} -c listen_addresses=127.0.0.1"]  # fmt: skip
-    subprocess.run(
-        [*control, "-l", str(place / "log"), "start"], check=True, cwd="/",
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
     try:
+        subprocess.run(
+            [*control, "-l", str(place / "log"), "start"], check=True, cwd="/",
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         yield f"postgresql://sage@127.0.0.1:{port}/postgres"
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], capture_output=True, cwd="/")

@@ -27,6 +27,8 @@ CREATE TABLE IF NOT EXISTS sage_audit (
 CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
 FIRST = sha256_text("sage audit 1")
+REFUSED = "refused"
+"""What the log calls a request beyond a quota; `about` is the number of the request's row."""
 
 
 class Entry(Strict):
@@ -88,10 +90,22 @@ class Audit:
         found = self.database.one("SELECT * FROM sage_audit ORDER BY seq")
         return [_entry(row) for row in found]
 
-    def count(self, who: str, what: str, since: str) -> int:
-        """How often a person did something since a time (ISO 8601)."""
-        text = "SELECT COUNT(*) AS n FROM sage_audit WHERE who = ? AND what = ? AND at >= ?"
-        return int(self.database.one(text, [who, what, since])[0]["n"])
+    def refuse(self, entry: Entry) -> None:
+        """Write down that what a row asks for was refused, so that it does not count."""
+        self.add(entry.who, REFUSED, str(entry.seq), request=entry.what)
+
+    def count(self, entry: Entry, since: str) -> int:
+        """How often the person of a row did the same from a time (ISO 8601) up to this row.
+
+        What was refused does not count; this row does.
+        """
+        text = (
+            "SELECT COUNT(*) AS n FROM sage_audit WHERE who = ? AND what = ? AND at >= ?"
+            " AND seq <= ? AND CAST(seq AS TEXT) NOT IN"
+            " (SELECT about FROM sage_audit WHERE who = ? AND what = ? AND at >= ?)"
+        )
+        values = [entry.who, entry.what, since, entry.seq, entry.who, REFUSED, since]
+        return int(self.database.one(text, values)[0]["n"])
 
     def problem(self) -> str:
         """The first break of the chain, in one line; empty where it is whole."""

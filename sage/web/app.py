@@ -23,7 +23,7 @@ from sage.core.errors import InputError, SageError
 from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
-from sage.web.quotas import Promises
+from sage.web.quotas import OverQuotaError, Promises
 from sage.web.routes import (
     cohorts,
     drafts,
@@ -99,6 +99,9 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
 
     @app.exception_handler(SageError)
     def refused(request: Request, error: SageError) -> JSONResponse:
+        entry = request.scope["state"].get("logged")
+        if isinstance(error, OverQuotaError) and entry is not None:
+            app.state.audit.refuse(entry)
         status = 422 if isinstance(error, InputError) else 500
         return JSONResponse({"error": str(error)}, status)
 

@@ -180,10 +180,11 @@ class Guard:
 
         who = scope["state"].get("person", "") or "who holds the token"
         try:
-            await anyio.to_thread.run_sync(self.audit.add, who, *said)
+            entry = await anyio.to_thread.run_sync(self.audit.add, who, *said)
         except Exception as error:  # noqa: BLE001 (whatever it is, nothing goes on unlogged)
             log.failed("audit log not written", error)
             return False
+        scope["state"]["logged"] = entry
         return True
 
     @staticmethod

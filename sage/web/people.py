@@ -91,7 +91,7 @@ LOGGED: tuple[tuple[str, str, str], ...] = (
     ("POST", r"/api/runs/([^/]+)/(?:review)", "decided"),
     ("POST", r"/api/runs/([^/]+)/comments", "commented"),
     ("POST", r"/api/runs/([^/]+)/(?:stop|pause|resume)", "told to stop, pause or go on"),
-    ("POST", r"/api/slides/(?:measure|readings)", SLIDE),
+    ("POST", r"/api/slides/(?:measure|nuclei|readings)", SLIDE),
     ("POST", r"/api/uploads", "uploaded"),
     ("GET", r"/api/runs/([^/]+)/(?:report|hypotheses/.+)", "exported"),
 )

@@ -19,7 +19,9 @@ from sage.report.spending import paid
 from sage.runfolder import RunFolder
 
 if TYPE_CHECKING:
-    from sage.control.audit import Audit
+    from fastapi import Request
+
+    from sage.control.audit import Entry
     from sage.control.runs import KnownRun
     from sage.settings import Settings
 
@@ -69,28 +71,34 @@ class Promises:
         )
 
 
-def check_count(audit: Audit | None, who: str, quotas: Quotas, what: str) -> None:
-    """Refuse one more run or slide beyond a day's number; this request is in the log already.
+class OverQuotaError(InputError):
+    """A request beyond a quota; the log says that it was refused, and it does not count."""
 
-    Parameters
-    ----------
-    audit : the log, which is what is counted
-    who : the person
-    quotas : theirs
-    what : `ASKED` or `SLIDE`
+
+def check_count(request: Request) -> None:
+    """Refuse one more run or slide beyond a day's number; the request is in the log already.
 
     Raises
     ------
-    InputError
+    OverQuotaError
         With the number that is allowed.
     """
-    most = quotas.runs_per_day if what == ASKED else quotas.slides_per_day
-    if audit is None or most is None:
+    trust, audit = request.app.state.site.trust, request.app.state.audit
+    if trust is None or audit is None:
+        return
+    entry: Entry = request.scope["state"]["logged"]
+    quotas: Quotas = trust.quotas(entry.who)
+    most, thing = {
+        ASKED: (quotas.runs_per_day, "run"),
+        SLIDE: (quotas.slides_per_day, "slide"),
+    }[entry.what]
+    if most is None:
         return
     since = (clock.now() - timedelta(days=1)).isoformat(timespec="milliseconds")
-    if audit.count(who, what, since) > most:
-        thing = "run" if what == ASKED else "slide"
-        raise InputError(f"{who} may have {amount(most, thing)} in 24 hours; wait, or ask for more")
+    if audit.count(entry, since) > most:
+        raise OverQuotaError(
+            f"{entry.who} may have {amount(most, thing)} in 24 hours; wait, or ask for more"
+        )
 
 
 def budget(
@@ -119,7 +127,7 @@ def budget(
 
     Raises
     ------
-    InputError
+    OverQuotaError
         If nothing is left, or less than was asked for.
     """
     if quotas.usd_per_month is None or free:
@@ -129,7 +137,7 @@ def budget(
     spent = sum(_cost(run) for run in known if run.id != without)
     left = quotas.usd_per_month - spent - promises.sum(who, {run.name for run in known})
     if left <= 0 or (asked is not None and asked > left):
-        raise InputError(
+        raise OverQuotaError(
             f"{who} may spend {quotas.usd_per_month:.2f} USD in 30 days, of which"
             f" {max(0.0, left):.2f} are left; ask for less, or wait"
         )

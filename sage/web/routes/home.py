@@ -16,7 +16,7 @@ from sage.runfolder import held, new_id
 from sage.versions import own_version
 from sage.web.people import Role, roles
 from sage.web.processes import Commands
-from sage.web.quotas import ASKED, budget, check_count
+from sage.web.quotas import budget, check_count
 
 if TYPE_CHECKING:
     from sage.runfolder import Manifest, RunFolder
@@ -220,8 +220,7 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     if asked.auto_approve and not roles(request) & {Role.REVIEW, Role.ADMINISTER}:
         raise InputError('passing over the review needs the role "review"')
     owner = request.scope["state"].get("person", "")
-    if site.trust is not None:
-        check_count(request.app.state.audit, owner, site.trust.quotas(owner), ASKED)
+    check_count(request)
     names = site.cohort_names()
     site.cohort(asked.cohort)  # refused here where it is not of the list or cannot be read
     name = new_id(asked.prompt)

@@ -19,7 +19,7 @@ from sage.core.files import write_json
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
 from sage.web.people import person
-from sage.web.quotas import SLIDE, check_count
+from sage.web.quotas import check_count
 from sage.web.routes.slides import _glob, allowed, slide_file
 
 if TYPE_CHECKING:
@@ -226,9 +226,8 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
     """
     site: Site = request.app.state.site
     slide = slide_file(request, asking.slide)
-    who, trust = person(request, asking.person), site.trust
-    if trust is not None:
-        check_count(request.app.state.audit, who, trust.quotas(who), SLIDE)
+    who = person(request, asking.person)
+    check_count(request)
     question = _question(asking)
     home = _home(site)
     with STARTING:

@@ -17,7 +17,7 @@ from sage.core.files import write_bytes
 from sage.core.models import Strict
 from sage.core.printable import printable
 from sage.web.people import person
-from sage.web.quotas import SLIDE, check_count
+from sage.web.quotas import check_count
 from sage.web.routes.slides import allowed, slide_file
 
 if TYPE_CHECKING:
@@ -251,9 +251,7 @@ def measure(asked: Asked, request: Request) -> dict[str, Any]:
     from mcp_servers.measures.picture import densest_field
     from mcp_servers.measures.prepared import Prepared
 
-    who, trust = request.scope["state"].get("person", ""), request.app.state.site.trust
-    if trust is not None:
-        check_count(request.app.state.audit, who, trust.quotas(who), SLIDE)
+    check_count(request)
     maps = _maps(request, asked.maps)
     mpp = _mpp(request, asked.slide, maps)
     offered = _offered(maps)
@@ -305,7 +303,8 @@ def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If the region is too large, or no pixel size is known; answered with status 422.
+        If the person has no slide left today, the region is too large, or no pixel size is known;
+        answered with status 422.
     """
     import tempfile
 
@@ -320,6 +319,7 @@ def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
     from mcp_servers.slides.geometry import Polygon
     from mcp_servers.spec import ATTRIBUTE
 
+    check_count(request)
     place = slide_file(request, asked.slide)
     slide = request.app.state.tiles.slide(place)
     mm2 = shapely.Polygon(asked.region.corners).area * (slide.need_mpp() / 1000) ** 2

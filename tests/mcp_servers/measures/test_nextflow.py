@@ -1,6 +1,7 @@
 """The Nextflow pipeline: its processes' scripts run as Nextflow would fill them in.
 
-Nextflow itself is on no package registry of Python, R, Node or Debian: it is not run here.
+Nextflow itself is on no package registry of Python, R, Node or Debian (what PyPI has is a launcher
+that downloads it from its own site): it is not run here.
 """
 
 from __future__ import annotations
@@ -61,6 +62,15 @@ def test_slides_become_maps_and_variables_and_a_bad_slide_is_named_missing(tmp_p
         assert (done.returncode == 0) == (name != "P2.s1"), done.stderr
         assert (folder / "maps" / name / "maps.json").is_file() == (name != "P2.s1")
     assert not (work[2] / "maps").exists()
+    (again := tmp_path / "again").mkdir()  # a retry gets a folder of its own
+    (again / "P1.s1.tiff").symlink_to(tmp_path / "slides" / "P1.s1.tiff")
+    assert run("MAPS", again, slide="P1.s1.tiff", name="P1.s1", memory="8192").returncode == 0
+    first, second = (
+        {file.relative_to(place).as_posix(): file.read_bytes() for file in place.rglob("*.parquet")}
+        for place in (work[0] / "maps", again / "maps")
+    )
+    assert first
+    assert first == second
     assert "P2.s1" in done.stderr
 
     joined = work[3]

@@ -38,8 +38,13 @@ def test_rows_of_several_at_once_are_one_chain_and_every_edit_is_found(settings:
             person.join()
         assert audit.problem() == ""
         assert [row.seq for row in audit.rows()] == list(range(1, 31))
-        assert audit.count("bob", "asked", "2000") == 10
-        assert audit.count("bob", "asked", "9999") == 0
+        bobs = [row for row in audit.rows() if row.who == "bob"]
+        assert audit.count(bobs[-1], "2000") == 10
+        assert audit.count(bobs[-1], "9999") == 0
+        assert audit.count(bobs[3], "2000") == 4  # what came later counts against others only
+        audit.refuse(bobs[2])
+        audit.refuse(bobs[3])
+        assert audit.count(bobs[-1], "2000") == 8
         for change, said in (
             (
                 "UPDATE sage_audit SET who = 'eve' WHERE seq = 7",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mcp_servers.servers.options import HttpOptions
 from sage.control.audit import open_audit
 from sage.control.people import VARIABLE, owner
 from sage.control.runs import open_runs
+from sage.core import clock
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.app import create_app
@@ -189,6 +191,34 @@ def test_slides_that_are_read_count_as_those_that_are_measured(
     measured = ask(guard, "POST", "/api/slides/measure", ANN,
                    json={"slide": body["slide"], "maps": str(tmp_path)})  # fmt: skip
     assert "2 slides in 24 hours" in measured.json()["error"]
+    corners = [[0, 0], [90, 0], [90, 90]]
+    searched = ask(guard, "POST", "/api/slides/nuclei", ANN,
+                   json={"slide": body["slide"], "region": {"corners": corners}})  # fmt: skip
+    assert "2 slides in 24 hours" in searched.json()["error"]
+
+
+def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
+    guard: Guard, started: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks on and on is let in as soon as the runs they had are a day old, and not later."""
+    first = clock.now()
+
+    def later(hours: float) -> int:
+        monkeypatch.setattr(clock, "now", lambda: first + timedelta(hours=hours))
+        code: int = start(guard, ANN).status_code
+        return code
+
+    assert [later(hours) for hours in (0, 0, 12, 13, 14)] == [200, 200, 422, 422, 422]
+    assert len(started) == 2
+    with open_audit(settings) as audit:
+        assert audit is not None
+        rows = audit.rows()
+        assert audit.problem() == ""
+    asked = [row.seq for row in rows if row.what == "asked"]
+    refused = [row for row in rows if row.what == "refused"]
+    assert [row.about for row in refused] == [str(seq) for seq in asked[2:]]
+    assert all(row.who == "ann" and row.detail == {"request": "asked"} for row in refused)
+    assert [later(hours) for hours in (24.1, 24.2, 24.3)] == [200, 200, 422]
 
 
 @pytest.mark.parametrize("text", ["[quotas]\nruns_per_day = -1", "[quotas]\nruns = 3"])
