@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sage.cli.ask import ask
+from sage.cli.ask_slides import ask_slides
 from sage.cli.audit import audit
 from sage.cli.backup import backup, restore
 from sage.cli.campaign import campaign
@@ -104,8 +105,8 @@ def _root(
 
 
 for _command in (
-    ask, run, read_slide, campaign, review, pause, resume, replay, runs, show, serve, worker,
-    audit, backup, restore, prune, forget, doctor, config,
+    ask, run, read_slide, ask_slides, campaign, review, pause, resume, replay, runs, show, serve,
+    worker, audit, backup, restore, prune, forget, doctor, config,
 ):  # fmt: skip
     app.command()(_command)
 app.command("open")(open_report)

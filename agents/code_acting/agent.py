@@ -1,0 +1,189 @@
+"""Asking: a model writes the steps, or a person's program gives them; either in the turn loop."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agents.base import Agent, Reasoner, Resources, Role, prompt_file
+from agents.code_acting.session import IMPORTS, Session
+from agents.code_acting.types import (
+    MOST_STEPS,
+    Acted,
+    Asked,
+    Cell,
+    CodeAnswer,
+    Observation,
+)
+from sage.core.errors import FaultError
+from sage.core.llm.trace import Trace
+from sage.core.llm.turns import Bounds, Moves, RulePolicy, Spent, Task, Tool, Use, take_turns
+
+AGENT = "code_actor"
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:[-./]\w+)+")
+BY_MODEL = (
+    "A language model wrote these programs and read what they gave; SAGE ran them in a sandbox and"
+    " held the numbers of the answer against what was printed. No pathologist looked. Not for"
+    " diagnosis."
+)
+BY_PERSON = "A person wrote this program; SAGE ran it in a sandbox. Not for diagnosis."
+
+
+def _no_answer(given: Asked, resources: Resources) -> CodeAnswer:
+    return CodeAnswer(answer=None, reason="No model was asked, and no program was given.")
+
+
+CODE_ACTOR = Agent(
+    name=AGENT, role=Role.HIGH, reads=Asked, returns=CodeAnswer,
+    prompt=prompt_file(__file__, "act.md"), rule=_no_answer,
+)  # fmt: skip
+
+
+def answer_problems(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
+    """Why an answer is not acceptable: numbers that no step showed, files that no step left."""
+    if output.answer is None:
+        return [] if output.reason.strip() else ["reason: an answer of null says why"]
+    shown = [question]
+    for one in seen:
+        shown += [one.printed, one.value]
+    known = [_value(text) for part in shown for text in _NUMBER.findall(part)]
+    said = _NAME.sub(" ", output.answer)  # the digits of a slide's name are no figures
+    found = []
+    texts = [(text, text) for text in _NUMBER.findall(said)]
+    texts += [
+        (f"values.{name}", repr(value))
+        for name, value in output.values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    for where, text in texts:
+        if not _stands(text, known):
+            found.append(
+                f"{where}: {text} stands in nothing that a step printed or returned; print it in a"
+                " step first, or leave it out"
+            )
+    files = seen[-1].files if seen else ()
+    found += [
+        f"files: there is no {name!r} in /output" for name in output.files if name not in files
+    ]
+    return found
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _stands(text: str, known: Sequence[float]) -> bool:
+    """Whether a number is one of the known, to the digits it is written with; or its percentage.
+
+    Numbers of one digit count things in a sentence, and pass.
+    """
+    number = _value(text)
+    if number == int(number) and abs(number) < 10:
+        return True
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    half = 0.5 * 10.0 ** (int(exponent or 0) - digits) * (1 + 1e-9)
+    return any(abs(value * scale - number) <= half for value in known for scale in (1, 100, -1))
+
+
+def ask(
+    session: Session,
+    question: str,
+    decide: Reasoner | Sequence[str],
+    *,
+    trace: Trace,
+    steps: int = MOST_STEPS,
+    on_step: Callable[[Cell, Observation], None] = lambda *_: None,
+) -> Acted:
+    """Answer a question with at most `steps` programs. Memory begins and ends with the question.
+
+    Parameters
+    ----------
+    session : data, tools and sandbox
+    question : in plain words
+    decide : who writes the steps: a reasoner with a model, or a person's program as its cells
+    trace : gets every turn
+    steps : programs at most; 20 in the paper
+    on_step : told of every step
+
+    Returns
+    -------
+    The record, also where no answer was reached: `outcome` is then "failed" and `error` says why.
+    """
+    begun = time.monotonic()
+
+    def act(cell: Cell) -> dict[str, Any]:
+        seen = session.act(cell)
+        on_step(cell, seen)
+        return seen.model_dump(exclude_defaults=True)
+
+    tool = Tool(
+        "act", "Run a program as the next step; returns what it printed, its last value, its error,"
+        " and the files in /output.", Cell, act,
+    )  # fmt: skip
+    given = Asked(
+        question=question, data=session.shown(), tools=session.registry.describe(),
+        imports=tuple(sorted(IMPORTS)), steps=steps, seconds=session.limits.seconds,
+    )  # fmt: skip
+    answer: CodeAnswer | None = None
+    model, error, spent = None, "", Spent()
+    by_model = not isinstance(decide, Sequence)
+    try:
+        if isinstance(decide, Sequence):
+            task = Task(
+                agent=AGENT, given=given, returns=CodeAnswer, check=lambda _: [], tools=(tool,),
+                bounds=Bounds(turns=len(decide) + 2),
+            )  # fmt: skip
+            policy = RulePolicy(AGENT, _cells(decide, session))
+            answer = take_turns(task, policy, trace, "program").output
+        else:
+            agent = replace(
+                CODE_ACTOR,
+                tools=(tool,),
+                bounds=Bounds(turns=steps + 1),
+                check=lambda _, output: answer_problems(
+                    question, [done.observation for done in session.done], output
+                ),
+            )
+            reply = decide.ask(agent, given)
+            answer, model, spent = reply.output, reply.model, reply.spent
+    except FaultError as wrong:
+        error = str(wrong)
+    abstained = answer is not None and answer.answer is None
+    return Acted(
+        question=question,
+        data={f"/inputs/{name}": path.name for name, path in session.data.items()},
+        by="model" if by_model else "program",
+        model=model,
+        sandbox=session.sandbox.name,
+        outcome="failed" if answer is None else "abstained" if abstained else "answered",
+        answer=answer,
+        error=error,
+        steps=tuple(session.done),
+        own_functions=session.own_functions(),
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        usd=spent.usd,
+        seconds=round(time.monotonic() - begun, 2),
+        statement=BY_MODEL if by_model else BY_PERSON,
+    )
+
+
+def _cells(cells: Sequence[str], session: Session) -> Moves[CodeAnswer]:
+    """A program's cells one after the other; its last printed text or value is its answer."""
+    for code in cells:
+        yield Use("act", Cell(code=code))
+        seen = session.done[-1].observation
+        if seen.error:
+            return CodeAnswer(
+                answer=None, reason=f"step {seen.step} ended with an error: {seen.error[-1500:]}"
+            )
+    last = session.done[-1].observation
+    said = (last.value or last.printed).strip()
+    if not said and not last.files:
+        return CodeAnswer(answer=None, reason="the program printed nothing and left no file")
+    return CodeAnswer(answer=said[:4000] or "see the files", files=last.files[:50])

@@ -1,0 +1,260 @@
+"""The code-acting agent: steps in a real sandbox, tools behind them, models that lie, attacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from agents.code_acting.agent import answer_problems, ask
+from agents.code_acting.session import DEFAULT_LIMITS, Session, named
+from agents.code_acting.types import Acted, CodeAnswer, Observation
+from agents.code_acting.write import as_notebook, cells_of, write_session
+from mcp_servers.registry import Registry, load
+from sage.core.errors import InputError
+from sage.core.llm.trace import Trace, read_trace
+from sage.core.llm.turns import replay
+from tests.end_to_end.harness import sage
+from tests.openai_server import Answer, chat_reasoner, serve
+from tests.sandbox.boxes import working
+
+pytestmark = pytest.mark.bubblewrap
+
+
+@pytest.fixture(scope="module")
+def tools() -> Registry:
+    return load("nova")
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """A pink square of 300 x 300 pixels on glass of 600 x 400, in a folder with a secret."""
+    pixels = np.full((400, 600, 3), 245, np.uint8)
+    grain = np.random.default_rng(0).integers(-20, 20, (300, 300, 1))
+    pixels[50:350, 50:350] = (np.array([190, 110, 160]) + grain).clip(0, 255)
+    path = tmp_path / "given" / "tissue.png"
+    path.parent.mkdir()
+    Image.fromarray(pixels).save(path)
+    (path.parent / "secret.csv").write_text("name\nJane\n", encoding="utf-8")
+    return path
+
+
+def session(tools: Registry, folder: Path, *data: Path, seconds: float = 20) -> Session:
+    limits = DEFAULT_LIMITS.model_copy(
+        update={"seconds": seconds, "memory_mb": 1024, "output_mb": 16}
+    )
+    return Session(named(data), tools, working("bubblewrap"), folder / "session", limits)
+
+
+def program(tools: Registry, folder: Path, image: Path, *cells: str, seconds: float = 20) -> Acted:
+    made = session(tools, folder, image, seconds=seconds)
+    return ask(made, "What is there?", cells, trace=Trace())
+
+
+def errors(acted: Acted) -> list[str]:
+    return [done.observation.error for done in acted.steps]
+
+
+def test_steps_share_variables_files_and_what_tools_wrote(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    asked = 'check_tissue_segmentation_key_in_wsi_tool(wsi_path="/inputs/tissue.png", base_mpp=2.0)'
+    acted = program(
+        tools, tmp_path, image,
+        f"before = {asked}['exists']\nfound = extract_tissue_in_wsi_tool("
+        "wsi_path='/inputs/tissue.png', base_mpp=2.0)\n"
+        f"open('note.txt', 'w').write('kept')\ndef area(x):\n    return x",
+        # The same call again, after the tissue was found: a new answer, not the recorded one.
+        f"print(before, {asked}['exists'], open('note.txt').read())\nfound['total_area_mm2']",
+    )  # fmt: skip
+    assert errors(acted) == ["", ""] and acted.outcome == "answered"
+    last = acted.steps[1].observation
+    assert last.printed == "False True kept\n"
+    assert float(last.value) == pytest.approx(300 * 300 * 4e-6, rel=0.05)
+    assert [call.tool for call in acted.steps[0].observation.calls][-1].startswith("extract_tissue")
+    assert acted.own_functions == ("area",) and last.files == ("note.txt",)
+    write_session(acted, tmp_path / "session")
+    kept = (tmp_path / "session" / "analysis.py").read_text(encoding="utf-8")
+    assert cells_of(kept) == [done.cell.code for done in acted.steps]
+    notebook = as_notebook(acted)
+    assert [cell["cell_type"] for cell in notebook["cells"]].count("code") == 2
+    assert all(cell["id"] for cell in notebook["cells"])
+
+
+def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    acted = program(
+        tools, tmp_path, image,
+        "made = session = 1",
+    )  # fmt: skip
+    assert acted.outcome == "abstained"  # it printed nothing
+    made = session(tools, tmp_path, image, seconds=3)
+
+    def run(code: str) -> Observation:
+        from agents.code_acting.types import Cell
+
+        return made.act(Cell(code=code))
+
+    assert run("x = 1").error == ""
+    assert "import of `os` is not allowed" in run("import os").error
+    assert "import of `pickle` is not allowed" in run("import pickle").error
+    looping = run("x = 2\nwhile True:\n    pass")
+    assert looping.undone and "longer than it may" in looping.error
+    # A step that was undone is not run again, and changed nothing.
+    assert run("x").value == "1"
+    for path in ("/inputs/secret.csv", "secret.csv", "/inputs/tissue.png/../secret.csv",
+                 str(image.parent / "secret.csv"), "/etc/passwd"):  # fmt: skip
+        said = run(
+            f"try:\n    r = retrieve_properties_from_wsi_tool(wsi_path={path!r})\n"
+            "except ToolError as wrong:\n    r = str(wrong)\nr"
+        )
+        assert "outside" in said.value or "not found" in said.value, (path, said)
+    every = run("from pathlib import Path\n[p.name for p in Path('/inputs').rglob('*')]")
+    assert every.value == "['tissue.png']"
+    # What a program leaves is read as hostile: forged requests, links, floods.
+    forged = run(
+        "from pathlib import Path\nPath('_sage').mkdir(exist_ok=True)\n"
+        "Path('_sage/request.json').write_text('[[\"nova\", 3]]')"
+    )
+    assert forged.undone and "a call is (tool," in forged.error
+    assert run("from pathlib import Path\nPath('link').symlink_to('/etc/passwd')").files == ()
+    flood = run("print('y' * 100000)").printed
+    assert len(flood) < 10_000 and "characters left out" in flood
+
+
+def replies(*said: str | dict[str, Any]) -> Any:
+    """A server's answers in order: a program to run, or a final object."""
+    left = list(said)
+
+    def answer(body: dict[str, Any]) -> Answer:
+        one = left.pop(0)
+        if isinstance(one, dict):
+            return Answer(content=json.dumps(one))
+        arguments = json.dumps({"thought": "see", "code": one})
+        call = {
+            "id": f"c{len(left)}", "type": "function",
+            "function": {"name": "act", "arguments": arguments},
+        }  # fmt: skip
+        return Answer(delta={"tool_calls": [call]})
+
+    return answer
+
+
+def by_model(
+    tools: Registry,
+    image: Path,
+    folder: Path,
+    said: Sequence[str | dict[str, Any]],
+    steps: int = 20,
+) -> tuple[Acted, list[dict[str, Any]]]:
+    with serve(replies(*said)) as server:
+        trace = Trace(folder / "trace.jsonl")
+        reasoner = chat_reasoner(server.url, folder)
+        reasoner.trace = trace
+        made = session(tools, folder, image)
+        acted = ask(made, "How large is the image?", reasoner, trace=trace, steps=steps)
+    return acted, server.requests
+
+
+def test_a_model_sees_what_its_programs_gave_and_cannot_invent_a_number(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    answer = {"answer": "It is 600 pixels wide.", "values": {"width": 600}, "files": ["a.txt"]}
+    acted, requests = by_model(
+        tools, image, tmp_path,
+        [
+            "1 / 0",
+            "import numpy as np\nfrom PIL import Image\nopen('a.txt', 'w').write('x')\n"
+            "print(np.asarray(Image.open('/inputs/tissue.png')).shape)",
+            answer | {"answer": "It is 600 pixels wide and 0.52 mm of it are tissue."},
+            answer | {"files": ["b.txt"]},
+            answer,
+        ],
+    )  # fmt: skip
+    assert acted.outcome == "answered" and acted.answer is not None
+    assert acted.answer.values == {"width": 600}
+    said = [message["content"] for message in requests[-1]["messages"]]
+    assert any("ZeroDivisionError" in text for text in said)
+    assert any("0.52 stands in nothing" in text for text in said)
+    assert any("there is no 'b.txt'" in text for text in said)
+    assert "segment_and_classify_nuclei_in_histology_roi_tool" in said[1]
+    lines = read_trace(tmp_path / "trace.jsonl")
+    again = replay(lines, CodeAnswer)
+    assert again == acted.answer
+
+
+def test_twenty_steps_at_most_then_the_answer_with_what_is_known(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    nothing = {"answer": None, "reason": "The scale is not known."}
+    acted, requests = by_model(tools, image, tmp_path, ["1", "2", "3", nothing], steps=3)
+    assert acted.outcome == "abstained" and len(acted.steps) == 3
+    assert "No more tools can be called" in requests[-1]["messages"][-1]["content"]
+    assert "tools" not in requests[-1]
+
+
+def test_a_model_that_gives_no_usable_reply_is_no_answer(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    acted, _ = by_model(tools, image, tmp_path, [{"verdict": "yes"}] * 3)
+    assert acted.outcome == "failed" and acted.answer is None and "no usable reply" in acted.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown", "taken"),
+    [
+        ("The area is 0.36 mm².", "0.3571", True),
+        ("The area is 0.37 mm².", "0.3571", False),
+        ("36% of it.", "0.3571", True),
+        ("About 1,204 nuclei.", "1204", True),
+        ("About 1,205 nuclei.", "1204", False),
+        ("Two of 3 slides.", "nothing", True),
+        ("p = 1.2e-5", "1.23e-05", True),
+        ("p = 1.3e-5", "1.23e-05", False),
+        ("Slide TCGA-05-4244 has none.", "nothing", True),
+        ("It fell by 0.5.", "-0.5", True),
+    ],
+)
+def test_numbers_of_an_answer_stand_in_what_was_shown(answer: str, shown: str, taken: bool) -> None:
+    seen = [Observation(step=1, printed=shown)]
+    assert (not answer_problems("", seen, CodeAnswer(answer=answer))) is taken
+
+
+def test_an_answer_of_none_says_why() -> None:
+    assert answer_problems("", [], CodeAnswer(answer=None)) == [
+        "reason: an answer of null says why"
+    ]
+    assert answer_problems("", [], CodeAnswer(answer="x", values={"a": 0.25})) != []
+
+
+def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_path: Path) -> None:
+    working("bubblewrap")
+    (tmp_path / "p.py").write_text("# %% one\nx = 41\n# %% two\nprint(x + 1)\n", encoding="utf-8")
+    line = ("ask-slides", "What is x?", str(image), "--program", "p.py", "--tools", "none",
+            "--sandbox", "bubblewrap")  # fmt: skip
+    done = sage(*line, "--out", "o", "--json", cwd=tmp_path)
+    assert done.code == 0 and done.json["answer"]["answer"] == "42", done.err
+    assert {path.name for path in (tmp_path / "o").iterdir()} >= {
+        "session.json", "analysis.py", "session.ipynb", "trace.jsonl", "files",
+    }  # fmt: skip
+    again = sage(*line, "--out", "o", cwd=tmp_path)
+    assert again.code == 2 and "--replace" in again.err
+    missing = sage("ask-slides", "What?", "absent.svs", "--program", "p.py", cwd=tmp_path)
+    assert missing.code == 2 and 'absent.svs" does not exist' in missing.err
+
+
+def test_names_are_plain_and_apart(tmp_path: Path) -> None:
+    for name in ("a b.svs", "made"):
+        (tmp_path / name).touch()
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a b.svs").touch()
+    found = named([tmp_path / "a b.svs", tmp_path / "made", tmp_path / "x" / "a b.svs"])
+    assert list(found) == ["a_b.svs", "2_made", "2_a_b.svs"]
+    with pytest.raises(InputError, match="does not exist"):
+        named([tmp_path / "absent"])
