@@ -121,7 +121,8 @@ def step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
                 value = "" if shown is None else repr(shown)
         except BaseException as wrong:  # noqa: BLE001 - whatever it is, the agent is told
             lines = traceback.format_exception(wrong)
-            error = "".join(line for line in lines if f'"{__file__}"' not in line)
+            shown = "".join(line for line in lines if f'"{__file__}"' not in line).splitlines(True)
+            error = "".join(line for line in shown if line.strip(" ^~\n"))
     return {
         "printed": short(printed.getvalue(), MOST_PRINTED),
         "value": short(value, MOST_VALUE),

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agents.code_acting.inside import OWN, key_of, short
@@ -211,10 +211,12 @@ class Session:
             run = self.registry.run(spec.name, real, ToolContext(roots=roots, memory_mb=4096))
         except (InputError, FaultError) as error:
             return {"error": short(self._shown(str(error), out), 2000)}
-        names = {output.name: f"/inputs/made/{output.name}" for output in run.outputs}
+        made = {output.name for output in run.outputs}
+        folders = {str(parent) for name in made for parent in PurePosixPath(name).parents} - {"."}
+        names = {name: f"/inputs/made/{name}" for name in made | folders}
         result = _mapped(run.result, lambda text: names.get(text) or self._shown(text, out))
-        if isinstance(result, dict) and names:
-            result = result | {"outputs": sorted(names.values())}
+        if made:
+            result |= {"outputs": [names[name] for name in sorted(made)]}
         if len(json.dumps(result)) > LARGEST_RESULT:
             return {"error": f"the result of {name} is larger than {LARGEST_RESULT >> 20} MiB"}
         return {"result": result}
