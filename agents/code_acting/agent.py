@@ -18,9 +18,20 @@ from agents.code_acting.types import (
     CodeAnswer,
     Observation,
 )
-from sage.core.errors import FaultError
 from sage.core.llm.trace import Trace
-from sage.core.llm.turns import Bounds, Moves, RulePolicy, Spent, Task, Tool, Use, take_turns
+from sage.core.llm.turns import (
+    BoundError,
+    Bounds,
+    Moves,
+    RefusedError,
+    RulePolicy,
+    Spent,
+    Task,
+    Tool,
+    UnusableError,
+    Use,
+    take_turns,
+)
 
 AGENT = "code_actor"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -112,7 +123,12 @@ def ask(
 
     Returns
     -------
-    The record, also where no answer was reached: `outcome` is then "failed" and `error` says why.
+    The record, also where the replies gave no answer: `outcome` is then "failed", `error` says why.
+
+    Raises
+    ------
+    SageError
+        If the model cannot be reached, the budget is used up or the sandbox does not work.
     """
     begun = time.monotonic()
 
@@ -151,7 +167,7 @@ def ask(
             )
             reply = decide.ask(agent, given)
             answer, model, spent = reply.output, reply.model, reply.spent
-    except FaultError as wrong:
+    except (UnusableError, RefusedError, BoundError) as wrong:
         error = str(wrong)
     abstained = answer is not None and answer.answer is None
     return Acted(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from sage.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from sage.bench.slidequest_run import Cost, Prepared
 
 
 def slidequest(
@@ -18,43 +22,78 @@ def slidequest(
         help="Folder of CATEGORY/question_N/answer.json; once per repeat. Default: the truth is "
         "held against itself.",
     ),
+    data: Path | None = typer.Option(
+        None,
+        help="Put the questions to the agent of `sage ask-slides`: the folder that holds what they "
+        "name (tcga_brca_to_use/ …).",
+    ),
+    out: Path = typer.Option(Path("slidequest-runs"), help="With --data: gets repeat_1/ and on."),
+    repeats: int = typer.Option(3, min=1, max=20, help="With --data: as often as the paper."),
+    only: list[str] | None = typer.Option(
+        None, help="With --data: a question (data_qa/question_1) or category; repeatable."
+    ),
+    budget_usd: float | None = typer.Option(None, min=0, help="With --data: what all may cost."),
     as_json: AsJson = False,
 ) -> None:
     """Score answers to SlideQuest: the published scorer's rules beside repaired ones.
 
     The published rules score the truth itself below 1 on some questions; without --answers they
-    are listed. Answers come from folders; nothing is asked here.
+    are listed. With --data the agent answers first, with a model, each question with its own data
+    and without memory of the others; the same line goes on after an interruption.
+
+    Example: sage bench slidequest slidequest --data slides --only data_qa --budget-usd 20
 
     Example: sage bench slidequest slidequest --answers run1 --answers run2 --answers run3
     """
     from sage.bench import slidequest as bench
+    from sage.bench.slidequest_run import prepare
     from sage.console import out as console
     from sage.console import print_json
     from sage.core.errors import InputError
 
+    if data is not None and answers:
+        raise InputError("give --answers or --data, not both")
     questions, total = bench.read_questions(benchmark)
+    costs: list[Cost] = []
+    if data is not None:
+        ready, absent = prepare(benchmark, data, only or ())
+        if absent:
+            console.print(f"not asked, their data are not in {data}: {', '.join(absent)}")
+        answers = [out / f"repeat_{number}" for number in range(1, repeats + 1)]
+        costs = [_asked(ready, folder, budget_usd, out) for folder in answers]
+        asked = {question.name for question in ready}
+        questions = [question for question in questions if question.name in asked]
+        if not questions:
+            console.print("none of the questions that were asked has its truth here")
+            return
     if not questions:
         raise InputError(f"{benchmark}: holds no ground_truth/question_N/answer.json to score with")
     for folder in answers or []:
         if not folder.is_dir():
             raise InputError(f"--answers {folder}: is not a folder")
     folders: list[Path | None] = [*(answers or [])] or [None]
-    repeats = [bench.score_folder(questions, folder) for folder in folders]
-    rows = bench.summarize(repeats)
-    below = [row for part in repeats for row in part if row.original != row.repaired]
+    scored = [bench.score_folder(questions, folder) for folder in folders]
+    rows = bench.summarize(scored)
+    below = [row for part in scored for row in part if row.original != row.repaired]
     if as_json:
         print_json(
             {
                 "questions": total,
                 "with_truth": len(questions),
-                "repeats": len(repeats),
+                "repeats": len(scored),
+                "costs": [cost.model_dump() for cost in costs],
                 "answers": [str(folder) for folder in answers or []],
                 "summary": [row.model_dump() for row in rows],
-                "scored": [[row.model_dump() for row in part] for part in repeats],
+                "scored": [[row.model_dump() for row in part] for part in scored],
             }
         )
         return
     console.print(f"{len(questions)} of {total} questions have their truth here")
+    for number, cost in enumerate(costs, 1):
+        console.print(
+            f"repeat {number}: {cost.questions} asked, {cost.no_answer} without an answer,"
+            f" {cost.steps} steps, {cost.tokens:,} tokens, ${cost.usd:.2f}, {cost.seconds:.0f} s"
+        )
     for row in rows:
         errors = (row.original_error, row.repaired_error)
         a, b = ("" if error is None else f" ± {error:.3f}" for error in errors)
@@ -66,3 +105,43 @@ def slidequest(
         console.print(
             f"{item.question}: published {item.original:.3f}, repaired {item.repaired:.3f}"
         )
+
+
+def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, out: Path) -> Cost:
+    """Put the questions to the agent; its replies and spending are kept per repeat, the budget
+    holds over all."""
+    from agents.code_acting.agent import ask
+    from agents.code_acting.session import Session
+    from agents.code_acting.types import Acted
+    from agents.code_acting.write import write_session
+    from mcp_servers.registry import load
+    from sage.bench.slidequest_run import answer_all
+    from sage.console import out as console
+    from sage.core.llm.trace import Trace
+    from sage.settings import load as load_settings
+    from sage.wiring import make_chat
+    from sandbox.chooser import choose
+
+    tools, engine, settings = load("nova"), choose(packages=()), load_settings(reasoner="chat")
+
+    def put(question: Prepared, place: Path) -> Acted:
+        place.mkdir(parents=True)
+        trace = Trace(place / "trace.jsonl")
+        # The repeats' replies lie apart: an answer that was kept is no second try.
+        spent = sum(_spent(one) for one in out.glob("repeat_*") if one != folder)
+        left = None if budget_usd is None else max(0.0, budget_usd - spent)
+        reasoner = make_chat(settings, folder, budget_usd=left, trace=trace)
+        session = Session(question.data, tools, engine, place)
+        acted = ask(session, question.text, reasoner, trace=trace)
+        write_session(acted, place)
+        return acted
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return answer_all(questions, folder, put, say=console.print)
+
+
+def _spent(folder: Path) -> float:
+    """USD that a repeat has cost so far."""
+    from sage.core.llm.budget import Meter
+
+    return Meter(folder / "spending.jsonl").total_usd

@@ -77,3 +77,49 @@ def test_the_truth_against_itself_is_whole_by_the_repaired_rules() -> None:
     done = CliRunner().invoke(app, ["bench", "slidequest", str(folder), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["with_truth"] == len(questions)
+
+
+def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path) -> None:
+    from agents.code_acting.types import Acted, CodeAnswer
+    from sage.bench.slidequest_run import Prepared, answer_all, prepare
+
+    benchmark, data = tmp_path / "bench", tmp_path / "data"
+    row = {
+        "id": "1", "question": "How many at {path_to_dataset}?", "id_column": None,
+        "dataset_relative_path": "set/images/", "output_instructions": "Save answer.json.",
+        "additional_instructions": "In {working_dir}, with {path_to_metadata}.",
+        "path_to_metadata": "set/meta.csv", "columns_to_compare_and_tolerance": {"n": 0.15},
+    }  # fmt: skip
+    escaping = row | {"id": "2", "dataset_relative_path": "../bench"}
+    for category in ("data_qa", "cellular_qa", "patch_qa", "slide_qa"):
+        (benchmark / category).mkdir(parents=True)
+        held = [row, escaping] if category == "data_qa" else []
+        (benchmark / category / "questions.json").write_text(json.dumps(held), encoding="utf-8")
+    (data / "set" / "images").mkdir(parents=True)
+    (data / "set" / "meta.csv").write_text("a\n1\n", encoding="utf-8")
+    ready, absent = prepare(benchmark, data)
+    assert absent == ["data_qa/question_2"]
+    assert ready[0].text == (
+        "How many at /inputs/images?\nIn /output, with /inputs/meta.csv.\nSave answer.json."
+    )
+    with pytest.raises(InputError, match="no such question"):
+        prepare(benchmark, data, ["data_qa/question_7"])
+
+    asked: list[str] = []
+
+    def put(question: Prepared, place: Path) -> Acted:
+        asked.append(question.name)
+        (place / "files").mkdir(parents=True)
+        (place / "files" / "answer.json").write_text('[{"n": 3}]', encoding="utf-8")
+        acted = Acted(
+            question=question.text, data={}, by="model", sandbox="x", outcome="answered",
+            answer=CodeAnswer(answer="3"), prompt_tokens=5, statement="s",
+        )  # fmt: skip
+        (place / "session.json").write_text(acted.model_dump_json(), encoding="utf-8")
+        return acted
+
+    for _ in range(2):  # what was answered is not asked again
+        cost = answer_all(ready, tmp_path / "out", put)
+    assert asked == ["data_qa/question_1"] and cost.tokens == 5 and cost.no_answer == 0
+    written = tmp_path / "out" / "data_qa" / "question_1" / "answer.json"
+    assert json.loads(written.read_text(encoding="utf-8")) == [{"n": 3}]

@@ -1,0 +1,154 @@
+"""SlideQuest's questions put to the code-acting agent, each with its own data and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.code_acting.session import named
+from sage.bench.slidequest import CATEGORIES
+from sage.core.errors import InputError
+from sage.core.models import Strict, read_model
+
+if TYPE_CHECKING:
+    from agents.code_acting.types import Acted
+
+ANSWER = "answer.json"
+
+
+class Prepared(Strict):
+    """A question in words, with its data by the names under which programs see them."""
+
+    name: str
+    text: str
+    data: dict[str, Path]
+
+
+class Cost(Strict):
+    """What the answers of one repeat took."""
+
+    questions: int
+    no_answer: int
+    steps: int
+    tokens: int
+    usd: float
+    seconds: float
+
+
+def prepare(
+    benchmark: Path, data: Path, only: Sequence[str] = ()
+) -> tuple[list[Prepared], list[str]]:
+    """The questions whose data lie below `data`, and the names of the others.
+
+    Parameters
+    ----------
+    benchmark : SlideQuest's folder
+    data : the folder that holds what its questions name, such as tcga_brca_to_use/
+    only : names of questions or categories to take; all when empty
+
+    Raises
+    ------
+    InputError
+        If a questions file cannot be read, a name is unknown or no question has its data there.
+    """
+    ready: list[Prepared] = []
+    absent: list[str] = []
+    known: set[str] = set()
+    for category in CATEGORIES:
+        path = benchmark / category / "questions.json"
+        try:
+            rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+            names = [f"{category}/question_{int(row['id'])}" for row in rows]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: not a list of SlideQuest's questions: {error}") from error
+        known |= {category, *names}
+        for name, row in zip(names, rows, strict=True):
+            if only and name not in only and category not in only:
+                continue
+            try:
+                ready.append(_prepared(name, row, data))
+            except InputError:
+                absent.append(name)
+    if unknown := sorted(set(only) - known):
+        raise InputError(
+            f"--only {unknown[0]}: no such question; write data_qa/question_1, or data_qa"
+        )
+    if not ready:
+        raise InputError(
+            f"--data {data}: has the data of none of these questions; {absent[0]} and the others"
+            " name their files in questions.json, such as tcga_brca_to_use/"
+        )
+    return ready, absent
+
+
+def _prepared(name: str, row: dict[str, Any], data: Path) -> Prepared:
+    wanted = {
+        "path_to_slide": row.get("slide_relative_path"),
+        "path_to_dataset": row.get("dataset_relative_path"),
+        "path_to_metadata": row.get("path_to_metadata"),
+    }
+    paths = {}
+    for place, relative in wanted.items():
+        if relative:
+            path = (data / str(relative)).resolve()
+            if not path.is_relative_to(data.resolve()):
+                raise InputError(f"{name}: {relative} leaves the data")
+            paths[place] = path
+    seen = named(dict.fromkeys(paths.values()))
+    shown = {path: f"/inputs/{given}" for given, path in seen.items()}
+    parts = [row["question"], row.get("additional_instructions"), row["output_instructions"]]
+    text = "\n".join(str(part) for part in parts if part)
+    for place, path in paths.items():
+        text = text.replace(f"{{{place}}}", shown[path])
+    return Prepared(name=name, text=text.replace("{working_dir}", "/output"), data=seen)
+
+
+def answer_all(
+    questions: Sequence[Prepared],
+    out: Path,
+    put: Callable[[Prepared, Path], Acted],
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> Cost:
+    """Put the questions one by one, each in a folder of its own; what is done stays done.
+
+    Parameters
+    ----------
+    questions : what is asked
+    out : gets CATEGORY/question_N/ with the session, and its answer.json where one was written
+    put : asks one question in a folder
+    say : told of each question in a line
+    """
+    done = []
+    for number, question in enumerate(questions, 1):
+        acted = _kept(out / question.name)
+        if acted is None:
+            shutil.rmtree(out / question.name / "session", ignore_errors=True)
+            acted = put(question, out / question.name / "session")
+            answer = out / question.name / "session" / "files" / ANSWER
+            if answer.is_file() and not answer.is_symlink():
+                shutil.copyfile(answer, out / question.name / ANSWER)
+        say(
+            f"{number} of {len(questions)}: {question.name}: {acted.outcome},"
+            f" {len(acted.steps)} steps, {acted.seconds:.0f} s"
+        )
+        done.append(acted)
+    return Cost(
+        questions=len(done),
+        no_answer=sum(acted.outcome != "answered" for acted in done),
+        steps=sum(len(acted.steps) for acted in done),
+        tokens=sum(acted.prompt_tokens + acted.completion_tokens for acted in done),
+        usd=sum(acted.usd for acted in done),
+        seconds=sum(acted.seconds for acted in done),
+    )
+
+
+def _kept(folder: Path) -> Acted | None:
+    """The record of a question that was put before; None where it was not, or was cut off."""
+    from agents.code_acting.types import Acted
+
+    path = folder / "session" / "session.json"
+    return read_model(path, Acted) if path.is_file() else None
