@@ -37,7 +37,7 @@ def finding(severity: Severity, code: str, where: str, message: str, remedy: str
 
 
 class CohortSummary(Strict):
-    """One line of `sage cohort list`."""
+    """One line of `sage cohort list`; `slides` where it says where its patients' slides lie."""
 
     id: str
     title: str
@@ -45,6 +45,7 @@ class CohortSummary(Strict):
     simulated: bool
     patients: int | None = None
     path: str | None = None
+    slides: bool = False
 
 
 class Number(Strict):

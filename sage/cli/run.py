@@ -20,7 +20,7 @@ from sage.cli.ask import (
     Treatment,
     corrections_of,
 )
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, ReadSlides
 from sage.core.errors import InputError
 from sage.core.extras import need
 
@@ -57,13 +57,7 @@ def run(
         help="First measure the standard suite on the cohort's maps; what passes the gate is a"
         " variable of the run.",
     ),
-    read_slides: int = typer.Option(
-        0,
-        min=0,
-        max=3,
-        help="Read the slides of so many patients at each end of an exposure about tissue, for the"
-        " review and the report. Patients are chosen by the exposure alone.",
-    ),
+    read_slides: ReadSlides = 0,
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     confirm: str | None = typer.Option(
         None, help="A second cohort that has to confirm a claim; the first explores."

@@ -133,15 +133,18 @@ def require_slides(cohort: Cohort) -> None:
     InputError
         With what to add to cohort.toml.
     """
-    if not slides_of(cohort):
+    if not any(path.is_file() for paths in slides_of(cohort).values() for path in paths):
         raise InputError(
-            f"--read-slides: {cohort.id} names no slide of its patients; say where they lie in"
+            f"--read-slides: {cohort.id} has no slide of its patients here; say where they lie in"
             ' cohort.toml, as [slides] with folder = "slides" and pattern = "*.svs"'
         )
 
 
 def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
-    """The slide files of each patient, below the cohort's root, in order of name."""
+    """The slide files of each patient, below the cohort's root, in order of name.
+
+    A file that a table names is among them also where it is absent: its reading then says so.
+    """
     from mcp_servers.workers.cohort import patient_of as named
     from validation.cohort.ids import patient_of
 
@@ -162,7 +165,7 @@ def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     known = set(cohort.patients)
     for who, path in pairs:
-        if who in known and path.resolve().is_relative_to(root) and path.is_file():
+        if who in known and path.resolve().is_relative_to(root):
             found.setdefault(str(who), []).append(path)
     return {who: sorted(paths) for who, paths in found.items()}
 
@@ -227,7 +230,7 @@ def _read_exposure(
                 continue
             home = services.folder.hypothesis(hypothesis.id)
             picture = home / FOLDER / f"read_{exposure_name(exposure.variable)}_{end}_{rank}.png"
-            path = slides[who][0]
+            path = next((path for path in slides[who] if path.is_file()), slides[who][0])
             try:
                 read, statement = _read(path, question, picture, read)
             except SageError as error:

@@ -94,11 +94,38 @@ def check_count(request: Request) -> None:
     }[entry.what]
     if most is None:
         return
-    since = (clock.now() - timedelta(days=1)).isoformat(timespec="milliseconds")
-    if audit.count(entry, since) > most:
-        raise OverQuotaError(
-            f"{entry.who} may have {amount(most, thing)} in 24 hours; wait, or ask for more"
-        )
+    if audit.count(entry, _day_ago()) > most:
+        raise _over(entry.who, most, thing)
+
+
+def check_slides(request: Request, slides: int, run: str) -> None:
+    """Count the slides that a run may read as if they were measured one by one.
+
+    Raises
+    ------
+    OverQuotaError
+        If they are more than what is left of the day; none of them counts then.
+    """
+    trust, audit = request.app.state.site.trust, request.app.state.audit
+    if trust is None or audit is None:
+        return
+    asked: Entry = request.scope["state"]["logged"]
+    most = trust.quotas(asked.who).slides_per_day
+    entries = [audit.add(asked.who, SLIDE, run, read_by="run") for _ in range(slides)]
+    if most is not None and audit.count(entries[-1], _day_ago()) > most:
+        for entry in entries:
+            audit.refuse(entry)
+        raise _over(asked.who, most, "slide")
+
+
+def _day_ago() -> str:
+    return (clock.now() - timedelta(days=1)).isoformat(timespec="milliseconds")
+
+
+def _over(who: str, most: int, thing: str) -> OverQuotaError:
+    return OverQuotaError(
+        f"{who} may have {amount(most, thing)} in 24 hours; wait, or ask for more"
+    )
 
 
 def budget(

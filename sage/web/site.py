@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kg.lexicon.ontology import Ontology
     from sage.web.people import Trust
     from validation.cohort.cohort import Cohort
+    from validation.types import CohortSummary
 
 ROUND = "~"
 """Joins a campaign and its round in an address: `campaign~round-1`."""
@@ -93,13 +94,17 @@ class Site:
             CampaignFolder(path.resolve()) for path in folders if (path / CAMPAIGN_FILE).is_file()
         ]
 
-    def cohort_names(self) -> dict[str, tuple[str, str, bool]]:
-        """By its name on the pages, each cohort's name for the shell, its title, if simulated."""
+    def cohort_names(self) -> dict[str, CohortSummary]:
+        """Each cohort by its name on the pages, which is its `id`; loaded by its `path` or `id`."""
         from validation import cohort
+        from validation.types import CohortSummary
 
-        found = {DEMO: (DEMO, "The demonstration cohort", True)}
+        demo = CohortSummary(
+            id=DEMO, title="The demonstration cohort", kind="builtin", simulated=True
+        )
+        found = {DEMO: demo}
         for item in cohort.available([*self.roots, Path("cohorts")]):
-            found.setdefault(item.id, (item.path or item.id, item.title, item.simulated))
+            found.setdefault(item.id, item)
         return found
 
     def cohort(self, name: str) -> Cohort:
@@ -115,7 +120,7 @@ class Site:
             raise InputError(f'there is no cohort "{name[:120]}" here; choose one of the list')
         with self.lock:
             if name not in self._cohorts:
-                self._cohorts[name] = load_cohort(names[name][0], self.settings)
+                self._cohorts[name] = load_cohort(names[name].path or name, self.settings)
             return self._cohorts[name]
 
     def forget_cohort(self, name: str) -> None:

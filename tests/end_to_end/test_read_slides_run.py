@@ -165,16 +165,38 @@ def test_a_cohort_without_slides_is_refused_and_nothing_is_made(tmp_path: Path) 
     text = (tmp_path / "c/cohort.toml").read_text()
     (tmp_path / "c/cohort.toml").write_text(text.replace(SLIDES, ""))
     done = sage("run", QUESTION, "--cohort", "c", "--read-slides", "1", "--out", "r", cwd=tmp_path)
-    assert done.code == 2 and "names no slide" in done.err
+    assert done.code == 2 and "has no slide" in done.err
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("damage", ["broken", "outside"])
+def name_slides_in_the_table(cohort: Path) -> None:
+    """Have the clinical table name each patient's slide, in place of a pattern."""
+    head, *rows = (cohort / "clinical.csv").read_text().splitlines()
+    named = [f"{row},{row.split(',')[0]}.tiff" for row in rows]
+    (cohort / "clinical.csv").write_text("\n".join([f"{head},file", *named]) + "\n")
+    text = (cohort / "cohort.toml").read_text()
+    by_table = 'table = "clinical"\nfile_column = "file"\nknown_at'
+    (cohort / "cohort.toml").write_text(text.replace('pattern = "*.tiff"\nknown_at', by_table))
+
+
+def test_rounds_of_a_campaign_have_slides_read_too(tmp_path: Path) -> None:
+    write_cohort(tmp_path / "c")
+    done = sage("campaign", QUESTION, "--cohort", "c", "--read-slides", "1", "--rounds", "1",
+                "--out", "r", cwd=tmp_path)  # fmt: skip
+    assert done.code == 0, done.err
+    (exposure,) = about(tmp_path / "r/round-1")["exposures"]
+    assert [read["why_not"] for read in exposure["reads"]] == ["", ""] or exposure["note"]
+
+
+@pytest.mark.parametrize("damage", ["broken", "outside", "absent"])
 def test_a_slide_that_cannot_be_read_is_told_without_its_name(tmp_path: Path, damage: str) -> None:
     write_cohort(tmp_path / "c", slides=(0, PATIENTS - 2, PATIENTS - 1))
     highest = tmp_path / "c/slides" / f"pat-{PATIENTS - 1:03d}.tiff"
     if damage == "broken":
         highest.write_bytes(b"no slide at all")
+    elif damage == "absent":
+        highest.unlink()
+        name_slides_in_the_table(tmp_path / "c")
     else:
         highest.rename(tmp_path / highest.name)
         highest.symlink_to(tmp_path / highest.name)
@@ -182,7 +204,7 @@ def test_a_slide_that_cannot_be_read_is_told_without_its_name(tmp_path: Path, da
     assert done.code == 0, done.err
     (exposure,) = about(tmp_path / "r")["exposures"]
     first = exposure["reads"][0]
-    assert bool(first["why_not"]) == (damage == "broken") and "pat-" not in json.dumps(exposure)
+    assert bool(first["why_not"]) == (damage != "outside") and "pat-" not in json.dumps(exposure)
 
 
 @pytest.mark.parametrize(

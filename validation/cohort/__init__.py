@@ -115,6 +115,7 @@ def available(folders: Sequence[Path] = ()) -> list[CohortSummary]:
                         kind="folder",
                         simulated=spec.simulated,
                         path=str(path),
+                        slides=spec.slides is not None,
                     )
                 )
             elif (path / "meta_study.txt").is_file() or gdc.clinical_file(path) is not None:

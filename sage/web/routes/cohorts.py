@@ -112,7 +112,10 @@ def import_files(asked: Import, request: Request) -> dict[str, Any]:
     proposal = propose(sorted(folder.iterdir()), asked.settings)
     names = site.cohort_names()
     target = HOME / proposal.name
-    if proposal.name in names and Path(names[proposal.name][0]).resolve() != target.resolve():
+    if (
+        proposal.name in names
+        and Path(names[proposal.name].path or proposal.name).resolve() != target.resolve()
+    ):
         raise InputError(f'a cohort "{proposal.name}" is here already; set another name')
     if target.is_dir() and any(target.iterdir()) and not asked.replace:
         raise InputError(

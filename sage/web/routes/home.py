@@ -11,12 +11,13 @@ from pydantic import Field
 from agents.question.types import PartRole
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from sage.machine.slide_readings import MOST_PER_END, MOST_SLIDES
 from sage.questions import LONGEST, Corrections, contract, lines, question_input
 from sage.runfolder import held, new_id
 from sage.versions import own_version
 from sage.web.people import Role, roles
 from sage.web.processes import Commands
-from sage.web.quotas import budget, check_count
+from sage.web.quotas import budget, check_count, check_slides
 
 if TYPE_CHECKING:
     from sage.runfolder import Manifest, RunFolder
@@ -52,6 +53,7 @@ class Start(Ask):
     reasoner: Literal["rules", "chat"] | None = None
     budget_usd: float | None = Field(default=None, ge=0)
     seed: int = 0
+    read_slides: int = Field(default=0, ge=0, le=MOST_PER_END)
 
 
 @router.get("/here")
@@ -68,8 +70,8 @@ def here(request: Request) -> dict[str, Any]:
         "roles": sorted(roles(request)) if site.trust is not None else [],
         "runs_dir": str(site.settings.runs_dir.resolve()),
         "cohorts": [
-            {"id": name, "title": title, "simulated": simulated}
-            for name, (_, title, simulated) in site.cohort_names().items()
+            item.model_dump(include={"id", "title", "simulated", "slides"})
+            for item in site.cohort_names().values()
         ],
     }
 
@@ -224,9 +226,17 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     names = site.cohort_names()
     site.cohort(asked.cohort)  # refused here where it is not of the list or cannot be read
     name = new_id(asked.prompt)
+    if asked.read_slides:
+        if not names[asked.cohort].slides:
+            raise InputError(
+                f'the cohort "{asked.cohort}" does not say where its slides lie: read_slides is 0'
+            )
+        wanted = 2 * asked.read_slides * asked.hypotheses
+        check_slides(request, min(MOST_SLIDES, wanted), name)
     arguments = [
         "run",
-        f"--cohort={names[asked.cohort][0]}",
+        f"--cohort={names[asked.cohort].path or asked.cohort}",
+        f"--read-slides={asked.read_slides}",
         f"--hypotheses={asked.hypotheses}",
         f"--seed={asked.seed}",
         f"--out={site.settings.runs_dir / name}",

@@ -30,6 +30,7 @@ runs_per_day = 2
 usd_per_month = 10
 [quotas_of.bob]
 runs_per_day = 3
+slides_per_day = 5
 """
 ANN, BOB = (changing() | {"x-user": who} for who in ("ann", "bob"))
 
@@ -73,6 +74,24 @@ def test_runs_beyond_a_day_s_number_are_refused_and_each_person_has_a_number_of_
     assert "ann may have 2 runs in 24 hours" in answers[2].json()["error"]
     assert [start(guard, BOB).status_code for _ in range(4)] == [200, 200, 200, 422]
     assert [owner for owner, _ in started] == ["ann"] * 2 + ["bob"] * 3
+
+
+def test_slides_that_a_run_reads_count_among_a_day_s_slides(
+    guard: Guard, started: Any, tmp_path: Path, settings: Settings, monkeypatch: Any
+) -> None:
+    from validation.types import CohortSummary
+
+    here = [CohortSummary(id="c", title="C", kind="folder", simulated=True, path="/c", slides=True)]
+    monkeypatch.setattr("validation.cohort.available", lambda folders: here)
+    refused = start(guard, BOB, read_slides=1)
+    assert refused.status_code == 422 and "where its slides lie" in refused.json()["error"]
+    assert start(guard, BOB, cohort="c", read_slides=1, hypotheses=2).status_code == 200
+    assert "--read-slides=1" in started[-1][1] and "--cohort=/c" in started[-1][1]
+    # Four of BOB's five slides are gone: two more are refused, and count neither as run nor slide.
+    over = start(guard, BOB, cohort="c", read_slides=1)
+    assert over.status_code == 422 and "5 slides in 24 hours" in over.json()["error"]
+    assert start(guard, BOB).status_code == 200
+    assert start(guard, ANN, cohort="c", read_slides=9).status_code == 422
 
 
 def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
