@@ -180,12 +180,14 @@ def name_slides_in_the_table(cohort: Path) -> None:
 
 
 def test_rounds_of_a_campaign_have_slides_read_too(tmp_path: Path) -> None:
-    write_cohort(tmp_path / "c")
+    write_cohort(tmp_path / "c", slides=(0, 1, 2, PATIENTS - 3, PATIENTS - 2, PATIENTS - 1))
     done = sage("campaign", QUESTION, "--cohort", "c", "--read-slides", "1", "--rounds", "1",
                 "--out", "r", cwd=tmp_path)  # fmt: skip
     assert done.code == 0, done.err
     (exposure,) = about(tmp_path / "r/round-1")["exposures"]
-    assert [read["why_not"] for read in exposure["reads"]] == ["", ""] or exposure["note"]
+    assert [(read["end"], read["why_not"]) for read in exposure["reads"]] == [
+        ("highest", ""), ("lowest", ""),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", ["broken", "outside", "absent"])
