@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from sage.cli.bench_campaigns import campaigns, planted
+from sage.cli.bench_hypobench import hypobench
 from sage.cli.bench_mtb import mtb
 from sage.cli.bench_slidequest import slidequest
 from sage.cli.bench_slides import slides
@@ -29,6 +30,7 @@ app.command()(planted)
 app.command()(slides)
 app.command()(slidequest)
 app.command()(mtb)
+app.command()(hypobench)
 
 
 @app.callback()
