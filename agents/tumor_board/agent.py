@@ -8,7 +8,9 @@ from pydantic import Field
 
 from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
 from agents.tumor_board.board import Board
-from agents.tumor_board.types import Past, letter_of
+from agents.tumor_board.rules.policy import TURNS as RULE_TURNS
+from agents.tumor_board.rules.policy import policy_of
+from agents.tumor_board.types import Cited, Past, letter_of
 from sage.core.errors import FaultError
 from sage.core.llm.turns import Bounds
 
@@ -29,10 +31,11 @@ class BoardInput(View):
 
 
 class BoardAnswer(View):
-    """A letter, and why."""
+    """A letter, why, and the passages of files on which that rests."""
 
     answer: str = Field(max_length=400)
     reason: str = Field(default="", max_length=3000)
+    evidence: tuple[Cited, ...] = Field(default=(), max_length=12)
 
 
 def answer_problems(given: BoardInput, output: BoardAnswer) -> list[str]:
@@ -44,7 +47,7 @@ def answer_problems(given: BoardInput, output: BoardAnswer) -> list[str]:
 
 
 def _no_rule(_: BoardInput, __: Resources) -> BoardAnswer:
-    raise FaultError("the tumor board has no rules yet; ask a model")
+    raise FaultError("the tumor board's rules work with its tools alone")
 
 
 AGENT = Agent(
@@ -61,7 +64,7 @@ def ask_board(
     Parameters
     ----------
     board : a question of a patient
-    reasoner : a model
+    reasoner : a model, or the rules (`agents.tumor_board.rules`)
     earlier : the agent's own answers to earlier questions of this patient
     """
 
@@ -69,5 +72,8 @@ def ask_board(
         contexts=board.contexts, question=board.question.text, options=board.question.options,
         files=board.listed, earlier=earlier,
     )  # fmt: skip
-    agent = replace(AGENT, tools=board.tools(), bounds=Bounds(turns=TURNS))
+    tools = board.tools()
+    turns = RULE_TURNS if reasoner.name == "rules" else TURNS
+    policy = policy_of(frozenset(tool.name for tool in tools))
+    agent = replace(AGENT, tools=tools, bounds=Bounds(turns=turns), policy=policy)
     return reasoner.ask(agent, given)

@@ -164,7 +164,10 @@ class Board:
         self.calls += 1
         file = self._image(given.name)
         if file.path is not None and self.desk.ihc is not None:
-            return Stained(percent_positive=round(self.desk.ihc(file.path), 2), by="measured")
+            try:
+                return Stained(percent_positive=round(self.desk.ihc(file.path), 2), by="measured")
+            except InputError as error:
+                return Stained(by=f"nobody: {one_line(str(error))[:200]}")
         if file.percent_positive is None:
             return Stained(by="nobody: the image is not at hand, and no reading of it either")
         return Stained(percent_positive=file.percent_positive, by="the published IHC tool")

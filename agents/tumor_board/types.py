@@ -11,7 +11,7 @@ from pydantic import Field
 from sage.core.models import Strict
 
 LETTERS = "ABCDEF"
-OPTION = re.compile(r"^\s*([A-F])\)\s*(.+?)\s*$", re.MULTILINE)
+OPTION = re.compile(r"(?:^|\?)\s*([A-F])\)\s*(.+?)\s*$", re.MULTILINE)
 _LETTER = re.compile(r"\s*[(\[]?([A-F])\b(?!['’])", re.IGNORECASE)
 IMAGES = frozenset((".jpg", ".jpeg", ".png", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs"))
 
@@ -74,6 +74,14 @@ class Key(Strict):
 
     case: str
     letters: dict[int, str]
+
+
+class Cited(Strict):
+    """A sentence, and the passage of a file on which it rests; no file: `quote` names a source."""
+
+    sentence: str = Field(default="", max_length=600)
+    file: str = Field(default="", max_length=200)
+    quote: str = Field(max_length=600)
 
 
 class Past(Strict):

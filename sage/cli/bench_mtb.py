@@ -22,6 +22,7 @@ class AgentName(StrEnum):
     """Who answers."""
 
     CHAT = "chat"
+    RULES = "rules"
     REPLAY = "replay"
 
 
@@ -145,10 +146,15 @@ def _rows(
 
 
 def _reasoner(settings: Settings, out: Path, budget_usd: float | None) -> tuple[Reasoner, str]:
+    from agents.base import Resources
+    from agents.reasoners.rules import RulesReasoner
     from agents.tumor_board.agent import REPLIES, ROLE
+    from agents.tumor_board.rules.policy import VERSION
     from sage.core.llm.trace import Trace
-    from sage.wiring import make_chat
+    from sage.wiring import make_chat, make_ontology
 
+    if settings.reasoner == "rules":
+        return RulesReasoner(Resources(ontology=make_ontology())), f"rules {VERSION}"
     chat = settings.model_copy(update={"repairs": REPLIES - 1})
     reasoner = make_chat(chat, out, budget_usd=budget_usd, trace=Trace(out / "chat.trace.jsonl"))
     return reasoner, f"chat {reasoner.settings.models[ROLE].name}"

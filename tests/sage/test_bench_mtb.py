@@ -26,6 +26,17 @@ def test_published_answers_are_scored_beside_the_best_constant(tmp_path: Path) -
     assert scored["msk", "replay of gpt4o"]["questions"] == 81
 
 
+@pytest.mark.shared
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared benchmarks are not here")
+def test_rules_answer_without_a_model_and_name_what_they_lean_on(tmp_path: Path) -> None:
+    ended = ("--agent", "rules", "--track", "msk", "--limit", "2", "--json", "--out", "kept")
+    found = sage("bench", "mtb", str(SHARED), *ended, cwd=tmp_path).json
+    whole = found["tracks"][0]["groups"][0]
+    assert (whole["tokens"], whole["unanswered"], whole["hallucinated"]) == (0, 0, 0)
+    kept = (tmp_path / "kept" / "rules.msk.jsonl").read_text(encoding="utf-8")
+    assert "timeline0.txt" in kept
+
+
 def test_a_folder_without_conversations_is_refused(tmp_path: Path) -> None:
     ended = sage("bench", "mtb", str(tmp_path), cwd=tmp_path)
     assert ended.code == 2
