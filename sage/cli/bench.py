@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from sage.cli.bench_calibration import calibration
 from sage.cli.bench_campaigns import campaigns, planted
 from sage.cli.bench_hypobench import hypobench
 from sage.cli.bench_mtb import mtb
@@ -31,6 +32,7 @@ app.command()(slides)
 app.command()(slidequest)
 app.command()(mtb)
 app.command()(hypobench)
+app.command()(calibration)
 
 
 @app.callback()
