@@ -152,7 +152,8 @@ class Board:
         """The option that an H&E image resembles most, with a bin of confidence."""
         self.calls += 1
         file = self._image(given.name)
-        assert self.desk.he is not None
+        if self.desk.he is None:
+            raise InputError("no H&E model is here: its weights are given as --weights FOLDER")
         if file.path is None:
             raise InputError(f"{given.name}: the image is not at hand")
         chances = self.desk.he(file.path, given.options)
@@ -183,13 +184,15 @@ class Board:
     def pubmed(self, given: Query) -> list[Paper]:
         """The best three of thirty abstracts."""
         self.calls += 1
-        assert self.desk.pubmed is not None
+        if self.desk.pubmed is None:
+            raise InputError("PubMed is not asked here: --pubmed offers it, queries leave then")
         return self.desk.pubmed(given.query)
 
     def drug_description(self, given: Drug) -> dict[str, str]:
         """What a drug is."""
         self.calls += 1
-        assert self.desk.drug is not None
+        if self.desk.drug is None:
+            raise InputError("no drug descriptions are here: --drugs gives a CSV of them")
         found = self.desk.drug(given.name)
         if found is None:
             raise InputError(f"no description of {one_line(given.name)}")

@@ -16,6 +16,7 @@ from mcp_servers.pathology.compute.handcrafted import DIMENSION, NAMES, encode_p
 from mcp_servers.pathology.encoder_specs import ENCODERS
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
+from tests.clip import write_clip
 from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run
 
 GRID = Grid("s", 256, 256, 0.5, 0.5, 0, 4096, 4096)
@@ -210,27 +211,11 @@ def test_text_scores_without_a_model_are_refused(encoded: tuple[Path, dict[str, 
 
 def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str, Any]]) -> None:
     import torch
-    from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
+    from transformers import CLIPModel
     from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
     folder = encoded[0] / "clip"
-    folder.mkdir()
-    words = ["<|startoftext|>", "<|endoftext|>", *"abcdefghijklmnopqrstuvwxyz"]
-    words += [f"{c}</w>" for c in "abcdefghijklmnopqrstuvwxyz"]
-    (folder / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    tokens = CLIPTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
-    tokens.save_pretrained(folder)
-    torch.manual_seed(0)
-    tower = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
-             "num_attention_heads": 2}  # fmt: skip
-    text = {**tower, "vocab_size": len(words), "eos_token_id": 1, "bos_token_id": 0,
-            "pad_token_id": 1}  # fmt: skip
-    config = CLIPConfig(
-        text_config=text, vision_config={**tower, "image_size": 64, "patch_size": 32},
-        projection_dim=8,
-    )  # fmt: skip
-    CLIPModel(config).save_pretrained(folder, safe_serialization=True)
+    tokens, config = write_clip(folder)
     ctx = context(encoded[0])
     asked = {"slide": "s.svs", "texts": ["tumor", "stroma"], "weights": "clip", "tile_px": 128}
     got = run(ctx, "text_score", **asked, device="cpu")
