@@ -36,7 +36,9 @@ class TrackName(StrEnum):
 
 def mtb(
     folder: Path = typer.Argument(
-        ..., help="MTBBench's published conversations (agent_logs_hancock, agent_logs_msk)."
+        ...,
+        help="MTBBench's published conversations (agent_logs_hancock, agent_logs_msk), or downloads"
+        " of HANCOCK (StructuredData, TextData, …) and MSK-CHORD (data_clinical_patient.txt, …).",
     ),
     agent: AgentName = typer.Option(AgentName.REPLAY, help="Who answers."),
     of: str | None = typer.Option(
@@ -79,7 +81,7 @@ def mtb(
     if of is not None and agent is not AgentName.REPLAY:
         raise InputError("--of goes with --agent replay")
     tracks = tuple(Track) if track is TrackName.ALL else (Track(track.value),)
-    loaded = [_chosen(item, half, limit) for item in load(folder, tracks)]
+    loaded = [_chosen(item, half, limit) for item in load(folder, tracks, limit)]
     results: list[Scored] = []
     total = sum(len(case.questions) for item in loaded for case in item.cases)
     with counting("questions", quiet=as_json) as advance:

@@ -18,6 +18,7 @@ from agents.tumor_board.types import Cited
 _ROW = re.compile(r"^AGE:\s*(\d+(?:\.\d+)?),\s*(.*?)\s*-->\s*(.*)$", re.MULTILINE)
 _HORIZON = re.compile(r"next\s+(\d+)\s+(month|year)s?|in\s+(\d+)\s+(month|year)s?")
 _AGE = re.compile(r"\bpatient is (\d+(?:\.\d+)?) years old")
+_RESULT = re.compile(r"(?:RESULT|CEA|PSA): (\d+(?:\.\d+)?)")
 RECENT_YEARS = 0.5
 LONG_YEARS = 2.0
 """Without an event for so long the hazard is about halved: most relapses come earlier."""
@@ -160,12 +161,9 @@ def _progressed(row: Row) -> bool:
 
 def _rising(rows: list[Row]) -> Row | None:
     """The last value of CEA above 5, or CA 19-9 above 37, or PSA above 4, if it has risen."""
-    for name, pattern, above in (
-        ("ca_19-9", r"RESULT: (\d+(?:\.\d+)?)", 37.0), ("cea", r"CEA: (\d+(?:\.\d+)?)", 5.0),
-        ("ca_15-3", r"RESULT: (\d+(?:\.\d+)?)", 30.0), ("psa", r"PSA: (\d+(?:\.\d+)?)", 4.0),
-    ):  # fmt: skip
+    for name, above in (("ca_19-9", 37.0), ("cea", 5.0), ("ca_15-3", 30.0), ("psa", 4.0)):
         values = [(row, float(found[1])) for row in rows if name in row.kind
-                  if (found := re.search(pattern, row.text))]  # fmt: skip
+                  if (found := _RESULT.search(row.text))]  # fmt: skip
         if len(values) > 1 and values[-1][1] > above:
             least = min(value for _, value in values[:-1])
             if values[-1][1] > 1.5 * least:
