@@ -11,6 +11,7 @@ from sage.cli.bench_calibration import calibration
 from sage.cli.bench_campaigns import campaigns, planted
 from sage.cli.bench_hypobench import hypobench
 from sage.cli.bench_mtb import mtb
+from sage.cli.bench_page import page
 from sage.cli.bench_slidequest import slidequest
 from sage.cli.bench_slides import slides
 
@@ -33,6 +34,7 @@ app.command()(slidequest)
 app.command()(mtb)
 app.command()(hypobench)
 app.command()(calibration)
+app.command()(page)
 
 
 @app.callback()
