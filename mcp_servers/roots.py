@@ -17,6 +17,10 @@ MAX_PATH = 1024
 Kind = Literal["file", "folder", "any"]
 
 
+class MissingError(InputError):
+    """A file or folder is not there, on the machine that looked; another may have it."""
+
+
 @dataclass(frozen=True)
 class Roots:
     """Folders that tools may read (`inputs`) and the one they may write (`output`).
@@ -63,8 +67,9 @@ class Roots:
         Raises
         ------
         InputError
-            If it does not exist, lies outside every root (also by way of a symlink), or is not of
-            the asked kind. The message never tells whether a path outside the roots exists.
+            If it does not exist (`MissingError`), lies outside every root (also by way of a
+            symlink), or is not of the asked kind. The message never tells whether a path outside
+            the roots exists.
         """
         text = _plain(path)
         given = Path(text)
@@ -88,7 +93,7 @@ class Roots:
         roots = ", ".join(root.name or "/" for root in self.readable if not self._inner(root))
         if outside:
             raise InputError(f'"{text}" lies outside the allowed folders ({roots}); add a root')
-        raise InputError(f'"{text}" was not found under {roots}')
+        raise MissingError(f'"{text}" was not found under {roots}')
 
     def _inner(self, root: Path) -> bool:
         return any(root != other and root.is_relative_to(other) for other in self.readable)

@@ -83,8 +83,7 @@ class Workers(ABC):
             if self.closed:
                 raise FaultError("the workers are closed")
             self.jobs[job.id] = job
-            self.queued.append(job)
-            self.queued.sort(key=Job.sort_key)
+            self._queue(job)
             self._forget()
         self._wake()
         return job
@@ -151,9 +150,12 @@ class Workers(ABC):
         else:
             log.info("worker lost, job queued again", tool=job.tool, why=why)
             job.requeue()
-            with self.lock:
-                self.queued.append(job)
-                self.queued.sort(key=Job.sort_key)
+            self._queue(job)
+
+    def _queue(self, job: Job) -> None:
+        with self.lock:
+            self.queued.append(job)
+            self.queued.sort(key=Job.sort_key)
 
     def __enter__(self) -> Self:
         """The workers themselves."""

@@ -10,9 +10,10 @@ from sage.core.errors import InputError
 def open_workers(
     word: str | None, recipe: Recipe, *, memory_mb: int | None = None, grace: float = 5.0
 ) -> Workers:
-    """Workers for "4" (local processes), "ray" (a new local cluster) or "ray://host:port".
+    """Workers for "4" (local processes) or a Ray cluster.
 
-    None or "auto" means local processes, one per processor.
+    "ray" starts one here, "ray:auto" is the one that this machine has joined, "ray://host:port"
+    one elsewhere. None or "auto" means local processes, one per processor.
 
     Raises `InputError` when the word means nothing, or Ray is not installed.
 
@@ -31,8 +32,9 @@ def open_workers(
         from mcp_servers.workers.pool import LocalPool
 
         return LocalPool(recipe, int(word), memory_mb=memory_mb, grace=grace)
-    if word == "ray" or word.startswith("ray://"):
+    if word in ("ray", "ray:auto") or word.startswith("ray://"):
         from mcp_servers.workers.on_ray import RayWorkers
 
-        return RayWorkers(recipe, None if word == "ray" else word, grace=grace)
-    raise InputError(f'workers "{word}": give a number, "ray", or "ray://host:port"')
+        address = {"ray": None, "ray:auto": "auto"}.get(word, word)
+        return RayWorkers(recipe, address, grace=grace)
+    raise InputError(f'workers "{word}": give a number, "ray", "ray:auto", or "ray://host:port"')

@@ -284,11 +284,15 @@ def _run_waiting(
             spec.name, {**arguments, slot: str(item.path)}, folder, on_change=changed
         )
 
-    ahead = AHEAD * max(1, getattr(workers, "size", 8))
     rest = iter(waiting)
-    try:
-        for item in itertools.islice(rest, ahead):
+
+    def fill() -> None:
+        ahead = AHEAD * max(1, getattr(workers, "size", 8))  # a cluster may grow meanwhile
+        for item in itertools.islice(rest, max(0, ahead - len(running))):
             submit(item)
+
+    try:
+        fill()
         while running:
             item, job = ended.get()
             del running[item.name]
@@ -296,8 +300,7 @@ def _run_waiting(
             if outcome.run is not None:
                 _record(spec, outcome, slot, roots, arguments)
             end(outcome)
-            for following in itertools.islice(rest, 1):
-                submit(following)
+            fill()
     finally:
         for job in running.values():
             workers.cancel(job)

@@ -15,7 +15,7 @@ from typing import Any
 
 from mcp_servers.context import remove
 from mcp_servers.registry import Registry, load
-from mcp_servers.roots import Roots
+from mcp_servers.roots import MissingError, Roots
 from mcp_servers.slides.unknown import PixelSizeError
 from mcp_servers.spec import Resources, ToolRun, ToolSpec, wanted_device
 from sage.core import clock
@@ -135,11 +135,11 @@ class Job:
         self.started = self.started or clock.seconds()
         self.changed()
 
-    def requeue(self) -> None:
-        """Back to the queue after its worker died; what it had done is lost."""
+    def requeue(self, why: str = "its worker died; waiting for another") -> None:
+        """Back to the queue, as after its worker died; what it had done is lost."""
         self.state = State.QUEUED
         self.fraction = 0.0
-        self.message = "its worker died; waiting for another"
+        self.message = why
         self.changed()
 
     def finish(self, run: ToolRun | None = None, error: Exception | None = None) -> None:
@@ -198,6 +198,7 @@ def roots_of(request: Mapping[str, Any]) -> Roots:
 
 KINDS: dict[str, type[Exception]] = {
     "pixel_size": PixelSizeError,
+    "missing": MissingError,
     "input": InputError,
     "fault": FaultError,
     "cancelled": Cancelled,

@@ -1,99 +1,95 @@
 """Workers on a Ray cluster, where one machine is not enough.
 
 The cluster's machines must see the roots and the cache under the same paths (a shared file system)
-and have the same version of SAGE installed.
+and have the same version of SAGE installed. Nothing here waits for the cluster without limit: a
+guard ends every job, saying what was lost, when the dispatcher had no answer for `silence` seconds.
 """
 
 from __future__ import annotations
 
 import json
+import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
+from mcp_servers.roots import MissingError
 from mcp_servers.spec import ToolRun
-from mcp_servers.workers.base import Workers
+from mcp_servers.workers import machine
+from mcp_servers.workers.base import Workers, log
 from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
+from mcp_servers.workers.ray_nodes import Node, hosts, nodes_of, refusal
+from mcp_servers.workers.ray_side import Board, run_on_ray
 from sage.core.errors import Cancelled, FaultError, InputError
-from sage.core.extras import need
+from sage.core.extras import install, need
 
 TICK = 0.2
-_warm: dict[str, Any] = {}
-"""Registry and open handles of this Ray worker process, by recipe."""
+"""Seconds between looks at running jobs."""
+CENSUS = 2.0
+"""Seconds between looks at the cluster's nodes while something runs or waits."""
+IDLE_CENSUS = 5.0
+"""Seconds between looks at the nodes of a cluster that has nothing to do."""
+JOINING = 60.0
+"""Seconds that a cluster has to take us in."""
 
 
-def run_on_ray(recipe_json: str, request_json: str, board: Any) -> str:
-    """Run one request in a Ray worker process; the answer as JSON.
+@dataclass
+class Flight:
+    """A job that was given to Ray; `reference` is None until Ray has it.
 
-    `board` collects progress and tells of cancellation.
+    `node` is where it runs, once it showed a sign of life, or where it was sent; `since` is when it
+    last showed one, `kill_at` when a cancelled one loses its worker.
     """
-    import ray
 
-    from mcp_servers.context import Handles
-    from mcp_servers.workers.child import run_request
-
-    if recipe_json not in _warm:
-        registry = Recipe.from_dict(json.loads(recipe_json)).build()
-        _warm[recipe_json] = (registry, Handles())
-    registry, handles = _warm[recipe_json]
-    request = json.loads(request_json)
-    if request["device"] == "gpu":
-        request["device"] = "cuda:0" if ray.get_gpu_ids() else "cpu"
-    last, stopped = [0.0], [False]
-
-    def report(fraction: float, message: str) -> None:
-        now = time.monotonic()
-        if now - last[0] >= TICK:
-            last[0] = now
-            stopped[0] = ray.get(board.report.remote(request["id"], fraction, message))
-
-    def cancelled() -> bool:
-        now = time.monotonic()
-        if now - last[0] >= TICK:
-            last[0] = now
-            stopped[0] = ray.get(board.asked.remote(request["id"]))
-        return stopped[0]
-
-    return json.dumps(run_request(registry, handles, request, report, cancelled))
+    job: Job
+    ticket: str
+    gpus: int
+    node: str | None = None
+    reference: Any = None
+    since: float | None = None
+    kill_at: float | None = None
 
 
-class Board:
-    """An actor: progress of running jobs, and which of them are to stop."""
+@dataclass
+class Search:
+    """A job whose file was not found: what was said, and the nodes that lack it, by id."""
 
-    def __init__(self) -> None:
-        """Nothing known yet."""
-        self.progress: dict[str, tuple[float, str]] = {}
-        self.stopping: set[str] = set()
+    words: str
+    lacking: dict[str, str] = field(default_factory=dict)
 
-    def report(self, job: str, fraction: float, message: str) -> bool:
-        """Take a job's progress; True when it is to stop."""
-        self.progress[job] = (fraction, message)
-        return job in self.stopping
 
-    def asked(self, job: str) -> bool:
-        """True when the job is to stop."""
-        return job in self.stopping
+def within(seconds: float, function: Callable[[], Any]) -> Any:
+    """What `function` returns or raises; raises `TimeoutError` when it takes longer."""
+    ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
-    def stop(self, job: str) -> None:
-        """Ask a job to stop."""
-        self.stopping.add(job)
+    def call() -> None:
+        try:
+            ended.put((function(), None))
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            ended.put((None, error))
 
-    def take(self) -> dict[str, tuple[float, str]]:
-        """All progress since the last call."""
-        taken, self.progress = self.progress, {}
-        return taken
-
-    def forget(self, job: str) -> None:
-        """A job has ended."""
-        self.progress.pop(job, None)
-        self.stopping.discard(job)
+    threading.Thread(target=call, name="ray-call", daemon=True).start()
+    try:
+        found, error = ended.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return found
 
 
 class RayWorkers(Workers):
-    """Jobs as Ray tasks. The order stays ours: no more is handed to Ray than it can run now."""
+    """Jobs as Ray tasks. The order stays ours: no more is handed to Ray than its nodes hold now.
+
+    The sums of the running jobs' processors and memory stay within those of the living nodes. A
+    job that no node can hold is refused; where the nodes that could are lost, it ends after
+    `patience` seconds. A job whose node lacks a file is tried on the others.
+    """
 
     def __init__(
         self,
@@ -103,50 +99,100 @@ class RayWorkers(Workers):
         max_attempts: int = 3,
         grace: float = 5.0,
         cpus: int | None = None,
+        silence: float = 30.0,
+        patience: float = 60.0,
+        quiet: float = 120.0,
     ) -> None:
-        """Join the cluster at `address` ("ray://host:port"), or start one here when it is None.
+        """Join the cluster at `address`, or start one here when it is None.
 
-        Raises `InputError` when Ray is not installed, `FaultError` when there is no cluster.
+        Parameters
+        ----------
+        recipe : from which each worker process makes its registry
+        address : "ray://host:port" (as a client from outside), "auto" (the cluster that this
+            machine has joined), or None
+        max_attempts : see `Workers`
+        grace : see `Workers`
+        cpus : processors of a cluster that is started here
+        silence : seconds without an answer of the cluster after which it counts as lost
+        patience : seconds that a job waits for lost nodes when no other can hold it
+        quiet : seconds without a sign of life of a running job after which its node counts as lost
+
+        Raises
+        ------
+        InputError
+            When Ray, or for "ray://" its client, is not installed.
+        FaultError
+            When there is no cluster.
         """
         need("ray", "a cluster of workers")
+        if address and address.startswith("ray://") and find_spec("grpc") is None:
+            raise InputError(f"the client of {address} needs grpc: {install('ray')}")
         super().__init__(recipe or Recipe(), max_attempts, grace)
         import ray
 
         self._ray: Any = ray
+        self._own = address is None
+        self._where = "on this machine" if address is None else f"at {address}"
+        self._silence, self._patience, self._quiet = silence, patience, quiet
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address is None:
             path = ":".join(name for name in sys.path if name)
             options |= {
-                "num_cpus": cpus,
+                "address": "local",
+                "num_cpus": cpus or machine.cpus(),
                 "include_dashboard": False,
                 "runtime_env": {"env_vars": {"PYTHONPATH": path}},
             }
         else:
             options["address"] = address
         try:
-            ray.init(**options)
+            if self._own:  # what it starts ends with the thread that started it
+                ray.init(**options)
+            else:
+                within(JOINING, lambda: ray.init(**options))
+            self.nodes = nodes_of(within(JOINING, ray.nodes))
+            self._board = within(JOINING, self._new_board)
         except Exception as error:
-            raise FaultError(f"no Ray cluster at {address or 'this machine'}: {error}") from error
-        self._board: Any = ray.remote(num_cpus=0)(Board).remote()
+            raise FaultError(f"no Ray cluster {self._where}: {error}") from error
         self._remote = ray.remote(max_retries=0)(run_on_ray)
         self._recipe = json.dumps(self.recipe.to_dict())
-        self._running: dict[Any, Job] = {}
-        self._deadlines: dict[str, float] = {}
+        self._flights: dict[str, Flight] = {}
+        self._searches: dict[str, Search] = {}
+        self._blind: set[tuple[str, Any]] = set()
+        self._doomed: dict[str, float] = {}
+        self._gone: FaultError | None = None
+        self._trouble = ""
+        self._news: Any = None
+        self._asked = self._answered = self._beat = time.monotonic()
+        self._counted = 0.0
         self._woken = threading.Event()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._dispatch, name="ray-workers", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._guard, name="ray-guard", daemon=True).start()
+
+    @property
+    def size(self) -> int:
+        """Processors of the living nodes: jobs that may run at once."""
+        return max(1, int(sum(node.cpus for node in self.nodes)))
 
     def check(self, job: Job) -> None:
-        """Refuse a GPU job where the cluster has no GPU."""
-        if job.resources.gpu == "required" and not self._total("GPU"):
-            raise InputError(f"{job.tool} needs a GPU, and the cluster has none")
+        """Refuse what no node of the cluster can ever run."""
+        if self._gone is not None:
+            raise self._gone
         if job.device.startswith("cuda:") and job.resources.gpu != "none":
             raise InputError(
                 f"{job.tool}: device {job.device}: the cluster chooses the card; say cuda"
             )
+        if words := self._refusal(job):
+            raise InputError(words)
 
-    def _total(self, kind: str) -> float:
-        return float(self._ray.cluster_resources().get(kind, 0.0))
+    def _cpus(self, job: Job) -> float:
+        """Processors that a job takes; a cluster of this machine alone runs it on what there is."""
+        return min(job.resources.cpu, self.size) if self._own else job.resources.cpu
+
+    def _refusal(self, job: Job) -> str | None:
+        return refusal(job.tool, job.resources, self.nodes, self._cpus(job))
 
     def _wake(self) -> None:
         self._woken.set()
@@ -157,87 +203,318 @@ class RayWorkers(Workers):
             if self.closed:
                 return
             self.closed = True
+        self._closing.set()
         self._wake()
-        self._thread.join()
-        self._ray.shutdown()
+        limit = self._silence if self._gone is None else 1.0
+        self._thread.join(limit)
+        self._end_all(Cancelled("the workers were closed"))
+        with suppress(Exception):
+            within(limit, self._ray.shutdown)
+
+    # --- what is lost ---
+
+    def _guard(self) -> None:
+        """End every job when the dispatcher hangs in Ray, or Ray only answers with errors."""
+        while not self._closing.wait(1.0):
+            quiet = time.monotonic() - self._beat
+            if self._gone is None and quiet > self._silence + IDLE_CENSUS * (not self._busy()):
+                self._lose(f"has not answered for {quiet:.0f} s")
+
+    def _busy(self) -> bool:
+        with self.lock:
+            return bool(self._flights or self.queued)
+
+    def _lose(self, why: str) -> None:
+        """The cluster is lost: every job ends with what that means, and new ones are refused."""
+        last = f" (last: {self._trouble})" if self._trouble else ""
+        self._gone = FaultError(
+            f"the Ray cluster {self._where} {why}{last}: its head node or the network to it was "
+            "lost; start the cluster again and repeat the command, finished results are kept"
+        )
+        log.warning("ray cluster lost", why=why)
+        self._end_all(self._gone)
+        # Ray ends the whole process when it has missed the head for a minute; it is left before.
+        threading.Thread(target=self._ray.shutdown, name="ray-shutdown", daemon=True).start()
+
+    def _end_all(self, error: Exception) -> None:
+        with self.lock:
+            left, self.queued = [*self.queued, *(f.job for f in self._flights.values())], []
+            self._flights.clear()
+        for job in left:
+            job.finish(error=error)
 
     # --- the dispatcher thread ---
 
     def _dispatch(self) -> None:
-        while not self.closed:
-            with self.lock:
-                self._schedule()
-            if not self._running:
-                self._woken.wait()
-                self._woken.clear()
-                continue
-            ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=TICK)
-            taken = self._ray.get(self._board.take.remote())
-            with self.lock:
-                for reference, job in list(self._running.items()):
-                    if job.id in taken:
-                        job.report(*taken[job.id])
-                    self._cancel_if_asked(reference, job)
-            for reference in ready:
-                self._collect(reference)
-        self._stop_all()
+        while not self.closed and self._gone is None:
+            busy = self._busy()
+            if not busy and self._woken.wait(IDLE_CENSUS):
+                self._beat, busy = time.monotonic(), True
+            self._woken.clear()
+            try:
+                self._round(busy)
+            except ConnectionError as error:  # the client has given up after its own attempts
+                self._trouble = str(error)
+                if self._gone is None and not self.closed:
+                    self._lose("has cut the connection")
+            except Exception as error:  # noqa: BLE001 - the guard ends what goes on too long
+                self._trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
+                log.warning("ray cluster in trouble", why=self._trouble)
+                self._closing.wait(1.0)
+            else:
+                self._beat = time.monotonic()
+        for flight in list(self._flights.values()):
+            with suppress(Exception):
+                self._ray.cancel(flight.reference, force=True)
 
-    def _cancel_if_asked(self, reference: Any, job: Job) -> None:
-        if not job.cancel_requested:
-            return
+    def _round(self, busy: bool) -> None:
+        """One look at nodes, queue, board and running jobs."""
         now = time.monotonic()
-        if job.id not in self._deadlines:
-            self._deadlines[job.id] = now + self.grace
-            self._board.stop.remote(job.id)
-        elif now > self._deadlines[job.id]:
-            self._ray.cancel(reference, force=True)
-            self._deadlines[job.id] = now + 60.0
+        if now - self._counted > (CENSUS if busy else IDLE_CENSUS):
+            self.nodes = nodes_of(self._ray.nodes())
+            self._counted = now
+            self._end_the_impossible(now)
+        for flight in self._chosen():
+            self._launch(flight)
+        if not self._flights:
+            return
+        self._ask_board(now)
+        waited = [flight.reference for flight in self._flights.values()]
+        self._ray.wait(waited, num_returns=1, timeout=TICK)
+        ready = set(self._ray.wait(waited, num_returns=len(waited), timeout=0)[0])
+        self._take_news()
+        for flight in list(self._flights.values()):
+            if flight.reference in ready:
+                self._collect(flight)
+            else:
+                self._look_after(flight, time.monotonic())
 
-    def _collect(self, reference: Any) -> None:
-        job = self._running.pop(reference)
-        self._deadlines.pop(job.id, None)
-        self._board.forget.remote(job.id)
+    def _end_the_impossible(self, now: float) -> None:
+        """End jobs that wait, here or in Ray, for nodes that were lost and do not come back."""
+        with self.lock:
+            waiting = [*self.queued, *(f.job for f in self._flights.values() if f.since is None)]
+        doomed = {job.id: words for job in waiting if (words := self._refusal(job))}
+        self._doomed = {name: self._doomed.get(name, now) for name in doomed}
+        self._searches = {
+            name: self._searches[name] for name in self._searches if name in self.jobs
+        }
+        for job in waiting:
+            if job.id not in doomed:
+                continue
+            if now - self._doomed[job.id] <= self._patience:
+                job.message = "waiting for lost nodes to come back"
+                job.changed()
+                continue
+            with self.lock:
+                flight = self._flights.pop(job.id, None)
+                if job in self.queued:
+                    self.queued.remove(job)
+            job.finish(error=FaultError(f"a node was lost: {doomed[job.id]}"))
+            if flight is not None:
+                self._ray.cancel(flight.reference, force=True)
+
+    # --- the board ---
+
+    def _new_board(self) -> Any:
+        """An actor beside the head, so that only the cluster's end takes both, if it can be."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        heads = (
+            n["NodeID"] for n in self._ray.nodes() if "node:__internal_head__" in n["Resources"]
+        )
+        options: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": 1}
+        if head := next(heads, None):
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(head, soft=True)
+        return self._ray.remote(**options)(Board).remote()
+
+    def _ask_board(self, now: float) -> None:
+        if self._news is None and now - self._asked >= TICK:
+            stopping = [f.ticket for f in self._flights.values() if f.job.cancel_requested]
+            self._news = self._board.take.remote(stopping, len(self._flights))
+            self._asked = now
+        elif self._news is not None and now - self._asked > self._silence:
+            log.warning("the board of the ray cluster does not answer; started again")
+            self._replace_board()
+
+    def _replace_board(self) -> None:
+        """A new board; running jobs keep the old one, so their silence says nothing."""
+        with suppress(Exception):
+            self._ray.kill(self._board)
+        self._board, self._news = self._new_board(), None
+        for flight in list(self._flights.values()):
+            flight.since = None if flight.since is None else float("inf")
+
+    def _take_news(self) -> None:
+        if self._news is None:
+            return
+        done, _ = self._ray.wait([self._news], timeout=0)
+        if not done:
+            return
+        told, self._news = self._news, None
         try:
-            answer = json.loads(self._ray.get(reference))
+            news = self._ray.get(told, timeout=self._silence)
+        except self._ray.exceptions.ActorUnavailableError:
+            return  # Ray is starting it again
+        except self._ray.exceptions.RayActorError as error:
+            log.warning("the board of the ray cluster died; started again", why=str(error))
+            self._replace_board()
+            return
+        self._answered = time.monotonic()
+        for flight in list(self._flights.values()):
+            if flight.ticket in news:
+                flight.node, fraction, message = news[flight.ticket]
+                flight.since = self._answered
+                if message or fraction:
+                    flight.job.report(fraction, message)
+
+    # --- jobs ---
+
+    def _look_after(self, flight: Flight, now: float) -> None:
+        job = flight.job
+        if job.cancel_requested:
+            if flight.kill_at is None:
+                flight.kill_at = now + self.grace
+            elif now > flight.kill_at:
+                self._ray.cancel(flight.reference, force=True)
+                flight.kill_at = now + 60.0
+        if flight.since is not None and self._answered - flight.since > self._quiet:
+            self._ray.cancel(flight.reference, force=True)
+            self._land(flight)
+            self._lost(job, f"no sign of life from {self._name(flight.node)} for {self._quiet:g} s")
+
+    def _name(self, node: str | None) -> str:
+        known = {item.id: item.address for item in self.nodes}
+        return f"node {known.get(node or '', (node or 'unknown')[:12])}"
+
+    def _land(self, flight: Flight) -> None:
+        with self.lock:
+            self._flights.pop(flight.job.id, None)
+
+    def _collect(self, flight: Flight) -> None:
+        job = flight.job
+        try:
+            answer = json.loads(self._ray.get(flight.reference, timeout=self._silence))
         except self._ray.exceptions.RayTaskError as error:
-            job.finish(error=FaultError(f"{job.tool} failed on the cluster: {error.cause}"))
+            self._land(flight)
+            job.finish(
+                error=FaultError(
+                    f"{job.tool} failed on {self._name(flight.node)} of the cluster: {error.cause}"
+                )
+            )
             return
         except self._ray.exceptions.RayError as error:
+            self._land(flight)
             sweep(job)
-            self._lost(job, type(error).__name__)
+            self._lost(job, f"{type(error).__name__}, {self._name(flight.node)}")
             return
+        self._land(flight)
+        if answer["op"] == "failed" and answer["kind"] == "missing":
+            self._look_elsewhere(job, answer)
+            return
+        if search := self._searches.pop(job.id, None):  # the file is there for others
+            self._blind |= {(node, job.roots.inputs) for node in search.lacking}
         if answer["op"] == "done":
             job.finish(run=ToolRun.model_validate(answer["run"]))
         else:
             job.finish(error=failure(answer["kind"], answer["message"]))
 
-    def _schedule(self) -> None:
-        cpus = self._total("CPU") - sum(job.resources.cpu for job in self._running.values())
-        gpus = self._total("GPU")
+    def _look_elsewhere(self, job: Job, answer: dict[str, Any]) -> None:
+        """A node lacks a file: the job goes to one that was not tried, or ends naming them all."""
+        search = self._searches.setdefault(job.id, Search(answer["message"]))
+        search.lacking[answer["node"]] = self._name(answer["node"])
+        able = hosts(job.resources, self.nodes, self._cpus(job))[0]
+        if all(node.id in search.lacking for node in able):
+            self._nowhere(job)
+        elif job.cancel_requested:
+            job.finish(error=Cancelled("cancelled by the caller"))
+        else:
+            job.attempts -= 1  # no worker died
+            job.requeue(f"{self._name(answer['node'])} lacks a file; trying another")
+            self._queue(job)
+
+    def _nowhere(self, job: Job) -> None:
+        search = self._searches.pop(job.id)
+        words = search.words
+        if not self._own:
+            words += (
+                f" on {', '.join(sorted(search.lacking.values()))}; every node must see the roots "
+                "under the same paths as here (a shared file system)"
+            )
+        job.finish(error=MissingError(words))
+
+    def _chosen(self) -> list[Flight]:
+        """Take from the queue what the cluster can run now, in order."""
+        with self.lock:
+            return list(self._choose())
+
+    def _choose(self) -> Iterator[Flight]:
+        flights = list(self._flights.values())
+        cpus = sum(node.cpus for node in self.nodes)
+        memory = sum(node.memory_mb for node in self.nodes)
+        cards = sum(node.gpus for node in self.nodes)
+        for flight in flights:
+            cpus -= self._cpus(flight.job)
+            memory -= flight.job.resources.memory_mb
+            cards -= flight.gpus
         for job in list(self.queued):
-            if cpus < job.resources.cpu and self._running:
-                return
-            on_gpu = job.resources.gpu != "none" and gpus > 0
+            able, gpus = hosts(job.resources, self.nodes, self._cpus(job))
+            if not able or gpus > cards:
+                continue  # waits for a node to come back, or for a card; others may pass
+            if self._cpus(job) > cpus or job.resources.memory_mb > memory:
+                return  # nobody passes, so that a large job is not starved
+            known = self._seeing(job, able)
+            if not known:
+                self.queued.remove(job)
+                self._nowhere(job)
+                continue
+            node = None if len(known) == len(able) else self._freest(job, known)
+            if node == "":
+                continue  # waits for a node that has its files
             self.queued.remove(job)
             job.begin()
-            options: dict[str, Any] = {
-                "num_cpus": min(job.resources.cpu, max(1.0, self._total("CPU"))),
-                "num_gpus": 1 if on_gpu else 0,
-                "memory": job.resources.memory_mb * 2**20,
-                "name": job.tool,
-            }
-            request = json.dumps(request_of(job, "gpu" if on_gpu else "cpu"))
-            launch: Callable[..., Any] = self._remote.options(**options).remote
-            self._running[launch(self._recipe, request, self._board)] = job
-            cpus -= job.resources.cpu
+            flight = Flight(job, f"{job.id}.{job.attempts}", gpus, node)
+            self._flights[job.id] = flight
+            cpus -= self._cpus(job)
+            memory -= job.resources.memory_mb
+            cards -= gpus
+            yield flight
 
-    def _stop_all(self) -> None:
-        with self.lock:
-            left, self.queued = self.queued, []
-        for job in left:
-            job.finish(error=Cancelled("the workers were closed"))
-        for reference, job in self._running.items():
-            with suppress(self._ray.exceptions.RayError):
-                self._ray.cancel(reference, force=True)
-            job.finish(error=Cancelled("the workers were closed"))
-        self._running.clear()
+    def _seeing(self, job: Job, able: list[Node]) -> list[Node]:
+        """The nodes that may have the job's files, best those that lacked none of its roots'."""
+        search = self._searches.get(job.id)
+        left = [node for node in able if search is None or node.id not in search.lacking]
+        return [node for node in left if (node.id, job.roots.inputs) not in self._blind] or left
+
+    def _freest(self, job: Job, nodes: list[Node]) -> str:
+        """The id of the node with the most free processors; "" where the job fits on none now."""
+        best, most = "", 0.0
+        for node in nodes:
+            there = [flight.job for flight in self._flights.values() if flight.node == node.id]
+            cpus = node.cpus - sum(self._cpus(other) for other in there)
+            memory = node.memory_mb - sum(other.resources.memory_mb for other in there)
+            if cpus >= max(self._cpus(job), most) and memory >= job.resources.memory_mb:
+                best, most = node.id, cpus
+        return best
+
+    def _launch(self, flight: Flight) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        job = flight.job
+        options: dict[str, Any] = {
+            "num_cpus": self._cpus(job),
+            "num_gpus": flight.gpus,
+            "memory": job.resources.memory_mb * 2**20,
+            "name": job.tool,
+        }
+        if flight.node is not None:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(flight.node, soft=False)
+        request = request_of(job, "gpu" if flight.gpus else "cpu") | {"ticket": flight.ticket}
+        launch: Callable[..., Any] = self._remote.options(**options).remote
+        try:
+            flight.reference = launch(self._recipe, json.dumps(request), self._board)
+        except Exception:
+            self._land(flight)
+            job.attempts -= 1
+            job.requeue("the cluster did not take it; waiting")
+            self._queue(job)
+            raise

@@ -43,7 +43,8 @@ def serve(
         "sage-output"
     ),
     workers: Annotated[
-        str | None, typer.Option(help='Number of processes, "ray", or "ray://host:port"')
+        str | None,
+        typer.Option(help='Number of processes, "ray", "ray:auto", or "ray://host:port"'),
     ] = None,
     memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB")] = None,
     tools: Annotated[

@@ -98,7 +98,7 @@ def measure(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes of the pool.", min=1)] = None,
     workers: Annotated[
-        str, typer.Option(help='"pool" on this machine, "ray", or "ray://host:port".')
+        str, typer.Option(help='"pool" on this machine, "ray", "ray:auto", or "ray://host:port".')
     ] = "pool",
     memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB.")] = None,
     cache: Annotated[

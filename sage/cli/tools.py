@@ -122,7 +122,8 @@ def run(
         list[Path] | None, typer.Option(help="Further folder that may be read; repeatable.")
     ] = None,
     workers: Annotated[
-        str | None, typer.Option(help='Number of processes, "ray", or "ray://host:port".')
+        str | None,
+        typer.Option(help='Number of processes, "ray", "ray:auto", or "ray://host:port".'),
     ] = None,
     memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB.")] = None,
     cache: Annotated[

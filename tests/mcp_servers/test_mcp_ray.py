@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.jobs import Recipe, State
+from mcp_servers.workers.on_ray import RayWorkers
 from sage.core.errors import Cancelled, FaultError, InputError
 
 TOOLS = str(Path(__file__).parent / "tools")
@@ -95,6 +98,33 @@ def test_priorities_hold_on_ray(workers: Workers, roots: Roots) -> None:
     assert all(job.result(60) for job in blockers)
 
 
+def die(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_no_node_holds_is_refused_at_once(workers: Workers, roots: Roots) -> None:
+    with pytest.raises(InputError, match=r"needs \d+ MiB, and of the cluster's 1 node\(s\) the"):
+        workers.submit("gorge", {}, roots)
+    with pytest.raises(InputError, match="needs a GPU, and the cluster has none"):
+        workers.submit("needs_gpu", {}, roots)
+
+
+def test_a_board_that_dies_costs_no_job(workers: Workers, roots: Roots) -> None:
+    """Its process is killed, as with a lost node; Ray starts another, and progress goes on."""
+    assert isinstance(workers, RayWorkers)
+    seen: list[float] = []
+    job = workers.submit(
+        "wait", {"seconds": 6}, roots, on_change=lambda item: seen.append(item.fraction)
+    )
+    while job.fraction == 0:
+        job.wait(0.1)
+    workers._board.__ray_call__.remote(die)
+    before = len(seen)
+    assert job.result(60).provenance.tool == "wait"
+    assert job.attempts == 1
+    assert len({fraction for fraction in seen[before:] if fraction < 1}) > 2
+
+
 def test_an_absent_cluster_is_a_fault_that_names_the_address() -> None:
-    with pytest.raises(InputError, match='"ray", or "ray://host:port"'):
+    with pytest.raises(InputError, match='"ray", "ray:auto", or "ray://host:port"'):
         open_workers("ray2", Recipe())

@@ -75,6 +75,11 @@ def eat(given: EatInput, context: ToolContext) -> Nothing:
     return Nothing()
 
 
+@tool("gorge", "test", "1", "Wants more than there is.", Resources(memory_mb=1 << 30))
+def gorge(given: Nothing, context: ToolContext) -> Nothing:
+    return given
+
+
 @tool("needs_gpu", "test", "1", "Needs a card.", Resources(gpu="required"))
 def needs_gpu(given: Nothing, context: ToolContext) -> WaitResult:
     return WaitResult(pid=int(context.device.removeprefix("cuda:")), started=0, ended=0)

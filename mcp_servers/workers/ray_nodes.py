@@ -1,0 +1,78 @@
+"""What a Ray cluster's nodes can hold, and the words for what they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_servers.spec import Resources
+
+REMEDY = "start larger nodes (ray start --num-cpus, --memory, --num-gpus) or ask for less"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One living node; `memory_mb` is what its raylet gives to tasks, in MiB."""
+
+    id: str
+    address: str
+    cpus: float
+    memory_mb: float
+    gpus: float = 0.0
+
+    def holds(self, need: Resources, cpus: float, gpus: float) -> bool:
+        """True when the node, with nothing else on it, can run such a job."""
+        return self.cpus >= cpus and self.memory_mb >= need.memory_mb and self.gpus >= gpus
+
+
+def nodes_of(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """The living nodes of `ray.nodes()`."""
+    found = []
+    for node in listed:
+        if node["Alive"]:
+            has = node["Resources"]
+            found.append(
+                Node(
+                    node["NodeID"],
+                    node["NodeManagerAddress"],
+                    has.get("CPU", 0.0),
+                    has.get("memory", 0.0) / 2**20,
+                    has.get("GPU", 0.0),
+                )
+            )
+    return found
+
+
+def hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Node], int]:
+    """The nodes that can hold a job, and how many GPUs it takes there.
+
+    A job that can use a GPU gets one where a node that holds it has one; `cpus` is what it takes
+    of processors.
+    """
+    if need.gpu != "none":
+        with_card = [node for node in nodes if node.holds(need, cpus, 1)]
+        if with_card or need.gpu == "required":
+            return with_card, 1
+    return [node for node in nodes if node.holds(need, cpus, 0)], 0
+
+
+def refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: float) -> str | None:
+    """Why no node can ever run the job, with what the largest has; None where one can."""
+    if hosts(need, nodes, cpus)[0]:
+        return None
+    if not nodes:
+        return f"{tool}: no node of the cluster is alive; start one (ray start --address=…)"
+    if need.gpu == "required" and not any(node.gpus for node in nodes):
+        return f"{tool} needs a GPU, and the cluster has none"
+    most = max(node.memory_mb for node in nodes)
+    if need.memory_mb > most:
+        what, has = f"{need.memory_mb} MiB", f"the largest node may use {most:.0f} MiB"
+    elif cpus > max(node.cpus for node in nodes):
+        most = max(node.cpus for node in nodes)
+        what, has = f"{cpus:g} processors", f"the largest node has {most:g}"
+    else:
+        card = " and a GPU" if need.gpu == "required" else ""
+        what = f"{cpus:g} processors with {need.memory_mb} MiB{card}"
+        has = "no node has that together"
+    return f"{tool} needs {what}, and of the cluster's {len(nodes)} node(s) {has}; {REMEDY}"

@@ -1,0 +1,110 @@
+"""What runs on the Ray cluster: a job's task, and the board on which tasks and dispatcher meet."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+BEAT = 0.2
+"""Seconds between two signs of life of a job; more on a board that serves very many."""
+BEATS_PER_SECOND = 2000
+"""Signs of life that one board takes."""
+ANSWER = 10.0
+"""Seconds that a job's beat waits for the board before it tries again."""
+_warm: dict[str, Any] = {}
+"""Registry and open handles of this Ray worker process, by recipe."""
+
+
+class Board:
+    """An actor: signs of life and progress of running jobs, and which of them are to stop.
+
+    It holds nothing that cannot be told again: Ray restarts it when it, or its node, dies.
+    """
+
+    def __init__(self) -> None:
+        """Nothing known yet."""
+        self.news: dict[str, tuple[str, float, str]] = {}
+        self.stopping: set[str] = set()
+        self.jobs = 1
+
+    def beat(self, job: str, node: str, fraction: float, message: str) -> tuple[bool, float]:
+        """Take a job's sign of life; whether it is to stop, and when to come again (seconds)."""
+        self.news[job] = (node, fraction, message)
+        return job in self.stopping, max(BEAT, self.jobs / BEATS_PER_SECOND)
+
+    def take(self, stopping: list[str], jobs: int) -> dict[str, tuple[str, float, str]]:
+        """All signs of life since the last call: node, progress and word of each job.
+
+        `stopping` are the jobs that are to stop, `jobs` is how many run.
+        """
+        self.stopping, self.jobs = set(stopping), jobs
+        taken, self.news = self.news, {}
+        return taken
+
+
+class Pulse:
+    """A thread of a running job that tells the board of it; the tool itself never waits for it."""
+
+    def __init__(self, board: Any, job: str, node: str) -> None:
+        """Tell `board` of `job` on `node`, from `__enter__` to `__exit__`."""
+        self.board, self.job, self.node = board, job, node
+        self.stopped = False
+        self._progress = (0.0, "")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+
+    def report(self, fraction: float, message: str) -> None:
+        """Keep the tool's progress for the next beat."""
+        self._progress = (fraction, message)
+
+    def cancelled(self) -> bool:
+        """True when the job is to stop."""
+        return self.stopped
+
+    def _beat(self) -> None:
+        import ray
+
+        wait = 0.0
+        while not self._over.wait(wait):
+            wait = BEAT
+            # A board that died is restarted by Ray; until then the job goes on without it.
+            with suppress(ray.exceptions.RayError):
+                told = self.board.beat.remote(self.job, self.node, *self._progress)
+                self.stopped, wait = ray.get(told, timeout=ANSWER)
+
+    def __enter__(self) -> Pulse:
+        """Start."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop; a beat that hangs is left to end by itself."""
+        self._over.set()
+        self._thread.join(1.0)
+
+
+def run_on_ray(recipe_json: str, request_json: str, board: Any) -> str:
+    """Run one request in a Ray worker process; the answer as JSON, with the node that gave it."""
+    import ray
+
+    from mcp_servers.context import Handles
+    from mcp_servers.workers.child import run_request
+    from mcp_servers.workers.jobs import Recipe
+
+    node = ray.get_runtime_context().get_node_id()
+    request = json.loads(request_json)
+    if gone := [folder for folder in request["inputs"] if not Path(folder).is_dir()]:
+        words = f"the folder {gone[0]} was not found"
+        return json.dumps({"op": "failed", "kind": "missing", "message": words, "node": node})
+    with Pulse(board, request["ticket"], node) as pulse:
+        if recipe_json not in _warm:
+            registry = Recipe.from_dict(json.loads(recipe_json)).build()
+            _warm[recipe_json] = (registry, Handles())
+        registry, handles = _warm[recipe_json]
+        if request["device"] == "gpu":
+            request["device"] = "cuda:0" if ray.get_gpu_ids() else "cpu"
+        answer = run_request(registry, handles, request, pulse.report, pulse.cancelled)
+    return json.dumps(answer | {"node": node})
