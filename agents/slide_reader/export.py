@@ -81,12 +81,18 @@ def holder(folder: Path) -> tuple[str, int] | None:
     return None
 
 
+def geojson_name(slide: str) -> str:
+    """Name of the GeoJSON of a slide's reading; a long name is cut, as file systems have limits."""
+    kept = slide.encode()[:200].decode("utf-8", "ignore")
+    return f"{kept}.reading.geojson"
+
+
 def write_reading(reading: Reading, folder: Path) -> dict[str, str]:
     """Write all forms of a reading; their names by kind."""
     names = {
         "reading": "reading.json",
         "steps": "steps.jsonl",
-        "geojson": f"{reading.slide}.reading.geojson",
+        "geojson": geojson_name(reading.slide),
         "conversation": "conversation.jsonl",
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,8 @@ MIN_TISSUE = 0.25
 """Share of a patch that must be tissue for it to count among the N."""
 WHOLE_FIELD_MM2 = 1.0
 """Images below this area are taken for tissue all over: there is no glass to tell it from."""
+LEAST_SIDE_UM = 30.0
+"""Smaller images hold hardly a nucleus."""
 ONE_UM = 10.0
 """µm per pixel times magnification: 10x has 1 µm per pixel."""
 
@@ -37,6 +39,12 @@ class Scope:
         self.slide = slide
         self.options = options
         self.mpp = slide.need_mpp()
+        if min(slide.width, slide.height) * self.mpp < LEAST_SIDE_UM:
+            raise InputError(
+                f"{slide.path}: {slide.width} x {slide.height} pixels of {self.mpp:g} µm are too"
+                f" small to read; an image needs {LEAST_SIDE_UM:g} µm a side. Is the pixel size"
+                " right?"
+            )
         if self.mpp > 1.05 * ONE_UM / options.magnification:
             raise InputError(
                 f"{slide.path}: {self.mpp:g} µm per pixel is coarser than"

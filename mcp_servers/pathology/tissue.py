@@ -9,6 +9,7 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.tissue import Tissue
@@ -26,6 +27,8 @@ FOCUS_MPP, COARSEST_FOCUS_MPP = 1.0, 1.3
 FOCUS_CELL = 64
 """Pixels a side of the cells that are judged; each cell follows the majority of its neighbors."""
 MAX_OVERVIEW_PIXELS = 16_000_000
+MAX_LEVEL_PIXELS = 40_000_000_000
+"""Of the level that an overview is made from: without a pyramid all of it is decoded."""
 
 
 class TissueInput(SlideInput):
@@ -78,12 +81,23 @@ def slide_tissue(
     min_area_um2 : smaller pieces are left out
     fill_holes_um2 : smaller holes are filled
     keep_pen : take pen marks for tissue
+
+    Raises
+    ------
+    InputError
+        If the level that shows the whole slide has more than `MAX_LEVEL_PIXELS`.
     """
     from mcp_servers.pathology.compute.tissue import find_tissue
 
     # very large slides are looked at more coarsely, so that memory stays bounded
     coarse = slide.need_mpp() * (slide.width * slide.height / MAX_OVERVIEW_PIXELS) ** 0.5
     view = slide.view(max(WORKING_MPP, coarse))
+    level = slide.levels[view.level]
+    if level.width * level.height > MAX_LEVEL_PIXELS:
+        raise InputError(
+            f"{slide.path}: has no overview that can be read whole: its coarsest useful level is "
+            f"{level.width} x {level.height} px. Store it with a pyramid of levels."
+        )
     image = view.read(0, 0, view.width, view.height)
     found = find_tissue(
         image,

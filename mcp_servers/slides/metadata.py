@@ -35,7 +35,7 @@ def resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
     values = []
     for name in ("XResolution", "YResolution"):
         ratio = tags.get(name)
-        if unit is None or not isinstance(ratio, tuple) or not ratio[0] or not ratio[1]:
+        if unit is None or not isinstance(ratio, tuple) or len(ratio) != 2 or not all(ratio):
             return None
         values.append(unit * ratio[1] / ratio[0])
     # a resolution tag coarser than a microscope's is a printer's default, not a scan's

@@ -60,6 +60,10 @@ class Properties:
     warnings: tuple[str, ...]
 
 
+ONE_UM = 10.0
+"""Objective at which a pixel of a scan has about 1 µm."""
+POWER_TOLERANCE = 3.0
+"""Factor by which the pixel size may leave what is usual for the objective that a file names."""
 MPP_TOLERANCE = 0.05
 """Share by which a pixel size that the caller gives may leave the file's without a word."""
 
@@ -219,6 +223,14 @@ class Slide:
         text = properties.get("openslide.objective-power") or (power.group(1) if power else None)
         with suppress(TypeError, ValueError):
             self.objective_power = float(text) if text else None
+        if self.mpp and self.objective_power and self.objective_power > 0:
+            usual = ONE_UM / self.objective_power
+            if not 1 / POWER_TOLERANCE <= self.mpp / usual <= POWER_TOLERANCE:
+                self.mpp_conflict = (
+                    f"the file says {self.mpp:g} µm per pixel and an objective of "
+                    f"{self.objective_power:g}x, which usually has {usual:g}: one of them is wrong"
+                )
+                self.warnings = (*self.warnings, self.mpp_conflict)
 
     # -- what it is ---------------------------------------------------------------------------
 
@@ -239,16 +251,17 @@ class Slide:
 
     @property
     def name(self) -> str:
-        """The file's name without its endings."""
-        return self.path.name.removesuffix(self.path.suffix).removesuffix(".ome")
+        """The file's name without its endings; bytes that are no text are replaced."""
+        return slide_name(self.path)
 
     def need_mpp(self) -> float:
         """µm per level-0 pixel; raises `PixelSizeError` with the remedy."""
         if self.mpp is None:
             raise PixelSizeError(
-                f"{self.path}: the file does not state its pixel size (µm per pixel). Give it as "
-                "mpp, on the command line --mpp 0.25 or --set mpp=0.25 (a 40x scan has about 0.25, "
-                "a 20x scan about 0.5); it is recorded as an override."
+                f"{self.path}: the file does not state its pixel size (µm per pixel), or states "
+                "one that no scan has. Give it as mpp, on the command line --mpp 0.25 or --set "
+                "mpp=0.25 (a 40x scan has about 0.25, a 20x scan about 0.5); it is recorded as an "
+                "override."
             )
         return self.mpp
 
@@ -404,6 +417,12 @@ class _Closed:
 
     def close(self) -> None:
         return None
+
+
+def slide_name(path: Path) -> str:
+    """A slide's name by its file: without endings, as text that every format can hold."""
+    name = path.name.removesuffix(path.suffix).removesuffix(".ome")
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def fit(image: U8, max_px: int) -> U8:

@@ -288,7 +288,9 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
             return directories, str(base.description or ""), tags
     except InputError:  # is a ValueError too
         raise
-    except (tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError) as error:
+    except (
+        tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError, ZeroDivisionError,
+    ) as error:  # fmt: skip
         raise UnsupportedError(f"{UNREADABLE} ({error})") from error
 
 

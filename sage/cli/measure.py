@@ -284,7 +284,7 @@ def _write_answers(items: list[Item], out: Path) -> Path:
 
     from agents.slide_reader.findings_tool import ANSWERS
     from sage.core.files import replacing
-    from sage.core.printable import one_line
+    from sage.core.printable import as_cell, one_line
 
     target = out / "answers.csv"
     with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as stream:
@@ -294,7 +294,8 @@ def _write_answers(items: list[Item], out: Path) -> Path:
             told = json.loads((item.path.parent.parent / ANSWERS).read_text(encoding="utf-8"))
             for one in told:
                 words = [one["question"], one["answer"] or "abstains", one["reasoning"]]
-                rows.writerow([item.patient, item.name, *map(one_line, words), one["regions"]])
+                cells = [as_cell(one_line(word)) for word in (item.patient, item.name, *words)]
+                rows.writerow([*cells, one["regions"]])
     return target
 
 

@@ -150,6 +150,9 @@ def read_slide(
             "--pause needs --intervene-from-page, which is given in place of --intervene"
         )
     console = Terminal(stderr=True) if as_json else Terminal()
+    named = dict(map(_place, places or ()))
+    if len(named) < len(places or ()):
+        raise InputError("--place: two places have one name")
     try:
         options = Options(
             magnification=magnification, patch_px=patch_px, rounds=rounds,
@@ -157,11 +160,10 @@ def read_slide(
             no_reflection=no_reflection,
         )  # fmt: skip
         guided = O3Options(most=most, order=order.value, behavior=task)
-        asked = Question(
-            text=question, options=tuple(answers or ()), places=dict(map(_place, places or ()))
-        )
+        asked = Question(text=question, options=tuple(answers or ()), places=named)
     except ValidationError as error:
         said = problems_of(error).replace("text: String", "question: the text")
+        said = said.replace("reply: Value error,", "--answer:")
         raise InputError(f"read-slide: {said}") from None
     if agent is AgentName.PATHAGENT and (behavior or task or most):
         raise InputError("--behavior, --task and --most are for --agent o3")

@@ -41,6 +41,14 @@ def amount(number: float, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+_FORMULA = re.compile(r"[=+@\t\r]|-(?![\d.])")
+
+
+def as_cell(text: str) -> str:
+    """A text as a cell of a CSV file for people: one that a spreadsheet would compute is quoted."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
 def quoted(text: object) -> str:
     """A text from outside as data for a prompt: one line in quotation marks, none within it.
 

@@ -233,7 +233,7 @@ def _read_exposure(
             path = next((path for path in slides[who] if path.is_file()), slides[who][0])
             try:
                 read, statement = _read(path, question, picture, read)
-            except SageError as error:
+            except (SageError, OSError, MemoryError) as error:
                 reads.append(read.model_copy(update={"why_not": _nameless(error, path, who)}))
                 continue
             reads.append(read)
@@ -291,12 +291,15 @@ def _read_so_far(services: Services) -> int:
     return sum(len(own.reads) for one in found if one is not None for own in one.exposures)
 
 
-def _nameless(error: SageError, path: Path, who: str) -> str:
+def _nameless(error: BaseException, path: Path, who: str) -> str:
     """Why a slide was not read, without the words that name it."""
-    said = one_line(str(error))
-    for name in sorted({str(path), str(path.resolve()), path.name, path.stem, who}, key=len)[::-1]:
-        said = said.replace(name, "the slide")
-    return said[:300]
+    said = one_line(str(error)) or type(error).__name__
+    names = {str(path), str(path.resolve()), path.name, path.stem, who}
+    for name in sorted(map(one_line, names), key=len, reverse=True):
+        # a patient called 3 is no part of "34 of 108 tiles"
+        whole = rf"(?<!\w){re.escape(name)}(?!\w)" if len(name) < 4 else re.escape(name)
+        said = re.sub(whole, "the slide", said)
+    return shorten(said, 300, placeholder=" …")
 
 
 def _read(path: Path, question: str, picture: Path, read: SlideRead) -> tuple[SlideRead, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sage.core.printable import as_cell
 from sage.machine.slide_readings import caption, readings_of
 from sage.report.curve import Curve, curve_of
 from sage.report.facts import Facts
@@ -57,7 +57,7 @@ class FigurePage:
 
     Parameters
     ----------
-    source : as a `data:` address, inert inside an `<img>`
+    source : as a `data:` address, inert inside an `<img>`; empty where there are words alone
     caption : below it
     name : by which it is saved
     file : where it lies as a file, from the report's folder
@@ -190,27 +190,30 @@ def _fields(home: Path, name: str) -> list[FigurePage]:
 
 
 def _readings(home: Path, name: str) -> list[FigurePage]:
-    """Slides of the patients at the ends of an exposure, as a reader saw them."""
+    """Slides of the patients at the ends of an exposure, as a reader saw them.
+
+    A slide that could not be read, and an exposure whose slides were not, stand there in words.
+    """
     found = readings_of(home)
-    return [
-        FigurePage(
-            data_uri(home / FOLDER / Path(read.picture).name),
-            f"{caption(exposure, read)} {exposure.statement}",
-            f"{name}-{Path(read.picture).stem}",
-            f"hypotheses/{name}/{FOLDER}/{Path(read.picture).name}",
-        )
-        for exposure in (found.exposures if found else ())
-        for read in exposure.reads
-        if read.picture
-    ]
-
-
-FORMULA = re.compile(r"[=+@\t\r]|-(?![\d.])")
-"""How a cell begins that a spreadsheet would compute."""
-
-
-def _plain(text: str) -> str:
-    return f"'{text}" if FORMULA.match(text) else text
+    pages = []
+    for exposure in found.exposures if found else ():
+        if exposure.note:
+            said = f"Slides by {exposure.label} were not read: {exposure.note}."
+            pages.append(FigurePage("", said))
+        for read in exposure.reads:
+            if not read.picture:
+                pages.append(FigurePage("", caption(exposure, read)))
+                continue
+            file = Path(read.picture).name
+            pages.append(
+                FigurePage(
+                    data_uri(home / FOLDER / file),
+                    f"{caption(exposure, read)} {exposure.statement}",
+                    f"{name}-{Path(file).stem}",
+                    f"hypotheses/{name}/{FOLDER}/{file}",
+                )
+            )
+    return pages
 
 
 EFFECTS = ("primary", "secondary", "adjusted")
@@ -230,7 +233,7 @@ def _csv(key: str, results: Results, name: str, facts: Facts) -> str:
     writer.writerow(["table", *columns])
     for table, row in rows:
         cells = [_cell(row.get(column, ""), name, facts) for column in columns]
-        writer.writerow([table, *(facts.text(c.key) if c.key else _plain(c.text) for c in cells)])
+        writer.writerow([table, *(facts.text(c.key) if c.key else as_cell(c.text) for c in cells)])
     return f"data:text/csv;base64,{base64.b64encode(text.getvalue().encode()).decode()}"
 
 

@@ -26,7 +26,13 @@ from agents.slide_reader.concepts import (
     out_of_reach,
     place_of,
 )
-from agents.slide_reader.export import conversation, features, navigating, write_reading
+from agents.slide_reader.export import (
+    conversation,
+    features,
+    geojson_name,
+    navigating,
+    write_reading,
+)
 from agents.slide_reader.eyes import Eyes, State
 from agents.slide_reader.open_eyes import computed_eyes, model_eyes
 from agents.slide_reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
@@ -493,6 +499,26 @@ def test_a_slide_without_tissue_or_too_coarse_is_refused(tmp_path: Path) -> None
         read(tmp_path / "c.tiff", WHERE)
 
 
+def test_an_image_too_small_to_hold_a_nucleus_is_refused(tmp_path: Path) -> None:
+    _write_tiff(tmp_path / "s.tiff", np.full((40, 300, 3), 200, np.uint8), 0.5, 1)
+    with pytest.raises(InputError, match="too small"):
+        read(tmp_path / "s.tiff", WHERE)
+
+
+def test_a_long_name_is_cut_where_files_are_named_by_it() -> None:
+    name = geojson_name("µ" * 300)
+    assert len(name.encode()) < 255 and name.endswith("µ.reading.geojson")
+
+
+def test_a_damaged_tile_is_told_first(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise InputError("s.tiff: tile 52 cannot be decoded")
+
+    monkeypatch.setattr(scope, "pixels", broken)
+    with pytest.raises(FaultError, match=r"^s\.tiff: tile 52 cannot be decoded"):
+        read_slide(scope, computed_eyes(), WHERE, SMALL)
+
+
 # -- trace, export, lock ----------------------------------------------------------------------
 
 
@@ -785,7 +811,9 @@ def test_the_command_line_reads_a_slide(painted: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--answer", "left"], "at least two"),
+        (["--answer", "left"], "--answer: a question with options needs at least two"),
+        (["--answer", "left", "--answer", "LEFT"], "--answer: two options read alike"),
+        (["--place", "A=1,2,3,4", "--place", "A=5,6,7,8"], "two places have one name"),
         (["--place", "A=1,2,3"], "--place A=1,2,3"),
         (["--eyes", "clip"], "--weights"),
         (["--weights", "w"], "--eyes clip or model"),

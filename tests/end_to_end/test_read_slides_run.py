@@ -202,11 +202,17 @@ def test_a_slide_that_cannot_be_read_is_told_without_its_name(tmp_path: Path, da
     else:
         highest.rename(tmp_path / highest.name)
         highest.symlink_to(tmp_path / highest.name)
-    done = sage("run", QUESTION, "--cohort", "c", "--read-slides", "1", "--out", "r", cwd=tmp_path)
+    done = sage("run", QUESTION, "--cohort", "c", "--read-slides", "1", "--out", "r",
+                "--auto-approve", cwd=tmp_path)  # fmt: skip
     assert done.code == 0, done.err
     (exposure,) = about(tmp_path / "r")["exposures"]
     first = exposure["reads"][0]
     assert bool(first["why_not"]) == (damage != "outside") and "pat-" not in json.dumps(exposure)
+    for form in ("md", "html"):
+        report = (tmp_path / f"r/report.{form}").read_text()
+        ends = [f"patient with the {end} TLS density" in report for end in ("highest", "lowest")]
+        assert all(ends) and "pat-" not in report
+        assert ("Not read: the slide" in report) == bool(first["why_not"])
 
 
 @pytest.mark.parametrize(

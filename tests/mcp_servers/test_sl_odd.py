@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 
 from mcp_servers.context import ToolContext
 from mcp_servers.formats.geojson import read_polygons
-from mcp_servers.slides.slide import Slide
+from mcp_servers.pathology.tissue import slide_tissue
+from mcp_servers.slides.metadata import resolution_mpp
+from mcp_servers.slides.slide import Slide, slide_name
+from mcp_servers.slides.source import Level
 from sage.core.errors import Cancelled, InputError
 from tests.mcp_servers.slide_tools import GLASS, blobs, context, damage_tile, png, pyramid, run
 
@@ -50,6 +55,50 @@ def test_a_field_without_tumor_does_not_become_all_tumor(tmp_path: Path, name: s
     assert any("no tumor-like region" in note for note in got["warnings"])
     assert any("whole image" in note for note in got["warnings"])
     assert not got.get("tumor_fraction") and not got.get("tumor") and not got.get("tumor_mm2")
+
+
+@pytest.mark.parametrize(
+    ("tag", "value"),
+    [("ImageWidth", 0), ("ImageLength", 0), ("TileWidth", 0), ("TileLength", 0),
+     ("XResolution", (0, 0))],
+)  # fmt: skip
+def test_a_damaged_directory_is_refused_in_words(tmp_path: Path, tag: str, value: Any) -> None:
+    path = tmp_path / "a.tiff"
+    tifffile.imwrite(path, blobs(400, 400), photometric="rgb", tile=(128, 128),
+                     resolution=(20000, 20000), resolutionunit="CENTIMETER")  # fmt: skip
+    with tifffile.TiffFile(path, mode="r+") as file:
+        file.pages.first.tags[tag].overwrite(value)
+    with pytest.raises(InputError, match=r"a\.tiff"), Slide.open(path) as slide:
+        slide.need_mpp()
+
+
+def test_a_resolution_that_is_no_ratio_is_none() -> None:
+    assert resolution_mpp({"ResolutionUnit": 3, "XResolution": (1,), "YResolution": (1,)}) is None
+
+
+def test_an_overview_that_would_decode_terabytes_is_refused(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(700, 700))
+    with Slide.open(tmp_path / "a.png", mpp=0.5) as slide:
+        slide.source.levels = (Level(400_000, 400_000, 1.0, 256, 256),)  # type: ignore[misc]
+        with pytest.raises(InputError, match="pyramid"):
+            slide_tissue(slide)
+
+
+def test_an_objective_that_contradicts_the_pixel_size_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.tiff"
+    for mpp, told in ((0.25, False), (0.5, False), (0.05, True), (2.0, True)):
+        said = f"Aperio x |AppMag = 40|MPP = {mpp}"
+        tifffile.imwrite(path, blobs(400, 400), photometric="rgb", tile=(128, 128),
+                         description=said, metadata=None)  # fmt: skip
+        with Slide.open(path, backend="direct") as slide:
+            assert slide.objective_power == 40
+            assert bool(slide.mpp_conflict) == told
+            assert any("objective of 40x" in note for note in slide.warnings) == told
+
+
+def test_a_name_that_is_no_text_becomes_text() -> None:
+    name = slide_name(Path(os.fsdecode(b"a\xff.ome.tiff")))
+    assert name == "a\ufffd" and name.encode()
 
 
 def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:

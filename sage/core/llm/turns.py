@@ -532,7 +532,7 @@ class RulePolicy:
     def told(self, call: ToolCall, result: object, error: str | None) -> None:
         """Keep the result for the rule's next move."""
         if error is not None:
-            raise FaultError(f"rule of {self.agent}: tool {call.name}: {error}")
+            raise FaultError(f"{error} (while {self.agent} used {call.name})")
         self._results.append(result)
 
     def refused(self, reason: str) -> None:

@@ -127,6 +127,9 @@ def _state(request: Request, folder: Path) -> str:
 @router.get("")
 def listed(path: str, request: Request) -> list[dict[str, Any]]:
     """Readings of a slide, newest first: started here, and those below the folders of `--root`."""
+    from agents.slide_reader.export import geojson_name
+    from mcp_servers.slides.slide import slide_name
+
     site: Site = request.app.state.site
     slide = slide_file(request, path)
     found = []
@@ -140,7 +143,7 @@ def listed(path: str, request: Request) -> list[dict[str, Any]]:
         if len(found) >= MOST_LISTED:
             break
     for root in site.roots:
-        for file in sorted(root.rglob(f"{_glob(slide.stem)}.reading.geojson"))[:MOST_LISTED]:
+        for file in sorted(root.rglob(_glob(geojson_name(slide_name(slide)))))[:MOST_LISTED]:
             folder = file.parent
             real = folder.resolve()
             if (folder / TRACE).is_file() and real.is_relative_to(root) and real.parent != home:
