@@ -38,6 +38,11 @@ def wait(given: WaitInput, context: ToolContext) -> WaitResult:
     return WaitResult(pid=os.getpid(), started=started, ended=time.time())
 
 
+@tool("heavy_wait", "test", "1", "Wait, on a large node.", Resources(memory_mb=2048))
+def heavy_wait(given: WaitInput, context: ToolContext) -> WaitResult:
+    return wait(given, context)
+
+
 class CrashInput(BaseModel):
     marker: str
     times: int = 1
