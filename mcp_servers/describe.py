@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcp_servers.spec import ToolSpec
 
 
-def describe_tool(spec: ToolSpec) -> str:
-    """One tool as text for a prompt: what it takes and returns, units, limits, known failures."""
+def describe_tool(spec: ToolSpec, nested: bool = False) -> str:
+    """One tool as text for a prompt: what it takes and returns, units, limits, known failures.
+
+    With `nested` the fields of values within values are named too, for who has to write them.
+    """
     lines = [f"{spec.name} ({spec.suite}, version {spec.version}): {spec.summary}"]
-    lines.append("  takes: " + (_fields(spec.input_schema) or "nothing"))
-    lines.append("  returns: " + (_fields(spec.output_schema) or "nothing"))
+    lines.append("  takes: " + (_fields(spec.input_schema, nested) or "nothing"))
+    lines.append("  returns: " + (_fields(spec.output_schema, nested) or "nothing"))
     lines.append("  " + limits(spec))
     lines.extend(f"  {line}" for line in validity_lines(spec))
     return "\n".join(lines)
@@ -63,11 +68,12 @@ def beyond_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
     return {"warnings": [*result["warnings"], text]}
 
 
-def _fields(schema: dict[str, Any]) -> str:
+def _fields(schema: dict[str, Any], nested: bool = False) -> str:
     required = set(schema.get("required", ()))
+    inner = schema.get("$defs", {}) if nested else {}
     parts = []
     for name, field in schema.get("properties", {}).items():
-        text = f"{name}: {type_word(field)}"
+        text = f"{name}: {type_word(field, inner)}"
         if "default" in field and name not in required:
             text += f" = {field['default']!r}"
         if field.get("description"):
@@ -76,18 +82,22 @@ def _fields(schema: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def type_word(schema: dict[str, Any]) -> str:
-    """A JSON schema's type in a word or two."""
+def type_word(schema: dict[str, Any], inner: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """A JSON schema's type in a word or two; of what `inner` defines, the fields as well."""
     if "enum" in schema:
         return " | ".join(str(item) for item in schema["enum"])
     if "const" in schema:
         return repr(schema["const"])
     if "$ref" in schema:
-        return str(schema["$ref"]).rsplit("/", 1)[-1]
+        name = str(schema["$ref"]).rsplit("/", 1)[-1]
+        fields = inner.get(name, {}).get("properties", {})
+        below = {own: held for own, held in inner.items() if own != name}
+        words = ", ".join(f"{field}: {type_word(held, below)}" for field, held in fields.items())
+        return f"{name} {{{words}}}" if words else name
     if "anyOf" in schema:
-        return " | ".join(type_word(item) for item in schema["anyOf"])
+        return " | ".join(type_word(item, inner) for item in schema["anyOf"])
     kind = schema.get("type", "any")
     if kind == "array":
-        inner = schema.get("items")
-        return f"list of {type_word(inner)}" if isinstance(inner, dict) else "list"
+        items = schema.get("items")
+        return f"list of {type_word(items, inner)}" if isinstance(items, dict) else "list"
     return str(kind)

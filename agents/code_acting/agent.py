@@ -18,6 +18,7 @@ from agents.code_acting.types import (
     CodeAnswer,
     Observation,
 )
+from mcp_servers.describe import describe_tool
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import (
     BoundError,
@@ -141,8 +142,9 @@ def ask(
         "act", "Run a program as the next step; returns what it printed, its last value, its error,"
         " and the files in /output.", Cell, act,
     )  # fmt: skip
+    tools = "\n\n".join(describe_tool(one, nested=True) for one in session.registry)
     given = Asked(
-        question=question, data=session.shown(), tools=session.registry.describe(),
+        question=question, data=session.shown(), tools=tools,
         imports=tuple(sorted(IMPORTS)), steps=steps, seconds=session.limits.seconds,
     )  # fmt: skip
     answer: CodeAnswer | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -31,7 +31,10 @@ def ask_slides(
         float, typer.Option(min=1, help="Time of one program, tools apart.")
     ] = 300,
     memory: Annotated[int, typer.Option(min=256, help="Memory of a program, MiB.")] = 4096,
-    sandbox: Annotated[str, typer.Option(help="auto, docker or bubblewrap.")] = "auto",
+    sandbox: Annotated[
+        Literal["auto", "docker", "bubblewrap"] | None,
+        typer.Option(help="Where programs run; default: as sage.toml says, else auto."),
+    ] = None,
     budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the session.")] = Path("answer"),
     replace: Annotated[
@@ -62,6 +65,7 @@ def ask_slides(
     from sage.core.errors import FaultError, InputError
     from sage.core.files import read_json, write_json
     from sage.core.llm.trace import Trace
+    from sage.settings import load as load_settings
     from sandbox.chooser import choose
 
     if not question.strip():
@@ -75,9 +79,7 @@ def ask_slides(
             raise InputError(f"--program {program}: not a readable text: {error}") from None
         if not cells:
             raise InputError(f"--program {program}: it has no line of code")
-    if sandbox not in ("auto", "docker", "bubblewrap"):
-        raise InputError(f"--sandbox {sandbox}: use auto, docker or bubblewrap")
-    engine = choose(sandbox, packages=())  # type: ignore[arg-type]
+    engine = choose(sandbox or load_settings().sandbox, packages=())
     tools = Registry() if suite == "none" else load(suite)
 
     # The same line again goes on; another question does not land among the first one's files.
@@ -108,7 +110,6 @@ def ask_slides(
 
     decide: object = cells
     if cells is None:
-        from sage.settings import load as load_settings
         from sage.wiring import make_chat
 
         settings = load_settings(reasoner="chat")

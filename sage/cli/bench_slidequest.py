@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from sage.bench.slidequest_run import Cost, Prepared
+    from sage.bench.slidequest_twins import Solved
 
 
 def slidequest(
@@ -33,6 +35,12 @@ def slidequest(
         None, help="With --data: a question (data_qa/question_1) or category; repeatable."
     ),
     budget_usd: float | None = typer.Option(None, min=0, help="With --data: what all may cost."),
+    twins: bool = typer.Option(
+        False,
+        "--twins",
+        help="Solve tasks of the same kinds on data made here, by hand-written programs: do the "
+        "tools suffice? Needs a sandbox, no model and no slides.",
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Score answers to SlideQuest: the published scorer's rules beside repaired ones.
@@ -40,6 +48,8 @@ def slidequest(
     The published rules score the truth itself below 1 on some questions; without --answers they
     are listed. With --data the agent answers first, with a model, each question with its own data
     and without memory of the others; the same line goes on after an interruption.
+
+    Example: sage bench slidequest slidequest --twins
 
     Example: sage bench slidequest slidequest --data slides --only data_qa --budget-usd 20
 
@@ -49,8 +59,12 @@ def slidequest(
     from sage.bench.slidequest_run import prepare
     from sage.console import out as console
     from sage.console import print_json
-    from sage.core.errors import InputError
 
+    if twins:
+        if data is not None or answers:
+            raise InputError("--twins asks nothing: leave --data and --answers out")
+        _twins(benchmark, only or [], as_json=as_json)
+        return
     if data is not None and answers:
         raise InputError("give --answers or --data, not both")
     questions, total = bench.read_questions(benchmark)
@@ -107,6 +121,60 @@ def slidequest(
         )
 
 
+def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
+    """Solve the twins and tell how many questions their capabilities cover."""
+    from tempfile import TemporaryDirectory
+
+    from agents.code_acting.agent import ask
+    from agents.code_acting.session import Session
+    from mcp_servers.registry import load
+    from sage.bench.slidequest_twins import TWINS, VARIANTS, cover, solve
+    from sage.console import out as console
+    from sage.console import print_json
+    from sage.core.llm.trace import Trace
+    from sage.settings import load as load_settings
+    from sandbox.chooser import choose
+
+    if unknown := sorted(set(only) - {twin.capability for twin in TWINS}):
+        raise InputError(f"--only {unknown[0]}: with --twins a capability of notes.csv")
+    tools, engine = load("nova"), choose(load_settings().sandbox, packages=())
+
+    def run(data: Path, place: Path, program: str) -> tuple[float, str]:
+        acted = ask(Session({"data": data}, tools, engine, place), "twin", [program], trace=Trace())
+        lines = acted.steps[0].observation.error.strip().splitlines()
+        return acted.seconds, lines[-1] if lines else ""
+
+    solved: list[Solved] = []
+    with TemporaryDirectory() as folder:
+        for twin in TWINS:
+            if only and twin.capability not in only:
+                continue
+            for variant in range(VARIANTS):
+                one = solve(twin, variant, Path(folder) / str(len(solved)), run)
+                solved.append(one)
+                if not as_json:
+                    said = f"; {one.problem}" if one.problem else ""
+                    console.print(
+                        f"{one.capability}, {variant + 1}: {one.score:.2f}, {one.seconds:.1f} s"
+                        f"{said}",
+                        markup=False, highlight=False, soft_wrap=True,
+                    )  # fmt: skip
+    rows = [] if only else cover(benchmark, solved)
+    if as_json:
+        twins = [one.model_dump() for one in solved]
+        print_json({"twins": twins, "covered": [row.model_dump() for row in rows]})
+        return
+    full = sum(one.score == 1 for one in solved)
+    console.print(f"{full} of {len(solved)} twins solved")
+    for row in rows:
+        short = ", ".join(f"{name} ({count})" for name, count in row.missing.items())
+        console.print(
+            f"{row.category}: {row.covered} of {row.questions} questions covered"
+            f"{'; short of ' + short if short else ''}",
+            soft_wrap=True,
+        )
+
+
 def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, out: Path) -> Cost:
     """Put the questions to the agent; its replies and spending are kept per repeat, the budget
     holds over all."""
@@ -122,7 +190,8 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
     from sage.wiring import make_chat
     from sandbox.chooser import choose
 
-    tools, engine, settings = load("nova"), choose(packages=()), load_settings(reasoner="chat")
+    settings = load_settings(reasoner="chat")
+    tools, engine = load("nova"), choose(settings.sandbox, packages=())
 
     def put(question: Prepared, place: Path) -> Acted:
         place.mkdir(parents=True)

@@ -66,7 +66,7 @@ from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
 from tests.end_to_end.harness import REPO, sage
 from tests.openai_server import Answer, chat_reasoner, serve
-from validation.simulate.slide import Scene, _write_tiff, render_slide
+from validation.simulate.slide import Scene, render_slide, write_tiff
 
 QUADRANTS = ("upper left", "upper right", "lower left", "lower right")
 SMALL = Options(patch_px=128)
@@ -393,7 +393,7 @@ def test_planted_answers_are_read_from_pixels(painted: Path) -> None:
 def mirrored(path: Path, to: Path, axis: int) -> Path:
     with Slide.open(path, threads=1) as slide:
         image = slide.read(0, 0, slide.width, slide.height)
-    _write_tiff(to, np.ascontiguousarray(np.flip(image, axis)), 0.5, 3)
+    write_tiff(to, np.ascontiguousarray(np.flip(image, axis)), 0.5, 3)
     return to
 
 
@@ -491,10 +491,10 @@ def test_random_navigation_never_claims_absence(painted: Path) -> None:
 
 
 def test_a_slide_without_tissue_or_too_coarse_is_refused(tmp_path: Path) -> None:
-    _write_tiff(tmp_path / "w.tiff", np.full((2600, 2600, 3), 244, np.uint8), 0.5, 1)
+    write_tiff(tmp_path / "w.tiff", np.full((2600, 2600, 3), 244, np.uint8), 0.5, 1)
     with pytest.raises(InputError, match="no tissue"):
         read(tmp_path / "w.tiff", WHERE)
-    _write_tiff(tmp_path / "c.tiff", np.full((600, 600, 3), 200, np.uint8), 4.0, 1)
+    write_tiff(tmp_path / "c.tiff", np.full((600, 600, 3), 200, np.uint8), 4.0, 1)
     with pytest.raises(InputError, match="coarser than 5x"):
         read(tmp_path / "c.tiff", WHERE)
 

@@ -139,7 +139,7 @@ def render_slide(
     truth, image = _paint(
         tissue, tumor, necrosis, lymphoid, scene, placed, cores, mpp, scattered_per_mm2, rng
     )
-    _write_tiff(path, image, mpp, levels)
+    write_tiff(path, image, mpp, levels)
     area = float(tissue.sum()) * (mpp / 1000.0) ** 2
     return SlideTruth(
         path=str(path),
@@ -398,7 +398,7 @@ def _mitosis(
         cv2.ellipse(nuclei, place, own, tilt, 0, 360, 255, -1, cv2.LINE_AA, shift=4)
 
 
-def _write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:
+def write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:
     """Write level 0 and its halvings as tiled JPEG pages."""
     import cv2
     import tifffile

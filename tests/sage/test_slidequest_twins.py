@@ -1,0 +1,69 @@
+"""Twins: their programs may run, their truths are reached in the sandbox, wrong answers are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.code_acting.agent import ask
+from agents.code_acting.session import IMPORTS, Session
+from mcp_servers.registry import load
+from sage.bench.slidequest import CATEGORIES
+from sage.bench.slidequest_twins import (
+    TWINS,
+    WRITE,
+    Solved,
+    Twin,
+    capability_of,
+    cover,
+    solve,
+)  # fmt: skip
+from sage.core.errors import InputError
+from sage.core.llm.trace import Trace
+from sandbox import policy
+from tests.sandbox.boxes import working
+
+
+def test_programs_may_run_and_capabilities_stand_once() -> None:
+    names = [twin.capability for twin in TWINS]
+    assert len(set(names)) == len(names) >= 30
+    for twin in TWINS:
+        assert policy.check(WRITE + twin.program, IMPORTS) == [], twin.capability
+
+
+@pytest.mark.bubblewrap
+def test_a_program_reaches_the_truth_and_a_wrong_answer_does_not(tmp_path: Path) -> None:
+    tools, box = load("nova"), working("bubblewrap")
+
+    def run(data: Path, place: Path, program: str) -> tuple[float, str]:
+        acted = ask(Session({"data": data}, tools, box, place), "twin", [program], trace=Trace())
+        return acted.seconds, acted.steps[0].observation.error
+
+    (twin,) = (one for one in TWINS if one.capability == "WSI reading")
+    right = solve(twin, 0, tmp_path / "right", run)
+    assert right.score == 1 and right.problem == ""
+    lie = Twin(twin.capability, twin.make, "answer(red=1, green=2, blue=3)\n")
+    wrong = solve(lie, 0, tmp_path / "wrong", run)
+    assert wrong.score == 0 and "planted" in wrong.problem
+    broken = Twin(twin.capability, twin.make, "1 / 0\n")
+    assert "ZeroDivisionError" in solve(broken, 0, tmp_path / "broken", run).problem
+
+
+def test_a_question_counts_only_with_all_it_needs(tmp_path: Path) -> None:
+    for category in CATEGORIES:
+        (tmp_path / category).mkdir()
+        (tmp_path / category / "notes.csv").write_text(
+            '\ufeff"short_question","capabilities"\n"a","one, two (neoplastic)"\n"b","one"\n',
+            encoding="utf-8",
+        )
+    solved = [
+        Solved(capability="one", variant=0, score=1),
+        Solved(capability="two", variant=0, score=1),
+        Solved(capability="two", variant=1, score=0.5),
+    ]
+    row = cover(tmp_path, solved)[0]
+    assert (row.questions, row.covered, row.missing) == (2, 1, {"two": 1})
+    with pytest.raises(InputError, match="no twin for 'two'"):
+        cover(tmp_path, solved[:1])
+    assert capability_of("nuclei types (immune/neoplastic)") == "nuclei types"
