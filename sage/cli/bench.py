@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from sage.cli.bench_biodsa import biodsa
 from sage.cli.bench_calibration import calibration
 from sage.cli.bench_campaigns import campaigns, planted
 from sage.cli.bench_hypobench import hypobench
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, help="Calibration benchmarks.", no_args_is_help=True)
 
 
+app.command()(biodsa)
 app.command()(campaigns)
 app.command()(planted)
 app.command()(slides)
