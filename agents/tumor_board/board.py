@@ -112,6 +112,10 @@ class Board:
         self.read: list[str] = []
         self.hallucinated: list[str] = []
         self.calls = 0
+        self.measured: dict[str, str] = {}
+        """What tools said of images, by file."""
+        self.papers: dict[str, str] = {}
+        """Titles and abstracts that a search returned, by `PMID n`."""
         self._files = {file.name: file for file in self.case.files}
 
     @property
@@ -158,7 +162,9 @@ class Board:
             raise InputError(f"{given.name}: the image is not at hand")
         chances = self.desk.he(file.path, given.options)
         best = max(range(len(chances)), key=chances.__getitem__)
-        return {"resembles": given.options[best], "confidence": confidence_bin(chances[best])}
+        said = {"resembles": given.options[best], "confidence": confidence_bin(chances[best])}
+        self.measured[given.name] = f"{said['resembles']}: {said['confidence']}"
+        return said
 
     def ihc_percent_positive(self, given: OneFile) -> Stained:
         """Percent of positive cells: measured, or as a recorded reading said."""
@@ -166,12 +172,16 @@ class Board:
         file = self._image(given.name)
         if file.path is not None and self.desk.ihc is not None:
             try:
-                return Stained(percent_positive=round(self.desk.ihc(file.path), 2), by="measured")
+                return self._stained(given.name, round(self.desk.ihc(file.path), 2), "measured")
             except InputError as error:
                 return Stained(by=f"nobody: {one_line(str(error))[:200]}")
         if file.percent_positive is None:
             return Stained(by="nobody: the image is not at hand, and no reading of it either")
-        return Stained(percent_positive=file.percent_positive, by="the published IHC tool")
+        return self._stained(given.name, file.percent_positive, "the published IHC tool")
+
+    def _stained(self, name: str, percent: float, by: str) -> Stained:
+        self.measured[name] = f"{percent}"
+        return Stained(percent_positive=percent, by=by)
 
     def _image(self, name: str) -> CaseFile:
         file = self._find(name)
@@ -186,7 +196,9 @@ class Board:
         self.calls += 1
         if self.desk.pubmed is None:
             raise InputError("PubMed is not asked here: --pubmed offers it, queries leave then")
-        return self.desk.pubmed(given.query)
+        found = self.desk.pubmed(given.query)
+        self.papers |= {f"PMID {p.pmid}": f"{p.title} {p.abstract}" for p in found if p.pmid}
+        return found
 
     def drug_description(self, given: Drug) -> dict[str, str]:
         """What a drug is."""

@@ -16,6 +16,7 @@ from sage.cli.backup import backup, restore
 from sage.cli.campaign import campaign
 from sage.cli.doctor import config, doctor
 from sage.cli.forget import forget
+from sage.cli.mdt import mdt
 from sage.cli.prune import prune
 from sage.cli.read_slide import read_slide
 from sage.cli.run import replay, resume, review, run
@@ -105,8 +106,8 @@ def _root(
 
 
 for _command in (
-    ask, run, read_slide, ask_slides, campaign, review, pause, resume, replay, runs, show, serve,
-    worker, audit, backup, restore, prune, forget, doctor, config,
+    ask, run, read_slide, ask_slides, mdt, campaign, review, pause, resume, replay, runs, show,
+    serve, worker, audit, backup, restore, prune, forget, doctor, config,
 ):  # fmt: skip
     app.command()(_command)
 app.command("open")(open_report)

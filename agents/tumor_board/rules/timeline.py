@@ -93,11 +93,15 @@ def disease_of(contexts: Mapping[str, str], texts: Mapping[str, str]) -> tuple[D
 
 @dataclass(frozen=True)
 class State:
-    """Where the disease stands: spread or not, the ratio of hazards, and what they rest on."""
+    """Where the disease stands: spread or not, the ratio of hazards, and what they rest on.
+
+    `rising` is the further ratio of a rising marker for the next relapse or progression.
+    """
 
     spread: bool
     active: bool
     ratio: float
+    rising: float
     cited: tuple[Cited, ...]
 
 
@@ -149,10 +153,10 @@ def state_of(rows: list[Row], contexts: Mapping[str, str], disease: Disease, age
         ratio *= 1.3
     rising = _rising(rows)
     if rising is not None:
-        ratio *= RISING_ACTIVE if active else RISING_CLEAR
         cited.append(_note(rising, "A tumor marker has risen to more than one and a half times its"
                                    " least value."))  # fmt: skip
-    return State(spread, active, ratio, tuple(cited))
+    factor = 1.0 if rising is None else RISING_ACTIVE if active else RISING_CLEAR
+    return State(spread, active, ratio, factor, tuple(cited))
 
 
 def _progressed(row: Row) -> bool:
@@ -201,7 +205,9 @@ def outcome(
     else:
         medians = disease.survival if alive else disease.progression
         median = medians[1] if state.spread or (state.active and not alive) else medians[0]
-        free = 0.5 ** (months * state.ratio / median)
+        # A rising marker announces a relapse; of death it tells no more than of active disease.
+        rising = min(state.rising, RISING_ACTIVE) if alive else state.rising
+        free = 0.5 ** (months * state.ratio * rising / median)
         fate = "alive" if alive else "free of progression"
         prior = Cited(sentence=f"In this state half are {fate} after about {median:g} months.",
                       quote=f"general prior: {disease.source}")  # fmt: skip

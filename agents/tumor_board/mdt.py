@@ -1,0 +1,180 @@
+"""The board over one real patient: what the files state, each sentence with its passage, no advice.
+
+Source: the environment of MTBBench (2.3), put to use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pydantic import Field
+
+from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
+from agents.tumor_board.agent import TURNS, ask_board
+from agents.tumor_board.board import Board, Files, OneFile
+from agents.tumor_board.rules import findings
+from agents.tumor_board.rules.policy import TURNS as RULE_TURNS
+from agents.tumor_board.types import Cited, letter_of
+from sage.core.errors import FaultError
+from sage.core.llm.turns import Bounds, Moves, Use
+from sage.core.printable import amount
+
+MOST_SENTENCES = 40
+ADVICE = re.compile(
+    r"\b(?:should|ought to|shall|recommend\w*|advis\w*|prescrib\w*|administer(?:ing)?|we propose"
+    r"|must (?:be|receive|undergo|start|stop|have|not)"
+    r"|needs? to (?:be|receive|undergo|start|stop)"
+    r"|(?:is|are|seems?) (?:\w+ )?(?:indicated|warranted|advisable|preferable|preferred)"
+    r"|suggest(?:s|ed|ing)? (?:that|start|giv|add|switch|treat)\w*"
+    r"|(?:please|consider(?:ing|ed)?)"
+    r" (?:start|giv|add|stop|switch|treat|perform|order|the|an?)\w*"
+    r"|(?:start|begin|initiate|stop|switch|discontinue|give|offer)"
+    r"(?: (?:the|a|an|with|to|him|her))* (?:patient|treatment|therapy|chemotherapy|radiotherapy"
+    r"|immunotherapy|surgery|\w+(?:mab|nib|platin|taxel|ciclib|parib))"
+    r"|(?:best|preferred) (?:option|treatment|choice|therapy)|(?:treatment|drug|therapy) of choice"
+    r"|(?:eligible|candidate) for|would benefit|let us"
+    r"|you (?:can|could|may|might) (?:give|start|try))\b",
+    re.IGNORECASE,
+)
+"""Wording that tells somebody what to do."""
+
+
+class MdtInput(View):
+    """The question, and the names of the files that are known by now."""
+
+    question: str
+    options: dict[str, str]
+    files: tuple[str, ...]
+    as_of: str
+
+
+class MdtAnswer(View):
+    """What the files state, sentence by sentence; a letter where options were given."""
+
+    answer: str = Field(default="", max_length=200)
+    sentences: tuple[Cited, ...] = Field(default=(), max_length=MOST_SENTENCES)
+    not_told: str = Field(default="", max_length=1000)
+
+
+def gives_advice(text: str) -> bool:
+    """Whether a text tells somebody what to do."""
+    return ADVICE.search(text) is not None
+
+
+def occurs(quote: str, text: str) -> bool:
+    """Whether a passage stands in a text, spaces apart."""
+    plain = " ".join(quote.split())
+    return bool(plain) and plain in " ".join(text.split())
+
+
+def sentence_problems(board: Board, output: MdtAnswer) -> list[str]:
+    """Sentences without a passage of a file that was opened, or with advice."""
+    texts = {file.name: file.text or "" for file in board.case.files if file.name in board.read}
+    found = []
+    for number, item in enumerate(output.sentences, 1):
+        where = f"sentence {number}"
+        known = texts.get(item.file, "") if item.file in texts else board.papers.get(item.file, "")
+        if not item.sentence.strip():
+            found.append(f"{where}: it is empty")
+        if item.file in board.measured and occurs(item.quote, board.measured[item.file]):
+            pass
+        elif item.file not in texts and item.file not in board.papers:
+            found.append(f"{where}: file {item.file!r} was not opened")
+        elif not occurs(item.quote, known):
+            found.append(f"{where}: its quote does not stand in {item.file}; copy it word for word")
+        if gives_advice(item.sentence):
+            found.append(f"{where}: it gives advice; state what is known")
+    if gives_advice(output.not_told):
+        found.append("not_told: it gives advice")
+    if not output.sentences and not output.not_told.strip():
+        found.append("say at least what the files do not tell, in not_told")
+    options = board.question.options
+    open_question = not output.answer.strip() and output.not_told.strip()
+    if options and not open_question and letter_of(output.answer, options) is None:
+        found.append(f"answer: a letter of {', '.join(options)}, or none and why in not_told")
+    return found
+
+
+def _no_rule(_: MdtInput, __: Resources) -> MdtAnswer:
+    raise FaultError("the rules work with the board's tools alone")
+
+
+AGENT = Agent(
+    name="mdt", role=Role.HIGH, reads=MdtInput, returns=MdtAnswer,
+    prompt=prompt_file(__file__, "mdt.md"), rule=_no_rule,
+)  # fmt: skip
+
+
+def ask_mdt(board: Board, reasoner: Reasoner, as_of: str) -> Reply[MdtAnswer]:
+    """What the patient's files state about the board's question.
+
+    Parameters
+    ----------
+    board : the patient's files as one case with one question
+    reasoner : a model, or the rules: these list what they can read in the files, and weigh options
+    as_of : the day up to which files are known, as it is told
+    """
+    given = MdtInput(question=board.question.text, options=board.question.options,
+                     files=board.listed, as_of=as_of)  # fmt: skip
+    rules = reasoner.name == "rules"
+    chosen: tuple[Cited, ...] = ()
+    letter = ""
+    priors: list[str] = []
+    if rules and given.options:
+        weighed = ask_board(board, reasoner).output
+        chosen = tuple(c for c in weighed.evidence if c.file and not gives_advice(c.quote))
+        letter = weighed.answer if chosen else ""
+        priors = [f"{c.sentence} ({c.quote})" for c in weighed.evidence if not c.file and chosen]
+    offered = frozenset(tool.name for tool in board.tools())
+
+    def policy(_: MdtInput, __: Resources) -> Moves[MdtAnswer]:
+        return (yield from _state(board, offered, letter, chosen, priors))
+
+    agent = replace(
+        AGENT, tools=board.tools(), policy=policy,
+        check=lambda _, output: sentence_problems(board, output),
+        bounds=Bounds(turns=RULE_TURNS if rules else TURNS),
+    )  # fmt: skip
+    return reasoner.ask(agent, given)
+
+
+def _state(
+    board: Board,
+    offered: frozenset[str],
+    letter: str,
+    chosen: tuple[Cited, ...],
+    priors: list[str],
+) -> Moves[MdtAnswer]:
+    """What the rules can read: values, stages, scans, stains; options' own evidence goes first."""
+    readable = [file.name for file in board.case.files if file.text is not None]
+    texts: Mapping[str, str] = {}
+    if readable:
+        opened = yield Use("request_files", Files(names=tuple(readable[:64])))
+        texts = {item["name"]: item["text"] for item in opened if item["text"]}
+    found = list(chosen)
+    for file in board.case.files:
+        stained = file.image and re.search(r"ihc|cd\d+|pd-?l1|mhc|ki-?67", file.name.casefold())
+        if stained and file.path is not None and "ihc_percent_positive" in offered:
+            read = yield Use("ihc_percent_positive", OneFile(name=file.name))
+            if read["percent_positive"] is not None:
+                said = f"{read['percent_positive']}% of the cells of {file.name} are positive."
+                found.append(Cited(sentence=said, file=file.name,
+                                   quote=f"{read['percent_positive']}"))  # fmt: skip
+    listed = findings.of(texts)
+    kept = [item for item in listed if not gives_advice(f"{item.sentence} {item.quote}")]
+    found += kept
+    plain = {"sentence": "The file states this."}
+    named = [item if item.sentence else item.model_copy(update=plain)
+             for item in dict.fromkeys(found)]  # fmt: skip
+    told = ["No rule reads an answer to the question itself."] if not letter else priors[:2]
+    if len(listed) > len(kept):
+        left = amount(len(listed) - len(kept), "passage")
+        told.append(f"Left out, as they tell somebody what to do: {left}.")
+    if len(named) > MOST_SENTENCES:
+        told.append(f"Not listed: {amount(len(named) - MOST_SENTENCES, 'more finding')}.")
+    if not named:
+        told.append("No rule found anything in the files.")
+    return MdtAnswer(answer=letter, sentences=tuple(named[:MOST_SENTENCES]),
+                     not_told=" ".join(told)[:1000])  # fmt: skip

@@ -1,0 +1,138 @@
+"""What can be read in a patient's files without a question: each finding with its passage."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+
+from agents.tumor_board.rules import blood, timeline
+from agents.tumor_board.rules.stated import stated
+from agents.tumor_board.types import Cited
+
+LONGEST_PASSAGE = 400
+MOST_OF_A_KIND = 4
+"""Passages of one kind in one file that are listed."""
+_PASSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (said, re.compile(pattern))
+    for said, pattern in (
+        ("A TNM stage is stated.",
+         r"\b[cpy]?p?T(?:[0-4][a-d]?|is|x)\b[ ,;]*[cp]?N(?:[0-3][a-c]?|x)"),
+        ("A grade is stated.", r"\bG[1-4]\b|\b[Gg]rade [1-4I]|[Gg]leason"),
+        ("A resection margin is stated.", r"\bR[012]\b|\b[Mm]argins?\b"),
+        ("Invasion is described.",
+         r"(?i:(?:lympho-?vascular|perineural|vascular|extranodal|perinodal) invasion)"),
+        ("HPV or p16 is stated.", r"\bHPV\b|\bp16\b"),
+        ("A performance status is stated.", r"\bECOG\b|Karnofsky"),
+        ("Metastasis is mentioned.", r"(?i:metasta\w+)"),
+        ("The course is described.", r"(?i:recurren\w+|relaps\w+|progress(?:ion|ed|ive)"
+                                     r"|stable disease|remission)"),
+        ("A molecular finding is stated.",
+         r"\bp\.[A-Z*]\d+|\bMSI\b|\bTMB\b|\bPD-?L1\b|(?i:microsatellite)|\b(?:KRAS|EGFR|BRAF|TP53"
+         r"|PIK3CA|BRCA[12]|HER2|ALK|ROS1|NTRK\d?|MET|RET|IDH[12])\b"),
+    )
+)  # fmt: skip
+_KEYS: dict[str, str] = {
+    "pT_stage": "pT", "pN_stage": "pN", "grading": "Grading", "hpv_association_p16": "HPV / p16",
+    "resection_status": "Resection status", "perinodal_invasion": "Perinodal invasion",
+    "lymphovascular_invasion_L": "Lymphovascular invasion",
+    "vascular_invasion_V": "Vascular invasion", "perineural_invasion_Pn": "Perineural invasion",
+    "closest_resection_margin_in_cm": "Closest margin (cm)", "histologic_type": "Histologic type",
+    "infiltration_depth_in_mm": "Depth of infiltration (mm)",
+    "primary_tumor_site": "Primary site", "number_of_positive_lymph_nodes": "Positive lymph nodes",
+}  # fmt: skip
+_NAME = ("analyte", "analyte_name", "test", "parameter", "lab")
+_LOW = ("low", "min", "ref_low", "lower", "reference_low", "normal_min")
+_HIGH = ("high", "max", "ref_high", "upper", "reference_high", "normal_max")
+_SENTENCE = re.compile(r"[^\n]+?(?:(?<!\d)[.!?](?=\s|$)|$)", re.MULTILINE)
+
+
+def of(texts: Mapping[str, str]) -> list[Cited]:
+    """The findings in all files, file by file.
+
+    Each has a sentence of the rules' own and a passage that stands in the file as it is quoted.
+    """
+    found: list[Cited] = []
+    ranges = {name: text for name, text in texts.items() if "normal_male_min" in text}
+    values = {name: text for name, text in texts.items() if name not in ranges}
+    sex = next((m[1].casefold() for text in values.values()
+                if (m := re.search(r"\b(female|male)\b", text, re.IGNORECASE))), None)  # fmt: skip
+    for reading in blood.readings(values, ranges, sex).values():
+        if reading.state in ("low", "high"):
+            found.append(reading.cited[0])
+    for name, text in texts.items():
+        if name in ranges:
+            continue
+        found += _table(name, text)
+        found += _fields(name, text)
+        if "AGE:" not in text and not name.endswith((".csv", ".tsv", ".json")):
+            found += _passages(name, text)
+    rows = timeline.rows_of(texts)
+    if rows:
+        disease, _ = timeline.disease_of({}, texts)
+        found += timeline.state_of(rows, {}, disease, rows[-1].age).cited
+    for endpoint in ("survival", "progression"):
+        figure = stated(values, endpoint, 12)
+        if figure is not None:
+            found.append(figure.cited)
+    return [item for item in dict.fromkeys(found) if item.quote.strip()]
+
+
+def _fields(name: str, text: str) -> Iterator[Cited]:
+    for item, passage in blood.objects(text):
+        for key, said in _KEYS.items():
+            quote = re.search(rf"['\"]{key}['\"]\s*:\s*[^,}}]+", passage)
+            if item.get(key) is not None and quote is not None:
+                value = " ".join(str(item[key]).split())[:80]
+                yield Cited(sentence=f"{said}: {value}.", file=name, quote=quote[0][:600])
+
+
+def _passages(name: str, text: str) -> Iterator[Cited]:
+    counts: dict[str, int] = {}
+    for match in _SENTENCE.finditer(text):
+        sentence = match[0].strip()
+        if not 3 < len(sentence) <= LONGEST_PASSAGE:
+            continue
+        for said, pattern in _PASSAGES:
+            if pattern.search(sentence) and counts.get(said, 0) < MOST_OF_A_KIND:
+                counts[said] = counts.get(said, 0) + 1
+                yield Cited(sentence=said, file=name, quote=sentence)
+                break
+
+
+def _table(name: str, text: str) -> Iterator[Cited]:
+    """Values of a table beside their own limits, in rows that lie outside them."""
+    if not name.casefold().endswith((".csv", ".tsv")):
+        return
+    lines = text.splitlines()
+    rows = csv.reader(io.StringIO(text), delimiter="\t" if name.casefold().endswith("tsv") else ",")
+    try:
+        header = [cell.strip().casefold() for cell in next(rows, [])]
+        at = {k: next((header.index(n) for n in names if n in header), None)
+              for k, names in (("name", _NAME), ("value", ("value", "result")), ("low", _LOW),
+                               ("high", _HIGH), ("unit", ("unit", "units")))}  # fmt: skip
+        if at["name"] is None or at["value"] is None:
+            return
+        for row in rows:
+            cells = {key: row[i].strip() for key, i in at.items() if i is not None and i < len(row)}
+            line = lines[rows.line_num - 1].strip() if rows.line_num <= len(lines) else ""
+            value, low, high = (_number(cells.get(k, "")) for k in ("value", "low", "high"))
+            if value is None or not line or not cells.get("name"):
+                continue
+            state = "low" if low is not None and value < low else ""
+            state = "high" if high is not None and value > high else state
+            if state:
+                said = f"{cells['name'][:60]} {value:g} {cells.get('unit', '')[:20]}".strip()
+                yield Cited(sentence=f"{said} is {state} by the limits beside it.", file=name,
+                            quote=line[:600])  # fmt: skip
+    except csv.Error:
+        return
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text.replace(",", "."))
+    except ValueError:
+        return None
+    return value if value == value else None

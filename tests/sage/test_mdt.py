@@ -1,0 +1,281 @@
+"""`sage mdt`: sentences whose passages stand in the files, no advice, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.tumor_board.board import Board, Files
+from agents.tumor_board.mdt import MdtAnswer, ask_mdt, gives_advice, occurs, sentence_problems
+from agents.tumor_board.types import Cited
+from sage.core.errors import InputError
+from sage.core.llm.turns import UnusableError
+from sage.mdt import MOST_FILES, WHAT, Patient, read_patient
+from tests.end_to_end.harness import sage
+from tests.openai_server import Answer, chat_reasoner, serve
+
+DAY = date(2024, 6, 1)
+REPORT = (
+    "Squamous cell carcinoma, pT2 pN1, G3.\nResection margin: R0, 0.4 cm.\n"
+    "Perineural invasion is not seen. The patient should receive radiotherapy for pT2 pN1.\n"
+)
+BLOOD = (
+    "date,test,value,unit,low,high\n2024-05-02,Hemoglobin,10.1,g/dl,14,17\n"
+    "2024-05-02,Potassium,4.0,mmol/l,3.6,4.8\n2024-07-02,Creatinine,9.9,mg/dl,0.6,1.2\n"
+)
+
+
+def patient(root: Path, **files: str | bytes) -> Path:
+    """A folder with a report and blood values; more files by name (`__` is a dot)."""
+    folder = root / "patient"
+    folder.mkdir(exist_ok=True)
+    for name, text in {"report__txt": REPORT, "blood__csv": BLOOD, **files}.items():
+        content = text.encode() if isinstance(text, str) else text
+        (folder / name.replace("__", ".")).write_bytes(content)
+    return folder
+
+
+def read(folder: Path, question: str = WHAT, options: tuple[str, ...] = (), **more: Any) -> Patient:
+    """The folder as it is known on the day."""
+    return read_patient(folder, question, options, DAY, **more)
+
+
+def shown(found: Patient) -> str:
+    """All that a board hands out of a patient."""
+    board = Board(found.case, 1)
+    opened = board.request_files(Files(names=board.listed))
+    return json.dumps([item.model_dump() for item in opened]) + repr(board.contexts)
+
+
+def test_every_sentence_has_a_passage_that_stands_in_its_file(tmp_path: Path) -> None:
+    folder = patient(tmp_path)
+    line = ("mdt", "patient", "--as-of", "2024-06-01", "--json", "--out", "kept")
+    found = sage(*line, cwd=tmp_path).json
+    sentences = found["answer"]["sentences"]
+    said = " ".join(item["sentence"] for item in sentences)
+    assert "Hemoglobin 10.1 g/dl is low" in said
+    assert "A TNM stage is stated." in said
+    for item in sentences:
+        assert occurs(item["quote"], (folder / item["file"]).read_text())
+        assert not gives_advice(item["sentence"])
+    assert "Creatinine" not in json.dumps(found)
+    assert found["rows_later"] == 1
+    assert "tell somebody what to do: 1 passage." in found["answer"]["not_told"]
+    text = (tmp_path / "kept" / "mdt.txt").read_text()
+    assert "no advice" in text
+    assert "should receive" not in text
+
+
+def test_options_are_weighed_by_the_rules(tmp_path: Path) -> None:
+    patient(tmp_path)
+    values = [{"analyte_name": "Hemoglobin", "value": 10.1, "unit": "g/dl", "too_low": True}]
+    patient(tmp_path, lab__json=json.dumps(values))
+    ended = sage("mdt", "patient", "--question", "Do the blood tests show anemia?", "--option",
+                 "No, the hemoglobin is normal", "--option", "Yes, the hemoglobin is low",
+                 "--as-of", "2024-06-01", cwd=tmp_path)  # fmt: skip
+    assert ended.code == 0
+    assert "Fits best: B) Yes, the hemoglobin is low" in ended.out
+    assert "lab.json:" in ended.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The patient should receive cisplatin.", "We recommend surgery.", "Start pembrolizumab.",
+     "Radiotherapy is indicated.", "Consider a biopsy.", "She would benefit from surgery.",
+     "He is a candidate for resection.", "It is advisable to wait.", "Offer the patient surgery.",
+     "The treatment of choice is surgery.", "You could start osimertinib."],
+)  # fmt: skip
+def test_advice_is_known_by_its_wording(text: str) -> None:
+    assert gives_advice(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Hemoglobin 10 g/dl is low.", "Cisplatin was started in May.", "Surgery was done in 2023.",
+     "The margin was free (R0).", "The last scan shows cancer."],
+)  # fmt: skip
+def test_facts_are_not_taken_for_advice(text: str) -> None:
+    assert not gives_advice(text)
+
+
+@pytest.mark.parametrize("question", ["Should he get cisplatin?", "What do you recommend?"])
+def test_a_question_for_advice_is_refused(tmp_path: Path, question: str) -> None:
+    patient(tmp_path)
+    ended = sage("mdt", "patient", "--question", question, cwd=tmp_path)
+    assert ended.code == 2
+    assert "gives no advice" in ended.err
+
+
+def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
+    folder = patient(
+        tmp_path, **{
+            "2024-07-01 scan__txt": "LATEFILE", "2024-05-01 scan__txt": "EARLYFILE",
+            "notes__md": "2024-05-03 EARLYNOTE\nmore\n2024-06-02 LATENOTE\nLATELINE\n"
+                         "2024-05-04 EARLYTOO",
+            "events__tsv": "x\tdate\n1\t2024-01-01\nLATEROW\t2025-01-01\n",
+        },
+    )  # fmt: skip
+    (folder / "2024-08-01").mkdir()
+    (folder / "2024-08-01" / "a.txt").write_text("LATEFOLDER")
+    found = read(folder)
+    everything = shown(found) + found.case.model_dump_json()
+    for early in ("EARLYFILE", "EARLYNOTE", "EARLYTOO"):
+        assert early in everything
+    for late in ("LATE", "2024-07", "2024-08", "9.9"):
+        assert late not in everything
+    assert found.later == ("2024-07-01 scan.txt", "2024-08-01/a.txt")
+
+
+def test_a_timeline_by_age_is_cut_at_the_age(tmp_path: Path) -> None:
+    rows = "AGE: 60.1, surgery --> EARLY, \nAGE: 61.9, diagnosis > progression --> LATE, "
+    everything = shown(read(patient(tmp_path, timeline__txt=rows), age=61.0))
+    assert "EARLY" in everything
+    assert "LATE" not in everything
+
+
+def test_nothing_outside_the_folder_can_be_requested(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("SECRET")
+    folder = patient(tmp_path)
+    board = Board(read(folder).case, 1)
+    names = ("../secret.txt", str(tmp_path / "secret.txt"), "./report.txt", "REPORT.TXT",
+             "report.txt\n", "", "/etc/passwd", "patient/../../secret.txt")  # fmt: skip
+    opened = board.request_files(Files(names=names))
+    assert [item.text is None for item in opened] == [
+        name.strip() != "report.txt" for name in names
+    ]
+    assert "SECRET" not in repr(opened)
+
+
+@pytest.mark.parametrize("inner", ["secret.txt", "more"])
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, inner: str) -> None:
+    (tmp_path / "secret.txt").write_text("SECRET")
+    (tmp_path / "more").mkdir()
+    (patient(tmp_path) / "link.txt").symlink_to(tmp_path / inner)
+    ended = sage("mdt", "patient", cwd=tmp_path)
+    assert ended.code == 2
+    assert "a link out of the folder" in ended.err
+    assert "SECRET" not in ended.out + ended.err
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(patient(tmp_path) / "wait.txt")
+    with pytest.raises(InputError, match="not a regular file"):
+        read(tmp_path / "patient")
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    folder = patient(tmp_path, a__txt=b"\0\1binary", b__txt="x" * (2 << 20) + "y",
+                     c__pdf=b"%PDF", d__csv=b"\xff\xfe\xfa", e__csv='a,"' + "b\n" * 99)  # fmt: skip
+    found = read(folder)
+    assert set(found.unread) == {"a.txt", "b.txt", "c.pdf", "d.csv"}
+    assert "larger than 2 MiB" in found.unread["b.txt"]
+    assert "binary" in found.unread["a.txt"]
+
+
+def test_a_hidden_text_in_a_report_is_shown_or_gone(tmp_path: Path) -> None:
+    folder = patient(tmp_path, odd__txt="seen\u202ereversed\x1b[31mred")
+    found = read(folder)
+    text = next(file.text for file in found.case.files if file.name == "odd.txt")
+    assert text is not None
+    assert "\u202e" not in text and "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda at: None, "no folder"),
+        (lambda at: at.mkdir(), "no file that can be read"),
+        (lambda at: at.write_text("x"), "no folder"),
+        (lambda at: (at.mkdir(), (at / "scan.pdf").write_text("x")), "save it as text"),
+        (lambda at: (at.mkdir(), (at / "a\nb.txt").write_text("x")), "rename it"),
+        (
+            lambda at: (at.mkdir(), (at / "2099-01-01.txt").write_text("x")),
+            "1 files are dated later",
+        ),
+    ],
+)
+def test_bad_folders_are_refused_with_a_clear_message(
+    tmp_path: Path, make: Any, words: str
+) -> None:
+    make(tmp_path / "patient")
+    ended = sage("mdt", "patient", cwd=tmp_path)
+    assert ended.code == 2
+    assert words in ended.err
+    assert not (tmp_path / "kept").exists()
+
+
+def test_too_many_files_are_no_patient(tmp_path: Path) -> None:
+    folder = patient(tmp_path)
+    for number in range(MOST_FILES):
+        (folder / f"{number}.txt").touch()
+    with pytest.raises(InputError, match=f"more than {MOST_FILES} files"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("--as-of", "June"), "not a day"), (("--option", "Yes"), "two to 6"),
+        (("--question", " "), "is empty"), (("--agent", "chat"), "needs --out"),
+        (("--out", "patient/kept"), "lies in the patient's folder"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_named(tmp_path: Path, line: tuple[str, ...], words: str) -> None:
+    patient(tmp_path)
+    ended = sage("mdt", "patient", *line, cwd=tmp_path)
+    assert ended.code == 2
+    assert words in ended.err
+
+
+def replies(tmp_path: Path, *sentences: dict[str, str], **more: str) -> tuple[Any, list[Any]]:
+    """What the board comes to with a model that opens the report and says these sentences."""
+    folder = patient(tmp_path)
+
+    def answered(body: dict[str, Any]) -> Answer:
+        if not any(message["role"] == "tool" for message in body["messages"]):
+            asked = json.dumps({"names": ["report.txt"]})
+            function = {"name": "request_files", "arguments": asked}
+            call = {"id": "c", "type": "function", "function": function}
+            return Answer(content="", finish="tool_calls", delta={"tool_calls": [call]})
+        return Answer(content=json.dumps({"sentences": list(sentences), **more}))
+
+    with serve(answered) as server:
+        board = Board(read(folder).case, 1)
+        answer = ask_mdt(board, chat_reasoner(server.url, tmp_path), "2024-06-01").output
+    return answer, server.requests
+
+
+def test_a_model_that_quotes_the_files_is_heard(tmp_path: Path) -> None:
+    said = {"sentence": "The margin was free.", "file": "report.txt", "quote": "R0, 0.4  cm."}
+    answer, _ = replies(tmp_path, said)
+    assert answer.sentences[0].sentence == "The margin was free."
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"sentence": "HPV is positive.", "file": "report.txt", "quote": "HPV positive"},
+        {"sentence": "Hemoglobin is low.", "file": "blood.csv", "quote": "Hemoglobin,10.1"},
+        {"sentence": "He should get radiotherapy.", "file": "report.txt", "quote": "R0"},
+        {"sentence": "It is so.", "file": "/etc/passwd", "quote": "root"},
+        {"sentence": "It is so.", "file": "report.txt", "quote": " "},
+    ],
+)
+def test_a_model_that_invents_or_advises_is_refused(tmp_path: Path, said: dict[str, str]) -> None:
+    with pytest.raises(UnusableError):
+        replies(tmp_path, said)
+
+
+def test_no_passage_of_a_paper_that_was_not_found() -> None:
+    from tests.agents.test_tumor_board import case
+
+    board = Board(case(), 1)
+    made = MdtAnswer(sentences=(Cited(sentence="So it is.", file="PMID 1", quote="so"),))
+    assert "was not opened" in sentence_problems(board, made)[0]
+    board.papers["PMID 1"] = "It is so."
+    assert not [line for line in sentence_problems(board, made) if "sentence" in line]
