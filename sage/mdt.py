@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 
 from agents.tumor_board.mdt import MdtAnswer, gives_advice
+from agents.tumor_board.rules.findings import delimiter_of
 from agents.tumor_board.types import (
     IMAGES,
     LETTERS,
@@ -21,6 +22,7 @@ from agents.tumor_board.types import (
     Stage,
     Track,
     age_of,
+    letter_of,
 )
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -36,8 +38,13 @@ CAUTION = (
     "This repeats what files state, and is no advice. It was not validated on patients; clinicians"
     " read the files and decide."
 )
-_DAY = re.compile(r"(?<!\d)((?:19|20)\d\d)[-_.](0[1-9]|1[0-2])[-_.]([0-2]\d|3[01])(?!\d)")
-_ENTRY = re.compile(r"^\s*((?:19|20)\d\d)-(0[1-9]|1[0-2])-([0-2]\d|3[01])\b")
+_DAY = re.compile(r"(?<!\d)((?:19|20)\d\d)[-_./]?(0[1-9]|1[0-2])[-_./]?([0-2]\d|3[01])(?!\d)")
+_ENTRY = re.compile(
+    r"\W{0,8}(?:date\W{0,3})?((?:19|20)\d\d)[-./](0[1-9]|1[0-2])[-./]([0-2]\d|3[01])\b",
+    re.IGNORECASE,
+)
+_OBJECT = re.compile(r"\{[^{}]*\}")
+_DATED = re.compile(r'"\w{0,40}date\w{0,40}"\s{0,9}:\s{0,9}"([^"]{8,40})"', re.IGNORECASE)
 
 
 class Patient(Strict):
@@ -71,8 +78,9 @@ def read_patient(
 ) -> Patient:
     """The patient's files, as far as they are known by a day.
 
-    A file is dated by a YYYY-MM-DD in its path, a row of a table by its column `date`, an entry of
-    a text by a YYYY-MM-DD at the start of its line; rows of a timeline (`AGE: 61.2, …`) by `age`.
+    A file is dated by a YYYY-MM-DD in its path, a row of a table by its columns with "date" in
+    their names, an object of a JSON file by such fields, an entry of a text by a YYYY-MM-DD at the
+    start of its line; rows of a timeline (`AGE: 61.2, …`) by `age`.
     What has no date counts as known.
 
     Parameters
@@ -120,7 +128,7 @@ def read_patient(
         total += len(text)
         if total > LARGEST_ALL:
             raise InputError(f"{folder}: more than {LARGEST_ALL >> 20} MiB of text; leave some out")
-        known, hidden = _until_day(text, suffix, as_of)
+        known, hidden = _until_day(text, name, as_of)
         cut += hidden
         files.append(CaseFile(name=name, text=known))
     if not files:
@@ -203,13 +211,20 @@ def _date(found: re.Match[str]) -> date | None:
         return None
 
 
-def _until_day(text: str, suffix: str, as_of: date) -> tuple[str, int]:
-    """The text without rows and entries that are dated later, and how many lines those had."""
-    if suffix in (".csv", ".tsv"):
-        return _rows_until(text, "\t" if suffix == ".tsv" else ",", as_of)
-    if suffix == ".json":
-        return text, 0
-    kept, hidden, late = [], 0, False
+def _until_day(text: str, name: str, as_of: date) -> tuple[str, int]:
+    """The text without rows and entries that are dated later, and how many those are."""
+    if name.lower().endswith((".csv", ".tsv")):
+        return _rows_until(text, delimiter_of(name, text), as_of)
+    kept: list[str] = []
+    hidden, late = 0, False
+    if name.lower().endswith(".json"):
+        end = 0
+        for item in _OBJECT.finditer(text):
+            late = any(_later(day[1], as_of) for day in _DATED.finditer(item[0]))
+            kept += [text[end : item.start()], "{}" if late else item[0]]
+            hidden += late
+            end = item.end()
+        return "".join([*kept, text[end:]]), hidden
     for line in text.split("\n"):
         found = _ENTRY.match(line)
         day = _date(found) if found is not None else None
@@ -220,19 +235,23 @@ def _until_day(text: str, suffix: str, as_of: date) -> tuple[str, int]:
     return "\n".join(kept), hidden
 
 
+def _later(cell: str, as_of: date) -> bool:
+    found = _DAY.search(cell)
+    day = _date(found) if found is not None else None
+    return day is not None and day > as_of
+
+
 def _rows_until(text: str, delimiter: str, as_of: date) -> tuple[str, int]:
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
     lines = text.splitlines(keepends=True)
     try:
         header = [cell.strip().casefold() for cell in next(reader, [])]
-        at = header.index("date") if "date" in header else None
-        if at is None:
+        dates = [number for number, name in enumerate(header) if "date" in name]
+        if not dates:
             return text, 0
         kept, hidden, before = lines[: reader.line_num], 0, reader.line_num
         for row in reader:
-            found = _DAY.search(row[at]) if at < len(row) else None
-            day = _date(found) if found is not None else None
-            if day is not None and day > as_of:
+            if any(_later(row[at], as_of) for at in dates if at < len(row)):
                 hidden += 1
             else:
                 kept += lines[before : reader.line_num]
@@ -245,10 +264,10 @@ def _rows_until(text: str, delimiter: str, as_of: date) -> tuple[str, int]:
 def told(stated: Stated) -> list[str]:
     """The answer in lines, as a terminal or a text shows it."""
     answer = stated.answer
-    lines = [f"{stated.patient}, known as of {stated.as_of}, by {stated.agent}",
+    lines = [f"{one_line(stated.patient)}, known as of {stated.as_of}, by {stated.agent}",
              f"Question: {one_line(stated.question)}"]  # fmt: skip
-    letter = answer.answer.strip()[:1].upper()
-    if stated.options and letter:
+    letter = letter_of(answer.answer, stated.options) if stated.options else None
+    if letter:
         lines.append(f"Fits best: {letter}) {one_line(stated.options.get(letter, ''))}")
     for number, item in enumerate(answer.sentences, 1):
         lines.append(f"{number}. {one_line(item.sentence)}")

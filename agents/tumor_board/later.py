@@ -9,7 +9,7 @@ from sage.core.errors import InputError
 
 SLACK_YEARS = 0.05
 """Questions state ages to a tenth of a year."""
-ROW = re.compile(r"^AGE:\s*(\d+(?:\.\d+)?)")
+ROW = re.compile(r"\s*AGE\s*:\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
 ENDS = re.compile(r'((?:STOP|START)_AGE"?:\s*)(\d+(?:\.\d+)?)')
 
 

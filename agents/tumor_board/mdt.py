@@ -69,8 +69,11 @@ def occurs(quote: str, text: str) -> bool:
     return bool(plain) and plain in " ".join(text.split())
 
 
-def sentence_problems(board: Board, output: MdtAnswer) -> list[str]:
-    """Sentences without a passage of a file that was opened, or with advice."""
+def sentence_problems(board: Board, output: MdtAnswer, *, numbers: bool = True) -> list[str]:
+    """Sentences without a passage of a file that was opened, or with advice.
+
+    With `numbers` those of a sentence must stand in its passage; rules round and count.
+    """
     texts = {file.name: file.text or "" for file in board.case.files if file.name in board.read}
     found = []
     for number, item in enumerate(output.sentences, 1):
@@ -84,6 +87,11 @@ def sentence_problems(board: Board, output: MdtAnswer) -> list[str]:
             found.append(f"{where}: file {item.file!r} was not opened")
         elif not occurs(item.quote, known):
             found.append(f"{where}: its quote does not stand in {item.file}; copy it word for word")
+        if sum(letter.isalnum() for letter in item.quote) < 2:
+            found.append(f"{where}: its quote says nothing")
+        for number_said in re.findall(r"\d+(?:\.\d+)?", item.sentence) if numbers else ():
+            if number_said not in item.quote:
+                found.append(f"{where}: {number_said} does not stand in its quote")
         if gives_advice(item.sentence):
             found.append(f"{where}: it gives advice; state what is known")
     if gives_advice(output.not_told):
@@ -134,7 +142,7 @@ def ask_mdt(board: Board, reasoner: Reasoner, as_of: str) -> Reply[MdtAnswer]:
 
     agent = replace(
         AGENT, tools=board.tools(), policy=policy,
-        check=lambda _, output: sentence_problems(board, output),
+        check=lambda _, output: sentence_problems(board, output, numbers=not rules),
         bounds=Bounds(turns=RULE_TURNS if rules else TURNS),
     )  # fmt: skip
     return reasoner.ask(agent, given)

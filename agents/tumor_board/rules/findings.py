@@ -101,12 +101,20 @@ def _passages(name: str, text: str) -> Iterator[Cited]:
                 break
 
 
+def delimiter_of(name: str, text: str) -> str:
+    """Of a table: the tab of a .tsv, else what the first line has most of, comma or semicolon."""
+    if name.casefold().endswith(".tsv"):
+        return "\t"
+    first = text.partition("\n")[0]
+    return ";" if first.count(";") > first.count(",") else ","
+
+
 def _table(name: str, text: str) -> Iterator[Cited]:
     """Values of a table beside their own limits, in rows that lie outside them."""
     if not name.casefold().endswith((".csv", ".tsv")):
         return
     lines = text.splitlines()
-    rows = csv.reader(io.StringIO(text), delimiter="\t" if name.casefold().endswith("tsv") else ",")
+    rows = csv.reader(io.StringIO(text), delimiter=delimiter_of(name, text))
     try:
         header = [cell.strip().casefold() for cell in next(rows, [])]
         at = {k: next((header.index(n) for n in names if n in header), None)

@@ -11,7 +11,15 @@ import re
 from collections.abc import Mapping
 
 from agents.tumor_board.rules.blood import objects
-from agents.tumor_board.rules.weigh import UNKNOWN, Claim, Weighed, leading, logistic, together
+from agents.tumor_board.rules.weigh import (
+    UNKNOWN,
+    Claim,
+    Weighed,
+    around,
+    leading,
+    logistic,
+    together,
+)
 from agents.tumor_board.types import Cited
 
 ALIVE_5_YEARS, RECURRED_2_YEARS = 0.65, 0.25
@@ -87,12 +95,13 @@ def outcome(
     told = {**contexts, **{n: t for n, t in texts.items() if n.endswith(".txt")}}
     for sign in _TOLD:
         for name, text in told.items():
-            found = re.search(rf"[^.\n]{{0,120}}(?:{sign[1]})[^.\n]{{0,80}}", text, re.IGNORECASE)
+            found = re.search(sign[1], text, re.IGNORECASE)
             if found:
                 odds += float(sign[column])
                 file = name if name in texts else ""
                 said = "This weighs on the course."
-                cited.append(Cited(sentence=said, file=file, quote=found[0]))
+                quote = around(text, found, 120, 80, ".\n")
+                cited.append(Cited(sentence=said, file=file, quote=quote))
                 break
     for name, text in {**texts, **contexts}.items():
         if age := _AGE.search(text):

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.tumor_board.rules.stated import Endpoint, stated
-from agents.tumor_board.rules.weigh import Weighed, yes_no
+from agents.tumor_board.rules.weigh import Weighed, around, yes_no
 from agents.tumor_board.types import Cited
 
-_ROW = re.compile(r"^AGE:\s*(\d+(?:\.\d+)?),\s*(.*?)\s*-->\s*(.*)$", re.MULTILINE)
+_ROW = re.compile(r"AGE:[ \t]{0,9}(\d{1,3}(?:\.\d{1,9})?),")
 _HORIZON = re.compile(r"next\s+(\d+)\s+(month|year)s?|in\s+(\d+)\s+(month|year)s?")
 _AGE = re.compile(r"\bpatient is (\d+(?:\.\d+)?) years old")
 _RESULT = re.compile(r"(?:RESULT|CEA|PSA): (\d+(?:\.\d+)?)")
@@ -64,11 +64,14 @@ class Row:
 
 def rows_of(texts: Mapping[str, str]) -> list[Row]:
     """The rows of all timelines, by age."""
-    found = [
-        Row(float(match[1]), match[2].strip(), match[3].strip(),
-            Cited(file=file, quote=match[0].strip()[:300]))
-        for file, text in texts.items() for match in _ROW.finditer(text)
-    ]  # fmt: skip
+    found = []
+    for file, text in texts.items():
+        for line in text.split("\n"):
+            match = _ROW.match(line)
+            kind, arrow, said = line[match.end() :].partition("-->") if match else ("", "", "")
+            if match and arrow:
+                cited = Cited(file=file, quote=line.strip()[:300])
+                found.append(Row(float(match[1]), kind.strip(), said.strip(), cited))
     return sorted(found, key=lambda row: row.age)
 
 
@@ -84,10 +87,10 @@ def disease_of(contexts: Mapping[str, str], texts: Mapping[str, str]) -> tuple[D
     """The cancer, as the story tells it or else the files; the first mention decides."""
     for name, text in {**contexts, **texts}.items():
         for disease in DISEASES:
-            if found := re.search(rf"[^.\n,]{{0,80}}(?:{disease.pattern})[^.\n,]{{0,60}}", text,
-                                  re.IGNORECASE):  # fmt: skip
+            if found := re.search(disease.pattern, text, re.IGNORECASE):
                 file = name if name in texts else ""
-                return disease, Cited(sentence="This is the cancer.", file=file, quote=found[0])
+                quote = around(text, found, 80, 60, ".\n,")
+                return disease, Cited(sentence="This is the cancer.", file=file, quote=quote)
     return OTHER, Cited(sentence="No file names a cancer that is known here.", quote=OTHER.source)
 
 

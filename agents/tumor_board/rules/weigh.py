@@ -15,6 +15,7 @@ SURE, DOUBTED = 0.95, 0.05
 UNKNOWN = 0.3
 """Chance of a claim about which no file says anything."""
 MOST_CITED = 6
+LONGEST_QUOTE = 600
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,15 @@ def choose(options: Mapping[str, str], weighed: Mapping[str, Weighed]) -> str:
 
 def _tie(words: str) -> str:
     return hashlib.sha256(" ".join(words.split()).casefold().encode()).hexdigest()
+
+
+def around(text: str, found: re.Match[str], before: int, after: int, ends: str) -> str:
+    """A match with what stands about it, up to characters that end a passage."""
+    start = max(text.rfind(end, 0, found.start()) for end in ends) + 1
+    stops = [at for end in ends if (at := text.find(end, found.end(), found.end() + after)) >= 0]
+    stop = min([*stops, found.end() + after])
+    first = max(start, found.start() - before)
+    return text[first : min(stop, first + LONGEST_QUOTE)]
 
 
 def logistic(log_odds: float) -> float:
