@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Asking = Generator[Use, Any, R]
 """A part of the moves: uses tools, and returns what it made of their results."""
-VERSION = 2
+VERSION = 3
 """Of the rules: answers of others are not taken up again."""
 MOST_FILES = 24
 MOST_IMAGES = 40
@@ -101,6 +101,7 @@ def _stains(given: BoardInput, tools: frozenset[str]) -> Asking[stains.Stains]:
     from agents.tumor_board.board import OneFile
 
     cores: dict[tuple[str, str], list[tuple[float, Cited]]] = {}
+    measured = True
     if "ihc_percent_positive" not in tools:
         return stains.Stains(cores)
     markers = stains.wanted(given.question, given.options.values())
@@ -112,10 +113,11 @@ def _stains(given: BoardInput, tools: frozenset[str]) -> Asking[stains.Stains]:
         percent = read["percent_positive"]
         if percent is None:
             continue
+        measured = measured and read["by"] == "measured"
         said = f"{percent:.3g}% of the cells are positive ({read['by']})."
         cited = Cited(sentence=said, file=name, quote=f"{percent}")
         cores.setdefault((marker, region), []).append((percent, cited))
-    return stains.Stains(cores)
+    return stains.Stains(cores, measured)
 
 
 def _sex(contexts: tuple[str, ...]) -> str | None:
