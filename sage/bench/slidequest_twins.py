@@ -441,6 +441,7 @@ _MIL = (
     " patch_features_path='/inputs/data/features', label_column='status', head_dim=32,"
     " hidden_dim=16, num_epochs=40, num_folds=3, device='cpu')\n"
 )
+_MIL_LONG = _MIL.replace("num_epochs=40", "num_epochs=100")
 _EMBED = (
     "import h5py\n"
     "made = call_together([('encode_histology_roi_tool', {'img_path':"
@@ -455,11 +456,12 @@ _XY = (
     "y = t['label'].to_numpy()\nfrom sklearn.linear_model import LogisticRegression\n"
 )
 _ZERO = (
-    "r = score_single_histology_image_using_text_tool(img_path='/inputs/data/images/i00.png',"
-    " texts=['tumor', 'normal tissue'])\nanswer(tumor=r['scores'][0] > r['scores'][1])\n"
+    "r = score_single_histology_image_using_text_tool(image_path='/inputs/data/images/i00.png',"
+    " classes=['tumor', 'normal tissue'])\nanswer(tumor=r['scores'][0] > r['scores'][1])\n"
 )
 
 
+# Answered only with the user's weights; without them the tool refuses, and the twin is not solved.
 def _zero_shot(folder: Path, rng: Generator) -> Row:
     _two_tissues(folder, rng, each=1)
     return {"tumor": True}
@@ -548,7 +550,7 @@ TWINS: tuple[Twin, ...] = (
         "from sklearn.metrics import roc_auc_score\nt = pd.read_csv('/inputs/data/scores.csv')\n"
         "answer(auc=float(roc_auc_score(t['label'], t['score'])))\n"), 0.01),
     Twin("multiple-instance learning", _bags, _MIL + "answer(auc=done['mean_auc'])\n"),
-    Twin("attention-based patch retrieval", _bags_top, _NP + _MIL + (
+    Twin("attention-based patch retrieval", _bags_top, _NP + _MIL_LONG + (
         "import h5py\nhits = []\nfor path in done['attention']:\n"
         "    number = int(path.rsplit('/s', 1)[1][:-3])\n    if number % 2:\n"
         "        with h5py.File(path) as f:\n            w = np.ravel(f['attention_scores'][:])\n"

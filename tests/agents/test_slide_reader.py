@@ -500,7 +500,7 @@ def test_a_slide_without_tissue_or_too_coarse_is_refused(tmp_path: Path) -> None
 
 
 def test_an_image_too_small_to_hold_a_nucleus_is_refused(tmp_path: Path) -> None:
-    _write_tiff(tmp_path / "s.tiff", np.full((40, 300, 3), 200, np.uint8), 0.5, 1)
+    write_tiff(tmp_path / "s.tiff", np.full((40, 300, 3), 200, np.uint8), 0.5, 1)
     with pytest.raises(InputError, match="too small"):
         read(tmp_path / "s.tiff", WHERE)
 
