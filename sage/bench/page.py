@@ -129,6 +129,8 @@ def _mtb(held: dict[str, Any]) -> Iterable[Row]:
 
 
 def _slidequest(held: dict[str, Any]) -> Iterable[Row]:
+    twins, covered = held["twins"]["twins"], held["twins"]["covered"]
+    held = held["truth"]
     whole = next(row for row in held["summary"] if row["category"] == "all")
     yield Row(
         benchmark="SlideQuest",
@@ -140,6 +142,19 @@ def _slidequest(held: dict[str, Any]) -> Iterable[Row]:
             f"the truth against itself scores {whole['original']:.3f} by the published scorer and"
             f" {whole['repaired']:.3f} by the repaired one, on {whole['questions']} of"
             f" {held['questions']} questions; floor and best are of NOVA's table I.1.",
+        ),
+    )
+    short = sorted({one["capability"] for one in twins if one["score"] < 1})
+    yield Row(
+        benchmark="SlideQuest's capabilities",
+        on=f"{len(twins)} twins with a planted truth, programs by hand; questions covered",
+        rules=f"{sum(row['covered'] for row in covered)} of"
+        f" {sum(row['questions'] for row in covered)}",
+        model="no model",
+        cost=f"{sum(one['seconds'] for one in twins):.0f} s",
+        notes=(
+            f"{sum(one['score'] == 1 for one in twins)} of {len(twins)} twins are solved; not:"
+            f" {', '.join(short)}. Zero-shot interpretation needs the user's weights.",
         ),
     )
 
@@ -206,6 +221,11 @@ PARTS: tuple[tuple[str, str, Callable[[Any], Iterable[Row]]], ...] = (
         " of one object",
         _mtb,
     ),
-    ("slidequest", "`sage bench slidequest FOLDER --json`", _slidequest),
+    (
+        "slidequest",
+        "`sage bench slidequest FOLDER --json` and `--twins --json`, as `truth` and `twins` of one"
+        " object",
+        _slidequest,
+    ),
 )
 """File's name, the command that writes it, and how a row is read from it."""
