@@ -70,6 +70,7 @@ class Stated(Strict):
     later: tuple[str, ...]
     rows_later: int
     unread: dict[str, str]
+    lacking: dict[str, str]
     caution: str = CAUTION
 
 
@@ -277,5 +278,8 @@ def told(stated: Stated) -> list[str]:
     if stated.later or stated.rows_later:
         lines.append(f"Dated later and not read: {len(stated.later)} files,"
                      f" {stated.rows_later} rows")  # fmt: skip
+    if stated.lacking:
+        needs = ", ".join(f"{name} ({need})" for name, need in stated.lacking.items())
+        lines.append(f"Tools that were not there: {needs}")
     lines += [f"Not read: {name}: {why}" for name, why in stated.unread.items()]
     return [*lines, stated.caution]

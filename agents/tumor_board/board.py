@@ -53,6 +53,14 @@ class Desk:
     drug: Callable[[str], str | None] | None = None
 
 
+NEEDS = {"he": "--weights FOLDER", "ihc": "images", "pubmed": "--pubmed", "drug": "--drugs CSV"}
+
+
+def lacking(desk: Desk) -> dict[str, str]:
+    """The tools that a desk does not have, and what would bring each."""
+    return {name: need for name, need in NEEDS.items() if getattr(desk, name) is None}
+
+
 class Files(View):
     """Arguments of `request_files`."""
 

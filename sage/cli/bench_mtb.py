@@ -127,8 +127,10 @@ def _rows(
     loaded: Loaded, agent: AgentName, of: str | None, out: Path, weights: Path | None,
     mpp: float | None, drugs: Path | None, pubmed: bool, budget_usd: float | None,
 ) -> Iterator[tuple[str, Row]]:  # fmt: skip
+    from agents.tumor_board.board import lacking
     from sage.bench.mtb.desk import make_desk, read_drugs
     from sage.bench.mtb.play import play, replayed
+    from sage.console import err as console
     from sage.settings import load
 
     if agent is AgentName.REPLAY:
@@ -141,6 +143,10 @@ def _rows(
         settings, drugs=read_drugs(drugs) if drugs else loaded.drugs, weights=weights, mpp=mpp,
         pubmed=pubmed,
     )  # fmt: skip
+    if need := lacking(desk):
+        told = ", ".join(f"{tool} ({how})" for tool, how in need.items())
+        console.print(f"{loaded.track.value}: tools not there: {told}", markup=False,
+                      soft_wrap=True)  # fmt: skip
     reasoner, name = _reasoner(settings, out, budget_usd)
     answers = out / f"{agent.value}.{loaded.track.value}.jsonl"
     for row in play(loaded, reasoner, name, answers, desk=lambda _: desk):

@@ -63,7 +63,7 @@ def mdt(
     """
     from datetime import date
 
-    from agents.tumor_board.board import Board
+    from agents.tumor_board.board import Board, lacking
     from agents.tumor_board.mdt import ask_mdt
     from sage.bench.mtb.desk import make_desk, read_drugs
     from sage.console import out as console
@@ -97,7 +97,7 @@ def mdt(
     stated = Stated(
         patient=patient.resolve().name, question=asked, options=board.question.options, as_of=day,
         agent=name, answer=answer, files=tuple(board.read), later=found.later,
-        rows_later=found.rows_later, unread=found.unread,
+        rows_later=found.rows_later, unread=found.unread, lacking=lacking(desk),
     )  # fmt: skip
     if out is not None:
         write_json(out / "mdt.json", stated.model_dump(mode="json"))

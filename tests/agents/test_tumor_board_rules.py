@@ -250,3 +250,22 @@ def test_every_passage_that_the_rules_cite_stands_in_its_file() -> None:
             found = ask_board(Board(case, question.number), RULES).output
             cited = [item for item in found.evidence if item.file in held]
             assert all(item.quote in held[item.file] for item in cited)
+
+
+@pytest.mark.parametrize(
+    ("options", "right"),
+    [
+        (["Stage two disease", "Adjuvant pembrolizumab after resection", "Watchful waiting"], "B"),
+        (["Adjuvant durvalumab is not licensed", "Adjuvant pembrolizumab is not licensed"], None),
+        (["Red", "Blue"], None),
+    ],
+)
+def test_a_guidelines_sentence_in_a_file_decides(options: list[str], right: str | None) -> None:
+    said = "After resection of stage IIB, adjuvant pembrolizumab is an option. Color is of no note."
+    files = {"guideline.txt": CaseFile(name="guideline.txt", text=said)}
+    found = asked("Which therapy does the guideline name?", options, files)
+    if right is not None:
+        assert found.answer == right
+        assert found.evidence[0].quote == said.split(".")[0] + "."
+    else:
+        assert "guideline.txt" not in found.reason

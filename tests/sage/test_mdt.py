@@ -266,6 +266,29 @@ def test_a_model_that_quotes_the_files_is_heard(tmp_path: Path) -> None:
     assert answer.sentences[0].sentence == "The margin was free."
 
 
+def test_a_model_on_the_command_line_is_kept_with_its_trace(tmp_path: Path) -> None:
+    patient(tmp_path)
+    said = {"sentence": "A stage is given.", "file": "report.txt", "quote": "pT2 pN1, G3"}
+
+    def answered(body: dict[str, Any]) -> Answer:
+        if body["messages"][-1]["role"] == "tool":
+            return Answer(content=json.dumps({"sentences": [said], "not_told": "Nothing else."}))
+        asked = json.dumps({"names": ["report.txt"]})
+        function = {"name": "request_files", "arguments": asked}
+        call = {"id": "c", "type": "function", "function": function}
+        return Answer(content="", finish="tool_calls", delta={"tool_calls": [call]})
+
+    with serve(answered) as server:
+        line = ("mdt", "patient", "--agent", "chat", "--out", "kept", "--as-of", "2024-06-01")
+        ended = sage(*line, cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")
+    assert ended.code == 0, ended.err
+    assert 'report.txt: "pT2 pN1, G3"' in ended.out
+    assert "Tools that were not there: he (--weights FOLDER)" in ended.out
+    assert "no advice" in ended.out
+    kept = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert {"mdt.json", "mdt.txt", "trace.jsonl"} <= kept
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.base import Resources
-from agents.tumor_board.rules import blood, specimen, stains, timeline
+from agents.tumor_board.rules import blood, sayings, specimen, stains, timeline
 from agents.tumor_board.rules.weigh import UNKNOWN, Weighed, choose
 from agents.tumor_board.types import Cited
 from sage.core.llm.turns import Moves, Use
@@ -24,6 +24,7 @@ MOST_FILES = 24
 MOST_IMAGES = 40
 TURNS = MOST_IMAGES + 8
 _IMAGE = re.compile(r"\.(?:jpe?g|png|tiff?|svs|ndpi|mrxs)$", re.IGNORECASE)
+_AGED = re.compile(r"reference|timeline|\.csv$|\.tsv$")
 NOTHING = Cited(
     sentence="No rule and no file tells this question's options apart: the answer is a guess.",
     quote="SAGE: a guess",
@@ -79,6 +80,10 @@ def _weighed(given: BoardInput, tools: frozenset[str]) -> Asking[dict[str, Weigh
     common = specimen.by_frequency(question, options)
     if common is not None:
         return common
+    texts = yield from _texts(given, lambda name: not _AGED.search(name))
+    said = sayings.weigh(question, options, texts)
+    if said is not None:
+        return said
     read = yield from _stains(given, tools)
     return stains.weigh(question, options, read)
 
