@@ -211,9 +211,46 @@ def _biodsa(held: dict[str, Any]) -> Iterable[Row]:
     )
 
 
+def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
+    def said(name: str) -> str:
+        part = held["scores"][name]
+        return f"{part['rate']:.1%} ({part['lower']:.1%} to {part['upper']:.1%})"
+
+    scores, found = held["scores"], held["generated"]
+    read = sum(not gold["unread"] for gold in held["gold"])
+    yield Row(
+        benchmark="DiscoveryBench, real/train: gold as contracts",
+        on=f"{scores['power']['runs']} claims of an effect in {read} of {held['tasks']} tasks;"
+        " supported",
+        rules=said("power"),
+        notes=(
+            f"the association alone is seen in {said('associated')}; of claims of no effect"
+            f" {scores['null_kept']['hits']} of {scores['null_kept']['runs']} were not supported;"
+            f" the workflows of {held['tasks'] - read} tasks could not be read.",
+        ),
+    )
+    yield Row(
+        benchmark="DiscoveryBench, real/train: columns dealt anew",
+        on=f"{scores['type_one']['runs']} claims; falsely supported",
+        floor=f"{said('naive')} (p below 0.05 alone)",
+        rules=said("type_one"),
+    )
+    yield Row(
+        benchmark="DiscoveryBench, real/train: found from questions",
+        on=f"{found['questions']} of {held['asked']} questions; context x variables x relation",
+        floor=f"{found['chance']:.3f} (two random columns)",
+        rules=f"{found['score']:.3f}",
+        notes=(
+            "columns are compared where the published rubric asks a language model, so published"
+            " scores are not set beside it.",
+        ),
+    )
+
+
 PARTS: tuple[tuple[str, str, Callable[[Any], Iterable[Row]]], ...] = (
     ("biodsa", "`sage bench biodsa FILE --study ID=COHORT… --json`", _biodsa),
     ("calibration", "`sage bench calibration COHORT… --json`", _calibration),
+    ("discoverybench", "`sage bench discoverybench FOLDER --deals 20 --json`", _discoverybench),
     ("hypobench", "`sage bench hypobench FOLDER --permuted 50 --json`", _hypobench),
     (
         "mtb",

@@ -59,6 +59,8 @@ NOT_RUN = {
     "export": "sets a variable",
     "sage bench biodsa": "needs BioDSA-1K; tests/sage/test_bench_biodsa.py runs the like",
     "sage mdt": "needs a patient's folder; tests/sage/test_mdt.py makes some",
+    "sage bench discoverybench": "needs DiscoveryBench; tests/sage/test_bench_discoverybench.py"
+    " writes the like",
     "sage bench mtb": "needs MTBBench's conversations; tests/agents/test_tumor_board.py asks",
     "sage bench novelty": "takes a minute; tests/agents/test_nov_calibration.py runs it",
     "python benchmarks": "takes minutes; that file and options exist is checked",
