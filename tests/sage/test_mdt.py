@@ -16,9 +16,11 @@ from agents.reasoners.rules import RulesReasoner
 from agents.tumor_board.board import Board, Files
 from agents.tumor_board.mdt import MdtAnswer, ask_mdt, gives_advice, occurs, sentence_problems
 from agents.tumor_board.types import Cited
+from sage.bench.mtb.desk import make_desk
 from sage.core.errors import InputError
 from sage.core.llm.turns import UnusableError
 from sage.mdt import MOST_FILES, WHAT, Patient, read_patient
+from sage.settings import Settings
 from sage.wiring import make_ontology
 from tests.end_to_end.harness import sage
 from tests.openai_server import Answer, chat_reasoner, serve
@@ -110,10 +112,8 @@ def test_facts_are_not_taken_for_advice(text: str) -> None:
 
 @pytest.mark.parametrize("question", ["Should he get cisplatin?", "What do you recommend?"])
 def test_a_question_for_advice_is_refused(tmp_path: Path, question: str) -> None:
-    patient(tmp_path)
-    ended = sage("mdt", "patient", "--question", question, cwd=tmp_path)
-    assert ended.code == 2
-    assert "gives no advice" in ended.err
+    with pytest.raises(InputError, match="gives no advice"):
+        read(patient(tmp_path), question)
 
 
 def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
@@ -166,10 +166,9 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, inner: str) -> None
     (tmp_path / "secret.txt").write_text("SECRET")
     (tmp_path / "more").mkdir()
     (patient(tmp_path) / "link.txt").symlink_to(tmp_path / inner)
-    ended = sage("mdt", "patient", cwd=tmp_path)
-    assert ended.code == 2
-    assert "a link out of the folder" in ended.err
-    assert "SECRET" not in ended.out + ended.err
+    with pytest.raises(InputError, match="a link out of the folder") as refused:
+        read(tmp_path / "patient")
+    assert "SECRET" not in str(refused.value)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
@@ -213,9 +212,15 @@ def test_bad_folders_are_refused_with_a_clear_message(
     tmp_path: Path, make: Any, words: str
 ) -> None:
     make(tmp_path / "patient")
-    ended = sage("mdt", "patient", cwd=tmp_path)
+    with pytest.raises(InputError, match=words):
+        read(tmp_path / "patient")
+
+
+def test_a_refusal_is_one_clear_line_and_writes_nothing(tmp_path: Path) -> None:
+    ended = sage("mdt", "patient", "--out", "kept", cwd=tmp_path)
     assert ended.code == 2
-    assert words in ended.err
+    assert "no folder; give the folder of one patient's files" in ended.err
+    assert ended.out == ""
     assert not (tmp_path / "kept").exists()
 
 
@@ -332,10 +337,11 @@ def test_a_text_made_to_be_slow_is_read_in_time(tmp_path: Path, text: str) -> No
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
 def test_a_broken_image_is_passed_over(tmp_path: Path, content: bytes) -> None:
-    patient(tmp_path, IHC_CD3__png=content)
-    ended = sage("mdt", "patient", "--mpp", "0.5", "--as-of", "2024-06-01", cwd=tmp_path)
-    assert ended.code == 0
-    assert "IHC_CD3.png" not in ended.out
+    found = read(patient(tmp_path, IHC_CD3__png=content))
+    board = Board(found.case, 1, make_desk(Settings(), drugs={}, mpp=0.5))
+    answer = ask_mdt(board, RULES, "2024-06-01").output
+    assert answer.sentences
+    assert "IHC_CD3.png" not in answer.model_dump_json()
 
 
 def test_a_report_cannot_make_the_rules_speak(tmp_path: Path) -> None:
