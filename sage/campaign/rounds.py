@@ -24,6 +24,7 @@ from sage.campaign.notebook import (
     earlier_claims,
     held_back,
     history,
+    notebook_at,
     spent,
 )
 from sage.campaign.results import findings_of
@@ -106,10 +107,9 @@ class CampaignFolder:
         """The run of a round."""
         return RunFolder(self.root / f"round-{number}")
 
-    @property
-    def notebook(self) -> Notebook:
-        """The notebook that the campaign writes into."""
-        return Notebook(Path(self.plan().notebook))
+    def notebook(self, settings: Settings) -> Notebook:
+        """The notebook that the campaign writes into, where the settings keep it."""
+        return notebook_at(Path(self.plan().notebook), settings)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -200,7 +200,7 @@ def begin_campaign(
     if root.is_dir() and any(root.iterdir()):
         raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` it")
     place = (notebook or root / "notebook.json").resolve()
-    Notebook(place).read()
+    notebook_at(place, settings).read()
     root.mkdir(parents=True, exist_ok=True)
     folder = CampaignFolder(root)
     folder.save(
@@ -239,26 +239,27 @@ def conduct(
     """
     from sage.campaign.page import write_pages
 
+    notebook = folder.notebook(settings)
     while True:
         plan = folder.plan()
-        number = folder.notebook.read().rounds.get(plan.id, 0) + 1
+        number = notebook.read().rounds.get(plan.id, 0) + 1
         found = _opening(folder, plan, number, settings, show)
         if isinstance(found, str):
             folder.update(status="finished", stopped=found)
-            folder.notebook.enter(_asked(folder, found))
-            write_pages(folder.notebook)
+            notebook.enter(_asked(folder, found))
+            write_pages(notebook)
             tell(f"stopped: {found}")
             return None
         services, moves = found
         folder.update(status="running", stopped="")
-        folder.notebook.enter(_asked(folder, ""))
+        notebook.enter(_asked(folder, ""))
         tell(f"round {number} of {plan.rounds}: {_intention(moves)}")
         try:
             finished = services.folder.manifest().status == "finished"
             pause = None if finished else advance(services)
         except BudgetError as error:
             folder.update(status="finished", stopped=f"budget: {error}")
-            write_pages(folder.notebook)
+            write_pages(notebook)
             raise
         except InputError as error:
             services.folder.update(status="failed", problem=str(error)[:1000])
@@ -267,15 +268,15 @@ def conduct(
             services.folder.release()
         if pause is not None:
             folder.update(status="waiting")
-            write_pages(folder.notebook)
+            write_pages(notebook)
             return pause
         new = findings_of(plan.id, number, services, moves)
-        folder.notebook.add(plan.id, number, new)
+        notebook.add(plan.id, number, new)
         if all(finding.hypothesis is None for finding in new):
             folder.update(widened=plan.widened + 1)
         for finding in new:
             tell(f"  {finding.id}: {finding.badge or finding.reason}")
-        write_pages(folder.notebook)
+        write_pages(notebook)
 
 
 def _asked(folder: CampaignFolder, ended: str) -> Asked:
@@ -308,7 +309,7 @@ def _opening(
     from sage.questions import Corrections
 
     left = None
-    pages = folder.notebook.read()
+    pages = folder.notebook(settings).read()
     if plan.budget_usd is not None:
         left = plan.budget_usd - spent(pages.findings, plan.id)
     run = folder.round(number)

@@ -153,7 +153,7 @@ def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json
     if budget_usd is not None:
         plan = folder.update(budget_usd=budget_usd)
     if plan.status == "finished" and budget_usd is None:
-        _tell(folder, None, as_json=as_json)
+        _tell(folder, None, load(**plan.settings), as_json=as_json)
         return
     _conduct(folder, load(**plan.settings), as_json=as_json)
 
@@ -161,14 +161,16 @@ def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json
 def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
     """Print what was asked, how far it came, and what came of each claim."""
     from sage.console import out
+    from sage.settings import load
 
     plan = folder.plan()
+    settings = load(**plan.settings)
     if not as_json:
-        done = folder.notebook.read().rounds.get(plan.id, 0)
+        done = folder.notebook(settings).read().rounds.get(plan.id, 0)
         out.print(f"[bold]{plan.id}[/]  {plan.status}, {done} of {amount(plan.rounds, 'round')}")
         out.print(f"question: {plan.question}", markup=False)
         out.print(f"cohort: {plan.request['cohort']}", markup=False)
-    _tell(folder, None, as_json=as_json)
+    _tell(folder, None, settings, as_json=as_json)
 
 
 def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> None:
@@ -187,17 +189,20 @@ def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> No
     tell(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
     with folder.held():
         pause = conduct(folder, settings, partial(go_on, quiet=as_json), tell, show)
-    _tell(folder, pause, as_json=as_json)
+    _tell(folder, pause, settings, as_json=as_json)
 
 
-def _tell(folder: CampaignFolder, pause: Pause | None, *, as_json: bool) -> None:
+def _tell(
+    folder: CampaignFolder, pause: Pause | None, settings: Settings, *, as_json: bool
+) -> None:
     from sage.campaign.notebook import CAME
     from sage.console import out, print_json
 
     plan = folder.plan()
-    pages = folder.notebook.read()
+    notebook = folder.notebook(settings)
+    pages = notebook.read()
     mine = [finding for finding in pages.findings if finding.campaign == plan.id]
-    page = folder.notebook.path.with_suffix(".html")
+    page = notebook.path.with_suffix(".html")
     waiting = f"{folder.root}/round-{pages.rounds.get(plan.id, 0) + 1}" if pause else None
     if as_json:
         print_json(

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 CONTENTS = "contents.json"
 TABLES = (
-    "sage_runs", "sage_audit", "checkpoint_migrations", "checkpoints", "checkpoint_blobs",
+    "sage_runs", "sage_audit", "sage_campaigns", "sage_findings", "sage_reviews",
+    "checkpoint_migrations", "checkpoints", "checkpoint_blobs",
     "checkpoint_writes", "sage_ledger", "sage_ledger_tokens", "sage_ledger_meta",
 )  # fmt: skip
 """Of a PostgreSQL database: everything that SAGE keeps there."""
@@ -312,7 +313,9 @@ def _loaded(url: str, place: Path) -> int:
     """Fill the tables from files, all or none; they are made by who uses them first."""
     from psycopg import sql
 
+    from sage.campaign.notebook import TABLES as CAMPAIGNS
     from sage.control.audit import TABLES as AUDIT
+    from sage.control.reviews import TABLES as REVIEWS
     from sage.control.runs import TABLES as RUNS
     from validation.ledger.store import TABLES as LEDGER
 
@@ -324,7 +327,9 @@ def _loaded(url: str, place: Path) -> int:
 
             PostgresSaver(live).setup()
         live.autocommit = False
-        for statement in f"{AUDIT};{RUNS};{LEDGER.format(bytes='BYTEA')}".split(";"):
+        for (
+            statement
+        ) in f"{AUDIT};{RUNS};{CAMPAIGNS};{REVIEWS};{LEDGER.format(bytes='BYTEA')}".split(";"):
             live.execute(statement.encode())
         for table in TABLES:
             path = place / f"{table}.copy"

@@ -18,6 +18,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from mcp_servers.servers.health import Family, Watch, by
 from mcp_servers.sessions.recording import Recordings
 from sage.control.audit import Audit, open_audit
+from sage.control.reviews import Reviews, open_reviews
 from sage.control.runs import open_runs
 from sage.core.errors import InputError, SageError
 from sage.core.extras import explain_absence
@@ -94,6 +95,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app.state.past = graph.Past()
     app.state.csrf = Secrets(options.token).csrf
     app.state.audit = _audit(site)
+    app.state.reviews = _reviews(site)
     app.state.promises = Promises()
     page, imports = shell()
 
@@ -149,6 +151,13 @@ def _audit(site: Site) -> Audit | None:
     kept.enter_context(open_runs(site.settings, new=True))  # so that every run is known
     atexit.register(kept.close)
     return kept.enter_context(open_audit(site.settings, new=True))
+
+
+def _reviews(site: Site) -> Reviews:
+    """What reviewers say, kept until the process ends."""
+    kept = ExitStack()
+    atexit.register(kept.close)
+    return kept.enter_context(open_reviews(site.settings))
 
 
 def measured(site: Site) -> list[Family]:

@@ -15,13 +15,14 @@ import pytest
 
 from mcp_servers.servers.options import HttpOptions
 from sage.cli.app import app
+from sage.control.reviews import Reviews
 from sage.core.errors import InputError
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.app import STATIC, create_app
 from sage.web.guard import BODY, Guard, Secrets
 from sage.web.people import Role, Roles, Trust, needed, person, trust
-from sage.web.routes.review import _agreed, _keep
+from sage.web.routes.review import _agreed
 from sage.web.site import Site
 from tests.sage.web.pages import browser_marks, looking, serving
 
@@ -246,11 +247,11 @@ def test_who_may_not_review_cannot_pass_the_review_over(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_two_people_agree_who_say_the_same(tmp_path: Path, said: Any, agreed: Any) -> None:
-    run = write_run(tmp_path / "x", "q")
+    run, reviews = write_run(tmp_path / "x", "q"), Reviews()
     for who, kind, args in said:
         response = {"type": kind, "args": args, "comment": f"says {who}", "reviewers": []}
-        _keep(run, who, hypothesis="h1", response=response)
-    people, response = _agreed(run, "h1", 2)
+        reviews.add(run, who, hypothesis="h1", response=response)
+    people, response = _agreed(reviews.of(run), "h1", 2)
     assert ((people, response["args"]) if response else None) == agreed
     if response:
         assert response["comment"] == "says Ana; says Ben"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from sage.campaign.notebook import (
     Asked,
     Finding,
     Notebook,
+    Pages,
     earlier_claims,
     held_back,
     history,
+    notebook_at,
 )
 from sage.campaign.page import write_pages
 from sage.campaign.rounds import (
@@ -30,6 +33,7 @@ from sage.campaign.rounds import (
 from sage.core.errors import InputError
 from sage.settings import Settings
 from tests.agents.test_moves import KNOWN, PER_SD
+from tests.postgres import NEEDED, server
 
 
 def finding(number: int, campaign: str = "c", **changes: object) -> Finding:
@@ -54,8 +58,32 @@ def asked(name: str = "c", **changes: object) -> Asked:
     return Asked.model_validate(told | changes)
 
 
-def test_a_round_is_noted_once_however_often_it_is_written(tmp_path: Path) -> None:
-    notebook = Notebook(tmp_path / "n.json")
+def needs_postgres(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in NEEDED:
+        test = mark(test)
+    return test
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with server() as found:
+        yield found
+
+
+@pytest.fixture(params=["file", pytest.param("postgres", marks=NEEDED)])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """Settings that keep notebooks in files, or in a server."""
+    told: dict[str, object] = {"runs_dir": tmp_path}
+    if request.param == "postgres":
+        told["checkpoint_url"] = request.getfixturevalue("url")
+    return Settings.model_validate(told)
+
+
+def test_a_round_is_noted_once_however_often_it_is_written(
+    tmp_path: Path, settings: Settings
+) -> None:
+    notebook = notebook_at(tmp_path / "n.json", settings)
+    assert notebook.read() == Pages()
     for _ in range(2):
         notebook.enter(asked())
         notebook.add("c", 1, [finding(1)])
@@ -63,11 +91,31 @@ def test_a_round_is_noted_once_however_often_it_is_written(tmp_path: Path) -> No
     assert [each.name for each in pages.findings] == ["c/r1-h1"]
     assert pages.rounds == {"c": 1}
     assert len(pages.campaigns) == 1
+    notebook.enter(asked(ended="all rounds are done"))
+    assert notebook.read().campaigns[0].ended == "all rounds are done"
+    assert Notebook(notebook.path).read() == notebook.read()  # the file is whole in either case
 
 
-def test_campaigns_that_share_a_notebook_lose_nothing(tmp_path: Path) -> None:
+@needs_postgres
+def test_a_notebook_that_was_a_file_goes_on_in_the_database(tmp_path: Path, url: str) -> None:
+    path = tmp_path / "n.json"
+    Notebook(path).enter(asked("old"))
+    Notebook(path).add("old", 3, [finding(2, "old"), finding(3, "old")])
+    shared = notebook_at(
+        path, Settings.model_validate({"runs_dir": tmp_path, "checkpoint_url": url})
+    )
+    assert shared.read() == Notebook(path).read()
+    shared.add("new", 1, [finding(1, "new")])
+    path.unlink()
+    pages = shared.read()
+    assert [each.name for each in pages.findings] == ["old/r2-h1", "old/r3-h1", "new/r1-h1"]
+    assert pages.rounds == {"old": 3, "new": 1}
+    assert [each.id for each in pages.campaigns] == ["old"]
+
+
+def test_campaigns_that_share_a_notebook_lose_nothing(tmp_path: Path, settings: Settings) -> None:
     def write(name: str) -> None:
-        notebook = Notebook(tmp_path / "n.json")
+        notebook = notebook_at(tmp_path / "n.json", settings)
         for number in range(1, 9):
             notebook.enter(asked(name))
             notebook.add(name, number, [finding(number, name)])
@@ -77,7 +125,7 @@ def test_campaigns_that_share_a_notebook_lose_nothing(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    pages = Notebook(tmp_path / "n.json").read()
+    pages = notebook_at(tmp_path / "n.json", settings).read()
     assert len({each.name for each in pages.findings}) == 32
     assert set(pages.rounds.values()) == {8}
     assert len(pages.campaigns) == 4

@@ -15,10 +15,9 @@ from pydantic import Field
 
 from agents.types import Draft, OntologyBrief
 from agents.wording import describe_design, describe_direction
-from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.extras import need
-from sage.core.files import append_line, read_json, write_json
+from sage.core.files import read_json, write_json
 from sage.core.models import Strict
 from sage.machine.drive import waiting
 from sage.machine.services import Services
@@ -31,12 +30,11 @@ from validation.contracts.timing import known_text
 
 if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
+    from sage.control.reviews import Reviews
     from sage.web.site import Site
 
 router = APIRouter()
 
-COMMENTS = "reviews.jsonl"
-"""In a run's folder: comments and votes of its reviewers, one JSON object per line."""
 DONE = {
     "accept": "approved",
     "edit": "edited",
@@ -110,7 +108,7 @@ def review(name: str, request: Request) -> dict[str, Any]:
             for endpoint in blind.dictionary.endpoints
         ],
         "cards": [_card(run, draft, brief, blind) for draft in _waiting(site, run)],
-        "notes": _notes(run),
+        "notes": request.app.state.reviews.of(run),
     }  # fmt: skip
 
 
@@ -219,8 +217,10 @@ def comment(name: str, said: Comment, request: Request) -> list[dict[str, Any]]:
     """Keep a reviewer's words beside the run."""
     run = request.app.state.site.run(name)
     _draft(run, said.hypothesis)
-    _keep(run, person(request, said.reviewer), hypothesis=said.hypothesis, text=said.text)
-    return _notes(run)
+    reviews: Reviews = request.app.state.reviews
+    who = person(request, said.reviewer)
+    reviews.add(run, who, hypothesis=said.hypothesis, text=said.text)
+    return reviews.of(run)
 
 
 @router.post("/runs/{name}/review")
@@ -241,33 +241,33 @@ def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
         if hypothesis not in drafts:
             raise InputError(f"hypothesis {hypothesis[:40]} does not wait for a review")
         response.decision(services, drafts[hypothesis])
-    audit = request.app.state.audit
+    audit, reviews = request.app.state.audit, request.app.state.reviews
     for hypothesis, response in vote.responses.items():
         if audit is not None:
             audit.add(who, DONE[response.type], name, hypothesis=hypothesis)
-        _keep(run, who, hypothesis=hypothesis, response=response.model_dump(mode="json"))
-    agreed = {}
+        reviews.add(run, who, hypothesis=hypothesis, response=response.model_dump(mode="json"))
+    notes, agreed = reviews.of(run), {}
     for hypothesis in drafts:
-        people, response = _agreed(run, hypothesis, site.reviewers)
+        people, response = _agreed(notes, hypothesis, site.reviewers)
         if response is None:
-            waits = [item for item in drafts if _agreed(run, item, site.reviewers)[1] is None]
-            return {"applied": False, "waits": waits, "notes": _notes(run)}
+            waits = [item for item in drafts if _agreed(notes, item, site.reviewers)[1] is None]
+            return {"applied": False, "waits": waits, "notes": notes}
         agreed[hypothesis] = response | {"reviewers": people}
     path = commands.home / f"{name}.decisions.json"
     write_json(path, agreed)
     queue = ["--queue"] if site.settings.checkpoint_url is not None else []
     commands.start(name, "review", f"--decisions={path}", *queue, "--", str(run.root), owner=who)
-    return {"applied": True, "waits": [], "notes": _notes(run)}
+    return {"applied": True, "waits": [], "notes": notes}
 
 
-def _agreed(run: RunFolder, hypothesis: str, needed: int) -> tuple[list[str], Any]:
+def _agreed(notes: list[dict[str, Any]], hypothesis: str, needed: int) -> tuple[list[str], Any]:
     """Who agrees on what, where as many different people as needed last said the same.
 
     Names that differ in case alone are one person. Comments may differ, and so may the reasons for
     a rejection: all of them are kept.
     """
     last = {}
-    for note in _notes(run):
+    for note in notes:
         if note["hypothesis"] == hypothesis and "response" in note:
             last[note["reviewer"].casefold()] = (note["reviewer"], note["response"])
     for _, response in last.values():
@@ -289,18 +289,6 @@ def _meaning(response: dict[str, Any]) -> tuple[Any, ...]:
 def _joined(texts: Iterable[str]) -> str:
     """Different texts in one, each once."""
     return "; ".join(dict.fromkeys(text for text in texts if text))
-
-
-def _keep(run: RunFolder, who: str, **fields: Any) -> None:
-    line = {"time": clock.stamp(), "reviewer": who, **fields}
-    append_line(run.root / COMMENTS, json.dumps(line, ensure_ascii=False))
-
-
-def _notes(run: RunFolder) -> list[dict[str, Any]]:
-    path = run.root / COMMENTS
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _services(site: Site, run: RunFolder) -> Services:

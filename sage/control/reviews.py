@@ -1,0 +1,96 @@
+"""What reviewers said of a run: comments and votes, in its folder or in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sage.control.database import Database, Execute, open_database
+from sage.core import clock
+from sage.core.files import append_line
+from sage.runfolder import RunFolder
+
+if TYPE_CHECKING:
+    from sage.settings import Settings
+
+FILE = "reviews.jsonl"
+"""In a run's folder: one JSON object per line, oldest first."""
+TABLES = """
+CREATE TABLE IF NOT EXISTS sage_reviews (
+  run TEXT NOT NULL, seq BIGINT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, seq))
+"""
+
+
+class Reviews:
+    """A file in each run's folder."""
+
+    def add(self, run: RunFolder, who: str, **fields: Any) -> None:
+        """Keep what a reviewer said; when this returns, it is on disk."""
+        self._write(run, _line(who, fields))
+
+    def of(self, run: RunFolder) -> list[dict[str, Any]]:
+        """What was said of a run, oldest first."""
+        return [json.loads(line) for line in _lines(run)]
+
+    def _write(self, run: RunFolder, line: str) -> None:
+        append_line(run.root / FILE, line)
+
+
+class SharedReviews(Reviews):
+    """A table that many machines share; the file in the run's folder is a copy.
+
+    What a folder held before its run was known to the table counts as said.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def add(self, run: RunFolder, who: str, **fields: Any) -> None:
+        """See `Reviews.add`."""
+        line, before, known = _line(who, fields), _lines(run), _known(run)
+
+        def body(execute: Execute) -> None:
+            self.database.serialize(execute, "sage_reviews")
+            said = len(self._of(execute, known))
+            for at, text in enumerate([line] if said else [*before, line], start=said + 1):
+                execute("INSERT INTO sage_reviews VALUES (?, ?, ?)", [known, at, text])
+
+        self.database.transaction(body)
+        self._write(run, line)
+
+    def of(self, run: RunFolder) -> list[dict[str, Any]]:
+        """See `Reviews.of`."""
+        known = _known(run)
+        rows = self.database.transaction(lambda execute: self._of(execute, known))
+        return [json.loads(row["body"]) for row in rows] or super().of(run)
+
+    def _of(self, execute: Execute, known: str) -> list[dict[str, Any]]:
+        return execute("SELECT body FROM sage_reviews WHERE run = ? ORDER BY seq", [known])
+
+
+def _known(run: RunFolder) -> str:
+    manifest = run.manifest()
+    return manifest.run_id or manifest.id
+
+
+def _line(who: str, fields: dict[str, Any]) -> str:
+    line = {"time": clock.stamp(), "reviewer": who, **fields}
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _lines(run: RunFolder) -> list[str]:
+    path = run.root / FILE
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+
+
+@contextmanager
+def open_reviews(settings: Settings) -> Iterator[Reviews]:
+    """Of all runs: in PostgreSQL where the settings name one, else in the runs' folders."""
+    if settings.checkpoint_url is None:
+        yield Reviews()
+        return
+    with open_database(settings, TABLES, new=True) as database:
+        assert database is not None
+        yield SharedReviews(database)

@@ -1,0 +1,54 @@
+"""Comments and votes of reviewers, in folders and in PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sage.control.reviews import FILE, Reviews, open_reviews
+from sage.settings import Settings
+from tests.postgres import NEEDED, server
+from tests.sage.web.test_site import write_run
+
+
+@pytest.fixture(params=["folder", pytest.param("postgres", marks=NEEDED)])
+def reviews(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reviews]:
+    """Reviews of either kind."""
+    if request.param == "folder":
+        with open_reviews(Settings(runs_dir=tmp_path)) as found:
+            yield found
+        return
+    with server() as url:
+        told = {"runs_dir": tmp_path, "checkpoint_url": url}
+        with open_reviews(Settings.model_validate(told)) as found:
+            yield found
+
+
+def test_what_many_say_at_once_is_kept_in_order_and_apart(reviews: Reviews, tmp_path: Path) -> None:
+    """The folder is whole in either case, and what it held before a database is not lost."""
+    one, other = write_run(tmp_path / "a", "q"), write_run(tmp_path / "b", "q")
+    Reviews().add(one, "Eve", hypothesis="h1", text="before")
+    assert [note["text"] for note in reviews.of(one)] == ["before"]
+
+    def say(who: str) -> None:
+        for number in range(8):
+            reviews.add(one, who, hypothesis="h1", text=f"é {number}")
+
+    people = [threading.Thread(target=say, args=(who,)) for who in ("Ana", "Ben", "Cyd")]
+    for person in people:
+        person.start()
+    for person in people:
+        person.join()
+    notes = reviews.of(one)
+    assert [note["text"] for note in notes if note["reviewer"] == "Ben"] == [
+        f"é {number}" for number in range(8)
+    ]
+    assert (len(notes), notes[0]["reviewer"]) == (25, "Eve")
+    assert sorted(map(str, Reviews().of(one))) == sorted(map(str, notes))
+    assert reviews.of(other) == []
+    if type(reviews) is not Reviews:
+        (one.root / FILE).unlink()
+        assert reviews.of(one) == notes
