@@ -18,6 +18,7 @@ from mcp_servers.sessions.drafts import (
     cytology_size,
 )
 from mcp_servers.sessions.format import Session
+from mcp_servers.slides.slide import MPP_TOLERANCE
 from sage.core.errors import InputError
 
 VERBS = {"stay": "stayed", "pan": "panned", "peek": "peeked"}
@@ -125,13 +126,18 @@ def draft(
     Raises
     ------
     InputError
-        If the session is of a slide of another size, or comes to no action or to too many.
+        If the session is of a slide of other sides or pixels, or comes to no action or to too many.
     """
     header, slide = session.header, scope.slide
     if (header.width, header.height) != (slide.width, slide.height):
         raise InputError(
             f"{slide.path}: {slide.width} x {slide.height} pixels; the session is of "
             f"{header.slide} with {header.width} x {header.height}"
+        )
+    if header.mpp is not None and abs(header.mpp - scope.mpp) > MPP_TOLERANCE * scope.mpp:
+        raise InputError(
+            f"{slide.path}: {scope.mpp:g} µm per pixel; the session is of {header.slide} with "
+            f"{header.mpp:g}. If it is the same slide, give its pixel size as --mpp {header.mpp:g}"
         )
     actions = actions_of(session, settings)
     if not actions:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from agents.slide_reader import computed
 from agents.slide_reader.export import write_reading
 from agents.slide_reader.guides import HeatGuide, RecordedVisits, UnguidedPlaces, bank
 from agents.slide_reader.o3 import (
@@ -95,6 +97,29 @@ def test_a_deposit_that_is_looked_at_is_found_and_one_that_is_not_is_not(node: P
     assert all(name.startswith("r2") for name in found.rests_on)
     missed = read(node, RecordedVisits((PARENCHYMA, at(600, 540))))
     assert missed.answer == "no"
+
+
+def test_a_germinal_center_is_no_tumor_and_a_packed_deposit_without_a_mantle_is(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read(node, RecordedVisits((FOLLICLE,))).answer == "no"
+    monkeypatch.setattr(computed, "mantled", lambda *_: False)
+    assert read(node, RecordedVisits((FOLLICLE,))).answer == "yes"
+
+
+@pytest.mark.parametrize(
+    ("around", "sides", "found"),
+    [(60, 8, True), (60, 5, True), (60, 4, False), (190, 8, False), (150, 8, False)],
+)
+def test_a_mantle_is_darker_on_most_sides(around: int, sides: int, found: bool) -> None:
+    away = np.indices((400, 400)) - 200
+    turn = (np.arctan2(away[0], away[1]) + np.pi / 8) % (2 * np.pi)
+    rim = (np.hypot(*away) > 25) & (np.hypot(*away) < 55) & (turn < sides * np.pi / 4)
+    level = np.where(rim, around, 150).astype(np.uint8)
+    image = np.stack((level, level // 2, level), axis=-1)
+    view = SimpleNamespace(mpp=4.0, scale=4.0, read=lambda x, y, w, h: image[y : y + h, x : x + w])
+    scope: Any = SimpleNamespace(slide=SimpleNamespace(view=lambda mpp: view))
+    assert computed.mantled(scope, 800.0, 800.0) == found
 
 
 def test_a_reading_has_the_thumbnail_then_a_step_per_region_and_says_who_guided(
