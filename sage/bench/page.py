@@ -223,6 +223,7 @@ def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
         on=f"{scores['power']['runs']} claims of an effect in {read} of {held['tasks']} tasks;"
         " supported",
         rules=said("power"),
+        cost="1 s each",
         notes=(
             f"the association alone is seen in {said('associated')}; of claims of no effect"
             f" {scores['null_kept']['hits']} of {scores['null_kept']['runs']} were not supported;"
@@ -234,6 +235,7 @@ def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
         on=f"{scores['type_one']['runs']} claims; falsely supported",
         floor=f"{said('naive')} (p below 0.05 alone)",
         rules=said("type_one"),
+        cost="1 s each",
     )
     yield Row(
         benchmark="DiscoveryBench, real/train: found from questions",
