@@ -6,6 +6,7 @@ data, deflate, LZW, none); everything else raises `UnsupportedError` and is left
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -29,6 +30,10 @@ UNREADABLE = "it has no readable directory"
 """How the reason begins when a file is no whole TIFF."""
 _JPEG, _JPEG2000_RGB, _JPEG2000_YCBCR = 7, 33005, 33003
 _PLAIN = {1: "none", 5: "lzw", 8: "deflate", 32946: "deflate"}
+
+
+_SILENT = logging.NullHandler()
+"""What tifffile finds amiss is said by our errors; without a handler Python prints it on stderr."""
 
 
 class UnsupportedError(Exception):
@@ -274,6 +279,7 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
     """Read the levels of the first series; raise `UnsupportedError` for other encodings."""
     import tifffile
 
+    logging.getLogger("tifffile").addHandler(_SILENT)
     try:
         with tifffile.TiffFile(path) as file:
             if not file.series:
