@@ -51,7 +51,7 @@ def write_page(results: Path) -> str:
         If a file of results cannot be read.
     """
     if not results.is_dir():
-        raise InputError(f"{results}: is not a folder of results (--json of `sage bench …`)")
+        raise InputError(f"{results}: is not a folder of results (--json of the benchmarks)")
     rows: list[Row] = []
     for name, command, read in PARTS:
         path = results / f"{name}.json"

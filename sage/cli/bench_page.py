@@ -9,7 +9,7 @@ import typer
 
 def page(
     results: Path = typer.Argument(
-        ..., help="Folder of what `sage bench … --json` wrote: hypobench.json, mtb.json …"
+        ..., help="Folder of what --json of the benchmarks wrote: hypobench.json, mtb.json …"
     ),
     out: Path | None = typer.Option(None, help="Write it there instead of printing it."),
 ) -> None:
