@@ -142,7 +142,7 @@ def ask(
         "act", "Run a program as the next step; returns what it printed, its last value, its error,"
         " and the files in /output.", Cell, act,
     )  # fmt: skip
-    tools = "\n\n".join(describe_tool(one, nested=True) for one in session.registry)
+    tools = tuple(describe_tool(one, nested=True) for one in session.registry)
     given = Asked(
         question=question, data=session.shown(), tools=tools,
         imports=tuple(sorted(IMPORTS)), steps=steps, seconds=session.limits.seconds,

@@ -30,7 +30,7 @@ class Asked(View):
 
     question: str
     data: tuple[Given, ...]
-    tools: str
+    tools: tuple[str, ...]
     imports: tuple[str, ...]
     steps: int
     seconds: float
