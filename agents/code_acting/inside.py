@@ -15,7 +15,6 @@ import io
 import json
 import linecache
 import os
-import random
 import sys
 import traceback
 from collections import Counter
@@ -132,16 +131,13 @@ def step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
 
 def main() -> None:
     """Run the steps of `session.json`, and leave what the last one gave."""
-    import numpy as np
-
     session = json.loads((WORK / "session.json").read_text(encoding="utf-8"))
     tools = Tools(session["answers"])
-    random.seed(0)
-    np.random.seed(0)
     space: dict[str, Any] = {"__name__": "__session__", "ToolError": ToolError}
     space |= {name: tools.function(name) for name in session["tools"]}
     space["call_together"] = tools.together
     os.chdir(OUT)
+    step(0, session["begin"], {})
     seen: dict[str, str] = {}
     for number, code in session["steps"]:
         seen = step(number, code, space)

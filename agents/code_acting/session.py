@@ -41,6 +41,9 @@ IMPORTS = (policy.ALLOWED_IMPORTS - {"validation"}) | frozenset(_BESIDE.split())
 """NOVA's tables D.1 and D.2 beside what an analysis may import here, without pickle. What of it is
 not installed gives an ImportError."""
 
+BEGIN = "import random\nimport numpy\nrandom.seed(0)\nnumpy.random.seed(0)"
+"""Runs before the steps, so that a program that draws from either generator draws the same again."""
+
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 Told = Callable[[str], None]
 
@@ -163,6 +166,7 @@ class Session:
         if any(self.made.iterdir()):
             inputs["made"] = self.made
         session = {
+            "begin": BEGIN,
             "steps": steps,
             "tools": sorted(self.registry.tools),
             "answers": self._answers,

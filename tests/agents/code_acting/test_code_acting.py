@@ -86,6 +86,14 @@ def test_steps_share_variables_files_and_what_tools_wrote(
     assert all(cell["id"] for cell in notebook["cells"])
 
 
+def test_a_step_draws_the_same_when_it_runs_again(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    draw = "import random\nimport numpy as np\nx = (random.random(), float(np.random.rand()))\nx"
+    acted = program(tools, tmp_path, image, draw, "x")
+    assert acted.steps[0].observation.value == acted.steps[1].observation.value != ""
+
+
 def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
     tools: Registry, image: Path, tmp_path: Path
 ) -> None:
