@@ -42,7 +42,7 @@ IMPORTS = (policy.ALLOWED_IMPORTS - {"validation"}) | frozenset(_BESIDE.split())
 not installed gives an ImportError."""
 
 BEGIN = "import random\nimport numpy\nrandom.seed(0)\nnumpy.random.seed(0)"
-"""Runs before the steps, so that a program that draws from either generator draws the same again."""
+"""Runs before the steps, so that a program that draws from either draws the same again."""
 
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 Told = Callable[[str], None]
