@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import Field
-
-from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
+from agents.base import Agent, Reasoner, Reply, Resources, Role, prompt_file
 from agents.tumor_board.board import Board
 from agents.tumor_board.rules.policy import TURNS as RULE_TURNS
 from agents.tumor_board.rules.policy import policy_of
-from agents.tumor_board.types import Cited, Past, letter_of
+from agents.tumor_board.types import BoardAnswer, BoardInput, Past, letter_of
 from sage.core.errors import FaultError
 from sage.core.llm.turns import Bounds
 
@@ -18,24 +16,6 @@ REPLIES = 3
 """A question is wrong after so many replies without an answer that can be read (E.4)."""
 TURNS = 24
 ROLE = Role.HIGH
-
-
-class BoardInput(View):
-    """What the agent is told: nothing later than the question, and no file's text."""
-
-    contexts: tuple[str, ...]
-    question: str
-    options: dict[str, str]
-    files: tuple[str, ...]
-    earlier: tuple[Past, ...] = ()
-
-
-class BoardAnswer(View):
-    """A letter, why, and the passages of files on which that rests."""
-
-    answer: str = Field(max_length=400)
-    reason: str = Field(default="", max_length=3000)
-    evidence: tuple[Cited, ...] = Field(default=(), max_length=12)
 
 
 def answer_problems(given: BoardInput, output: BoardAnswer) -> list[str]:

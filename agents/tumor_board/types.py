@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agents.base import View
 from sage.core.models import Strict
 
 LETTERS = "ABCDEF"
@@ -91,6 +92,24 @@ class Past(Strict):
     answer: str
     reason: str
     files: tuple[str, ...]
+
+
+class BoardInput(View):
+    """What the agent is told: nothing later than the question, and no file's text."""
+
+    contexts: tuple[str, ...]
+    question: str
+    options: dict[str, str]
+    files: tuple[str, ...]
+    earlier: tuple[Past, ...] = ()
+
+
+class BoardAnswer(View):
+    """A letter, why, and the passages of files on which that rests."""
+
+    answer: str = Field(max_length=400)
+    reason: str = Field(default="", max_length=3000)
+    evidence: tuple[Cited, ...] = Field(default=(), max_length=12)
 
 
 def options_of(text: str) -> dict[str, str]:

@@ -9,12 +9,12 @@ import pytest
 
 from agents.base import Resources
 from agents.reasoners.rules import RulesReasoner
-from agents.tumor_board.agent import BoardAnswer, ask_board
+from agents.tumor_board.agent import ask_board
 from agents.tumor_board.board import Board
 from agents.tumor_board.rules import blood
 from agents.tumor_board.rules.stains import marker_of
 from agents.tumor_board.rules.stated import stated
-from agents.tumor_board.types import BoardQuestion, Case, CaseFile, Stage, Track
+from agents.tumor_board.types import BoardAnswer, BoardQuestion, Case, CaseFile, Stage, Track
 from sage.bench.mtb.source import load
 from sage.wiring import make_ontology
 

@@ -13,7 +13,7 @@ from agents.tumor_board.types import Cited
 from sage.core.llm.turns import Moves, Use
 
 if TYPE_CHECKING:
-    from agents.tumor_board.agent import BoardAnswer, BoardInput
+    from agents.tumor_board.types import BoardAnswer, BoardInput
 
 R = TypeVar("R")
 Asking = Generator[Use, Any, R]
@@ -35,7 +35,7 @@ def policy_of(tools: frozenset[str]) -> Callable[[BoardInput, Resources], Moves[
     """The policy for a board that offers these tools."""
 
     def answer(given: BoardInput, _: Resources) -> Moves[BoardAnswer]:
-        from agents.tumor_board.agent import BoardAnswer
+        from agents.tumor_board.types import BoardAnswer
 
         weighed = yield from _weighed(given, tools)
         options = given.options or dict.fromkeys("ABCDEF", "")
