@@ -452,7 +452,15 @@ def score_generated(task: Task, gold: Gold, question: str) -> Generated:
 
 
 def chance(task: Task, gold: Gold, draws: int = 200, seed: int = 0) -> float:
-    """The mean score of two columns drawn at random, "positive", in all rows."""
+    """The mean score of two columns drawn at random, "positive", in all rows.
+
+    Parameters
+    ----------
+    task : whose columns are drawn
+    gold : what is scored against
+    draws : how many pairs
+    seed : of the draws
+    """
     columns = sorted(task.columns)
     rng = generator(seed, PURPOSE, len(columns))
     pairs = [rng.choice(len(columns), 2, replace=False) for _ in range(draws)]

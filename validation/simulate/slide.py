@@ -399,7 +399,15 @@ def _mitosis(
 
 
 def write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:
-    """Write level 0 and its halvings as tiled JPEG pages."""
+    """Write level 0 and its halvings as tiled JPEG pages.
+
+    Parameters
+    ----------
+    path : of the TIFF
+    image : (height, width, 3) level 0
+    mpp : µm per pixel of level 0
+    levels : how many, each half the one before
+    """
     import cv2
     import tifffile
 

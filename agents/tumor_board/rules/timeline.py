@@ -113,7 +113,15 @@ def _note(row: Row, sentence: str) -> Cited:
 
 
 def state_of(rows: list[Row], contexts: Mapping[str, str], disease: Disease, age: float) -> State:
-    """What the rows and the last context say about the disease at an age."""
+    """What the rows and the last context say about the disease at an age.
+
+    Parameters
+    ----------
+    rows : of the timeline, by age
+    contexts : what the question tells, by name
+    disease : which
+    age : years, at the question
+    """
     cited: list[Cited] = []
     ratio, spread, active = 1.0, False, False
     present = [row for row in rows if "HAS CANCER" in row.text]

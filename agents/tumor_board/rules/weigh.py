@@ -54,7 +54,15 @@ def _tie(words: str) -> str:
 
 
 def around(text: str, found: re.Match[str], before: int, after: int, ends: str) -> str:
-    """A match with what stands about it, up to characters that end a passage."""
+    """A match with what stands about it, up to characters that end a passage.
+
+    Parameters
+    ----------
+    text : where it was found
+    found : the match
+    before, after : characters about it at most
+    ends : characters that end a passage
+    """
     start = max(text.rfind(end, 0, found.start()) for end in ends) + 1
     stops = [at for end in ends if (at := text.find(end, found.end(), found.end() + after)) >= 0]
     stop = min([*stops, found.end() + after])
