@@ -14,13 +14,19 @@ from agents.tumor_board.types import Cited
 LONGEST_PASSAGE = 400
 MOST_OF_A_KIND = 4
 """Passages of one kind in one file that are listed."""
+_T = r"T(?:[0-4][a-d]?|is|a|[xX])"
+_N = r"N(?:[0-3][a-c]?|[xX])"
+_NO_SCAN = r"(?![-\s]*(?i:weighted|signal|sequence|hyper|hypo))"
 _PASSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (said, re.compile(pattern))
     for said, pattern in (
-        ("A TNM stage is stated.",
-         r"\b[cpy]?p?T(?:[0-4][a-d]?|is|x)\b[ ,;]*[cp]?N(?:[0-3][a-c]?|x)"),
-        ("A grade is stated.", r"\bG[1-4]\b|\b[Gg]rade [1-4I]|[Gg]leason"),
-        ("A resection margin is stated.", r"\bR[012]\b|\b[Mm]argins?\b"),
+        ("Stage: {}.",
+         rf"\b(?:[cpyr]{{1,3}}{_T}|{_T}(?=[ ,;]*[cp]?{_N}))\b{_NO_SCAN}"
+         rf"(?:[ ,;]*[cp]?{_N}\b(?:[ ,;]*[cp]?M[01xX]\b)?)?|\b[cpyr]{{1,3}}{_N}\b"),
+        ("Grade: {}.", r"\bG[1-4]\b|\b[Gg]rade (?:[1-4]\b|I{1,3}\b|IV\b)"
+                       r"|\b(?:[Hh]igh|[Ll]ow)[- ]grade\b|Gleason[^.;\n]{0,20}\d\s?\+\s?\d"),
+        ("Resection: {}.", r"\bR[012]\b"),
+        ("A resection margin is described.", r"\b[Mm]argins?\b"),
         ("Invasion is described.",
          r"(?i:(?:lympho-?vascular|perineural|vascular|extranodal|perinodal) invasion)"),
         ("HPV or p16 is stated.", r"\bHPV\b|\bp16\b"),
@@ -33,6 +39,13 @@ _PASSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
          r"|PIK3CA|BRCA[12]|HER2|ALK|ROS1|NTRK\d?|MET|RET|IDH[12])\b"),
     )
 )  # fmt: skip
+"""A sentence with {} takes the words that were matched."""
+_UNSURE = re.compile(
+    r"\b(?:no|not|without|nor|or|if|versus|vs|rather|rules? out|ruled out|exclud\w+|suspect\w*"
+    r"|possibl[ey]|probabl[ey]|likely|question\w*)\b|\?",
+    re.IGNORECASE,
+)
+"""A sentence of which a value is not taken: it denies, asks or leaves open, somewhere."""
 _KEYS: dict[str, str] = {
     "pT_stage": "pT", "pN_stage": "pN", "grading": "Grading", "hpv_association_p16": "HPV / p16",
     "resection_status": "Resection status", "perinodal_invasion": "Perinodal invasion",
@@ -45,7 +58,7 @@ _KEYS: dict[str, str] = {
 _NAME = ("analyte", "analyte_name", "test", "parameter", "lab")
 _LOW = ("low", "min", "ref_low", "lower", "reference_low", "normal_min")
 _HIGH = ("high", "max", "ref_high", "upper", "reference_high", "normal_max")
-_SENTENCE = re.compile(r"[^\n]+?(?:(?<!\d)[.!?](?=\s|$)|$)", re.MULTILINE)
+_SENTENCE = re.compile(r"[^\n]+?(?:(?<!\d)[.!?](?=\s|$)|\d[.!?](?=\s+[A-Z])|$)", re.MULTILINE)
 
 
 def of(texts: Mapping[str, str]) -> list[Cited]:
@@ -92,13 +105,20 @@ def _passages(name: str, text: str) -> Iterator[Cited]:
     counts: dict[str, int] = {}
     for match in _SENTENCE.finditer(text):
         sentence = match[0].strip()
-        if not 3 < len(sentence) <= LONGEST_PASSAGE:
+        if not 2 < len(sentence) <= LONGEST_PASSAGE:
             continue
-        for said, pattern in _PASSAGES:
-            if pattern.search(sentence) and counts.get(said, 0) < MOST_OF_A_KIND:
-                counts[said] = counts.get(said, 0) + 1
-                yield Cited(sentence=said, file=name, quote=sentence)
-                break
+        plain = False
+        for kind, pattern in _PASSAGES:
+            named = "{}" in kind
+            held = None if plain and not named else pattern.search(sentence)
+            if held is None or counts.get(kind, 0) >= MOST_OF_A_KIND:
+                continue
+            said = kind.format(" ".join(held[0].split()))
+            if named and _UNSURE.search(sentence):
+                said = f"{kind.partition(':')[0]} is mentioned."
+            plain |= not named
+            counts[kind] = counts.get(kind, 0) + 1
+            yield Cited(sentence=said, file=name, quote=sentence)
 
 
 def delimiter_of(name: str, text: str) -> str:
