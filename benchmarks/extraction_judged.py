@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kg.extract.probability import THRESHOLD
+from sage.bench.claim_audit import kappa
 from sage.bench.triple_review import wilson
 
 JUDGED = Path(__file__).parent / "results" / "extraction" / "held_out.tsv"
@@ -28,15 +29,6 @@ def rows() -> list[dict[str, str]]:
     """The judged triples."""
     with JUDGED.open(encoding="utf-8", newline="") as handle:
         return list(csv.DictReader(handle, delimiter="\t"))
-
-
-def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
-    """Cohen's kappa of two readings: agreement beyond what their rates of yes give by chance."""
-    n = len(first)
-    agreed = sum(a == b for a, b in zip(first, second, strict=True)) / n
-    yes, again = sum(first) / n, sum(second) / n
-    chance = yes * again + (1 - yes) * (1 - again)
-    return (agreed - chance) / (1 - chance)
 
 
 def share(flags: Sequence[bool]) -> str:

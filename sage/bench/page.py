@@ -249,9 +249,40 @@ def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
     )
 
 
+def _claim_audit(held: dict[str, Any]) -> Iterable[Row]:
+    shares = {row["group"]: row for row in held["shares"]}
+    published = {
+        "all": "79.4% (Kosmos)", "interpretive": "57.9% (Kosmos, synthesis)",
+    }  # fmt: skip
+    told = "; ".join(
+        f"{name.removeprefix('reasoner ')} {row['supported']} of {row['statements']}"
+        for name, row in shares.items() if name.startswith("reasoner ")
+    )  # fmt: skip
+    kappa = held["kappa"]
+    for group in ("all", "data", "literature", "interpretive"):
+        row = shares[group]
+        yield Row(
+            benchmark=f"Claim audit, {group}",
+            on=f"{row['statements']} statements of {len(held['reports'])} reports, read by two;"
+            " supported",
+            published=published.get(group, NONE),
+            rules=f"{row['rate']:.1%} ({row['low']:.1%} to {row['high']:.1%})",
+            notes=()
+            if group != "all"
+            else (
+                f"by reasoner: {told} (`chat` is a recorded conversation, played again); agreement"
+                f" {held['agreement']:.0%}, kappa"
+                f" {'undefined' if kappa is None else format(kappa, '.2f')}; open or not checkable"
+                f" counts as not supported ({row['open'] + row['not_checkable']} here). Kosmos'"
+                " figures are its authors', on other reports and by other readers.",
+            ),
+        )
+
+
 PARTS: tuple[tuple[str, str, Callable[[Any], Iterable[Row]]], ...] = (
     ("biodsa", "`sage bench biodsa FILE --study ID=COHORT… --json`", _biodsa),
     ("calibration", "`sage bench calibration COHORT… --json`", _calibration),
+    ("claim_audit", "`sage bench claims-score SAMPLE FIRST SECOND --json`", _claim_audit),
     ("discoverybench", "`sage bench discoverybench FOLDER --deals 20 --json`", _discoverybench),
     ("hypobench", "`sage bench hypobench FOLDER --permuted 50 --json`", _hypobench),
     (

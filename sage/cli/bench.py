@@ -10,6 +10,7 @@ import typer
 from sage.cli.bench_biodsa import biodsa
 from sage.cli.bench_calibration import calibration
 from sage.cli.bench_campaigns import campaigns, planted
+from sage.cli.bench_claims import claims, claims_score
 from sage.cli.bench_discoverybench import discoverybench
 from sage.cli.bench_hypobench import hypobench
 from sage.cli.bench_mtb import mtb
@@ -38,6 +39,8 @@ app.command()(mtb)
 app.command()(hypobench)
 app.command()(discoverybench)
 app.command()(calibration)
+app.command()(claims)
+app.command()(claims_score)
 app.command()(page)
 
 

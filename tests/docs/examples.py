@@ -33,6 +33,7 @@ PROGRAMS = (
 NOT_RUN = {
     "sage bench slidequest": "needs SlideQuest; tests/sage/test_bench_slidequest.py runs it",
     "sage bench page": "needs the repository's results; tests/sage/test_bench_page.py runs it",
+    "sage bench claims": "needs runs and readers; tests/sage/test_bench_claims.py scores some",
     "sage bench hypobench": "needs HypoBench; tests/sage/test_bench_hypobench.py runs it",
     "sage ask-slides": "needs slides and a sandbox; tests/agents/code_acting runs it",
     "sage cohort fetch": "asks GDC and cBioPortal over the network",

@@ -1,0 +1,166 @@
+"""Statements are drawn the same again; readings are scored as public libraries would."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+from statsmodels.stats.proportion import proportion_confint
+from typer.testing import CliRunner
+
+from sage.bench.claim_audit import (
+    SHARES,
+    Kind,
+    Reading,
+    Statement,
+    draw,
+    kappa,
+    page,
+    read_readings,
+    read_sample,
+    score,
+)
+from sage.bench.page import write_page
+from sage.cli.bench import app
+from sage.core.errors import InputError
+from sage.core.seeds import generator
+
+VERDICTS = ("supported", "refuted", "not_checkable")
+
+
+def statement(report: str, line: int, kind: Kind, text: str = "") -> Statement:
+    return Statement(
+        run=report, reasoner="rules", simulated=False, cohort="a cohort",
+        report=f"/r/{report}/report.md", hypothesis="h1", claim="a claim",
+        section="Reasons", line=line, kind=kind,
+        statement=text or f"{report} {kind} {line}", files=(),
+    )  # fmt: skip
+
+
+POOL = [
+    statement(report, line, kind)
+    for report, count in (("small", 6), ("middle", 20), ("large", 200))
+    for kind in SHARES
+    for line in range(count)
+]
+
+
+def readings(sample: list[Statement], seed: int) -> dict[str, Reading]:
+    """Readings that are mostly but not always in favor."""
+    drawn = generator(seed).choice(3, size=len(sample), p=[0.8, 0.15, 0.05])
+    return {
+        one.id: Reading(id=one.id, verdict=VERDICTS[at], reason="looked")
+        for one, at in zip(sample, drawn, strict=True)
+    }
+
+
+def test_the_same_seed_draws_the_same_whatever_the_order_of_the_runs() -> None:
+    sample = draw(POOL, 100)
+    assert draw(POOL[::-1], 100) == sample
+    assert draw(POOL, 100, seed=1) != sample
+    assert [one.id for one in sample] == [f"s{number:03d}" for number in range(1, 101)]
+    assert Counter(one.kind for one in sample) == {
+        "data": 40, "literature": 30, "interpretive": 30,
+    }  # fmt: skip
+
+
+def test_a_long_report_does_not_fill_the_sample() -> None:
+    counted = Counter(one.run for one in draw(POOL, 100))
+    assert counted == {"small": 18, "middle": 41, "large": 41}
+
+
+def test_words_that_every_report_has_are_drawn_once_and_too_few_are_said() -> None:
+    same = [statement(report, 1, "interpretive", "One cohort only.") for report in "abc"]
+    others = [statement("a", line, kind) for kind in ("data", "literature") for line in range(9)]
+    with pytest.raises(InputError, match="1 different interpretive statements, and 3 are wanted"):
+        draw(same + others, 10)
+    more = [statement("a", line, "interpretive") for line in range(2, 4)]
+    words = [one.statement for one in draw(same + others + more, 10)]
+    assert words.count("One cohort only.") == 1
+
+
+def test_share_and_kappa_agree_with_public_libraries() -> None:
+    sample = draw(POOL, 100)
+    first, second = readings(sample, 1), readings(sample, 2)
+    scored = score(sample, first, second)
+    for group in (sample, [one for one in sample if one.kind == "interpretive"]):
+        one = [first[item.id].verdict for item in group]
+        other = [second[item.id].verdict for item in group]
+        name = "all" if group is sample else "interpretive"
+        assert scored.kappas[name] == pytest.approx(cohen_kappa_score(one, other))
+        agreed = sum(a == b == "supported" for a, b in zip(one, other, strict=True))
+        share = next(row for row in scored.shares if row.group == name)
+        assert (share.statements, share.supported) == (len(group), agreed)
+        expected = proportion_confint(agreed, len(group), method="wilson")
+        assert (share.low, share.high) == pytest.approx(expected)
+    assert scored.agreement == pytest.approx(1 - len(scored.disagreements) / 100)
+    assert kappa(["supported"] * 3, ["supported"] * 3) is None
+
+
+def test_a_third_reader_decides_and_what_is_open_does_not_count() -> None:
+    sample = draw(POOL, 10)
+    yes = {one.id: Reading(id=one.id, verdict="supported", reason="same") for one in sample}
+    no = yes | {
+        name: Reading(id=name, verdict="refuted", reason="another number")
+        for name in ("s001", "s002")
+    }
+    alone = score(sample, yes, no).shares[0]
+    assert (alone.supported, alone.open) == (8, 2)
+    scored = score(sample, yes, no, {"s001": no["s001"]})
+    whole = scored.shares[0]
+    assert (whole.supported, whole.refuted, whole.open) == (8, 1, 1)
+    assert [(one.id, one.decided) for one in scored.disagreements] == [
+        ("s001", "refuted"), ("s002", ""),
+    ]  # fmt: skip
+    assert [(one["id"], one["reason"]) for one in scored.wrong] == [("s001", "another number")]
+    assert "98% missed" in page(scored) and "another number" in page(scored)
+    with pytest.raises(InputError, match="s003 was adjudicated, but both readers agree"):
+        score(sample, yes, no, {"s003": yes["s003"]})
+    with pytest.raises(InputError, match=r"first reading lacks 1 of 10 statements, s010"):
+        score(sample, {name: one for name, one in yes.items() if name != "s010"}, no)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ('{"id": "s001", "verdict": "true", "reason": "x"}', "line 1: verdict: Input should be"),
+        ('{"id": "s001", "verdict": "supported", "reason": ""}', "line 1: reason: String should"),
+        ('{"id": "s999", "verdict": "supported", "reason": "x"}', 'no statement "s999"'),
+        ('{"id": "s001", "verdict": "supported", "reason": "x"}\n' * 2, 'line 2: "s001" was read'),
+        ("s001", "line 1: is no JSON object"),
+    ],
+)
+def test_a_reading_that_is_wrong_is_refused_with_its_line(
+    rows: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "first.jsonl"
+    path.write_text(rows)
+    with pytest.raises(InputError, match=message):
+        read_readings(path, draw(POOL, 10))
+
+
+def test_the_command_scores_json_lines_and_csv_for_the_page_of_results(tmp_path: Path) -> None:
+    sample = draw(POOL, 20)
+    drawn, first, second = (tmp_path / name for name in ("s.jsonl", "a.jsonl", "b.csv"))
+    drawn.write_text("".join(f"{one.model_dump_json()}\n" for one in sample))
+    assert read_sample(drawn) == sample
+    first.write_text("".join(f"{one.model_dump_json()}\n" for one in readings(sample, 3).values()))
+    with second.open("w", newline="") as handle:
+        table = csv.writer(handle)
+        table.writerow(["id", "verdict", "reason", "seconds"])
+        table.writerows([one.id, one.verdict, "a, b", 3] for one in readings(sample, 4).values())
+    out = tmp_path / "page.md"
+    arguments = ["claims-score", str(drawn), str(first), str(second), "--out", str(out), "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    held = json.loads(done.output)
+    expected = score(sample, readings(sample, 3), readings(sample, 4))
+    assert held["shares"][0]["rate"] == expected.shares[0].rate
+    assert out.read_text() == page(expected)
+    (tmp_path / "claim_audit.json").write_text(done.output)
+    text = write_page(tmp_path)
+    assert f"| {expected.shares[0].rate:.1%} (" in text and "79.4% (Kosmos)" in text
