@@ -353,7 +353,7 @@ class Session:
             size=(slide.width, slide.height),
             question=self.question,
             eyes=self.eyes.name,
-            statement=" ".join(filter(None, (self.eyes.statement, _conflict(self.scope)))),
+            statement=" ".join(filter(None, (self.eyes.statement, self.scope.doubt))),
             options=self.options,
             answer=final.answer,
             reasoning=final.thinking_steps,
@@ -505,9 +505,3 @@ def reading_problems(reading: Reading) -> list[str]:
     ):
         found.append("its answer is none of the options")
     return found
-
-
-def _conflict(scope: Scope) -> str:
-    """That the pixel size given contradicts the file, as a sentence; every figure stands on it."""
-    note = scope.slide.mpp_conflict
-    return f"Not to be trusted: {note}." if note else ""

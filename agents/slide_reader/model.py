@@ -24,6 +24,7 @@ from agents.slide_reader.types import (
     Reflection,
     Region,
 )
+from sage.core.printable import one_line
 
 IMAGE_PX = 1024
 """Longest side of a picture that is sent; larger fields are shrunk, smaller ones stay."""
@@ -119,9 +120,8 @@ def _nothing_at_once(given: Shown, resources: Resources) -> AtOnce:
 def answer_problems(given: Shown, output: Prediction) -> list[str]:
     """Regions that were not shown, and answers that are none of the options."""
     known = {field.id for field in given.fields}
-    found = [
-        f"regions: {name} is none of the fields" for name in output.regions if name not in known
-    ]
+    unknown = [name for name in dict.fromkeys(output.regions) if name not in known]
+    found = [f"regions: {one_line(name)[:80]} is none of the fields" for name in unknown[:5]]
     if output.answer is not None:
         if not output.regions:
             found.append("regions: an answer names the fields that it rests on")

@@ -331,7 +331,7 @@ class O3Session:
                 for part in (
                     f"Regions were proposed by {self.guide.name}: places to look at, no findings.",
                     self.eyes.statement,
-                    f"Not to be trusted: {slide.mpp_conflict}." if slide.mpp_conflict else "",
+                    self.scope.doubt,
                 )
                 if part
             ),

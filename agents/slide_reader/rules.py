@@ -132,6 +132,8 @@ class RulesExecutor:
             return _abstain("the question names nothing that these eyes can measure")
         if why := out_of_reach(question, asked):
             return _abstain(why)
+        if scope.unlike_he and not any(seen.edited for seen in state.seen):
+            return _abstain(scope.unlike_he)
         fine = [s for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited]
         if not fine:
             return _by_impression(scope, state, question, asked)

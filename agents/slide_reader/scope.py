@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,6 +153,32 @@ class Scope:
             for r in range(down)
             for c in range(across)
         ]
+
+    @cached_property
+    def unlike_he(self) -> str:
+        """Why this can be no section stained with H&E; empty where nothing speaks against it.
+
+        Seen on at most 16 fields of 256 µm at low power, spread over the tissue.
+        """
+        from mcp_servers.pathology.compute.tissue import unlike_he
+        from mcp_servers.slides.arrays import spread_over
+
+        view = self.slide.view(2.0)
+        wide, high = min(128, view.width), min(128, view.height)
+        fields = []
+        for row, column in spread_over(self.mask, 16):
+            x, y = (round(at * self.mask_scale / view.scale) for at in (column, row))
+            left = min(max(0, x - wide // 2), view.width - wide)
+            top = min(max(0, y - high // 2), view.height - high)
+            fields.append(view.read(left, top, wide, high))
+        why = unlike_he(fields)
+        return f"the image does not look like a section stained with H&E: {why}" if why else ""
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against every figure of this slide, as sentences."""
+        notes = filter(None, (self.slide.mpp_conflict, self.unlike_he))
+        return " ".join(f"Not to be trusted: {note}." for note in notes)
 
     # -- tissue -------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agents.base import View
 
@@ -133,6 +133,11 @@ class Prediction(View):
     answer: Annotated[str, Field(max_length=1000)] | None
     thinking_steps: Words
     regions: tuple[str, ...] = Field(default=(), description="Ids of the regions it rests on")
+
+    @field_validator("regions")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(names))
 
 
 class Reflection(View):

@@ -21,6 +21,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import ValidationError
 
 from mcp_servers.sessions.format import (
+    FARTHEST,
     MAX_BYTES,
     MAX_EVENTS,
     EventKind,
@@ -114,6 +115,12 @@ def _each(
                 f"{what} {number} is not as {kind} writes it{_lacking(error)}"
             ) from None
         if seen is not None:
+            where = f"{seen.x:g},{seen.y:g},{seen.w:g},{seen.h:g}"
+            if (
+                min(seen.w, seen.h) <= 0
+                or max(map(abs, (seen.x, seen.y, seen.w, seen.h))) > FARTHEST
+            ):
+                raise InputError(f"{what} {number}: x,y,w,h = {where} is no view of a slide")
             found.append(seen)
     return found
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,6 +35,9 @@ from agents.slide_reader.export import (
     write_reading,
 )
 from agents.slide_reader.eyes import Eyes, State
+from agents.slide_reader.guides import bank
+from agents.slide_reader.model import Shown, answer_problems
+from agents.slide_reader.o3 import WordRouter, o3_scope, read_guided
 from agents.slide_reader.open_eyes import computed_eyes, model_eyes
 from agents.slide_reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
 from agents.slide_reader.rules import RulesExecutor, hottest, showing, speaks_for
@@ -45,6 +49,7 @@ from agents.slide_reader.types import (
     Finding,
     FindingName,
     MissingInfo,
+    O3Options,
     Options,
     Prediction,
     Question,
@@ -65,6 +70,7 @@ from sage.core.llm.messages import ModelChoice
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
 from tests.end_to_end.harness import REPO, sage
+from tests.mcp_servers.slide_tools import shared
 from tests.openai_server import Answer, chat_reasoner, serve
 from validation.simulate.slide import Scene, render_slide, write_tiff
 
@@ -499,6 +505,55 @@ def test_a_slide_without_tissue_or_too_coarse_is_refused(tmp_path: Path) -> None
         read(tmp_path / "c.tiff", WHERE)
 
 
+def noise(kind: str) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(5)
+    size = (1200, 1600, 3)
+    if kind == "smooth":
+        coarse = rng.integers(0, 256, (75, 100, 3)).astype(np.uint8)
+        return cv2.resize(coarse, size[1::-1], interpolation=cv2.INTER_CUBIC)
+    if kind == "pink":
+        return np.clip(rng.normal((220, 160, 200), 35, size), 0, 255).astype(np.uint8)
+    if kind == "gray":
+        return np.repeat(noise("smooth")[:, :, :1], 3, axis=2)
+    return rng.integers(0, 256, size).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("random", "as in noise"), ("pink", "as in noise"), ("gray", "gray"), ("smooth", "greenish")],
+)
+def test_what_cannot_be_a_stained_section_is_not_read_as_one(
+    kind: str, why: str, tmp_path: Path
+) -> None:
+    write_tiff(tmp_path / "n.tiff", noise(kind), 0.5, 2)
+    for question in (WHERE, NECROSIS, Question(text="Is there tumor?")):
+        reading = read(tmp_path / "n.tiff", question)
+        assert reading.answer is None and why in reading.reasoning
+        assert f"Not to be trusted: {reading.reasoning[10:]}" in reading.statement
+    with Slide.open(tmp_path / "n.tiff") as slide:
+        scope = o3_scope(slide)
+        question = Question(text="Is there metastatic tumor?")
+        guided = read_guided(
+            scope, computed_eyes(), bank(None), WordRouter(), question, O3Options(most=1)
+        )
+    assert guided.answer is None and why in guided.statement
+
+
+def test_stained_sections_are_not_doubted(painted: Path) -> None:
+    assert "Not to be trusted" not in read(painted, WHERE).statement
+    judged = [
+        item
+        for name in ("real", "held_out")
+        for item in json.loads(
+            (REPO / "benchmarks" / f"slide_reading_{name}.json").read_text(encoding="utf-8")
+        )["questions"]
+    ]
+    files = {item["file"]: item["mpp"] for item in judged}
+    for file, mpp in files.items():
+        with Slide.open(shared(file), mpp=mpp) as slide:
+            assert Scope(slide, SMALL).doubt == "", file
+
+
 def test_an_image_too_small_to_hold_a_nucleus_is_refused(tmp_path: Path) -> None:
     write_tiff(tmp_path / "s.tiff", np.full((40, 300, 3), 200, np.uint8), 0.5, 1)
     with pytest.raises(InputError, match="too small"):
@@ -767,6 +822,23 @@ def test_garbage_goes_back_and_then_ends_the_reading(
 ) -> None:
     with pytest.raises(FaultError, match=reason):
         model_reading(painted, tmp_path, GOOD | {title: reply}, repairs=1)
+
+
+def test_ten_thousand_regions_are_told_apart_and_back_in_a_few_words(
+    painted: Path, tmp_path: Path
+) -> None:
+    def many(body: dict[str, Any]) -> dict[str, Any]:
+        return {"answer": "b", "thinking_steps": "x", "regions": fields_of(body)[:1] * 10_000}
+
+    reading, _ = model_reading(painted, tmp_path / "same", GOOD | {"Prediction": many})
+    assert len(reading.rests_on) == 1
+    names = [f"r{number}" for number in range(10_000)]
+    given = Shown(
+        question="Where?", options=(), slide="s", width=1, height=1, native=20, last_round=False,
+        fields=(),
+    )  # fmt: skip
+    found = answer_problems(given, Prediction(answer="a", thinking_steps="x", regions=tuple(names)))
+    assert len(found) == 5
 
 
 def test_a_model_that_is_sure_of_nothing_is_not_believed(painted: Path, tmp_path: Path) -> None:
