@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from agents.base import Agent, Reasoner, Resources, Role, prompt_file
+from agents.base import Agent, Reasoner, Resources, Role, View, prompt_file
 from agents.code_acting.session import IMPORTS, Session
 from agents.code_acting.types import (
     MOST_STEPS,
@@ -45,13 +45,14 @@ BY_MODEL = (
 BY_PERSON = "A person wrote this program; SAGE ran it in a sandbox. Not for diagnosis."
 
 
-def _no_answer(given: Asked, resources: Resources) -> CodeAnswer:
+def no_answer(given: View, resources: Resources) -> CodeAnswer:
+    """The rule, where nothing was run."""
     return CodeAnswer(answer=None, reason="No model was asked, and no program was given.")
 
 
 CODE_ACTOR = Agent(
     name=AGENT, role=Role.HIGH, reads=Asked, returns=CodeAnswer,
-    prompt=prompt_file(__file__, "act.md"), rule=_no_answer,
+    prompt=prompt_file(__file__, "act.md"), rule=no_answer,
 )  # fmt: skip
 
 
@@ -62,6 +63,7 @@ def answer_problems(question: str, seen: Sequence[Observation], output: CodeAnsw
     shown = [question]
     for one in seen:
         shown += [one.printed, one.value]
+        shown += [cell for table in one.tables for row in table.rows for cell in row[1:]]
     known = [_value(text) for part in shown for text in _NUMBER.findall(part)]
     said = _NAME.sub(" ", output.answer)  # the digits of a slide's name are no figures
     found = []
@@ -74,8 +76,8 @@ def answer_problems(question: str, seen: Sequence[Observation], output: CodeAnsw
     for where, text in texts:
         if not _stands(text, known):
             found.append(
-                f"{where}: {text} stands in nothing that a step printed or returned; print it in a"
-                " step first, or leave it out"
+                f"{where}: {text} stands in nothing that a step showed; show it in a step first, or"
+                " leave it out"
             )
     files = seen[-1].files if seen else ()
     found += [
@@ -102,6 +104,36 @@ def _stands(text: str, known: Sequence[float]) -> bool:
     return any(abs(value * scale - number) <= half for value in known for scale in (1, 100, -1))
 
 
+@dataclass(frozen=True)
+class Manner:
+    """What the one loop is used for: who is asked, with which input, and what holds the answer.
+
+    Parameters
+    ----------
+    agent : with its prompt
+    given : the input of a question, from the session and the most steps
+    problems : why an answer is not acceptable, after what was seen
+    by_model, by_person : said of every answer
+    """
+
+    agent: Agent[Any, CodeAnswer]
+    given: Callable[[Session, str, int], View]
+    problems: Callable[[str, Sequence[Observation], CodeAnswer], list[str]]
+    by_model: str
+    by_person: str
+
+
+def _asked(session: Session, question: str, steps: int) -> Asked:
+    return Asked(
+        question=question, data=session.shown(),
+        tools=tuple(describe_tool(one, nested=True) for one in session.registry),
+        imports=tuple(sorted(IMPORTS)), steps=steps, seconds=session.limits.seconds,
+    )  # fmt: skip
+
+
+SLIDES = Manner(CODE_ACTOR, _asked, answer_problems, BY_MODEL, BY_PERSON)
+
+
 def ask(
     session: Session,
     question: str,
@@ -109,6 +141,7 @@ def ask(
     *,
     trace: Trace,
     steps: int = MOST_STEPS,
+    manner: Manner = SLIDES,
     on_step: Callable[[Cell, Observation], None] = lambda *_: None,
 ) -> Acted:
     """Answer a question with at most `steps` programs. Memory begins and ends with the question.
@@ -120,6 +153,7 @@ def ask(
     decide : who writes the steps: a reasoner with a model, or a person's program as its cells
     trace : gets every turn
     steps : programs at most; 20 in the paper
+    manner : slides with tools, or the exploration of a cohort
     on_step : told of every step
 
     Returns
@@ -136,34 +170,31 @@ def ask(
     def act(cell: Cell) -> dict[str, Any]:
         seen = session.act(cell)
         on_step(cell, seen)
-        return seen.model_dump(exclude_defaults=True)
+        # Times differ when a session goes on, and its replies are found by what was told.
+        timed: Any = {"seconds": True, "calls": {"__all__": {"seconds"}}}
+        return seen.model_dump(mode="json", exclude_defaults=True, exclude=timed)
 
     tool = Tool(
-        "act", "Run a program as the next step; returns what it printed, its last value, its error,"
-        " and the files in /output.", Cell, act,
-    )  # fmt: skip
-    tools = tuple(describe_tool(one, nested=True) for one in session.registry)
-    given = Asked(
-        question=question, data=session.shown(), tools=tools,
-        imports=tuple(sorted(IMPORTS)), steps=steps, seconds=session.limits.seconds,
-    )  # fmt: skip
+        "act", "Run a program as the next step; returns what came of it, and its error.", Cell, act
+    )
+    given = manner.given(session, question, steps)
     answer: CodeAnswer | None = None
     model, error, spent = None, "", Spent()
     by_model = not isinstance(decide, Sequence)
     try:
         if isinstance(decide, Sequence):
             task = Task(
-                agent=AGENT, given=given, returns=CodeAnswer, check=lambda _: [], tools=(tool,),
-                bounds=Bounds(turns=len(decide) + 2),
+                agent=manner.agent.name, given=given, returns=CodeAnswer, check=lambda _: [],
+                tools=(tool,), bounds=Bounds(turns=len(decide) + 2),
             )  # fmt: skip
-            policy = RulePolicy(AGENT, _cells(decide, session))
+            policy = RulePolicy(manner.agent.name, _cells(decide, session))
             answer = take_turns(task, policy, trace, "program").output
         else:
             agent = replace(
-                CODE_ACTOR,
+                manner.agent,
                 tools=(tool,),
                 bounds=Bounds(turns=steps + 1),
-                check=lambda _, output: answer_problems(
+                check=lambda _, output: manner.problems(
                     question, [done.observation for done in session.done], output
                 ),
             )
@@ -187,7 +218,7 @@ def ask(
         completion_tokens=spent.completion_tokens,
         usd=spent.usd,
         seconds=round(time.monotonic() - begun, 2),
-        statement=BY_MODEL if by_model else BY_PERSON,
+        statement=manner.by_model if by_model else manner.by_person,
     )
 
 
@@ -202,6 +233,8 @@ def _cells(cells: Sequence[str], session: Session) -> Moves[CodeAnswer]:
             )
     last = session.done[-1].observation
     said = (last.value or last.printed).strip()
-    if not said and not last.files:
-        return CodeAnswer(answer=None, reason="the program printed nothing and left no file")
-    return CodeAnswer(answer=said[:4000] or "see the files", files=last.files[:50])
+    shown = any(done.observation.tables for done in session.done)
+    if not said and not last.files and not shown:
+        return CodeAnswer(answer=None, reason="the program showed nothing and left no file")
+    else_see = "see the tables" if shown else "see the files"
+    return CodeAnswer(answer=said[:4000] or else_see, files=last.files[:50])

@@ -11,10 +11,10 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from agents.code_acting.inside import OWN, key_of, short
 from agents.code_acting.types import STEP_SECONDS, Called, Cell, Done, Given, Observation
@@ -48,6 +48,49 @@ _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 Told = Callable[[str], None]
 
 
+class Eye(Protocol):
+    """What of a step is told to whoever writes the next one, and which of its files are kept."""
+
+    def see(
+        self, steps: Sequence[tuple[int, str]], said: Mapping[str, Any], out: Path, files: Path
+    ) -> dict[str, Any]:
+        """The observation's fields.
+
+        Parameters
+        ----------
+        steps : number and program of every step that stands, this one last
+        said : what this one printed, its last value, its error, as the process left them
+        out : what the programs wrote; may be moved or removed
+        files : where that stays of which the names are told
+        """
+        ...
+
+    def failed(self, ended: SandboxResult) -> str:
+        """What is said of a process that did not come to its end."""
+        ...
+
+
+class Prints:
+    """NOVA's eye: a model sees what its programs print, and the names of their files."""
+
+    def see(
+        self, steps: Sequence[tuple[int, str]], said: Mapping[str, Any], out: Path, files: Path
+    ) -> dict[str, Any]:
+        """See `Eye.see`."""
+        shutil.rmtree(out / OWN, ignore_errors=True)
+        shutil.rmtree(files, ignore_errors=True)
+        out.rename(files)
+        return {
+            name: short(printable(str(said.get(name, ""))), 9000)
+            for name in ("printed", "value", "error")
+        }
+
+    def failed(self, ended: SandboxResult) -> str:
+        """See `Eye.failed`."""
+        why = ENDINGS.get(ended.reason) or ended.message or "it left no result"
+        return f"{why}\n{short(printable(ended.stderr_tail), 1500)}".strip()
+
+
 class DataRoots(Roots):
     """Roots that allow the given files and folders alone, not what lies beside a file."""
 
@@ -76,6 +119,7 @@ class Session:
     folder : gets what tools make (`made/`) and what programs leave (`files/`)
     limits : of one step; earlier steps, which run again, get time of their own
     on_event : told of every tool in a line
+    eye : what of a step is told
     """
 
     data: Mapping[str, Path]
@@ -84,6 +128,7 @@ class Session:
     folder: Path
     limits: Limits = DEFAULT_LIMITS
     on_event: Told = lambda _: None
+    eye: Eye = field(default_factory=Prints)
     done: list[Done] = field(default_factory=list)
     _answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     _before: float = 0.0
@@ -131,16 +176,10 @@ class Session:
                 continue
             seen = _read(out / OWN / "seen.json")
             if not ended.ok or not isinstance(seen, dict):
-                why = ENDINGS.get(ended.reason) or ended.message or "it left no result"
-                said = short(printable(ended.stderr_tail), 1500)
-                return self._undone(number, f"{why}\n{said}".strip(), calls)
+                return self._undone(number, self.eye.failed(ended), calls)
             self._before = ended.usage.wall_seconds
-            self._keep(out)
-            texts = {
-                name: short(printable(str(seen.get(name, ""))), 9000)
-                for name in ("printed", "value", "error")
-            }
-            return Observation(step=number, calls=tuple(calls), files=self.written(), **texts)
+            told = self.eye.see(steps, seen, out, self.files)
+            return Observation(step=number, calls=tuple(calls), files=self.written(), **told)
         return self._undone(
             number,
             f"more than {MOST_REQUESTS} rounds of tool calls; ask for many at once with"
@@ -191,6 +230,8 @@ class Session:
 
     def _serve(self, request: list[Any], out: Path, calls: list[Called]) -> None:
         """Run the requested tools and keep their answers."""
+        if not self.registry.tools:
+            raise InputError("there are no tools here")
         for asked in request:
             if not (isinstance(asked, list) and [type(part) for part in asked] == [str, dict, int]):
                 raise InputError("a call is (tool, {argument: value})")
@@ -241,12 +282,6 @@ class Session:
     def _places(self, out: Path) -> list[tuple[str, Path]]:
         own = [("/inputs/made", self.made), ("/output", out.resolve())]
         return own + [(f"/inputs/{name}", path) for name, path in self.data.items()]
-
-    def _keep(self, out: Path) -> None:
-        """Put what the programs left in the place of what they left before."""
-        shutil.rmtree(out / OWN, ignore_errors=True)
-        shutil.rmtree(self.files, ignore_errors=True)
-        out.rename(self.files)
 
     def written(self) -> tuple[str, ...]:
         """Names of what the programs left, the first ones."""

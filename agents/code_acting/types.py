@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from agents.base import View
+from agents.coding.appendix import Table
 
 MOST_STEPS = 20
 """Steps per question (NOVA, 3.1 and table H.1)."""
@@ -52,12 +53,17 @@ class Called(View):
 
 
 class Observation(View):
-    """What came of a step. An `undone` step left nothing behind, neither variable nor file."""
+    """What came of a step. An `undone` step left nothing behind, neither variable nor file.
+
+    `tables` and `left_out` are of explorations, where nothing is printed.
+    """
 
     step: int
     printed: str = ""
     value: str = ""
     error: str = ""
+    tables: tuple[Table, ...] = ()
+    left_out: tuple[str, ...] = ()
     calls: tuple[Called, ...] = ()
     files: tuple[str, ...] = ()
     undone: bool = False

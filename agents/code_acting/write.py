@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.code_acting.types import Acted, Done
+from agents.coding.appendix import Table
 from sage.core.files import write_json, write_text
 from sage.core.printable import one_line, printable
 
@@ -75,6 +76,12 @@ def as_notebook(acted: Acted) -> dict[str, Any]:
     }
 
 
+def table_lines(table: Table) -> list[str]:
+    """A table in lines of text."""
+    rows = [("", *table.columns), *table.rows]
+    return [table.name, *("  ".join(row).strip() for row in rows)]
+
+
 def _safe(text: str) -> str:
     """A text from outside as Markdown that shows it and does nothing."""
     return html.escape(printable(text), quote=False)
@@ -87,8 +94,9 @@ def _markdown(text: str, name: str) -> dict[str, Any]:
 def _code(done: Done) -> dict[str, Any]:
     seen = done.observation
     outputs: list[dict[str, Any]] = []
-    if seen.printed:
-        outputs.append({"output_type": "stream", "name": "stdout", "text": seen.printed})
+    shown = "\n\n".join("\n".join(table_lines(table)) for table in seen.tables)
+    if seen.printed or shown:
+        outputs.append({"output_type": "stream", "name": "stdout", "text": seen.printed or shown})
     if seen.value:
         outputs.append(
             {

@@ -2,12 +2,13 @@
 
 Tables of numbers and raster images, nothing else. A label is a short token of lower-case words that
 stands as a string in the program's own text, which was written before the data were seen, so that
-no value can travel in a name. Counts under the minimum are suppressed, values that fewer patients
-than the minimum have in one of the table's columns are withheld, and numbers keep three significant
-digits. Images are decoded within bounds and drawn again, so that only their pixels remain.
+no value can travel in a name; or it is the name of a variable. Counts under the minimum are
+suppressed, and with them the estimates of their row; values that fewer patients than the minimum
+have in one of the table's columns are withheld, and numbers keep three significant digits. Images
+are decoded within bounds and drawn again, so that only their pixels remain.
 
-The appendix is shown in the report under its own heading. It enters no prompt, no summary and no
-verdict.
+The appendix is shown in the report under its own heading. It enters no summary and no verdict; its
+tables alone enter the prompts of an exploration (`agents.code_acting.exploring`), no other prompt.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import io
 import math
 import re
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -27,6 +29,10 @@ from agents.base import View
 from sage.core.errors import InputError
 from sage.core.log import logger
 from validation.reproduction.strictjson import read_bounded
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 log = logger(__name__)
 
@@ -106,15 +112,22 @@ class Read:
     refused: tuple[str, ...]
 
 
-def read_appendix(out: Path, code: str, table: Path, minimum: int) -> Read:
+def read_appendix(
+    out: Path,
+    code: str,
+    table: Path | NDArray[np.float64],
+    minimum: int,
+    names: Collection[str] = (),
+) -> Read:
     """Read what a program left beyond the registered numbers.
 
     Parameters
     ----------
     out : the folder that the program wrote
     code : the program's text; labels must stand in it
-    table : the Parquet table that the program read
+    table : the Parquet table that the program read, or its numbers (patients, columns)
     minimum : fewest patients that a shown count may have
+    names : of variables, which may be labels without standing in the program
 
     Returns
     -------
@@ -124,7 +137,7 @@ def read_appendix(out: Path, code: str, table: Path, minimum: int) -> Read:
     tables: tuple[Table, ...] = ()
     if (out / FILE).exists() or (out / FILE).is_symlink():
         try:
-            tables = _tables(out / FILE, code, table, minimum)
+            tables = _tables(out / FILE, code, table, minimum, frozenset(names))
         except InputError as error:
             refused.append(str(error))
     images: list[bytes] = []
@@ -140,7 +153,9 @@ def read_appendix(out: Path, code: str, table: Path, minimum: int) -> Read:
     return Read(tables, tuple(images), tuple(dict.fromkeys(refused)))
 
 
-def _tables(path: Path, code: str, table: Path, minimum: int) -> tuple[Table, ...]:
+def _tables(
+    path: Path, code: str, table: Path | NDArray[np.float64], minimum: int, names: frozenset[str]
+) -> tuple[Table, ...]:
     try:
         given = Given.model_validate(read_bounded(path, LARGEST_FILE))
     except ValidationError:
@@ -148,12 +163,13 @@ def _tables(path: Path, code: str, table: Path, minimum: int) -> tuple[Table, ..
             f"{FILE} has another form than small tables of named columns and rows of numbers"
         ) from None
     known = _literals(code)
-    rare = _rare_values(table, minimum)
+    values = [v for item in given.tables for row in item.rows for v in row.values if v is not None]
+    rare = _rare(values, numbers_of(table) if isinstance(table, Path) else table, minimum)
     shown = []
     for item in given.tables:
         labels = [item.name, *(column.name for column in item.columns)]
         labels += [row.name for row in item.rows]
-        if not all(label in known and may_label(label) for label in labels):
+        if not all(name in names or (name in known and may_label(name)) for name in labels):
             raise InputError(
                 f"{FILE} has a label that is not up to three lower-case words, stands nowhere in "
                 "the program, or is a word of judgment"
@@ -164,16 +180,7 @@ def _tables(path: Path, code: str, table: Path, minimum: int) -> tuple[Table, ..
             Table(
                 name=item.name,
                 columns=tuple(column.name for column in item.columns),
-                rows=tuple(
-                    (
-                        row.name,
-                        *(
-                            _cell(value, column.kind, rare, minimum)
-                            for value, column in zip(row.values, item.columns, strict=True)
-                        ),
-                    )
-                    for row in item.rows
-                ),
+                rows=tuple(_row(row, item.columns, rare, minimum) for row in item.rows),
             )
         )
     return tuple(shown)
@@ -181,7 +188,13 @@ def _tables(path: Path, code: str, table: Path, minimum: int) -> tuple[Table, ..
 
 def may_label(text: str) -> bool:
     """Whether a text is a plain label: up to three lower-case words, none of them a judgment."""
-    return _LABEL.fullmatch(text) is not None and not _CLAIMS.search(text)
+    return _LABEL.fullmatch(text) is not None and not judges(text)
+
+
+def judges(text: str) -> str:
+    """A word of judgment in a text; empty where there is none."""
+    found = _CLAIMS.search(text.lower())
+    return found[0] if found else ""
 
 
 def _literals(code: str) -> set[str]:
@@ -197,17 +210,44 @@ def _literals(code: str) -> set[str]:
     }
 
 
-def _rare_values(table: Path, minimum: int) -> set[float]:
-    """Numbers that fewer than `minimum` patients have in some column of the table."""
+def numbers_of(table: Path) -> NDArray[np.float64]:
+    """A Parquet table as numbers (patients, columns); texts are missing."""
     import pandas as pd
 
-    frame = pd.read_parquet(table)
-    rare: set[float] = set()
-    for name in frame.columns:
-        numbers = pd.to_numeric(frame[name], errors="coerce").dropna().astype(float)
-        counts = numbers.value_counts()
-        rare |= {float(f"{value:.9g}") for value in counts.index[counts < minimum]}
-    return rare
+    frame = pd.read_parquet(table).apply(pd.to_numeric, errors="coerce")
+    numbers: NDArray[np.float64] = frame.to_numpy(dtype=float, na_value=math.nan)
+    return numbers
+
+
+def _rare(values: Collection[float], table: NDArray[np.float64], minimum: int) -> set[float]:
+    """Which values fewer than `minimum` patients have in some column, to nine digits."""
+    import numpy as np
+
+    wanted = np.unique(np.asarray(values, dtype=float))
+    if not len(wanted) or not table.size:
+        return set()
+    places = np.searchsorted(wanted, table)
+    found: set[float] = set()
+    for near in (np.clip(places - 1, 0, None), np.clip(places, None, len(wanted) - 1)):
+        hits = np.argwhere(np.abs(table - wanted[near]) <= 1e-8 * np.abs(table))
+        which = np.column_stack([hits[:, 1], near[tuple(hits.T)]])
+        pairs, counts = np.unique(which, axis=0, return_counts=True)
+        found |= {float(wanted[at]) for at in pairs[counts < minimum, 1]}
+    return found
+
+
+def _row(
+    row: GivenRow, columns: list[GivenColumn], rare: set[float], minimum: int
+) -> tuple[str, ...]:
+    """A row as it is shown; where a count is suppressed, so is what was estimated from it."""
+    kinds = [column.kind for column in columns]
+    cells = [_cell(v, kind, rare, minimum) for v, kind in zip(row.values, kinds, strict=True)]
+    if any(cell.startswith("<") for cell in cells):
+        cells = [
+            cell if kind == "count" or cell == "–" else "withheld"
+            for cell, kind in zip(cells, kinds, strict=True)
+        ]
+    return (row.name, *cells)
 
 
 def _cell(value: float | None, kind: str, rare: set[float], minimum: int) -> str:
@@ -219,7 +259,7 @@ def _cell(value: float | None, kind: str, rare: set[float], minimum: int) -> str
         return f"<{minimum}" if 0 < value < minimum else f"{int(value)}"
     if kind == "p" and not 0 <= value <= 1:
         return "–"
-    if float(f"{value:.9g}") in rare:
+    if value in rare:
         return "withheld"
     if value == 0:
         return "0"

@@ -14,6 +14,7 @@ import re
 MOST_FRAMES = 2
 """A program can print a traceback of its own making: the few lines it may name say little."""
 LONGEST_LINE = 160
+WITHHELD = "whatever else it printed is withheld"
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,6})(?:, in .*)?$')
 _ERROR = re.compile(
@@ -46,7 +47,7 @@ HINTS = (
      "a model did not converge: constant, collinear or separating columns"),
     (r"[Pp]erfect separation", "the outcome is separated perfectly"),
     (r"not in index|not found in axis", "a column or label that the table does not have"),
-    (r"No such file", "a file that is not there: the inputs are task.json and table.parquet"),
+    (r"No such file", "a file that is not there: read the inputs by their names"),
     (r"[Rr]ead-only file system|Permission denied", "a place that cannot be written: only OUT can"),
     (r"not JSON serializable", "a value that JSON does not know: convert numpy numbers first"),
     (r"truth value of", "a whole column was used as one condition"),
@@ -57,13 +58,16 @@ HINTS = (
 """Known forms of messages, and what is said in their place."""
 
 
-def describe_failure(stderr: str, stdout: str, program: str) -> list[str]:
+def describe_failure(
+    stderr: str, stdout: str, program: str, name: str = "/analysis.py"
+) -> list[str]:
     """The last error of a failed run, in lines that hold nothing of a patient.
 
     Parameters
     ----------
     stderr, stdout : what the program printed; treated as if it were patient data throughout
     program : the program's own text, from which the failing lines are quoted
+    name : how the name of its file ends in a traceback
     """
     source = program.splitlines()
     lines: list[str] = []
@@ -73,7 +77,7 @@ def describe_failure(stderr: str, stdout: str, program: str) -> list[str]:
         if found := _FRAME.match(line):
             read += 1
             number = int(found["line"])
-            if found["file"].endswith("/analysis.py") and 1 <= number <= len(source):
+            if found["file"].endswith(name) and 1 <= number <= len(source):
                 frames.append(number)
         elif found := _ERROR.match(line):
             read += 1
@@ -84,7 +88,7 @@ def describe_failure(stderr: str, stdout: str, program: str) -> list[str]:
             frames = []
             lines.append(_error(found["name"], found["message"] or ""))
     if len(stdout.splitlines()) + len(stderr.splitlines()) > read:
-        lines.append("whatever else it printed is withheld")
+        lines.append(WITHHELD)
     return lines
 
 

@@ -15,6 +15,7 @@ from sage.cli.audit import audit
 from sage.cli.backup import backup, restore
 from sage.cli.campaign import campaign
 from sage.cli.doctor import config, doctor
+from sage.cli.explore import explore
 from sage.cli.forget import forget
 from sage.cli.mdt import mdt
 from sage.cli.prune import prune
@@ -106,8 +107,8 @@ def _root(
 
 
 for _command in (
-    ask, run, read_slide, ask_slides, mdt, campaign, review, pause, resume, replay, runs, show,
-    serve, worker, audit, backup, restore, prune, forget, doctor, config,
+    ask, run, read_slide, ask_slides, explore, mdt, campaign, review, pause, resume, replay, runs,
+    show, serve, worker, audit, backup, restore, prune, forget, doctor, config,
 ):  # fmt: skip
     app.command()(_command)
 app.command("open")(open_report)

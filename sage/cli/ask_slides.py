@@ -10,36 +10,46 @@ import typer
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from agents.code_acting.agent import Manner
+    from agents.code_acting.session import Session
     from agents.code_acting.types import Acted, Cell, Observation
+    from agents.disclosure import Withheld
+    from agents.reasoners.chat import ChatReasoner
+    from sage.console import Terminal
+
+ProgramFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Run this program, cells parted by `# %%`, in place of asking a model; its last "
+        "printed text is the answer."
+    ),
+]
+Steps = Annotated[int, typer.Option(min=1, max=200, help="Programs at most.")]
+StepSeconds = Annotated[float, typer.Option(min=1, help="Time of one program, tools apart.")]
+Memory = Annotated[int, typer.Option(min=256, help="Memory of a program, MiB.")]
+Engine = Annotated[
+    Literal["auto", "docker", "bubblewrap"] | None,
+    typer.Option(help="Where programs run; default: as sage.toml says, else auto."),
+]
+Budget = Annotated[float | None, typer.Option(min=0, help="What a model may cost.")]
+MOST_LINES = 6
+Replace = Annotated[bool, typer.Option("--replace", help="Write over what the folder holds.")]
 
 
 def ask_slides(
     question: Annotated[str, typer.Argument(help="In plain words.")],
     data: Annotated[list[Path], typer.Argument(help="Slides, images, tables, or folders of them.")],
-    program: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run this program, cells parted by `# %%`, in place of asking a model; its last "
-            "printed text is the answer."
-        ),
-    ] = None,
+    program: ProgramFile = None,
     suite: Annotated[
         str, typer.Option("--tools", help="Suite of tools that programs may call; or none.")
     ] = "nova",
-    steps: Annotated[int, typer.Option(min=1, max=200, help="Programs at most.")] = 20,
-    step_seconds: Annotated[
-        float, typer.Option(min=1, help="Time of one program, tools apart.")
-    ] = 300,
-    memory: Annotated[int, typer.Option(min=256, help="Memory of a program, MiB.")] = 4096,
-    sandbox: Annotated[
-        Literal["auto", "docker", "bubblewrap"] | None,
-        typer.Option(help="Where programs run; default: as sage.toml says, else auto."),
-    ] = None,
-    budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
+    steps: Steps = 20,
+    step_seconds: StepSeconds = 300,
+    memory: Memory = 4096,
+    sandbox: Engine = None,
+    budget_usd: Budget = None,
     out: Annotated[Path, typer.Option(help="Folder of the session.")] = Path("answer"),
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Write over what the folder holds.")
-    ] = False,
+    replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question about histology data by programs that call tools (NOVA's agent).
@@ -56,80 +66,170 @@ def ask_slides(
 
     Example: sage ask-slides "Mean nuclear area per image?" images/ --budget-usd 2 --out nuclei
     """
-    from agents.code_acting.agent import ask
+    from agents.code_acting.agent import SLIDES
     from agents.code_acting.session import DEFAULT_LIMITS, Session, named
-    from agents.code_acting.write import PROGRAM, cells_of, write_session
     from mcp_servers.registry import Registry, load
     from mcp_servers.results_cache import ResultsCache
     from sage.console import Terminal, print_json
-    from sage.core.errors import FaultError, InputError
-    from sage.core.files import read_json, write_json
-    from sage.core.llm.trace import Trace
+    from sage.core.errors import InputError
     from sage.settings import load as load_settings
     from sandbox.chooser import choose
 
-    if not question.strip():
-        raise InputError("the question is empty")
     found = named(data)
-    cells = None
-    if program is not None:
-        try:
-            cells = cells_of(program.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"--program {program}: not a readable text: {error}") from None
-        if not cells:
-            raise InputError(f"--program {program}: it has no line of code")
+    cells = cells_from(program)
     engine = choose(sandbox or load_settings().sandbox, packages=())
     tools = Registry() if suite == "none" else load(suite)
-
-    # The same line again goes on; another question does not land among the first one's files.
+    if any(path.is_relative_to(out.resolve()) for path in found.values()):
+        raise InputError(f"--out {out} holds the data; name another folder")
     asked = {
         "question": question, "data": {name: str(path) for name, path in found.items()},
         "tools": suite, "program": program is not None,
     }  # fmt: skip
-    begun = out / "question.json"
-    unfinished = begun.is_file() and read_json(begun) == asked and not (out / PROGRAM).exists()
-    if out.exists() and any(out.iterdir()) and not (replace or unfinished):
-        raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
-    if any(path.is_relative_to(out.resolve()) for path in found.values()):
-        raise InputError(f"--out {out} holds the data; name another folder")
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(begun, asked)
-    trace_file = out / "trace.jsonl"
-    trace_file.unlink(missing_ok=True)
-    trace = Trace(trace_file)
+    begin_session(out, asked, replace=replace)
     tools.cache = ResultsCache(out / "results")
     console = Terminal(stderr=True) if as_json else Terminal()
+    limits = DEFAULT_LIMITS.model_copy(update={"seconds": step_seconds, "memory_mb": memory})
+    session = Session(
+        found, tools, engine, out, limits, on_event=lambda line: say(console, f"  {line}")
+    )
+    acted = carry(
+        session, question, cells, console, steps=steps, budget_usd=budget_usd, manner=SLIDES
+    )
+    if as_json:
+        print_json(acted.model_dump(mode="json"))
+    tell(acted, console, f"{out}: session.json, analysis.py, session.ipynb, trace.jsonl, files/,"
+         " made/", as_json=as_json)  # fmt: skip
 
-    def show(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+def say(console: Terminal, line: str) -> None:
+    """A line for the terminal as it is."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def cells_from(program: Path | None) -> list[str] | None:
+    """The cells of a person's program; None where a model is to write them.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or has no code.
+    """
+    from agents.code_acting.write import cells_of
+    from sage.core.errors import InputError
+
+    if program is None:
+        return None
+    try:
+        cells = cells_of(program.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--program {program}: not a readable text: {error}") from None
+    if not cells:
+        raise InputError(f"--program {program}: it has no line of code")
+    return cells
+
+
+def begin_session(out: Path, asked: dict[str, object], *, replace: bool) -> None:
+    """Make a session's folder. The same line again goes on; another question does not land among
+    the first one's files.
+
+    Raises
+    ------
+    InputError
+        If the question is empty, or the folder holds something else.
+    """
+    from sage.core.errors import InputError
+    from sage.core.files import write_json
+
+    if not str(asked["question"]).strip():
+        raise InputError("the question is empty")
+    if out.exists() and any(out.iterdir()) and not (replace or is_unfinished(out, asked)):
+        raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
+    out.mkdir(parents=True, exist_ok=True)
+    if replace:
+        for name in RESULTS:
+            (out / name).unlink(missing_ok=True)
+    write_json(out / "question.json", asked)
+    (out / "trace.jsonl").unlink(missing_ok=True)
+
+
+RESULTS = ("session.json", "analysis.py", "session.ipynb")
+
+
+def is_unfinished(out: Path, asked: dict[str, object]) -> bool:
+    """Whether a folder holds the beginning of the same question."""
+    from sage.core.files import read_json
+
+    begun = out / "question.json"
+    return begun.is_file() and read_json(begun) == asked and not (out / RESULTS[-1]).exists()
+
+
+def carry(
+    session: Session,
+    question: str,
+    cells: list[str] | None,
+    console: Terminal,
+    *,
+    steps: int,
+    budget_usd: float | None,
+    manner: Manner,
+    withheld: Withheld = frozenset,
+) -> Acted:
+    """Ask, tell every step, and write the session's files.
+
+    Parameters
+    ----------
+    session : data, tools, sandbox and folder
+    question : in plain words
+    cells : a person's program; None asks a model
+    console : told of every step
+    steps : programs at most
+    budget_usd : what a model may cost
+    manner : what the loop is used for
+    withheld : texts that no prompt may hold
+    """
+    from agents.code_acting.agent import ask
+    from agents.code_acting.write import write_session
+    from sage.core.llm.trace import Trace
+    from sage.settings import load
+    from sage.wiring import make_chat
 
     def stepped(cell: Cell, seen: Observation) -> None:
         for line in told_step(cell, seen):
-            show(line)
+            say(console, line)
 
-    decide: object = cells
-    if cells is None:
-        from sage.wiring import make_chat
+    trace = Trace(session.folder / "trace.jsonl")
+    decide: list[str] | ChatReasoner = (
+        make_chat(
+            load(reasoner="chat"), session.folder, budget_usd=budget_usd, trace=trace,
+            withheld=withheld,
+        )
+        if cells is None
+        else cells
+    )  # fmt: skip
+    acted = ask(session, question, decide, trace=trace, steps=steps, manner=manner, on_step=stepped)
+    write_session(acted, session.folder)
+    return acted
 
-        settings = load_settings(reasoner="chat")
-        decide = make_chat(settings, out, budget_usd=budget_usd, trace=trace)
-    limits = DEFAULT_LIMITS.model_copy(update={"seconds": step_seconds, "memory_mb": memory})
-    session = Session(found, tools, engine, out, limits, on_event=lambda line: show(f"  {line}"))
-    acted = ask(session, question, decide, trace=trace, steps=steps, on_step=stepped)  # type: ignore[arg-type]
-    write_session(acted, out)
-    if as_json:
-        print_json(acted.model_dump(mode="json"))
-    else:
-        for line in told(acted):
-            show(line)
-        show(f"{out}: session.json, analysis.py, session.ipynb, trace.jsonl, files/, made/")
+
+def tell(acted: Acted, console: Terminal, files: str, *, as_json: bool) -> None:
+    """Say the answer and where its files lie.
+
+    Raises
+    ------
+    FaultError
+        If the replies gave no answer.
+    """
+    from sage.core.errors import FaultError
+
+    for line in () if as_json else (*told(acted), files):
+        say(console, line)
     if acted.outcome == "failed":
         raise FaultError(f"no answer: {acted.error}")
 
 
 def told_step(cell: Cell, seen: Observation) -> list[str]:
     """A step in lines for the terminal."""
+    from agents.code_acting.write import table_lines
     from sage.core.printable import amount, one_line
 
     lines = [f"Step {seen.step}: {one_line(cell.thought)[:300] or 'a program'}"]
@@ -139,9 +239,12 @@ def told_step(cell: Cell, seen: Observation) -> list[str]:
             f"  {amount(len(seen.calls), 'tool call')}" + (f", {failed} failed" if failed else "")
         )
     said = (seen.printed + seen.value).strip().splitlines()
-    lines += [f"  {line[:200]}" for line in said[:6]]
-    if len(said) > 6:
-        lines.append(f"  and {amount(len(said) - 6, 'more line')}")
+    for table in seen.tables:
+        said += table_lines(table)
+    lines += [f"  left out: {why}" for why in seen.left_out]
+    lines += [f"  {line[:200]}" for line in said[:MOST_LINES]]
+    if len(said) > MOST_LINES:
+        lines.append(f"  and {amount(len(said) - MOST_LINES, 'more line')}")
     if seen.error:
         state = "undone" if seen.undone else "error"
         lines.append(f"  {state}: {seen.error.strip().splitlines()[-1][:300]}")

@@ -128,6 +128,7 @@ def _render(page: Page, name: str) -> str:
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         candidates=page.candidates,
+        explorations=page.explorations,
         ledger=page.ledger,
         spending=page.spending,
         n=lambda key: Inert(pen.number(key)),

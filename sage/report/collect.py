@@ -23,6 +23,7 @@ from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.curve import Curve
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
+from sage.report.exploration import ExplorationPage, read_explorations
 from sage.report.facts import Facts
 from sage.report.reading import Checklist, checklists
 from sage.report.reproduction import ReproductionPage, read_reproduction
@@ -150,6 +151,7 @@ class Page:
     rejected: list[Rejected]
     candidates: list[CandidatesPage]
     ledger: list[LedgerRow]
+    explorations: list[ExplorationPage]
     spending: list[SpendingRow]
     facts: Facts
     sources: list[Citation]
@@ -198,6 +200,7 @@ def collect(folder: RunFolder) -> Page:
         rejected=_rejected(folder, decisions),
         candidates=read_candidates(folder, facts),
         ledger=ledger,
+        explorations=read_explorations(folder, _checked),
         spending=_spending(folder, facts),
         facts=facts,
         sources=sources,

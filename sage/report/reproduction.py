@@ -12,6 +12,7 @@ from sage.report.facts import Facts
 from sage.report.results import Cell, Table
 
 if TYPE_CHECKING:
+    from agents.coding.appendix import Appendix
     from validation.results import Compared, Reproduction
 
 LONGEST_CODE = 100_000
@@ -148,21 +149,23 @@ def _round(attempt: dict[str, Any], results: Path) -> Round:
 def _appendices(folder: Path) -> list[Exploratory]:
     from agents.coding.appendix import Appendix
 
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        one = Appendix.model_validate(read_json(path))
-        tables = [
-            Table(
-                table.name.replace("_", " "),
-                ["", *(column.replace("_", " ") for column in table.columns)],
-                [[Cell(row[0].replace("_", " ")), *map(Cell, row[1:])] for row in table.rows],
-            )
-            for table in one.tables
-        ]
-        images = [
-            base64.b64encode((folder / image).read_bytes()).decode()
-            for image in one.images
-            if "/" not in image and (folder / image).is_file()
-        ]
-        found.append(Exploratory(_where(one.part).strip(" ()"), tables, images, one.refused))
-    return found
+    paths = sorted(folder.glob("*.json"))
+    return [exploratory(Appendix.model_validate(read_json(path)), folder) for path in paths]
+
+
+def exploratory(one: Appendix, folder: Path) -> Exploratory:
+    """An appendix with its images, which lie in `folder`."""
+    tables = [
+        Table(
+            table.name.replace("_", " "),
+            ["", *(column.replace("_", " ") for column in table.columns)],
+            [[Cell(row[0].replace("_", " ")), *map(Cell, row[1:])] for row in table.rows],
+        )
+        for table in one.tables
+    ]
+    images = [
+        base64.b64encode((folder / image).read_bytes()).decode()
+        for image in one.images
+        if "/" not in image and (folder / image).is_file()
+    ]
+    return Exploratory(_where(one.part).strip(" ()"), tables, images, one.refused)

@@ -36,6 +36,7 @@ NOT_RUN = {
     "sage bench claims": "needs runs and readers; tests/sage/test_bench_claims.py scores some",
     "sage bench hypobench": "needs HypoBench; tests/sage/test_bench_hypobench.py runs it",
     "sage ask-slides": "needs slides and a sandbox; tests/agents/code_acting runs it",
+    "sage explore": "needs a model or a program of yours; tests/agents/code_acting runs it",
     "sage cohort fetch": "asks GDC and cBioPortal over the network",
     "sage sandbox build": "needs Docker, or debootstrap as root; CI builds the image",
     "sage sandbox run": "needs Docker or bubblewrap; tests/sandbox runs it in both",

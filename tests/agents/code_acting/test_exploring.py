@@ -1,0 +1,291 @@
+"""Explorations: models that print rows, smuggle values and lie; no patient reaches them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sage.core.llm.trace import read_trace
+from tests.end_to_end.harness import Done, sage
+from tests.openai_server import Answer, serve
+from tests.sandbox.boxes import working
+from validation import simulate
+from validation.cohort import load
+
+pytestmark = pytest.mark.bubblewrap
+
+QUESTION = "Which measured variables move with TLS density?"
+READ = """
+import json
+import pandas as pd
+t = pd.read_parquet("/inputs/table.parquet")
+def leave(name, kinds, rows):
+    columns = [{"name": one, "kind": kind} for one, kind in kinds.items()]
+    rows = [{"name": row, "values": values} for row, values in rows.items()]
+    given = {"tables": [{"name": name, "columns": columns, "rows": rows}]}
+    open("exploratory.json", "w").write(json.dumps(given))
+"""
+CORRELATE = """
+rows = {}
+for name in ("imaging:til_density", "imaging:stroma_fraction", "clinical:age"):
+    both = t[[name, "imaging:tls_density"]].dropna()
+    rows[name] = [len(both), float(both.corr("spearman").iloc[0, 1])]
+leave("correlations", {"patients": "count", "rho": "estimate"}, rows)
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    working("bubblewrap")
+    return simulate.write_world(
+        tmp_path_factory.mktemp("world") / "world", seed=3, patients=120
+    ).folder
+
+
+def replies(*said: str | dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
+    """A server's answers by how far the conversation is: a program to run, or a final object."""
+
+    def answer(body: dict[str, Any]) -> Answer:
+        place = sum(message["role"] == "assistant" for message in body["messages"])
+        one = said[place] if place < len(said) else {"status": 500}
+        if isinstance(one, dict):
+            if "status" in one:
+                return Answer(content="down", status=one["status"])
+            return Answer(content=json.dumps(one))
+        arguments = json.dumps({"thought": "see", "code": one})
+        function = {"name": "act", "arguments": arguments}
+        call = {"id": f"c{place}", "type": "function", "function": function}
+        return Answer(delta={"tool_calls": [call]})
+
+    return answer
+
+
+def explore(world: Path, folder: Path, url: str, *more: str, ledger: str = "ledger") -> Done:
+    return sage(
+        "explore", str(world), QUESTION, "--sandbox", "bubblewrap", "--memory", "1024", "--out",
+        "out", *more, cwd=folder, SAGE_BASE_URL=url, SAGE_API_KEY="none",
+        SAGE_LEDGER=str(folder / ledger), SAGE_RETRIES="0",
+    )  # fmt: skip
+
+
+def played(
+    world: Path, folder: Path, said: list[str | dict[str, Any]], *more: str
+) -> tuple[Done, list[dict[str, Any]]]:
+    with serve(replies(*said)) as server:
+        return explore(world, folder, server.url, *more), server.requests
+
+
+def sent(requests: list[dict[str, Any]]) -> str:
+    """All that a model ever got to read."""
+    return json.dumps([request["messages"] for request in requests], ensure_ascii=False)
+
+
+def told(requests: list[dict[str, Any]]) -> list[str]:
+    """What tools and refusals said, in order."""
+    messages = requests[-1]["messages"][2:]
+    return [one["content"] for one in messages if one["role"] in ("tool", "user")]
+
+
+def canaries(world: Path) -> set[str]:
+    """Patients' names and exact values, as a program might write them."""
+    cohort = load(str(world))
+    table = cohort.table([*cohort.keys()], list(cohort.spec.endpoints))
+    found = {name for pair in cohort.pseudonyms.items() for name in pair}
+    for name in table.select_dtypes("number").columns:
+        for value in table[name].dropna():
+            exact = f"{float(value):.6g}"
+            if len(exact.replace(".", "").replace("-", "").lstrip("0")) >= 6:
+                found |= {exact, exact.replace(".", ""), f"{float(value):.9g}"}
+    assert len(found) > 1000
+    return found
+
+
+def require_silent(world: Path, requests: list[dict[str, Any]]) -> None:
+    text = sent(requests)
+    assert [canary for canary in canaries(world) if canary in text] == []
+
+
+def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: Path) -> None:
+    numbers = load(str(world)).table(["imaging:til_density", "imaging:tls_density"]).dropna()
+    rho = f"{numbers.corr('spearman').iloc[0, 1]:.3g}"
+    answer = {
+        "answer": f"TIL density moves with it (rho {rho}, one of three comparisons); a candidate.",
+        "values": {"rho": float(rho)}, "files": [], "reason": "",
+    }  # fmt: skip
+    ended, requests = played(
+        world, tmp_path,
+        [READ + "print(t.to_string())\nt.iloc[0].tolist()", CORRELATE,
+         answer | {"answer": "TIL density: rho 0.987 in the patients."},
+         answer | {"answer": "TIL density is significantly and independently related."},
+         answer | {"files": ["figure.png"]}, answer],
+    )  # fmt: skip
+    assert ended.code == 1 and "no usable reply" in ended.err  # three lies use the repairs up
+    require_silent(world, requests)
+    said = told(requests)
+    assert json.loads(said[0]) == {"step": 1}
+    assert ["imaging:til_density", str(len(numbers)), rho] in json.loads(said[1])["tables"][0][
+        "rows"
+    ]
+    assert "0.987 stands in nothing" in said[2] and '"signific" judges' in said[3]
+    prompt = requests[0]["messages"][1]["content"]
+    assert "imaging:tls_density" in prompt and "outcome" not in prompt.lower()
+
+    ended, _ = played(world, tmp_path, [READ, CORRELATE, answer], "--replace", "--json")
+    assert ended.code == 0, ended.err
+    found = ended.json
+    assert found["title"].startswith("Exploratory, written by a model, not registered")
+    assert found["answer"] == answer["answer"]
+    assert found["looked"].endswith("genes against no outcome")
+    assert found["appendix"]["tables"][0]["name"] == "step 2: correlations"
+    out = tmp_path / "out"
+    assert {path.name for path in out.iterdir()} >= {
+        "appendix.json", "session.json", "analysis.py", "session.ipynb", "trace.jsonl",
+    }  # fmt: skip
+    assert not list(out.rglob("*.parquet")) and not (out / "running").exists()
+    assert json.loads((out / "session.json").read_text())["own_functions"] == ["leave"]
+    assert [line.kind for line in read_trace(out / "trace.jsonl")].count("tool") == 2
+    assert not (tmp_path / "ledger").exists()  # no outcome was shown, so nothing is spent
+
+
+SMUGGLED = {
+    "a count of one patient": 'one = float(t["imaging:tls_density"].iloc[0])\n'
+    'leave("single", {"patients": "count", "density": "estimate"}, {"first": [1, one]})',
+    "a value as an estimate": 'leave("single", {"density": "estimate"}, {"first":'
+    ' [float(t["imaging:tls_density"].dropna().iloc[0])]})',
+    "values as labels": 'rows = {f"x{v}": [9] for v in t["imaging:tls_density"].head()}\n'
+    'leave("single", {"patients": "count"}, rows)',
+    "values as columns": 'leave("single", {f"d{t.iloc[0, 0]}": "count"}, {"first": [9]})',
+    "a table per patient": 'leave("single", {"density": "estimate"},'
+    ' {n: [v] for n, v in zip(t.columns, t["imaging:tls_density"].head(40))})\n'
+    'given = json.loads(open("exploratory.json").read())\ngiven["tables"] *= 40\n'
+    'open("exploratory.json", "w").write(json.dumps(given))',
+    "names of files": 'for v in t["imaging:tls_density"].head():\n    open(f"d{v}.txt", "w")',
+    "a figure's name, pixels and comments": "from PIL import Image, PngImagePlugin\n"
+    "note = PngImagePlugin.PngInfo()\n"
+    'note.add_text("row", str(t.iloc[0].to_dict()))\n'
+    'Image.new("RGB", (8, 8), tuple(int(v) % 256 for v in t.iloc[:3, 0].fillna(0)))'
+    '.save(f"v{t.iloc[0, 0]}.png", pnginfo=note)',
+    "an error's message": "raise ValueError(str(t.iloc[0].to_dict()))",
+    "an error's name": 'raise type("E" + str(t["imaging:tls_density"].iloc[0]), (Exception,), {})',
+    "a forged traceback": 'raise Exception(f"\\n{t.iloc[0].to_dict()}\\nKeyError: {t.iloc[1, 0]}")',
+    "a tool's name": "from pathlib import Path\nPath('_sage').mkdir(exist_ok=True)\n"
+    'open("_sage/request.json", "w").write(json.dumps([[str(t.iloc[0].to_dict()), {}, 0]]))',
+    "an exit": "raise SystemExit(str(t.iloc[0].to_dict()))",
+    "a last value": "t.head()",
+}
+
+
+def test_no_way_of_a_program_carries_a_patient_to_the_model(world: Path, tmp_path: Path) -> None:
+    nothing = {"answer": None, "reason": "Nothing was found."}
+    ended, requests = played(world, tmp_path, [READ, *SMUGGLED.values(), nothing])
+    assert ended.code == 0, ended.err
+    require_silent(world, requests)
+    said = dict(zip(SMUGGLED, told(requests)[1:], strict=False))
+    rows = json.loads(said["a count of one patient"])["tables"][0]["rows"]
+    assert rows == [["first", "<5", "withheld"]]
+    rows = json.loads(said["a value as an estimate"])["tables"][0]["rows"]
+    assert rows == [["first", "withheld"]]
+    for name in ("values as labels", "values as columns", "a table per patient"):
+        assert "tables" not in json.loads(said[name]), name
+        assert json.loads(said[name])["left_out"], name
+    assert json.loads(said["a figure's name, pixels and comments"])["files"] == ["image-1.png"]
+    assert json.loads(said["an error's message"])["error"].endswith("ValueError")
+    assert json.loads(said["an error's name"])["error"].endswith("an error of its own")
+    assert "there are no tools here" in said["a tool's name"]
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    for canary in canaries(world):
+        assert canary.encode() not in kept, canary
+
+
+def test_an_outcome_is_shown_where_it_is_named_and_spent_from_then_on(
+    world: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "look.py").write_text(
+        READ + 'leave("events", {"patients": "count"}, {"all": [int(t["OS.event"].sum())]})'
+    )
+    hypothesis = {
+        "id": "age", "statement": "Older patients die earlier.",
+        "population": {"description": "all"}, "comparison": "exposed_vs_rest", "endpoint": "OS",
+        "exposures": [{"variable": "clinical:age", "label": "age", "level": "high",
+                       "cut": "median"}], "direction": "higher_risk",
+    }  # fmt: skip
+    (tmp_path / "age.json").write_text(json.dumps(hypothesis))
+    line = ("--program", "look.py", "--endpoint", "OS")
+    ended = explore(world, tmp_path, "", *line)
+    assert ended.code == 0, ended.err
+    assert "Noted in the ledger" in ended.out and "see the tables" in ended.out
+    shown = sage(
+        "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
+        SAGE_LEDGER=str(tmp_path / "ledger"),
+    )  # fmt: skip
+    assert shown.json["screens"] == 1, shown.out
+    judged = sage(
+        "validate", "run", "age.json", "--cohort", str(world), "--no-figures", "--json",
+        cwd=tmp_path, SAGE_LEDGER=str(tmp_path / "ledger"),
+    )  # fmt: skip
+    assert judged.code == 0, judged.err
+    assert judged.json[0]["verdict"]["verdict"] != "supported"
+    noted = (tmp_path / "sage-validation" / "ledger.jsonl").read_text()
+    assert "clinical:age was screened against OS before" in noted
+    explore(world, tmp_path, "", *line, "--replace")  # again is the same look
+    shown = sage(
+        "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
+        SAGE_LEDGER=str(tmp_path / "ledger"),
+    )  # fmt: skip
+    assert shown.json["screens"] == 1
+
+
+def test_an_interrupted_exploration_goes_on_without_asking_again(
+    world: Path, tmp_path: Path
+) -> None:
+    answer = {"answer": None, "reason": "Nothing."}
+    ended, requests = played(world, tmp_path, [READ, CORRELATE])
+    assert ended.code != 0 and not (tmp_path / "out" / "session.json").exists()
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+    ended, again = played(world, tmp_path, [READ, CORRELATE, answer])
+    assert ended.code == 0, ended.err
+    assert len(requests) >= 3 and len(again) == 1
+    ended, _ = played(world, tmp_path, [answer])
+    assert ended.code == 2 and "--replace" in ended.err
+
+
+def test_what_cannot_be_explored_is_said(world: Path, tmp_path: Path) -> None:
+    for more, why in (
+        (("--variable", "clinical:agee"), 'no variable "clinical:agee"'),
+        (("--endpoint", "XX"), 'no endpoint "XX"'),
+        (("--program", "absent.py"), "not a readable text"),
+    ):
+        ended = explore(world, tmp_path, "", *more)
+        assert ended.code == 2 and why in ended.err, ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> None:
+    working("bubblewrap")
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    before = json.loads((run / "results.json").read_text())
+    kept = {path: path.read_bytes() for path in (run / "hypotheses").rglob("*") if path.is_file()}
+    (tmp_path / "look.py").write_text(READ + CORRELATE)
+    line = ("explore", "run", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap")
+    for _ in range(2):
+        ended = sage(*line, cwd=tmp_path)
+        assert ended.code == 0, ended.err
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert json.loads((run / "results.json").read_text()) == before
+    page = (run / "report.html").read_text()
+    apart = page[page.index('id="explorations"') : page.index('id="ledger"')]
+    assert apart.count("Exploratory, written by a person, not registered") == 4
+    assert QUESTION in apart and QUESTION not in page.replace(apart, "")
+    assert "imaging:til density" in apart and "rho" in apart
+    again = sage("replay", "run", "--out", "again", "--json", cwd=tmp_path)
+    assert again.json["same"] is True, again.err
+    shown = run / "outputs" / "explorations" / "1" / "exploration.json"
+    shown.write_text(shown.read_text().replace("rho", "hro"))
+    forged = sage("replay", "run", "--out", "again", cwd=tmp_path)
+    assert forged.code == 2 and "exploration.json was changed" in forged.err.replace("\n", "")
