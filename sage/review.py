@@ -166,9 +166,8 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
         for source in sources[:4]:
             mark = " RETRACTED" if source.retracted else ""
             where = source.doi or (f"PMID {source.pmid}" if source.pmid else "no identifier")
-            table.add_row(
-                title, f"{source.title} ({source.year}; {where}){mark}\n  “{source.quote}”"
-            )
+            quote = f"\n  “{source.quote}”" if source.quote.strip() else ""
+            table.add_row(title, f"{source.title} ({source.year}; {where}){mark}{quote}")
     out.print(Panel(hypothesis.statement, title=hypothesis.id, title_align="left"))
     out.print(table)
 

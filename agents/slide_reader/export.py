@@ -183,7 +183,8 @@ def conversation(reading: Reading) -> str:
         )
         said = []
         if step.predicted is not None:
-            said.append(f"Answer so far: {step.predicted.answer}. {step.predicted.thinking_steps}")
+            so_far = step.predicted.answer if step.predicted.answer is not None else "I abstain"
+            said.append(f"Answer so far: {so_far}. {step.predicted.thinking_steps}")
         if step.reflected is not None:
             said.append(f"Sufficient: {step.reflected.sufficient}. {step.reflected.reason}")
         said.append(step.why_next)

@@ -261,6 +261,8 @@ def _absent(
         f"Every patch was ranked at low power; of {len(fine)} regions inspected none shows"
         f" {NAMES[concept]}; the nearest is {_told(best, concept)}."
     )
+    if concept in (Concept.TUMOR, Concept.MARGIN):
+        why += " Isolated tumor cells, and groups of a few, cannot be seen by these eyes."
     if not question.options:
         return Prediction(
             answer=f"No: {NAMES[concept]} not found", thinking_steps=why, regions=(best.region.id,)

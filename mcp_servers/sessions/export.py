@@ -12,6 +12,7 @@ from typing import Any
 from mcp_servers.sessions.actions import Action
 from mcp_servers.sessions.drafts import Audit, Decision, Drafts, Rationale, audit
 from sage.core.files import write_text
+from sage.core.printable import amount
 
 FILES = {
     "conversations": "conversations.jsonl",
@@ -149,7 +150,8 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
         "",
         "## What",
         "",
-        f"- {len(drafts)} sessions on {len({each.header.slide for each in drafts})} slides, "
+        f"- {amount(len(drafts), 'session')} on "
+        f"{amount(len({each.header.slide for each in drafts}), 'slide')}, "
         f"{len(kept)} rounds; {hours:.2f} h from the start to the last action.",
         *(f"- {count} × `{command}`" for command, count in sorted(commands.items())),
         f"- {sum(words) / len(words):.0f} words per round." if words else "- No round was kept.",

@@ -115,7 +115,7 @@ def caption(exposure: ExposureRead, read: SlideRead) -> str:
         return f"{who} Not read: {read.why_not}"
     regions = "; ".join(
         f"{number} at {region.x_um / 1000:.2f}, {region.y_um / 1000:.2f} mm,"
-        f" {region.magnification:.3g}x: {region.seen}"
+        f" {region.magnification:.3g}x: {'; '.join(region.seen.split('; ')[:3])}"
         for number, region in enumerate(read.regions, 1)
     )
     answer = "none, it abstains" if read.answer is None else read.answer
@@ -354,24 +354,35 @@ def _regions(reading: Reading) -> tuple[RegionSeen, ...]:
 
 
 def _draw(slide: Slide, regions: tuple[RegionSeen, ...], mpp: float, path: Path) -> None:
-    """An overview with the regions, numbered, and the first of them enlarged."""
+    """An overview with the regions, numbered, and the first of them enlarged, with scale bars."""
     from PIL import Image, ImageDraw, ImageFont
+
+    from mcp_servers.pathology.drawing import bar_length, bar_text
+
+    def barred(picture: Image.Image, um_per_px: float, note: str) -> Image.Image:
+        um, length = bar_length(um_per_px, picture.width)
+        out = Image.new("RGB", (picture.width, picture.height + 30), "white")
+        out.paste(picture, (0, 0))
+        below = ImageDraw.Draw(out)
+        below.rectangle((4, picture.height + 12, 4 + length, picture.height + 16), fill="black")
+        below.text((length + 12, picture.height + 3), bar_text(um) + note, fill="black", font=font)
+        return out
 
     scale = max(1.0, max(slide.width, slide.height) / SIDE_PX)
     view = slide.scaled(scale)
     overview = Image.fromarray(view.read(0, 0, int(slide.width / scale), int(slide.height / scale)))
-    pen, font = ImageDraw.Draw(overview), ImageFont.load_default(16)
-    for number, region in enumerate(regions, 1):
+    pen, font = ImageDraw.Draw(overview), ImageFont.load_default(20)
+    for number, region in reversed(list(enumerate(regions, 1))):
         box: Any = [
             v / mpp / scale
             for v in (region.x_um, region.y_um, region.x_um + region.width_um,
                       region.y_um + region.height_um)
         ]  # fmt: skip
         pen.rectangle(box, outline="#d55e00", width=3)
-        pen.text((box[2] + 4, box[1]), str(number), fill="#d55e00", font=font, stroke_width=2,
-                 stroke_fill="white")  # fmt: skip
-    whole = Image.new("RGB", (2 * SIDE_PX + 8, SIDE_PX), "white")
-    whole.paste(overview, (0, 0))
+        corner = (box[0] + 4, box[1] + 2)
+        pen.rectangle(pen.textbbox(corner, str(number), font=font), fill="white")
+        pen.text(corner, str(number), fill="#d55e00", font=font)
+    shown = [barred(overview, mpp * scale, "")]
     if regions:
         first = regions[0]
         fine = max(1.0, max(first.width_um, first.height_um) / mpp / SIDE_PX)
@@ -382,7 +393,11 @@ def _draw(slide: Slide, regions: tuple[RegionSeen, ...], mpp: float, path: Path)
                 *(max(1, round(v / mpp / fine)) for v in (first.width_um, first.height_um)),
             )
         )
-        crop.thumbnail((SIDE_PX, SIDE_PX))
-        whole.paste(crop, (SIDE_PX + 8, 0))
+        larger = SIDE_PX / max(crop.size)
+        sides = (max(1, round(crop.width * larger)), max(1, round(crop.height * larger)))
+        shown.append(barred(crop.resize(sides), mpp * fine / larger, ", region 1"))
+    whole = Image.new("RGB", (2 * SIDE_PX + 8, max(each.height for each in shown)), "white")
+    for place, each in enumerate(shown):
+        whole.paste(each, (place * (SIDE_PX + 8), 0))
     path.parent.mkdir(parents=True, exist_ok=True)
     whole.save(path, format="PNG")

@@ -246,7 +246,9 @@ def test_absence_is_only_claimed_where_nuclei_could_be_measured(
         slide="s", size=(9, 9), mpp=0.5, round=1, seen=(seen,), screened=True, last_round=False
     )
     question = Question(text="Is there tumor?", options=("yes", "no"))
-    assert RulesExecutor().predict(scope, state, question).answer == answer
+    found = RulesExecutor().predict(scope, state, question)
+    assert found.answer == answer
+    assert ("Isolated tumor cells" in found.thinking_steps) is (answer == "no")
     unscreened = state.model_copy(update={"screened": False})
     assert RulesExecutor().predict(scope, unscreened, question).answer is None
 
@@ -558,6 +560,12 @@ def test_an_image_too_small_to_hold_a_nucleus_is_refused(tmp_path: Path) -> None
     write_tiff(tmp_path / "s.tiff", np.full((40, 300, 3), 200, np.uint8), 0.5, 1)
     with pytest.raises(InputError, match="too small"):
         read(tmp_path / "s.tiff", WHERE)
+
+
+def test_an_abstention_is_no_answer_called_none(tmp_path: Path) -> None:
+    write_tiff(tmp_path / "n.tiff", noise("pink"), 0.5, 2)
+    said = conversation(read(tmp_path / "n.tiff", TLS))
+    assert "Answer so far: I abstain." in said and "Answer so far: None" not in said
 
 
 def test_a_long_name_is_cut_where_files_are_named_by_it() -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from agents.slide_reader.computed import worded
 from agents.slide_reader.types import Finding
+from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.printable import as_cell
@@ -18,11 +21,14 @@ from sage.machine.slide_readings import (
     FOLDER,
     ExposureRead,
     Readings,
+    RegionSeen,
     SlideRead,
+    _draw,
     _nameless,
     _regions,
 )
 from sage.report.results import _readings
+from validation.simulate.slide import write_tiff
 
 
 def test_what_a_region_shows_is_never_cut_within_a_word() -> None:
@@ -32,6 +38,20 @@ def test_what_a_region_shows_is_never_cut_within_a_word() -> None:
     (found,) = _regions(reading)
     assert len(found.seen) <= 300
     assert set(found.seen.split()) == {"tissue", "…"}
+
+
+def test_a_picture_has_a_scale_bar_and_the_first_region_enlarged(tmp_path: Path) -> None:
+    image = np.full((1200, 1600, 3), 200, np.uint8)
+    write_tiff(tmp_path / "s.tiff", image, 0.5, 1)
+    region = RegionSeen(x_um=100, y_um=100, width_um=60, height_um=60, magnification=20,
+                        seen="x", answer_rests_on_it=True)  # fmt: skip
+    with Slide.open(tmp_path / "s.tiff") as slide:
+        _draw(slide, (region,), 0.5, tmp_path / "p.png")
+    drawn = np.asarray(Image.open(tmp_path / "p.png").convert("RGB"))
+    assert (drawn[10, 488:968] == 200).all()  # 120 pixels fill the whole field
+    for left, below, pixels in ((0, 374, 200 / (0.5 * 1600 / 480)), (488, 494, 160.0)):
+        white = drawn[below, left + 4 : left + 480].min(axis=1) > 20
+        assert abs(int(white.argmax()) - pixels) <= 2
 
 
 def test_large_figures_are_written_out() -> None:

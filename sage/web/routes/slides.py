@@ -6,7 +6,7 @@ import json
 import math
 import re
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -231,12 +231,18 @@ def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
 def _outlines(request: Request, slide: Path) -> list[dict[str, Any]]:
     """GeoJSON files of this slide: `NAME.geojson`, `NAME_tissue.geojson` below the roots."""
     site: Site = request.app.state.site
-    return [
-        {"kind": "outlines", "path": str(path), "name": path.stem}
+    paths = [
+        path
         for root in site.roots
         for path in sorted(root.rglob(f"{_glob(slide.stem)}*.geojson"))[:40]
         if path.is_file() and path.resolve().is_relative_to(root)
     ]
+    times = Counter(path.stem for path in paths)
+    return [
+        {"kind": "outlines", "path": str(path),
+         "name": path.stem if times[path.stem] == 1 else f"{path.parent.name}/{path.stem}"}
+        for path in paths
+    ]  # fmt: skip
 
 
 def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
