@@ -52,7 +52,10 @@ class ActionSettings(Strict):
         description="Sides of the 5x and the 10x box: the slide's height over these (10 for 10x is "
         "by analogy: the paper gives 5 for 5x)",
     )
-    bin_by: Literal["area", "magnification"] = "area"
+    bin_by: Literal["area", "magnification"] = Field(
+        default="area",
+        description="The bin goes by the box's area (A.1.7) or the view's power (4.2)",
+    )
     objectives: tuple[float, ...] = Field(
         default=(2.5, 5.0, 10.0, 20.0, 40.0), min_length=1,
         description="Standard ones, for peeks and for bin_by magnification (not listed there)",
@@ -218,7 +221,7 @@ def _pans(
     stays = {
         number
         for first, past in runs
-        if past < len(events) and events[past].t - events[first].t >= stay_s
+        if events[min(past, len(events) - 1)].t - events[first].t >= stay_s
         for number in range(first, past)
     }
     found: list[list[ViewEvent]] = []

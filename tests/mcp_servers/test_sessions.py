@@ -192,6 +192,13 @@ def test_a_stay_or_a_zoom_ends_a_pan() -> None:
     assert stages_of(only, ActionSettings())[0] == []
 
 
+def test_a_view_held_until_the_log_ends_is_no_pan() -> None:
+    moves = [event(0.1 * k, "pan", 200 * k, 0) for k in range(5)]
+    held = [event(0.4 + 0.1 * k, "pan", 800, 0) for k in range(1, 25)]
+    only = session(*moves, *held)  # other viewers log a view again and again, and never close it
+    assert [a.kind for a in stages_of(only, ActionSettings())[0]] == ["stay"]
+
+
 @pytest.mark.parametrize(
     ("start", "seconds", "reached", "found"),
     [(10, 0.8, 40, 1), (10, 0.8, 80, 1), (10, 8.0, 40, 0), (30, 0.8, 40, 0), (10, 0.8, 36, 0)],
