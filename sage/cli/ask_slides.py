@@ -92,9 +92,8 @@ def ask_slides(
     session = Session(
         found, tools, engine, out, limits, on_event=lambda line: say(console, f"  {line}")
     )
-    acted = carry(
-        session, question, cells, console, steps=steps, budget_usd=budget_usd, manner=SLIDES
-    )
+    decide = decider(cells, out, budget_usd)
+    acted = carry(session, question, decide, console, steps=steps, manner=SLIDES)
     if as_json:
         print_json(acted.model_dump(mode="json"))
     tell(acted, console, f"{out}: session.json, analysis.py, session.ipynb, trace.jsonl, files/,"
@@ -163,16 +162,45 @@ def is_unfinished(out: Path, asked: dict[str, object]) -> bool:
     return begun.is_file() and read_json(begun) == asked and not (out / RESULTS[-1]).exists()
 
 
+def decider(
+    cells: list[str] | None,
+    folder: Path,
+    budget_usd: float | None,
+    withheld: Withheld = frozenset,
+) -> list[str] | ChatReasoner:
+    """Who writes the steps: a person's program, or the settings' model.
+
+    Parameters
+    ----------
+    cells : a person's program; None asks a model
+    folder : of the session
+    budget_usd : what a model may cost
+    withheld : texts that no prompt may hold
+
+    Raises
+    ------
+    InputError
+        If no model is set, or it has no prices that a budget needs.
+    """
+    from sage.core.llm.trace import Trace
+    from sage.settings import load
+    from sage.wiring import make_chat
+
+    if cells is not None:
+        return cells
+    trace = Trace(folder / "trace.jsonl")
+    settings = load(reasoner="chat")
+    return make_chat(settings, folder, budget_usd=budget_usd, withheld=withheld, trace=trace)
+
+
 def carry(
     session: Session,
     question: str,
-    cells: list[str] | None,
+    decide: list[str] | ChatReasoner,
     console: Terminal,
     *,
     steps: int,
-    budget_usd: float | None,
     manner: Manner,
-    withheld: Withheld = frozenset,
 ) -> Acted:
     """Ask, tell every step, and write the session's files.
 
@@ -180,32 +208,20 @@ def carry(
     ----------
     session : data, tools, sandbox and folder
     question : in plain words
-    cells : a person's program; None asks a model
+    decide : who writes the steps
     console : told of every step
     steps : programs at most
-    budget_usd : what a model may cost
     manner : what the loop is used for
-    withheld : texts that no prompt may hold
     """
     from agents.code_acting.agent import ask
     from agents.code_acting.write import write_session
     from sage.core.llm.trace import Trace
-    from sage.settings import load
-    from sage.wiring import make_chat
 
     def stepped(cell: Cell, seen: Observation) -> None:
         for line in told_step(cell, seen):
             say(console, line)
 
-    trace = Trace(session.folder / "trace.jsonl")
-    decide: list[str] | ChatReasoner = (
-        make_chat(
-            load(reasoner="chat"), session.folder, budget_usd=budget_usd, trace=trace,
-            withheld=withheld,
-        )
-        if cells is None
-        else cells
-    )  # fmt: skip
+    trace = Trace(session.folder / "trace.jsonl") if isinstance(decide, list) else decide.trace
     acted = ask(session, question, decide, trace=trace, steps=steps, manner=manner, on_step=stepped)
     write_session(acted, session.folder)
     return acted

@@ -19,6 +19,7 @@ from sage.cli.ask_slides import (
     begin_session,
     carry,
     cells_from,
+    decider,
     is_unfinished,
     say,
     tell,
@@ -167,6 +168,8 @@ def _explore(cohort: Cohort, question: str, out: Path, options: _Options) -> Exp
     look = look_at(cohort, options.variables, options.endpoints)
     begin_session(out, options.asked(question, cohort), replace=options.replace)
     out = out.resolve()
+    names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
+    decide = decider(cells, out, options.budget_usd, withheld=lambda: names)
     console = Terminal(stderr=True) if options.as_json else Terminal()
     say(console, f"Shown: {look}")
     if look.held_back:
@@ -174,7 +177,6 @@ def _explore(cohort: Cohort, question: str, out: Path, options: _Options) -> Exp
     if look.spent:
         say(console, "Noted in the ledger: claims on these are exploratory in these patients now.")
         note_look(open_ledger(out / "ledger.jsonl", settings), cohort, look)
-    names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
     try:
         inputs = mount(cohort, look, out / "inputs")
         limits = DEFAULT_LIMITS.model_copy(
@@ -184,11 +186,8 @@ def _explore(cohort: Cohort, question: str, out: Path, options: _Options) -> Exp
             inputs, Registry(), engine, out, limits,
             eye=Tables.of(inputs, look, settings.min_count),
         )  # fmt: skip
-        acted = carry(
-            session, question, cells, console, steps=options.steps,
-            budget_usd=options.budget_usd, manner=exploring(cohort, look, settings.min_count),
-            withheld=lambda: names,
-        )  # fmt: skip
+        manner = exploring(cohort, look, settings.min_count)
+        acted = carry(session, question, decide, console, steps=options.steps, manner=manner)
     finally:  # patients' rows lie in these alone
         for name in ("inputs", "running", "made"):
             shutil.rmtree(out / name, ignore_errors=True)

@@ -200,7 +200,11 @@ def test_a_model_sees_what_its_programs_gave_and_cannot_invent_a_number(
 def test_the_same_question_again_asks_for_no_reply_twice(
     tools: Registry, image: Path, tmp_path: Path
 ) -> None:
-    said = ["print(6 * 100)", "print(4 * 100)", {"answer": "It is 600 by 400 pixels."}]
+    said: list[str | dict[str, Any]] = [
+        "print(6 * 100)",
+        "print(4 * 100)",
+        {"answer": "It is 600 by 400 pixels."},
+    ]
     first, asked = by_model(tools, image, tmp_path, said)
     again, none = by_model(tools, image, tmp_path, [])
     assert first.answer == again.answer and len(asked) == 3 and none == []

@@ -14,6 +14,7 @@ from sage.core.llm.trace import read_trace
 from tests.end_to_end.harness import Done, sage
 from tests.openai_server import Answer, serve
 from tests.sandbox.boxes import working
+from tests.validation.core_help import ROOT, shared
 from validation import simulate
 from validation.cohort import load
 
@@ -112,7 +113,7 @@ def require_silent(world: Path, requests: list[dict[str, Any]]) -> None:
 
 def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: Path) -> None:
     numbers = load(str(world)).table(["imaging:til_density", "imaging:tls_density"]).dropna()
-    rho = f"{numbers.corr('spearman').iloc[0, 1]:.3g}"
+    rho = f"{float(numbers.corr('spearman').iloc[0, 1]):.3g}"
     answer = {
         "answer": f"TIL density moves with it (rho {rho}, one of three comparisons); a candidate.",
         "values": {"rho": float(rho)}, "files": [], "reason": "",
@@ -259,10 +260,48 @@ def test_what_cannot_be_explored_is_said(world: Path, tmp_path: Path) -> None:
         (("--variable", "clinical:agee"), 'no variable "clinical:agee"'),
         (("--endpoint", "XX"), 'no endpoint "XX"'),
         (("--program", "absent.py"), "not a readable text"),
+        (("--endpoint", "OS", "--budget-usd", "1"), "--budget-usd needs prices"),
     ):
         ended = explore(world, tmp_path, "", *more)
         assert ended.code == 2 and why in ended.err, ended.err
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "ledger").exists()  # what did not begin spent nothing
+
+
+def test_a_question_that_names_a_patient_is_not_sent(world: Path, tmp_path: Path) -> None:
+    patient = load(str(world)).patients[0]
+    with serve(replies("1")) as server:
+        ended = sage(
+            "explore", str(world), f"How is {patient}?", "--sandbox", "bubblewrap",
+            cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
+        )  # fmt: skip
+    assert ended.code == 1 and "names a patient" in ended.err and not server.requests
+
+
+def test_a_model_explores_real_patients_step_by_step(tmp_path: Path) -> None:
+    working("bubblewrap")
+    files = shared("tcga_blca")
+    answer = {"answer": "Too few comparisons to say.", "values": {}, "files": [], "reason": ""}
+    density = '"imaging:tls_density"'
+    program = f"""
+genes = pd.read_parquet("/inputs/expression.parquet")
+rows = {{}}
+for name in ("expression:CXCL13", "expression:MS4A1"):
+    both = pd.concat([t[{density}], genes[name]], axis=1).dropna()
+    rows[name] = [len(both), float(both.corr("spearman").iloc[0, 1])]
+leave("genes", {{"patients": "count", "rho": "estimate"}}, rows)
+"""
+    with serve(replies(READ + "t", program, answer, answer)) as server:
+        ended = sage(
+            "explore", str(ROOT / "docs/cohorts/tcga-blca"), QUESTION, "--root", str(files),
+            "--sandbox", "bubblewrap", "--steps", "2", "--json", cwd=tmp_path,
+            SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
+        )  # fmt: skip
+    assert ended.code == 0, ended.err
+    (table,) = ended.json["appendix"]["tables"]
+    assert [row[0] for row in table["rows"]] == ["expression:CXCL13", "expression:MS4A1"]
+    assert all(int(row[1]) > 200 and 0 < float(row[2]) < 1 for row in table["rows"])
+    assert "TCGA-" not in sent(server.requests).replace("TCGA-BLCA", "").replace("TCGA-CDR", "")
+    assert "No more tools can be called" in told(server.requests)[-1]
 
 
 def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> None:
