@@ -24,7 +24,7 @@ class ClipNavigator:
     """
 
     name = "clip"
-    screens = True
+    screens = False  # how well such weights find a thing is unknown: absence is not claimed by them
 
     def __init__(self, weights: Path, device: str = "cpu") -> None:
         from mcp_servers.pathology.zeroshot import load_clip

@@ -242,7 +242,8 @@ def _absent(
     """Nothing was found: an answer only where every patch was ranked before."""
     if not screened:
         return _abstain(
-            f"no region that was looked at shows {NAMES[concept]}, and the others were not ranked"
+            f"no region that was looked at shows {NAMES[concept]}, and nothing known of the others"
+            " says that they do not"
         )
     cellular = [s.value("cellularity") or 0.0 for s in fine if not s.edited]
     if concept in OF_CELLS and cellular and float(np.median(cellular)) < LEAST_CELLULARITY:

@@ -38,7 +38,7 @@ from agents.slide_reader.eyes import Eyes, State
 from agents.slide_reader.guides import bank
 from agents.slide_reader.model import Shown, answer_problems
 from agents.slide_reader.o3 import WordRouter, o3_scope, read_guided
-from agents.slide_reader.open_eyes import computed_eyes, model_eyes
+from agents.slide_reader.open_eyes import clip_eyes, computed_eyes, model_eyes
 from agents.slide_reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
 from agents.slide_reader.rules import RulesExecutor, hottest, showing, speaks_for
 from agents.slide_reader.scope import Scope
@@ -69,6 +69,7 @@ from sage.core.llm.budget import BudgetError
 from sage.core.llm.messages import ModelChoice
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
+from tests.clip import write_clip
 from tests.end_to_end.harness import REPO, sage
 from tests.mcp_servers.slide_tools import shared
 from tests.openai_server import Answer, chat_reasoner, serve
@@ -490,6 +491,33 @@ def test_a_reading_by_a_pixel_size_that_the_file_contradicts_says_so(painted: Pa
         reading = read_slide(Scope(slide, SMALL), computed_eyes(), WHERE, SMALL)
     assert "the file says" in reading.statement
     assert "the file says" not in read(painted, WHERE).statement
+
+
+def test_weights_of_unknown_worth_rank_by_cosine_and_never_claim_absence(
+    painted: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    import torch
+    from transformers import CLIPModel
+
+    tokens, _ = write_clip(tmp_path / "w")
+    eyes = clip_eyes(tmp_path / "w")
+    with Slide.open(painted) as slide:
+        scope = Scope(slide, SMALL)
+        some = scope.patches[:5]
+        found = eyes.navigator.relevance(scope, some, WHERE, "tumor")
+        model = CLIPModel.from_pretrained(tmp_path / "w").eval()
+        mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+        for patch, score in zip(some, found, strict=True):
+            image = cv2.resize(scope.pixels(patch), (64, 64), interpolation=cv2.INTER_AREA)
+            pixels = torch.tensor((image / 255.0 - mean) / std).permute(2, 0, 1)[None].float()
+            with torch.no_grad():
+                both = model(pixel_values=pixels, **tokens(["tumor"], return_tensors="pt"))
+            cosine = torch.cosine_similarity(both.image_embeds, both.text_embeds)
+            assert score == pytest.approx(float(cosine[0]), abs=1e-3)
+        for question in (TLS, NECROSIS, Question(text="Is there tumor?")):
+            answer = read_slide(scope, eyes, question, SMALL).answer
+            assert answer is None or not answer.lower().startswith("no")
 
 
 def test_random_navigation_never_claims_absence(painted: Path) -> None:
