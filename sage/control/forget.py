@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_servers.context import remove
 from mcp_servers.servers.prune import HANDLE
 from sage.campaign.rounds import runs_and_rounds
+from sage.control.database import Execute, open_database
 from sage.core.errors import InputError
 from sage.core.files import replacing, write_bytes
 from sage.core.models import Strict
@@ -29,13 +30,21 @@ if TYPE_CHECKING:
 STRUCK = b"[forgotten]"
 SHORTEST = 3
 """Characters of an identifier; a shorter one is found in texts that have nothing to do with it."""
+TEXTS = {
+    "sage_reviews": (("run", "seq"), ("body",)),
+    "sage_campaigns": (("notebook", "id"), ("body",)),
+    "sage_findings": (("notebook", "name"), ("body",)),
+    "sage_runs": (("id",), ("prompt", "answer", "problem")),
+}
+"""Of the tables in PostgreSQL: the key, and columns of free text."""
 LARGEST = 256 << 20
 """Bytes of a file that is looked into; of a larger one, a slide, the name is looked at."""
 CANNOT = (
     "numbers, curves and figures that were computed with the patient among others",
     "the ledger's fingerprints: hashes by which patients are known again, in a chain of rows",
     "archives of `sage backup` that were written before",
-    "what lies in PostgreSQL, and sessions that are recorded outside the folder of runs",
+    "PostgreSQL's checkpoints of runs, its audit log (a chain of rows), its logs and own backups",
+    "sessions that are recorded outside the folder of runs",
 )
 
 
@@ -100,6 +109,7 @@ def forget(
         for folder in outputs.glob("*/*")
         if HANDLE.fullmatch(folder.name) and folder.is_dir() and _names(folder, anywhere, token)
     ]
+    rows = _rows(settings, token, dry=True)
     roots = {run.root for run in runs}
     beside = [
         path
@@ -112,7 +122,9 @@ def forget(
         for path in (_files(cohort) if cohort.is_dir() else ())
         if anywhere.search(path.name.encode()) or _found(anywhere, path)
     ]
-    if not (caches or calls or beside or own or unnamed or any(named for *_, named in affected)):
+    if not (
+        caches or calls or rows or beside or own or unnamed or any(named for *_, named in affected)
+    ):
         raise InputError(
             f'no file names "{known}", and nothing was removed: is it spelled as in the files of'
             f" {name or cohort}? If it is (no name is seen in compressed files), add --unnamed"
@@ -142,7 +154,9 @@ def forget(
             run.event("forgot", tables=len(tables), texts=len(named))
             run.record.seal(before)
             run.release()
+    struck += rows
     if not dry:
+        _rows(settings, token, dry=False)
         for path in [*caches, *calls]:
             remove(path)
     left += [f"{path}: of no run; remove it if it is the patient's" for path in beside]
@@ -219,6 +233,37 @@ def _is_text(path: Path) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[str]:
+    """Rows in PostgreSQL whose texts name the patient; the name is struck out unless `dry`."""
+    if settings.checkpoint_url is None:
+        return []
+    from sage.campaign.notebook import TABLES as CAMPAIGNS
+    from sage.control.reviews import TABLES as REVIEWS
+    from sage.control.runs import TABLES as RUNS
+
+    def body(execute: Execute) -> list[str]:
+        found = []
+        for table, (keys, columns) in TEXTS.items():
+            at = " AND ".join(f"{key} = ?" for key in keys)
+            chosen = f"SELECT {', '.join((*keys, *columns))} FROM {table}"  # noqa: S608 constants
+            for row in execute(chosen):
+                known = [row[key] for key in keys]
+                for column in columns:
+                    said = (row[column] or "").encode()
+                    if not token.search(said):
+                        continue
+                    found.append(f"PostgreSQL {table} {' '.join(map(str, known))}: {column}")
+                    if not dry:
+                        left = token.sub(STRUCK, said).decode()
+                        struck = f"UPDATE {table} SET {column} = ? WHERE {at}"  # noqa: S608 constants
+                        execute(struck, [left, *known])
+        return found
+
+    tables = ";".join(made.strip().rstrip(";") for made in (CAMPAIGNS, REVIEWS, RUNS))
+    with open_database(settings, tables, new=False) as database:
+        return database.transaction(body) if database is not None else []
 
 
 def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) -> bool:

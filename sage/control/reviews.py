@@ -77,12 +77,13 @@ def _known(run: RunFolder) -> str:
 
 def _line(who: str, fields: dict[str, Any]) -> str:
     line = {"time": clock.stamp(), "reviewer": who, **fields}
-    return json.dumps(line, ensure_ascii=False)
+    return json.dumps(line)
 
 
 def _lines(run: RunFolder) -> list[str]:
     path = run.root / FILE
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    # No splitlines: it also ends lines at separators that a comment may hold.
+    return path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.is_file() else []
 
 
 @contextmanager

@@ -8,11 +8,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sage.campaign.notebook import TABLES as CAMPAIGNS
+from sage.control.database import open_database
 from sage.control.forget import forget
+from sage.control.reviews import TABLES as REVIEWS
+from sage.control.runs import TABLES as RUNS
 from sage.core.errors import InputError
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from tests.end_to_end.harness import sage
+from tests.postgres import NEEDED, server
 
 PATIENT, OTHER = "TCGA-AB-1234", "TCGA-AB-12345"
 
@@ -155,3 +160,43 @@ def test_a_name_that_no_file_holds_empties_nothing_unless_that_is_wanted(tmp_pat
     words = ["forget", "TCGA-AB-1243", "--cohort", "cohort", "--unnamed"]
     assert sage(*words, cwd=tmp_path).code == 0
     assert len(pd.read_parquet(table)) == 0
+
+
+@NEEDED[0]
+@NEEDED[1]
+@NEEDED[2]
+def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
+    """Comments, notebooks and prompts of all machines; another patient's name stays."""
+    with server() as url:
+        told = Settings.model_validate(
+            {"runs_dir": tmp_path / "runs", "cache_dir": tmp_path / "cache", "checkpoint_url": url}
+        )
+        tables = ";".join(one.strip().rstrip(";") for one in (CAMPAIGNS, REVIEWS, RUNS))
+        said = json.dumps({"text": f"{PATIENT} is odd, {OTHER} is not"})
+        with open_database(told, tables, new=True) as database:
+            assert database is not None
+            database.one("INSERT INTO sage_reviews VALUES (?, ?, ?)", ["r", 1, said])
+            database.one("INSERT INTO sage_campaigns VALUES ('n', 'i', 1, 1, ?)", [said])
+            database.one("INSERT INTO sage_campaigns VALUES ('n', 'none', 2, 1, NULL)")
+            database.one("INSERT INTO sage_findings VALUES ('n', 'f', 1, ?)", [said])
+            database.one(
+                "INSERT INTO sage_runs VALUES ('i', 'r', 'f', 'o', ?, 'done', 0, '', 0, 0, 0, ?,"
+                " '', 0, 0)", [f"Why {PATIENT}?", said]
+            )  # fmt: skip
+        would = forget(PATIENT, tmp_path / "cohort", told, tmp_path / "out", dry=True)
+        assert forget(PATIENT, tmp_path / "cohort", told, tmp_path / "out") == would
+        assert would.struck_out == [
+            "PostgreSQL sage_reviews r 1: body", "PostgreSQL sage_campaigns n i: body",
+            "PostgreSQL sage_findings n f: body", "PostgreSQL sage_runs i: prompt",
+            "PostgreSQL sage_runs i: answer",
+        ]  # fmt: skip
+        with open_database(told, tables, new=False) as database:
+            assert database is not None
+            kept = [database.one("SELECT body FROM sage_reviews")[0]["body"],
+                    database.one("SELECT body FROM sage_findings")[0]["body"],
+                    database.one("SELECT answer FROM sage_runs")[0]["answer"]]  # fmt: skip
+        assert {json.loads(body)["text"] for body in kept} == {
+            f"[forgotten] is odd, {OTHER} is not"
+        }
+        with pytest.raises(InputError, match="no file names"):
+            forget(PATIENT, tmp_path / "cohort", told, tmp_path / "out")
