@@ -117,12 +117,15 @@ def _reason(nearest: Nearest) -> str:
 
 def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
     if refuted:
-        return f"{len(refuted)} retrieved records refute the claim (first {refuted[0].short()})."
+        n = len(refuted)
+        said = f"{n} retrieved {'record refutes' if n == 1 else 'records refute'}"
+        return f"{said} the claim (first {refuted[0].short()})."
     if not seen.nearest:
         return "Nothing retrieved; novelty is unproven."
     text = f"The nearest prior claim covers {seen.closest:.0%} ({seen.nearest[0].short()})"
     if seen.denials:
-        text += f"; {len(seen.denials)} records speak against parts of it"
+        n = len(seen.denials)
+        text += f"; {n} {'record speaks' if n == 1 else 'records speak'} against parts of it"
     return text + "."
 
 
