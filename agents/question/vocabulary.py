@@ -334,7 +334,7 @@ class Vocabulary:
         symbols = (EntityType.GENE, EntityType.PROTEIN)
         if node is not None and node.kind in symbols and phrase not in self._graph_exact:
             node = None
-        row = self._measured.get(key) or (self._measured.get(key_of(entry.name)) if entry else None)
+        row = self._row(key) or (self._row(key_of(entry.name)) if entry else None)
         if entry is None and node is None and row is None:
             return None
         name = entry.name if entry else node.name if node else row[0] if row else phrase
@@ -365,6 +365,10 @@ class Vocabulary:
         if found.variables:
             return found
         return replace(found, supply=self._missing(found), nearest=())
+
+    def _row(self, key: str) -> tuple[str, ...] | None:
+        """How a concept is measured; that cells entered a tissue shows in how many there are."""
+        return self._measured.get(key) or self._measured.get(key.removesuffix(" infiltration"))
 
     def _by_row(self, found: Concept, row: tuple[str, ...] | None) -> Concept:
         if row is None:

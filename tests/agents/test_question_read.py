@@ -117,6 +117,16 @@ def test_a_correction_is_said(known: Known) -> None:
     assert question.named(PartRole.EXPOSURE)[0].corrected_from == "macropages"
 
 
+@pytest.mark.parametrize("cells", ["B-cell", "CD8 T cell", "Macrophage"])
+def test_that_cells_entered_shows_in_how_many_there_are(known: Known, cells: str) -> None:
+    def exposure(named: str) -> tuple[str, ...]:
+        question = ask(known, f"Do {named} relate to overall survival?")
+        (part,) = question.named(PartRole.EXPOSURE)
+        return part.variables
+
+    assert exposure(f"{cells} infiltration") == exposure(f"{cells}s") != ()
+
+
 def test_a_marker_gene_stands_in_only_with_a_word(known: Known) -> None:
     question = ask(known, "Do macrophages relate to overall survival?")
     (part,) = question.named(PartRole.EXPOSURE)
