@@ -12,7 +12,6 @@ from sage.cli.ask_slides import (
     Budget,
     Engine,
     Memory,
-    ProgramFile,
     Replace,
     Steps,
     StepSeconds,
@@ -56,7 +55,13 @@ def explore(
         list[Path] | None,
         typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
     ] = None,
-    program: ProgramFile = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run this program of yours, cells parted by `# %%`, in place of asking a model; it"
+            " leaves its tables in exploratory.json."
+        ),
+    ] = None,
     steps: Steps = 20,
     step_seconds: StepSeconds = 300,
     memory: Memory = 4096,
@@ -71,13 +76,14 @@ def explore(
 ) -> None:
     """Explore a cohort by programs that a model writes, apart from every verdict.
 
-    A model writes a program, sees the small tables that it left, and goes on. What
-    it prints, rows, small counts and error messages never reach the model. Shown are all variables
-    and genes that hold no outcome; an outcome is shown where --endpoint names it. The ledger notes
-    that: a claim on what was looked at is exploratory in these patients from then on.
+    A model writes a program, sees the small tables that it left, and goes on. Prints, rows, small
+    counts and messages of errors do not reach the model. Shown are all variables and genes that
+    hold no outcome; an outcome is shown where --endpoint names it. The ledger notes that: a claim
+    on what was looked at is exploratory in these patients from then on.
 
     The answer is titled as exploratory, and its numbers stand in the tables. Of a finished RUN it
-    stands in the report, in a part of its own. Run the same line again after an interruption.
+    stands in the report, in a part of its own. Run the same line again after an interruption. What
+    a program reads and leaves, and what a hostile one could still carry: docs/nova.md.
 
     Example: sage explore demo "Which variables move with TLS density?" --program look.py
 
@@ -209,6 +215,9 @@ def _explore(
         finally:
             _clear(out)
         found = explored(acted, str(look))
+        if options.program and not (found.appendix.tables or found.appendix.refused):
+            say(console, "The program shows no table: it left no exploratory.json, in which alone"
+                " something is shown (docs/nova.md has an example).")  # fmt: skip
         write_json(out / "appendix.json", found)
     if options.as_json:
         print_json(found.model_dump(mode="json"))

@@ -72,10 +72,10 @@ def replies(*said: str | dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
 
 
 def explore(world: Path, folder: Path, url: str, *more: str, ledger: str = "ledger") -> Done:
-    model = {"SAGE_BASE_URL": url, "SAGE_API_KEY": "none"} if url else {}
     return sage(
         "explore", str(world), QUESTION, "--sandbox", "bubblewrap", "--memory", "1024", "--out",
-        "out", *more, cwd=folder, SAGE_LEDGER=str(folder / ledger), SAGE_RETRIES="0", **model,
+        "out", *more, cwd=folder, SAGE_BASE_URL=url, SAGE_API_KEY="none" if url else "",
+        SAGE_LEDGER=str(folder / ledger), SAGE_RETRIES="0",
     )  # fmt: skip
 
 
@@ -351,7 +351,7 @@ def test_what_cannot_be_explored_is_said(world: Path, tmp_path: Path) -> None:
         ((), "no model is set"),
         (("--endpoint", "OS", "--budget-usd", "1"), "--budget-usd needs prices"),
     ):
-        url = "http://127.0.0.1:1/v1" if "--budget-usd" in more else ""
+        url = "http://127.0.0.1:1/v1" if more else ""
         ended = explore(world, tmp_path, url, *more)
         assert ended.code == 2 and why in ended.err, ended.err
     assert not (tmp_path / "ledger").exists()  # what did not begin spent nothing
@@ -394,6 +394,25 @@ leave("genes", {{"patients": "count", "rho": "estimate"}}, rows)
     assert "No more tools can be called" in told(server.requests)[-1]
 
 
+def test_the_program_of_the_docs_shows_its_table(tmp_path: Path) -> None:
+    working("bubblewrap")
+    part = (ROOT / "docs" / "nova.md").read_text().partition("## Exploring a cohort")[2]
+    (tmp_path / "look.py").write_text(part.partition("```python\n")[2].partition("```")[0])
+    ended = sage(
+        "explore", "demo", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    (table,) = ended.json["appendix"]["tables"]
+    assert table["rows"][0][0] == "imaging:til_density" and float(table["rows"][0][2]) > 0
+    (tmp_path / "empty.py").write_text("print(1)")
+    ended = sage(
+        "explore", "demo", QUESTION, "--program", "empty.py", "--sandbox", "bubblewrap", "--out",
+        "empty", cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.code == 0 and "it left no exploratory.json" in ended.out
+
+
 def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> None:
     working("bubblewrap")
     run = tmp_path / "run"
@@ -402,9 +421,13 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     kept = {path: path.read_bytes() for path in (run / "hypotheses").rglob("*") if path.is_file()}
     (tmp_path / "look.py").write_text(READ + CORRELATE)
     line = ("explore", "run", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap")
+    killed = run / "explorations" / "1" / "inputs"
+    killed.mkdir(parents=True)
+    (killed / "table.parquet").write_text("rows of one that was killed")
     for _ in range(2):
         ended = sage(*line, cwd=tmp_path)
         assert ended.code == 0, ended.err
+    assert not killed.exists()
     assert {path: path.read_bytes() for path in kept} == kept
     assert json.loads((run / "results.json").read_text()) == before
     page = (run / "report.html").read_text()
@@ -414,7 +437,7 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     assert "imaging:til density" in apart and "rho" in apart
     again = sage("replay", "run", "--out", "again", "--json", cwd=tmp_path)
     assert again.json["same"] is True, again.err
-    shown = run / "outputs" / "explorations" / "1" / "exploration.json"
+    shown = run / "outputs" / "explorations" / "2" / "exploration.json"
     shown.write_text(shown.read_text().replace("rho", "hro"))
     forged = sage("replay", "run", "--out", "again", cwd=tmp_path)
     assert forged.code == 2 and "exploration.json was changed" in forged.err.replace("\n", "")
