@@ -88,7 +88,7 @@ class Reading(Strict):
 
     id: str
     verdict: Verdict
-    reason: str = Field(min_length=1)
+    reason: str = Field(pattern=r"\S")
 
 
 class Share(Strict):
@@ -382,9 +382,17 @@ def read_sample(path: Path) -> list[Statement]:
     Raises
     ------
     InputError
-        Naming the line that is no statement.
+        Naming the line that is no statement, or one that was there before.
     """
-    return [_checked(Statement, row, place) for place, row in _rows(path)]
+    found: dict[str, Statement] = {}
+    for place, row in _rows(path):
+        one = _checked(Statement, row, place)
+        if one.id in found:
+            raise InputError(
+                f'{place}: statement "{one.id}" was there before; draw the sample anew'
+            )
+        found[one.id] = one
+    return list(found.values())
 
 
 def read_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]:
@@ -415,14 +423,24 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         raise InputError(f"{path}: cannot be read: {error}") from None
     if path.suffix.lower() == ".csv":
         table = csv.DictReader(text.splitlines(keepends=True))
-        return [(f"{path}, line {table.line_num}", row) for row in table]
+        try:
+            read = [(f"{path}, line {table.line_num}", row) for row in table]
+        except csv.Error as error:
+            raise InputError(f"{path}, after line {table.line_num}: {error}") from None
+        lacking = [key for key in Reading.model_fields if key not in (table.fieldnames or ())]
+        if lacking:
+            raise InputError(
+                f"{path}: no column {lacking[0]}; its first line is to read id,verdict,reason,"
+                " parted by commas"
+            )
+        return read
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             place = f"{path}, line {number}"
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise InputError(f"{place}: is no JSON object; write one per line")
@@ -468,7 +486,8 @@ def score(
     Raises
     ------
     InputError
-        If a reading is incomplete, or something was decided that is not in dispute.
+        If a reading is incomplete or a copy of the other, or something was decided that is not in
+        dispute.
     """
     decided = adjudicated or {}
     for which, given in (("first", first), ("second", second)):
@@ -480,6 +499,12 @@ def score(
             )
     if not sample:
         raise InputError("the sample holds no statement")
+    if all((first[one.id].verdict, first[one.id].reason)
+           == (second[one.id].verdict, second[one.id].reason) for one in sample):  # fmt: skip
+        raise InputError(
+            "the two readings have the same words for every statement: one is a copy of the other;"
+            " give one that was made without it"
+        )
     disputed = {one.id for one in sample if first[one.id].verdict != second[one.id].verdict}
     if undisputed := sorted(decided.keys() - disputed):
         raise InputError(
