@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import Field, ValidationError
@@ -26,6 +27,7 @@ from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.seeds import generator
+from sage.report.build import write_report
 from sage.report.collect import HypothesisPage, collect
 from sage.report.facts import Pen, ReportError, to_markdown
 from sage.report.inert import markdown_text
@@ -205,7 +207,14 @@ def statements(root: Path) -> list[Statement]:
         raise InputError(f"{root}: holds no report.md; give the folder of a run that ended")
     page = collect(folder)
     manifest = folder.manifest()
-    lines = report.read_text(encoding="utf-8").splitlines()
+    text = report.read_text(encoding="utf-8")
+    with TemporaryDirectory() as again:  # a sentence that was taken out could not be drawn
+        if write_report(folder, Path(again)).markdown.read_text(encoding="utf-8") != text:
+            raise InputError(
+                f"{report}: is not what the run's outputs give: it was changed, or written by"
+                f" another version of SAGE; `sage replay {root} --out {root}` writes it anew"
+            )
+    lines = text.splitlines()
     notes = _notes(Path(manifest.corpus) if manifest.corpus else data_root() / "corpus")
     pen = Pen(page.facts, page.sources, markdown_text)
     found: dict[str, Statement] = {}
@@ -220,16 +229,16 @@ def statements(root: Path) -> list[Statement]:
                 # The summary may repeat what the debate said; it stands there last.
                 places = within[::-1] if section == "Novelty debate" else within
                 line = next((at for at in places if shown and shown in lines[at]), None)
-                text = _plain(shown).strip("“” ")
-                if line is None or not text or SAYS_NOTHING.match(text) or text in found:
+                words = _plain(shown).strip("“” ")
+                if line is None or not words or SAYS_NOTHING.match(words) or words in found:
                     continue
-                numbered = "[[" in part or free_numbers(text, *hypothesis.names)
+                numbered = "[[" in part or free_numbers(words, *hypothesis.names)
                 chosen: Kind = kind or ("data" if numbered else "interpretive")
-                found[text] = Statement(
+                found[words] = Statement(
                     run=manifest.id, reasoner=manifest.reasoner, simulated=manifest.simulated,
                     cohort=manifest.cohort_title, report=str(report), hypothesis=name,
                     claim=hypothesis.expanded.hypothesis.statement, section=section,
-                    line=line + 1, kind=chosen, statement=text,
+                    line=line + 1, kind=chosen, statement=words,
                     files=tuple(_files(folder, manifest, name, chosen)),
                     says=() if chosen == "literature" else says,
                     sources=() if chosen == "data"
