@@ -2,8 +2,12 @@
 
 Programs read patients' rows in the sandbox. What goes back to the model is what a person would be
 shown in the quarantined appendix (`agents.coding.appendix`: small tables, counts below the minimum
-withheld), and of an error its kind and line (`agents.coding.scrub`): no print, no value, no name of
-a file. What was looked at is spent: a claim on it in these patients is exploratory from then on.
+withheld, the others rounded), and of an error its kind and line (`agents.coding.scrub`): no print,
+no value, no name of a file. What was looked at is spent: a claim on it in these patients is
+exploratory from then on.
+
+A program can still write a patient's value as an estimate, or choose a label, a line or a moment by
+it. `MOST_SHOWN` bounds what a session can carry so.
 """
 
 from __future__ import annotations
@@ -20,7 +24,14 @@ from agents.code_acting.agent import Manner, answer_problems, no_answer
 from agents.code_acting.session import IMPORTS, Session
 from agents.code_acting.types import Acted, CodeAnswer, Observation
 from agents.coding.accept import ENDINGS
-from agents.coding.appendix import TITLE, Appendix, judges, numbers_of, read_appendix
+from agents.coding.appendix import (
+    TITLE,
+    Appendix,
+    Table,
+    judges,
+    numbers_of,
+    read_appendix,
+)
 from agents.coding.scrub import WITHHELD, describe_failure
 from sage.core.files import write_bytes
 from sandbox.types import SandboxResult
@@ -35,28 +46,35 @@ if TYPE_CHECKING:
 
 TABLE, GENES = "table.parquet", "expression.parquet"
 BY_PERSON = TITLE.replace("a model", "a person")
-_MORE = "It entered no verdict, no interpretation and no summary. Not for decisions about patients."
+MOST_SHOWN = 2000
+"""Labels and numbers of all tables of a session."""
+_MORE = (
+    "Counts are rounded. It entered no verdict, no interpretation and no summary. Not for decisions"
+    " about patients."
+)
 
 
 class Measured(View):
-    """A variable as a model sees it. `levels` counts categories, small ones pooled."""
+    """A variable as a model sees it. `levels` counts categories, small ones pooled; `n` is None
+    where fewer patients than the minimum have it.
+    """
 
     key: str
     label: str
     kind: str
     unit: str | None
-    n: int
+    n: int | None
     late: bool
     levels: dict[str, int]
 
 
 class Outcome(View):
-    """An outcome that was mounted, with its columns in the table."""
+    """An outcome that was mounted, with its columns in the table; small counts are None."""
 
     columns: tuple[str, ...]
     label: str
     kind: str
-    n: int
+    n: int | None
     events: int | None
 
 
@@ -74,6 +92,7 @@ class Exploring(View):
     steps: int
     seconds: float
     min_count: int
+    most_shown: int = MOST_SHOWN
 
 
 class Exploration(View):
@@ -115,18 +134,21 @@ def exploring(cohort: Cohort, look: Look, min_count: int) -> Manner:
             patients=dictionary.n_patients,
             variables=tuple(
                 Measured(
-                    key=key, label=one.label, kind=one.kind, unit=one.unit, n=one.n, late=one.late,
-                    levels=one.levels,
+                    key=key, label=one.label, kind=one.kind, unit=one.unit,
+                    n=_shown(one.n, min_count), late=one.late,
+                    levels={name: n for name, n in one.levels.items() if n >= min_count},
                 )
                 if (one := variables.get(key)) is not None
                 else Measured(
-                    key=key, label=key, kind="continuous", unit=None, n=dictionary.expression_n,
-                    late=False, levels={},
+                    key=key, label=key, kind="continuous", unit=None,
+                    n=_shown(dictionary.expression_n, min_count), late=False, levels={},
                 )
                 for key in look.variables
             ),
             outcomes=tuple(
-                _outcome(one) for one in dictionary.endpoints if one.key in look.endpoints
+                _outcome(one, min_count)
+                for one in dictionary.endpoints
+                if one.key in look.endpoints
             ),
             genes=len(look.genes), imports=tuple(sorted(IMPORTS)), steps=steps,
             seconds=session.limits.seconds, min_count=min_count,
@@ -135,12 +157,16 @@ def exploring(cohort: Cohort, look: Look, min_count: int) -> Manner:
     return Manner(EXPLORER, given, problems, f"{TITLE}. {_MORE}", f"{BY_PERSON}. {_MORE}")
 
 
-def _outcome(one: Endpoint) -> Outcome:
+def _shown(count: int | None, minimum: int) -> int | None:
+    return None if count is not None and 0 < count < minimum else count
+
+
+def _outcome(one: Endpoint, minimum: int) -> Outcome:
     timed = one.kind in ("survival", "competing")
     parts = ("time", "event") if timed else ("value",)
     return Outcome(
         columns=tuple(f"{one.key}.{part}" for part in parts), label=one.label, kind=one.kind,
-        n=one.n, events=one.events,
+        n=_shown(one.n, minimum), events=_shown(one.events, minimum),
     )  # fmt: skip
 
 
@@ -160,6 +186,7 @@ class Tables:
     min_count: int
     images: dict[str, str] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
+    left: int = MOST_SHOWN
 
     @classmethod
     def of(cls, inputs: Mapping[str, Path], look: Look, min_count: int) -> Tables:
@@ -180,16 +207,33 @@ class Tables:
         if stderr and not error:
             error = "an error of its own"
         programs = "\n".join(code for _, code in steps)
-        found = read_appendix(out, programs, self.numbers, self.min_count, self.names)
+        found = read_appendix(
+            out, programs, self.numbers, self.min_count, self.names, for_model=True
+        )
         shutil.rmtree(out)
-        tables = tuple(one for one in found.tables if one.model_dump_json() not in self.shown)
-        self.shown |= {one.model_dump_json() for one in tables}
+        tables, left_out = self._affordable(found.tables)
         for image in found.images:
             digest = hashlib.sha256(image).hexdigest()
             if digest not in self.images:
                 self.images[digest] = f"image-{len(self.images) + 1}.png"
                 write_bytes(files / self.images[digest], image)
-        return {"error": error, "tables": tables, "left_out": found.refused}
+        return {"error": error, "tables": tables, "left_out": found.refused + left_out}
+
+    def _affordable(self, tables: Sequence[Table]) -> tuple[tuple[Table, ...], tuple[str, ...]]:
+        """Tables that were not shown before, as far as the session may show more."""
+        new: list[Table] = []
+        left_out: tuple[str, ...] = ()
+        for one in tables:
+            if (whole := one.model_dump_json()) in self.shown:
+                continue
+            size = (len(one.columns) + 1) * (len(one.rows) + 1)
+            if size > self.left:
+                left_out = (f"a table beyond the {MOST_SHOWN} labels and numbers of a session",)
+                continue
+            self.left -= size
+            self.shown.add(whole)
+            new.append(one)
+        return tuple(new), left_out
 
     def failed(self, ended: SandboxResult) -> str:
         """See `Eye.failed`."""

@@ -118,6 +118,8 @@ def read_appendix(
     table: Path | NDArray[np.float64],
     minimum: int,
     names: Collection[str] = (),
+    *,
+    for_model: bool = False,
 ) -> Read:
     """Read what a program left beyond the registered numbers.
 
@@ -128,6 +130,8 @@ def read_appendix(
     table : the Parquet table that the program read, or its numbers (patients, columns)
     minimum : fewest patients that a shown count may have
     names : of variables, which may be labels without standing in the program
+    for_model : round counts to multiples of the minimum, so that no difference of two gives a
+        smaller one away, and leave out a table whose estimates stand beside no count
 
     Returns
     -------
@@ -137,7 +141,8 @@ def read_appendix(
     tables: tuple[Table, ...] = ()
     if (out / FILE).exists() or (out / FILE).is_symlink():
         try:
-            tables = _tables(out / FILE, code, table, minimum, frozenset(names))
+            numbers = numbers_of(table) if isinstance(table, Path) else table
+            tables = _tables(out / FILE, code, numbers, minimum, frozenset(names), for_model)
         except InputError as error:
             refused.append(str(error))
     images: list[bytes] = []
@@ -154,7 +159,12 @@ def read_appendix(
 
 
 def _tables(
-    path: Path, code: str, table: Path | NDArray[np.float64], minimum: int, names: frozenset[str]
+    path: Path,
+    code: str,
+    numbers: NDArray[np.float64],
+    minimum: int,
+    names: frozenset[str],
+    for_model: bool,
 ) -> tuple[Table, ...]:
     try:
         given = Given.model_validate(read_bounded(path, LARGEST_FILE))
@@ -164,7 +174,12 @@ def _tables(
         ) from None
     known = _literals(code)
     values = [v for item in given.tables for row in item.rows for v in row.values if v is not None]
-    rare = _rare(values, numbers_of(table) if isinstance(table, Path) else table, minimum)
+    rules = _Rules(
+        rare=_rare(values, numbers, minimum),
+        minimum=minimum,
+        patients=len(numbers),
+        step=minimum if for_model else 1,
+    )
     shown = []
     for item in given.tables:
         labels = [item.name, *(column.name for column in item.columns)]
@@ -176,11 +191,13 @@ def _tables(
             )
         if any(len(row.values) != len(item.columns) for row in item.rows):
             raise InputError(f"{FILE} has a row with too few or too many numbers")
+        if for_model and all(column.kind != "count" for column in item.columns):
+            raise InputError(f"{FILE} has a table without a column of counts")
         shown.append(
             Table(
                 name=item.name,
                 columns=tuple(column.name for column in item.columns),
-                rows=tuple(_row(row, item.columns, rare, minimum) for row in item.rows),
+                rows=tuple(_row(row, item.columns, rules) for row in item.rows),
             )
         )
     return tuple(shown)
@@ -236,13 +253,21 @@ def _rare(values: Collection[float], table: NDArray[np.float64], minimum: int) -
     return found
 
 
-def _row(
-    row: GivenRow, columns: list[GivenColumn], rare: set[float], minimum: int
-) -> tuple[str, ...]:
-    """A row as it is shown; where a count is suppressed, so is what was estimated from it."""
+@dataclass(frozen=True)
+class _Rules:
+    """What a cell may show: `rare` values not, counts from `minimum` to `patients` by `step`."""
+
+    rare: set[float]
+    minimum: int
+    patients: int
+    step: int
+
+
+def _row(row: GivenRow, columns: list[GivenColumn], rules: _Rules) -> tuple[str, ...]:
+    """A row as it is shown; where a count is not shown, neither is what was estimated from it."""
     kinds = [column.kind for column in columns]
-    cells = [_cell(v, kind, rare, minimum) for v, kind in zip(row.values, kinds, strict=True)]
-    if any(cell.startswith("<") for cell in cells):
+    cells = [_cell(v, kind, rules) for v, kind in zip(row.values, kinds, strict=True)]
+    if any(k == "count" and not c.isdigit() for k, c in zip(kinds, cells, strict=True)):
         cells = [
             cell if kind == "count" or cell == "–" else "withheld"
             for cell, kind in zip(cells, kinds, strict=True)
@@ -250,16 +275,18 @@ def _row(
     return (row.name, *cells)
 
 
-def _cell(value: float | None, kind: str, rare: set[float], minimum: int) -> str:
+def _cell(value: float | None, kind: str, rules: _Rules) -> str:
     if value is None:
         return "–"
     if kind == "count":
-        if value < 0 or value != int(value):
+        if not 0 <= value <= rules.patients or value != int(value):
             return "–"
-        return f"<{minimum}" if 0 < value < minimum else f"{int(value)}"
+        if 0 < value < rules.minimum:
+            return f"<{rules.minimum}"
+        return f"{(int(value) + rules.step // 2) // rules.step * rules.step}"
     if kind == "p" and not 0 <= value <= 1:
         return "–"
-    if value in rare:
+    if value in rules.rare:
         return "withheld"
     if value == 0:
         return "0"

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import Field, ValidationError
@@ -26,6 +27,7 @@ from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.seeds import generator
+from sage.report.build import write_report
 from sage.report.collect import HypothesisPage, collect
 from sage.report.facts import Pen, ReportError, to_markdown
 from sage.report.inert import markdown_text
@@ -88,7 +90,7 @@ class Reading(Strict):
 
     id: str
     verdict: Verdict
-    reason: str = Field(min_length=1)
+    reason: str = Field(pattern=r"\S")
 
 
 class Share(Strict):
@@ -205,7 +207,14 @@ def statements(root: Path) -> list[Statement]:
         raise InputError(f"{root}: holds no report.md; give the folder of a run that ended")
     page = collect(folder)
     manifest = folder.manifest()
-    lines = report.read_text(encoding="utf-8").splitlines()
+    text = report.read_text(encoding="utf-8")
+    with TemporaryDirectory() as again:  # a sentence that was taken out could not be drawn
+        if write_report(folder, Path(again)).markdown.read_text(encoding="utf-8") != text:
+            raise InputError(
+                f"{report}: is not what the run's outputs give: it was changed, or written by"
+                f" another version of SAGE; `sage replay {root} --out {root}` writes it anew"
+            )
+    lines = text.splitlines()
     notes = _notes(Path(manifest.corpus) if manifest.corpus else data_root() / "corpus")
     pen = Pen(page.facts, page.sources, markdown_text)
     found: dict[str, Statement] = {}
@@ -220,16 +229,16 @@ def statements(root: Path) -> list[Statement]:
                 # The summary may repeat what the debate said; it stands there last.
                 places = within[::-1] if section == "Novelty debate" else within
                 line = next((at for at in places if shown and shown in lines[at]), None)
-                text = _plain(shown).strip("“” ")
-                if line is None or not text or SAYS_NOTHING.match(text) or text in found:
+                words = _plain(shown).strip("“” ")
+                if line is None or not words or SAYS_NOTHING.match(words) or words in found:
                     continue
-                numbered = "[[" in part or free_numbers(text, *hypothesis.names)
+                numbered = "[[" in part or free_numbers(words, *hypothesis.names)
                 chosen: Kind = kind or ("data" if numbered else "interpretive")
-                found[text] = Statement(
+                found[words] = Statement(
                     run=manifest.id, reasoner=manifest.reasoner, simulated=manifest.simulated,
                     cohort=manifest.cohort_title, report=str(report), hypothesis=name,
                     claim=hypothesis.expanded.hypothesis.statement, section=section,
-                    line=line + 1, kind=chosen, statement=text,
+                    line=line + 1, kind=chosen, statement=words,
                     files=tuple(_files(folder, manifest, name, chosen)),
                     says=() if chosen == "literature" else says,
                     sources=() if chosen == "data"
@@ -382,9 +391,17 @@ def read_sample(path: Path) -> list[Statement]:
     Raises
     ------
     InputError
-        Naming the line that is no statement.
+        Naming the line that is no statement, or one that was there before.
     """
-    return [_checked(Statement, row, place) for place, row in _rows(path)]
+    found: dict[str, Statement] = {}
+    for place, row in _rows(path):
+        one = _checked(Statement, row, place)
+        if one.id in found:
+            raise InputError(
+                f'{place}: statement "{one.id}" was there before; draw the sample anew'
+            )
+        found[one.id] = one
+    return list(found.values())
 
 
 def read_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]:
@@ -415,14 +432,24 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         raise InputError(f"{path}: cannot be read: {error}") from None
     if path.suffix.lower() == ".csv":
         table = csv.DictReader(text.splitlines(keepends=True))
-        return [(f"{path}, line {table.line_num}", row) for row in table]
+        try:
+            read = [(f"{path}, line {table.line_num}", row) for row in table]
+        except csv.Error as error:
+            raise InputError(f"{path}, after line {table.line_num}: {error}") from None
+        lacking = [key for key in Reading.model_fields if key not in (table.fieldnames or ())]
+        if lacking:
+            raise InputError(
+                f"{path}: no column {lacking[0]}; its first line is to read id,verdict,reason,"
+                " parted by commas"
+            )
+        return read
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             place = f"{path}, line {number}"
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise InputError(f"{place}: is no JSON object; write one per line")
@@ -468,7 +495,8 @@ def score(
     Raises
     ------
     InputError
-        If a reading is incomplete, or something was decided that is not in dispute.
+        If a reading is incomplete or a copy of the other, or something was decided that is not in
+        dispute.
     """
     decided = adjudicated or {}
     for which, given in (("first", first), ("second", second)):
@@ -480,6 +508,12 @@ def score(
             )
     if not sample:
         raise InputError("the sample holds no statement")
+    if all((first[one.id].verdict, first[one.id].reason)
+           == (second[one.id].verdict, second[one.id].reason) for one in sample):  # fmt: skip
+        raise InputError(
+            "the two readings have the same words for every statement: one is a copy of the other;"
+            " give one that was made without it"
+        )
     disputed = {one.id for one in sample if first[one.id].verdict != second[one.id].verdict}
     if undisputed := sorted(decided.keys() - disputed):
         raise InputError(

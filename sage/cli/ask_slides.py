@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -85,19 +85,19 @@ def ask_slides(
         "question": question, "data": {name: str(path) for name, path in found.items()},
         "tools": suite, "program": program is not None,
     }  # fmt: skip
-    begin_session(out, asked, replace=replace)
-    tools.cache = ResultsCache(out / "results")
-    console = Terminal(stderr=True) if as_json else Terminal()
-    limits = DEFAULT_LIMITS.model_copy(update={"seconds": step_seconds, "memory_mb": memory})
-    session = Session(
-        found, tools, engine, out, limits, on_event=lambda line: say(console, f"  {line}")
-    )
-    decide = decider(cells, out, budget_usd)
-    acted = carry(session, question, decide, console, steps=steps, manner=SLIDES)
-    if as_json:
-        print_json(acted.model_dump(mode="json"))
-    tell(acted, console, f"{out}: session.json, analysis.py, session.ipynb, trace.jsonl, files/,"
-         " made/", as_json=as_json)  # fmt: skip
+    with begin_session(out, asked, replace=replace):
+        tools.cache = ResultsCache(out / "results")
+        console = Terminal(stderr=True) if as_json else Terminal()
+        limits = DEFAULT_LIMITS.model_copy(update={"seconds": step_seconds, "memory_mb": memory})
+        session = Session(
+            found, tools, engine, out, limits, on_event=lambda line: say(console, f"  {line}")
+        )
+        decide = decider(cells, out, budget_usd)
+        acted = carry(session, question, decide, console, steps=steps, manner=SLIDES)
+        if as_json:
+            print_json(acted.model_dump(mode="json"))
+        files = "session.json, analysis.py, session.ipynb, trace.jsonl, files/, made/"
+        tell(acted, console, f"{out}: {files}", as_json=as_json)
 
 
 def say(console: Terminal, line: str) -> None:
@@ -111,12 +111,18 @@ def cells_from(program: Path | None) -> list[str] | None:
     Raises
     ------
     InputError
-        If the file cannot be read or has no code.
+        If the file cannot be read or has no code, or there is neither file nor model.
     """
     from agents.code_acting.write import cells_of
     from sage.core.errors import InputError
+    from sage.settings import load
 
     if program is None:
+        if load().effective_reasoner != "chat":
+            raise InputError(
+                "no model is set: set base_url or api_key (`sage config` shows where), or give a"
+                " program of yours with --program"
+            )
         return None
     try:
         cells = cells_of(program.read_text(encoding="utf-8"))
@@ -127,28 +133,39 @@ def cells_from(program: Path | None) -> list[str] | None:
     return cells
 
 
-def begin_session(out: Path, asked: dict[str, object], *, replace: bool) -> None:
-    """Make a session's folder. The same line again goes on; another question does not land among
-    the first one's files.
+def begin_session(out: Path, asked: dict[str, object], *, replace: bool) -> IO[str]:
+    """Make a session's folder and hold it until what is returned is closed. The same line again
+    goes on; another question does not land among the first one's files.
 
     Raises
     ------
     InputError
-        If the question is empty, or the folder holds something else.
+        If the question is empty, or the folder holds something else, or another process works in
+        it.
     """
+    import fcntl
+
     from sage.core.errors import InputError
-    from sage.core.files import write_json
+    from sage.core.files import naming, write_json
 
     if not str(asked["question"]).strip():
         raise InputError("the question is empty")
     if out.exists() and any(out.iterdir()) and not (replace or is_unfinished(out, asked)):
         raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
-    out.mkdir(parents=True, exist_ok=True)
+    with naming(out):
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / ".lock").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise InputError(f"--out {out}: another process works there; name another folder") from None
     if replace:
         for name in RESULTS:
             (out / name).unlink(missing_ok=True)
     write_json(out / "question.json", asked)
     (out / "trace.jsonl").unlink(missing_ok=True)
+    return lock
 
 
 RESULTS = ("session.json", "analysis.py", "session.ipynb")
@@ -180,7 +197,7 @@ def decider(
     Raises
     ------
     InputError
-        If no model is set, or it has no prices that a budget needs.
+        If the model has no prices that a budget needs.
     """
     from sage.core.llm.trace import Trace
     from sage.settings import load

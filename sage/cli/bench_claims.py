@@ -52,8 +52,12 @@ def claims_score(
     """
     from sage.bench.claim_audit import page, read_readings, read_sample, score
     from sage.console import print_json
+    from sage.core.errors import InputError
     from sage.core.files import write_text
 
+    read = [path.resolve() for path in (sample, first, second, adjudicated) if path is not None]
+    if out is not None and out.resolve() in read:
+        raise InputError(f"--out {out}: is read here; name another file for the page")
     drawn = read_sample(sample)
     decided = read_readings(adjudicated, drawn) if adjudicated else None
     scored = score(drawn, read_readings(first, drawn), read_readings(second, drawn), decided)

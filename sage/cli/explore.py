@@ -12,7 +12,6 @@ from sage.cli.ask_slides import (
     Budget,
     Engine,
     Memory,
-    ProgramFile,
     Replace,
     Steps,
     StepSeconds,
@@ -28,7 +27,11 @@ from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
     from agents.code_acting.exploring import Exploration
+    from sage.settings import Settings
     from validation.cohort.cohort import Cohort
+
+WITH_ROWS = ("inputs", "running", "made")
+"""Folders of a session that hold patients' rows while it is under way."""
 
 
 def explore(
@@ -52,7 +55,13 @@ def explore(
         list[Path] | None,
         typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
     ] = None,
-    program: ProgramFile = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run this program of yours, cells parted by `# %%`, in place of asking a model; it"
+            " leaves its tables in exploratory.json."
+        ),
+    ] = None,
     steps: Steps = 20,
     step_seconds: StepSeconds = 300,
     memory: Memory = 4096,
@@ -67,13 +76,14 @@ def explore(
 ) -> None:
     """Explore a cohort by programs that a model writes, apart from every verdict.
 
-    A model writes a program, sees the small tables that it left, and goes on. What
-    it prints, rows, small counts and error messages never reach the model. Shown are all variables
-    and genes that hold no outcome; an outcome is shown where --endpoint names it. The ledger notes
-    that: a claim on what was looked at is exploratory in these patients from then on.
+    A model writes a program, sees the small tables that it left, and goes on. Prints, rows, small
+    counts and messages of errors do not reach the model. Shown are all variables and genes that
+    hold no outcome; an outcome is shown where --endpoint names it. The ledger notes that: a claim
+    on what was looked at is exploratory in these patients from then on.
 
     The answer is titled as exploratory, and its numbers stand in the tables. Of a finished RUN it
-    stands in the report, in a part of its own. Run the same line again after an interruption.
+    stands in the report, in a part of its own. Run the same line again after an interruption. What
+    a program reads and leaves, and what a hostile one could still carry: docs/nova.md.
 
     Example: sage explore demo "Which variables move with TLS density?" --program look.py
 
@@ -83,6 +93,7 @@ def explore(
     from sage.cli.cohort import load_named
     from sage.core.errors import InputError
     from sage.report.keeping import keep_exploration, new_session
+    from sage.settings import load
 
     options = _Options(
         tuple(variables or ()), tuple(endpoints or ()), program, steps, step_seconds, memory,
@@ -90,7 +101,7 @@ def explore(
     )  # fmt: skip
     if not _is_run(subject):
         cohort = load_named(subject, root, features)
-        _explore(cohort, question, out or Path("exploration"), options)
+        _explore(cohort, question, out or Path("exploration"), options, load())
         return
     if root or features or out or replace:
         raise InputError(
@@ -106,7 +117,9 @@ def explore(
             )
         asked = options.asked(question, services.cohort)
         session = new_session(services.folder, lambda folder: is_unfinished(folder, asked))
-        found = _explore(services.cohort, question, session, options)
+        for killed in session.parent.glob("*"):  # the run is held, so that none is under way
+            _clear(killed)
+        found = _explore(services.cohort, question, session, options, services.settings)
         report = keep_exploration(services.folder, session.name, found, session / "files")
         if not as_json:
             typer.echo(f"{report}: {found.title}")
@@ -147,9 +160,19 @@ def _is_run(name: str) -> bool:
     return name == "last" or (load().runs_dir / name / "manifest.json").is_file()
 
 
-def _explore(cohort: Cohort, question: str, out: Path, options: _Options) -> Exploration:
-    """Note the look, mount it, ask, and write the session's folder."""
+def _clear(session: Path) -> None:
     import shutil
+
+    for name in WITH_ROWS:
+        shutil.rmtree(session / name, ignore_errors=True)
+
+
+def _explore(
+    cohort: Cohort, question: str, out: Path, options: _Options, settings: Settings
+) -> Exploration:
+    """Note the look, mount it, ask, and write the session's folder."""
+    import signal
+    import sys
 
     from agents.code_acting.exploring import Tables, explored, exploring, mount
     from agents.code_acting.session import DEFAULT_LIMITS, Session
@@ -157,42 +180,45 @@ def _explore(cohort: Cohort, question: str, out: Path, options: _Options) -> Exp
     from mcp_servers.registry import Registry
     from sage.console import Terminal, print_json
     from sage.core.files import write_json
-    from sage.settings import load
     from sage.wiring import open_ledger
     from sandbox.chooser import choose
     from validation.screening.look import look_at, note_look
 
-    settings = load()
     cells = cells_from(options.program)
     engine = choose(options.sandbox or settings.sandbox, packages=())
     look = look_at(cohort, options.variables, options.endpoints)
-    begin_session(out, options.asked(question, cohort), replace=options.replace)
-    out = out.resolve()
-    names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
-    decide = decider(cells, out, options.budget_usd, withheld=lambda: names)
-    console = Terminal(stderr=True) if options.as_json else Terminal()
-    say(console, f"Shown: {look}")
-    if look.held_back:
-        say(console, f"Not shown, for they hold an outcome: {', '.join(look.held_back)}")
-    if look.spent:
-        say(console, "Noted in the ledger: claims on these are exploratory in these patients now.")
-        note_look(open_ledger(out / "ledger.jsonl", settings), cohort, look)
-    try:
-        inputs = mount(cohort, look, out / "inputs")
-        limits = DEFAULT_LIMITS.model_copy(
-            update={"seconds": options.step_seconds, "memory_mb": options.memory}
-        )
-        session = Session(
-            inputs, Registry(), engine, out, limits,
-            eye=Tables.of(inputs, look, settings.min_count),
-        )  # fmt: skip
-        manner = exploring(cohort, look, settings.min_count)
-        acted = carry(session, question, decide, console, steps=options.steps, manner=manner)
-    finally:  # patients' rows lie in these alone
-        for name in ("inputs", "running", "made"):
-            shutil.rmtree(out / name, ignore_errors=True)
-    found = explored(acted, str(look))
-    write_json(out / "appendix.json", found)
+    with begin_session(out, options.asked(question, cohort), replace=options.replace):
+        out = out.resolve()
+        names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
+        decide = decider(cells, out, options.budget_usd, withheld=lambda: names)
+        console = Terminal(stderr=True) if options.as_json else Terminal()
+        say(console, f"Shown: {look}")
+        if look.held_back:
+            say(console, f"Not shown, for they hold an outcome: {', '.join(look.held_back)}")
+        if look.spent:
+            note_look(open_ledger(out / "ledger.jsonl", settings), cohort, look)
+            say(
+                console, "Noted in the ledger: these are exploratory in these patients from now on."
+            )
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` is reached
+        try:
+            inputs = mount(cohort, look, out / "inputs")
+            limits = DEFAULT_LIMITS.model_copy(
+                update={"seconds": options.step_seconds, "memory_mb": options.memory}
+            )
+            session = Session(
+                inputs, Registry(), engine, out, limits,
+                eye=Tables.of(inputs, look, settings.min_count),
+            )  # fmt: skip
+            manner = exploring(cohort, look, settings.min_count)
+            acted = carry(session, question, decide, console, steps=options.steps, manner=manner)
+        finally:
+            _clear(out)
+        found = explored(acted, str(look))
+        if options.program and not (found.appendix.tables or found.appendix.refused):
+            say(console, "The program shows no table: it left no exploratory.json, in which alone"
+                " something is shown (docs/nova.md has an example).")  # fmt: skip
+        write_json(out / "appendix.json", found)
     if options.as_json:
         print_json(found.model_dump(mode="json"))
     else:

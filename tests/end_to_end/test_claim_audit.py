@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 from sage.bench.claim_audit import statements
@@ -49,3 +50,14 @@ def test_the_command_draws_and_keeps_a_sample_that_is_there(finished: Path, tmp_
     assert out.read_text() == before
     none = sage("bench", "claims", str(tmp_path), "--out", "other.jsonl", cwd=tmp_path)
     assert none.code == 2 and "holds no report.md" in none.err
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    lines = (run / "report.md").read_text().splitlines(keepends=True)
+    gone = next(one for one in lines if one.startswith("**Verdict"))
+    (run / "report.md").write_text("".join(lines).replace(gone, ""))
+    changed = ("bench", "claims", "run", "--statements", "30", "--out", "changed.jsonl")
+    refused = sage(*changed, cwd=tmp_path)
+    assert refused.code == 2 and "is not what the run's outputs give" in refused.err
+    rebuilt = sage("replay", "run", "--out", "run", cwd=tmp_path)
+    assert rebuilt.code == 0, rebuilt.err
+    assert sage(*changed, cwd=tmp_path).code == 0

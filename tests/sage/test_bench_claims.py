@@ -143,6 +143,40 @@ def test_a_reading_that_is_wrong_is_refused_with_its_line(
         read_readings(path, draw(POOL, 10))
 
 
+def test_readings_of_another_form_copies_and_a_sample_with_doubles_are_refused(
+    tmp_path: Path,
+) -> None:
+    sample = draw(POOL, 10)
+    lines = [f"{one.model_dump_json()}\n" for one in sample]
+    rows = [f"{one.model_dump_json()}\n" for one in readings(sample, 3).values()]
+    files = {
+        "sample.jsonl": lines, "doubled.jsonl": [*lines, lines[0]],
+        "first.jsonl": rows, "copy.jsonl": rows,
+        "semicolons.csv": ["id;verdict;reason\n", "s001;supported;x\n"],
+        "huge.csv": ["id,verdict,reason\n", f"s001,supported,{'x' * 200_000}\n"],
+        "deep.jsonl": ["[" * 100_000],
+        "blank.jsonl": ['{"id": "s001", "verdict": "supported", "reason": "  "}'],
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).write_text("".join(text))
+    for names, why in (
+        (("sample.jsonl", "first.jsonl", "copy.jsonl"), "one is a copy of the other"),
+        (("sample.jsonl", "first.jsonl", "semicolons.csv"), "no column id"),
+        (("sample.jsonl", "first.jsonl", "huge.csv"), "after line 1: field larger"),
+        (("sample.jsonl", "first.jsonl", "deep.jsonl"), "line 1: is no JSON object"),
+        (("sample.jsonl", "first.jsonl", "blank.jsonl"), "line 1: reason: String should"),
+        (("doubled.jsonl", "first.jsonl", "copy.jsonl"), 'statement "s001" was there before'),
+        (
+            ("sample.jsonl", "first.jsonl", "copy.jsonl", "--out", "copy.jsonl"),
+            "is read here; name another file",
+        ),
+    ):
+        given = [str(tmp_path / one) if one in files else one for one in names]
+        ended = CliRunner().invoke(app, ["claims-score", *given])
+        assert isinstance(ended.exception, InputError) and why in str(ended.exception), names
+    assert (tmp_path / "copy.jsonl").read_text() == "".join(rows)
+
+
 def test_the_command_scores_json_lines_and_csv_for_the_page_of_results(tmp_path: Path) -> None:
     sample = draw(POOL, 20)
     drawn, first, second = (tmp_path / name for name in ("s.jsonl", "a.jsonl", "b.csv"))

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Look:
     """Variables, genes (by key) and endpoints that are shown.
 
-    `spent` are endpoints that can be read from them: the shown ones, and those that a shown
-    variable holds. `held_back` are variables that are not shown since they hold an outcome.
+    `spent` are endpoints that can be read from them: the shown ones, those that share a column with
+    a shown one, and those that a shown variable holds. `held_back` are variables that are not shown
+    since they hold an outcome.
     """
 
     variables: tuple[str, ...]
@@ -63,10 +64,11 @@ def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[s
         genes = tuple(f"expression:{gene}" for gene in symbols)
     if not shown and not genes:
         raise InputError(f'cohort "{cohort.id}" has nothing to look at; name a --variable')
+    read = frozenset().union(*(cohort.outcome_columns(name) for name in endpoints))
     spent = tuple(
         name
         for name in every
-        if name in endpoints or any(_holds(cohort, key, name) for key in shown)
+        if cohort.outcome_columns(name) & read or any(_holds(cohort, key, name) for key in shown)
     )
     return Look(shown, genes, tuple(dict.fromkeys(endpoints)), spent, held_back)
 

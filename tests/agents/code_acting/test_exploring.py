@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.code_acting.exploring import MOST_SHOWN
 from sage.core.llm.trace import read_trace
-from tests.end_to_end.harness import Done, sage
+from tests.end_to_end.harness import Done, environment, sage
 from tests.openai_server import Answer, serve
 from tests.sandbox.boxes import working
 from tests.validation.core_help import ROOT, shared
@@ -69,7 +74,7 @@ def replies(*said: str | dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
 def explore(world: Path, folder: Path, url: str, *more: str, ledger: str = "ledger") -> Done:
     return sage(
         "explore", str(world), QUESTION, "--sandbox", "bubblewrap", "--memory", "1024", "--out",
-        "out", *more, cwd=folder, SAGE_BASE_URL=url, SAGE_API_KEY="none",
+        "out", *more, cwd=folder, SAGE_BASE_URL=url, SAGE_API_KEY="none" if url else "",
         SAGE_LEDGER=str(folder / ledger), SAGE_RETRIES="0",
     )  # fmt: skip
 
@@ -106,6 +111,11 @@ def canaries(world: Path) -> set[str]:
     return found
 
 
+def rounded(count: int) -> str:
+    """A count as a model is shown it."""
+    return str((count + 2) // 5 * 5)
+
+
 def require_silent(world: Path, requests: list[dict[str, Any]]) -> None:
     text = sent(requests)
     assert [canary for canary in canaries(world) if canary in text] == []
@@ -129,9 +139,8 @@ def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: 
     require_silent(world, requests)
     said = told(requests)
     assert json.loads(said[0]) == {"step": 1}
-    assert ["imaging:til_density", str(len(numbers)), rho] in json.loads(said[1])["tables"][0][
-        "rows"
-    ]
+    rows = json.loads(said[1])["tables"][0]["rows"]
+    assert ["imaging:til_density", rounded(len(numbers)), rho] in rows
     assert "0.987 stands in nothing" in said[2] and '"signific" judges' in said[3]
     prompt = requests[0]["messages"][1]["content"]
     assert "imaging:tls_density" in prompt and "outcome" not in prompt.lower()
@@ -156,8 +165,14 @@ def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: 
 SMUGGLED = {
     "a count of one patient": 'one = float(t["imaging:tls_density"].iloc[0])\n'
     'leave("single", {"patients": "count", "density": "estimate"}, {"first": [1, one]})',
-    "a value as an estimate": 'leave("single", {"density": "estimate"}, {"first":'
-    ' [float(t["imaging:tls_density"].dropna().iloc[0])]})',
+    "a value as an estimate": 'leave("single", {"patients": "count", "density": "estimate"},'
+    ' {"first": [9, float(t["imaging:tls_density"].dropna().iloc[0])]})',
+    "estimates of nobody": 'leave("single", {"density": "estimate"}, {"first": [1.5]})',
+    "values as counts": 'v = [round(1e5 * x) for x in t["imaging:tls_density"].dropna().head()]\n'
+    'leave("single", {"patients": "count", "density": "estimate"}, {"first": [v[0], 1.5],'
+    ' "second": [8.5, 2.5], "third": [None, 3.5], "fourth": [-9, 4.5]})',
+    "two counts that differ by a patient": 'n = len(t)\nleave("sizes", {"patients": "count"},'
+    ' {"all": [n], "without": [n - 1], "rest": [1]})',
     "values as labels": 'rows = {f"x{v}": [9] for v in t["imaging:tls_density"].head()}\n'
     'leave("single", {"patients": "count"}, rows)',
     "values as columns": 'leave("single", {f"d{t.iloc[0, 0]}": "count"}, {"first": [9]})',
@@ -190,7 +205,12 @@ def test_no_way_of_a_program_carries_a_patient_to_the_model(world: Path, tmp_pat
     rows = json.loads(said["a count of one patient"])["tables"][0]["rows"]
     assert rows == [["first", "<5", "withheld"]]
     rows = json.loads(said["a value as an estimate"])["tables"][0]["rows"]
-    assert rows == [["first", "withheld"]]
+    assert rows == [["first", "10", "withheld"]]
+    rows = json.loads(said["values as counts"])["tables"][0]["rows"]
+    assert rows == [[name, "–", "withheld"] for name in ("first", "second", "third", "fourth")]
+    rows = json.loads(said["two counts that differ by a patient"])["tables"][0]["rows"]
+    assert rows == [["all", "120"], ["without", "120"], ["rest", "<5"]]
+    assert "without a column of counts" in said["estimates of nobody"]
     for name in ("values as labels", "values as columns", "a table per patient"):
         assert "tables" not in json.loads(said[name]), name
         assert json.loads(said[name])["left_out"], name
@@ -224,7 +244,8 @@ def test_an_outcome_is_shown_where_it_is_named_and_spent_from_then_on(
         "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
         SAGE_LEDGER=str(tmp_path / "ledger"),
     )  # fmt: skip
-    assert shown.json["screens"] == 1, shown.out
+    # The competing outcome is read from the same time.
+    assert shown.json["screens"] == 2, shown.out
     judged = sage(
         "validate", "run", "age.json", "--cohort", str(world), "--no-figures", "--json",
         cwd=tmp_path, SAGE_LEDGER=str(tmp_path / "ledger"),
@@ -238,7 +259,74 @@ def test_an_outcome_is_shown_where_it_is_named_and_spent_from_then_on(
         "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
         SAGE_LEDGER=str(tmp_path / "ledger"),
     )  # fmt: skip
-    assert shown.json["screens"] == 1
+    assert shown.json["screens"] == 2
+
+
+def test_a_session_shows_so_many_numbers_and_no_more(world: Path, tmp_path: Path) -> None:
+    fill = (
+        'given = {"tables": [{"name": "block", "columns": [{"name": "n", "kind": "count"}] * 8,'
+        ' "rows": [{"name": "row", "values": [STEP + 50.0] * 7 + [k]} for k in range(20)]}]}\n'
+        'open("exploratory.json", "w").write(json.dumps(given))'
+    )
+    steps = [fill.replace("STEP", f"{5 * number}") for number in range(12)]
+    nothing = {"answer": None, "reason": "Nothing was found."}
+    ended, requests = played(world, tmp_path, [READ, *steps, nothing])
+    assert ended.code == 0, ended.err
+    said = [json.loads(one) for one in told(requests)[1:]]
+    labels_and_numbers = 9 * 21
+    assert [bool(one.get("tables")) for one in said] == [
+        (number + 1) * labels_and_numbers <= MOST_SHOWN for number in range(12)
+    ]
+    assert "beyond the 2000 labels and numbers" in said[-1]["left_out"][0]
+
+
+def test_the_first_prompt_holds_no_small_count(world: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few"
+    shutil.copytree(world, few)
+    lines = (few / "imaging.csv").read_text().splitlines()
+    head = lines[0].split(",")
+    at = head.index(load(str(few)).spec.variables["til_density"].column)
+    cells = [line.split(",") for line in lines[1:]]
+    for number, row in enumerate(cells):
+        row[at] = row[at] if number < 3 else ""
+    (few / "imaging.csv").write_text("\n".join(map(",".join, [head, *cells])))
+    (tmp_path / "sage.toml").write_text("min_count = 50\n")
+    nothing = {"answer": None, "reason": "Nothing was found."}
+    ended, requests = played(few, tmp_path, [nothing], "--endpoint", "nodes")
+    assert ended.code == 0, ended.err
+    prompt = requests[0]["messages"][1]["content"]
+    (line,) = [one for one in prompt.splitlines() if "imaging:til_density" in one]
+    assert line.endswith("too few patients")
+    levels = " ".join(one.partition("; levels ")[2] for one in prompt.splitlines())
+    counts = [int(one) for one in re.findall(r"\" (\d+)", levels)]
+    assert len(counts) > 3 and min(counts) >= 50
+
+
+def test_a_stopped_exploration_leaves_no_row_and_no_other_works_beside_it(
+    world: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(300)")
+    line = (
+        sys.executable, "-m", "sage", "explore", str(world), QUESTION, "--program", "slow.py",
+        "--sandbox", "bubblewrap", "--out", "out",
+    )  # fmt: skip
+    slow = subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            if (rows := list((tmp_path / "out").rglob("*.parquet"))) and (
+                tmp_path / "out" / "running"
+            ).exists():
+                break
+            time.sleep(0.2)
+        assert rows
+        beside = explore(world, tmp_path, "", "--program", "slow.py")
+        assert beside.code == 2 and "another process works there" in beside.err
+        slow.terminate()
+        assert slow.wait(timeout=120) == 143
+    finally:
+        slow.kill()
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+    assert not (tmp_path / "out" / "running").exists()
 
 
 def test_an_interrupted_exploration_goes_on_without_asking_again(
@@ -260,9 +348,11 @@ def test_what_cannot_be_explored_is_said(world: Path, tmp_path: Path) -> None:
         (("--variable", "clinical:agee"), 'no variable "clinical:agee"'),
         (("--endpoint", "XX"), 'no endpoint "XX"'),
         (("--program", "absent.py"), "not a readable text"),
+        ((), "no model is set"),
         (("--endpoint", "OS", "--budget-usd", "1"), "--budget-usd needs prices"),
     ):
-        ended = explore(world, tmp_path, "", *more)
+        url = "http://127.0.0.1:1/v1" if more else ""
+        ended = explore(world, tmp_path, url, *more)
         assert ended.code == 2 and why in ended.err, ended.err
     assert not (tmp_path / "ledger").exists()  # what did not begin spent nothing
 
@@ -304,6 +394,25 @@ leave("genes", {{"patients": "count", "rho": "estimate"}}, rows)
     assert "No more tools can be called" in told(server.requests)[-1]
 
 
+def test_the_program_of_the_docs_shows_its_table(tmp_path: Path) -> None:
+    working("bubblewrap")
+    part = (ROOT / "docs" / "nova.md").read_text().partition("## Exploring a cohort")[2]
+    (tmp_path / "look.py").write_text(part.partition("```python\n")[2].partition("```")[0])
+    ended = sage(
+        "explore", "demo", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    (table,) = ended.json["appendix"]["tables"]
+    assert table["rows"][0][0] == "imaging:til_density" and float(table["rows"][0][2]) > 0
+    (tmp_path / "empty.py").write_text("print(1)")
+    ended = sage(
+        "explore", "demo", QUESTION, "--program", "empty.py", "--sandbox", "bubblewrap", "--out",
+        "empty", cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.code == 0 and "it left no exploratory.json" in ended.out
+
+
 def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> None:
     working("bubblewrap")
     run = tmp_path / "run"
@@ -312,9 +421,13 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     kept = {path: path.read_bytes() for path in (run / "hypotheses").rglob("*") if path.is_file()}
     (tmp_path / "look.py").write_text(READ + CORRELATE)
     line = ("explore", "run", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap")
+    killed = run / "explorations" / "1" / "inputs"
+    killed.mkdir(parents=True)
+    (killed / "table.parquet").write_text("rows of one that was killed")
     for _ in range(2):
         ended = sage(*line, cwd=tmp_path)
         assert ended.code == 0, ended.err
+    assert not killed.exists()
     assert {path: path.read_bytes() for path in kept} == kept
     assert json.loads((run / "results.json").read_text()) == before
     page = (run / "report.html").read_text()
@@ -324,7 +437,7 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     assert "imaging:til density" in apart and "rho" in apart
     again = sage("replay", "run", "--out", "again", "--json", cwd=tmp_path)
     assert again.json["same"] is True, again.err
-    shown = run / "outputs" / "explorations" / "1" / "exploration.json"
+    shown = run / "outputs" / "explorations" / "2" / "exploration.json"
     shown.write_text(shown.read_text().replace("rho", "hro"))
     forged = sage("replay", "run", "--out", "again", cwd=tmp_path)
     assert forged.code == 2 and "exploration.json was changed" in forged.err.replace("\n", "")
