@@ -121,6 +121,8 @@ def generated(given: InterpreterInput) -> Interpretation:
               Key.PERMUTED_DRAWS, Key.PERMUTED_P, Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P),
         _line("Over {} defensible specifications the sign was as expected in {}.", keys,
               Key.SPECIFICATIONS, Key.EXPECTED_SIGN),
+        _line("Of {} estimates without one site at a time {} have the expected sign.", keys,
+              Key.SITES_LEFT_OUT, Key.LEFT_OUT_SIGN),
     ]  # fmt: skip
     assumptions = [
         _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),

@@ -41,7 +41,7 @@ from validation.controls.run import control_outcome, ledger_fields
 from validation.figures.plots import draw
 from validation.inputs.flow import group_numbers, patient_flow
 from validation.inputs.population import Cut
-from validation.inputs.study import Study
+from validation.inputs.study import NO_TERM, Study
 from validation.prediction import PredictionModel
 from validation.results import AnalysisResult, Book, Figure, TestOutcome, stable_json
 from validation.types import sha256_file
@@ -174,7 +174,7 @@ class Analysis:
             if plan.method == "calibration" and self.part in APPLIED and self.model is None:
                 raise InputError("no prediction model was developed before: nothing to apply here")
             if self.part != "replication":
-                return run_method(study, plan, book, tables)
+                return _without_terms(study, plan, run_method(study, plan, book, tables))
             have = {
                 name: tuple(key for key in keys if key in self._table.columns)
                 for name, keys in (("covariates", plan.covariates), ("strata", plan.strata))
@@ -184,7 +184,7 @@ class Analysis:
             if absent:
                 note = f"not stratified by {', '.join(absent)}, which this cohort does not have"
                 found = found.model_copy(update={"notes": (*found.notes, note)})
-            return found
+            return _without_terms(study, plan.model_copy(update=have), found)
 
         book, tables = Book(), dict[str, Any]()
         outcome = self._guarded(
@@ -430,3 +430,16 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))
+
+
+def _without_terms(study: Study, plan: TestPlan, found: TestOutcome) -> TestOutcome:
+    """The outcome of a model, with the covariates that have no term in it."""
+    if found.status != "ok" or found.effect is None or not plan.covariates:
+        return found
+    keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))
+    lacking = [key for key in plan.covariates if not study.columns((key,), keep)]
+    labels = tuple(use.label for use in study.contract.variables if use.key in lacking)
+    if not labels:
+        return found
+    note = f"no term for {', '.join(labels)}: {NO_TERM}"
+    return found.model_copy(update={"absent": labels, "notes": (*found.notes, note)})

@@ -90,6 +90,9 @@ class TestOutcome(Strict):
     statistic: float | None = None
     df: int | None = None
     notes: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    """Labels of registered covariates without a term in the model: constant in these patients, or
+    no second level with enough of them."""
 
 
 class Figure(Strict):
@@ -213,6 +216,10 @@ class Reproduction(Strict):
         return tuple(comparison for comparison in self.compared if comparison.state in states)
 
 
+PREFIX = {"replication": "replicate.", "discovery": "discovery."}
+"""Of the numbers of patients other than those on whom the verdict rests."""
+
+
 class Results(Strict):
     """A finished validation: the numbers, what they mean, and under which contract."""
 
@@ -250,6 +257,13 @@ class Results(Strict):
     def test(self, name: str) -> TestOutcome | None:
         """The outcome of a test, or None if it did not run."""
         return next((test for test in self.tests if test.id == name), None)
+
+    def key(self, test: TestOutcome) -> str:
+        """What the keys of a test's numbers begin with: other patients than the first have a word
+        before them.
+        """
+        other = test.part != self.tests[0].part
+        return f"{PREFIX.get(test.part, '') if other else ''}{test.id}"
 
     def write(self, path: Path) -> Path:
         """Write as JSON, keys sorted, floats at twelve significant digits."""

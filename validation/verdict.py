@@ -209,7 +209,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "yes"
     elif expected and p < CLEAR * alpha and _shown_beside_covariates(evidence, primary):
         answer = "yes"
-        text += f"; beside {independent_of(contract)} {p_is(evidence.q_adjusted, 'q')}"
+        text += f"; beside {independent_of(evidence)} {p_is(evidence.q_adjusted, 'q')}"
     elif allows_relevant(contract, effect) or (expected and p < CLEAR * alpha):
         answer = "unclear"
     elif p < alpha:
@@ -264,6 +264,9 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     if found is None or not _measured(found):
         why = "it did not run" if found is None else found.reason
         return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
+    if not independent_of(evidence):
+        text = "no registered covariate has a term in the model"
+        return _answer("independence", "not answered", text)
     effect, p = _estimate(found)
     expected, significant = expected_direction(contract, effect), p < contract.rules.alpha
     if significant and _undirected(found):
@@ -272,7 +275,8 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "yes" if expected else "no"
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
-    text = f"beside {independent_of(contract)}: {effect_text(effect)}, {p_is(p)}"
+    lacking = f" (no term for {', '.join(absent)})" if (absent := _absent(evidence)) else ""
+    text = f"beside {independent_of(evidence)}{lacking}: {effect_text(effect)}, {p_is(p)}"
     return _answer("independence", answer, text, effect, p)
 
 
@@ -301,12 +305,20 @@ def adjusted_plan(contract: Contract) -> TestPlan | None:
     return next((plan for plan in contract.tests if plan.id == "adjusted"), None)
 
 
-def independent_of(contract: Contract) -> str:
-    """Labels of what independence is asked of, as a list in words."""
+def independent_of(evidence: Evidence) -> str:
+    """Labels of what independence was asked of, as a list in words: what the model has terms of."""
+    contract = evidence.contract
     plan = adjusted_plan(contract) or contract.primary_test
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
+    names = [name for name in names if name not in _absent(evidence)]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def _absent(evidence: Evidence) -> tuple[str, ...]:
+    plan = adjusted_plan(evidence.contract) or evidence.contract.primary_test
+    found = evidence.analysis.test(plan.id)
+    return found.absent if found is not None else ()
 
 
 # -- from answers to a verdict -------------------------------------------------------------------
@@ -340,7 +352,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     association, independence, relevance = answers
     reasons = [_for("primary", association.text)]
     doubts = timing_objections(contract)
-    dependent = _dependence(contract, independence)
+    dependent = _dependence(evidence, independence)
     if dependent is not None:
         doubts.append(dependent)
     elif independence.answer == "yes":
@@ -349,7 +361,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
         text = f"{TOO_SMALL}: {relevance.text}"
         doubts.append(Objection("relevance", "relevant effect", TOO_SMALL, text))
     else:
-        reasons.append(_for("relevant effect", relevance.text))
+        outcome = "limits" if relevance.answer == "unclear" else "for"
+        reasons.append(Reason(rule="relevant effect", outcome=outcome, text=relevance.text))
     reasons += control_reasons(contract, analysis.controls)
     doubts += [
         objection
@@ -386,24 +399,29 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     if doubts:
         reasons += [doubt.reason for doubt in doubts]
         return _Found("inconclusive", doubts[0].because, tuple(reasons), doubts[0].words)
-    words = shown_words(contract, independent_of(contract))
+    words = shown_words(contract, independent_of(evidence))
     if independence.answer == "not answered":
         words = f"associated; {independence.text}"
+    if relevance.answer == "unclear":
+        words += "; whether it is large enough to matter is open"
     return _Found("supported", "evidence", tuple(reasons), words)
 
 
-def _dependence(contract: Contract, independence: Answer) -> Objection | None:
+def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
     """What keeps the effect from being called independent; None where nothing does."""
     if independence.answer == "yes":
         return None
     if independence.answer == "not answered":
-        if adjusted_plan(contract) is None and contract.hypothesis.unadjusted_because:
+        if (
+            adjusted_plan(evidence.contract) is None
+            and evidence.contract.hypothesis.unadjusted_because
+        ):
             return None
         words = independence.text.split(" (")[0]
     elif independence.answer == "no":
-        words = f"not independent of {independent_of(contract)}"
+        words = f"not independent of {independent_of(evidence)}"
     else:
-        words = f"not shown to be independent of {independent_of(contract)}"
+        words = f"not shown to be independent of {independent_of(evidence)}"
     text = f"{words}: {independence.text}" if independence.effect else independence.text
     return Objection("independence", "adjusted model", words, text)
 
@@ -412,7 +430,7 @@ def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -
     contract, analysis = evidence.contract, evidence.analysis
     against = Reason(rule="primary", outcome="against", text=association.text)
     if independence.answer == "yes":
-        words = f"the effect shows only beside {independent_of(contract)}"
+        words = f"the effect shows only beside {independent_of(evidence)}"
         shown = Reason(rule="adjusted model", outcome="prevents", text=independence.text)
         return _Found("inconclusive", "independence", (shown, against), words)
     hazard = _proportionality(contract, analysis)

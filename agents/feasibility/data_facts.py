@@ -218,7 +218,7 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         facts.add(
             "data",
             "power",
-            f"Effects smaller than {ratio:.2f} ({numbers.scale}) will be missed.",
+            f"Smaller effects than {ratio:.2f} ({numbers.scale}) have less than 80% power.",
             CONTRACT,
             found=False,
             share=share,

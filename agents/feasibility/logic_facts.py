@@ -131,8 +131,8 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
     facts.add(
         "logic",
         "confounders",
-        f"The draft does not adjust for {', '.join(left)}; the contract adds it to the adjusted "
-        "model."
+        f"The draft does not adjust for {', '.join(left)}; where that is demanded, the contract "
+        "does, as far as its events allow."
         if left
         else "Age, stage and grade, as far as "
         "recorded, are adjusted for or part of the population.",
@@ -171,7 +171,7 @@ def _terms(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         "logic",
         "events per model term",
         f"{per_term:.1f} events per model term ({numbers.shown(events)} events,"
-        f" {numbers.terms} terms of the adjusted model).",
+        f" {numbers.terms} terms of the draft's adjusted model).",
         "draft contract",
         found=enough,
         share=min(1.0, per_term / settings.events_per_variable),

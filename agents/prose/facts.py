@@ -177,9 +177,7 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
 
     confirmed = any(test.part == "confirmation" for test in results.tests)
     tests = {
-        test.id if test.part != "replication" else f"replicate.{test.id}": _test_fact(
-            test, contract, q_of(test.id)
-        )
+        results.key(test): _test_fact(test, contract, q_of(results.key(test)))
         for test in results.tests
         if test.status == "ok" and not (confirmed and test.part == "discovery")
     }

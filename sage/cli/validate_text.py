@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from validation.results import Results
 
 COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
-PREFIX = {"replication": "replicate.", "discovery": "discovery."}
 MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 
@@ -47,31 +46,27 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
     for said, tests in _without_result(found).items():
         out.print(f"    {', '.join(tests)}: {said}", markup=False, soft_wrap=True)
     for test in found.tests:
-        part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
-        summary = found.numbers.get(f"{part}{test.id}.summary")
-        number = found.numbers.get(f"{part}{test.id}.p")
+        key = found.key(test)
+        summary = found.numbers.get(f"{key}.summary")
+        number = found.numbers.get(f"{key}.p")
         if test.status != "ok":
             continue
         if summary is not None and number is not None and not test.id.startswith("control"):
             note = contract.test(test.id).note
-            line = f"    {part}{test.id} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
+            line = f"    {key} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
             line += f" [{note}]" if note else ""
-            line += _beside(found, f"{part}{test.id}")
+            line += _beside(found, f"{key}")
             out.print(line, markup=False, soft_wrap=True)
         elif test.method in ("gray", "joint_groups", "ordered_groups") and number is not None:
-            out.print(f"    {part}{test.id} ({test.endpoint}): {p_is(number.value)}", markup=False)
+            out.print(f"    {key} ({test.endpoint}): {p_is(number.value)}", markup=False)
         elif test.method == "calibration":
-            slope, harrell = (
-                found.numbers[f"{part}{test.id}.{name}"].text for name in ("slope", "harrell")
-            )
+            slope, harrell = (found.numbers[f"{key}.{name}"].text for name in ("slope", "harrell"))
             where = "corrected for optimism"
             if test.part in APPLIED:
                 where = "the first model, nothing fitted here"
-                low, high = (
-                    found.numbers[f"{part}{test.id}.slope_{end}"].text for end in ("lower", "upper")
-                )
+                low, high = (found.numbers[f"{key}.slope_{end}"].text for end in ("lower", "upper"))
                 slope += f" (95% CI {low} to {high})"
-            line = f"    {part}{test.id} ({test.endpoint}): slope {slope}, concordance {harrell}"
+            line = f"    {key} ({test.endpoint}): slope {slope}, concordance {harrell}"
             out.print(f"{line} ({where})", markup=False, soft_wrap=True)
     out.print(f"  results in {folder}", markup=False, soft_wrap=True)
 
@@ -81,8 +76,7 @@ def _without_result(found: Results) -> dict[str, list[str]]:
     said: dict[str, list[str]] = {}
     for test in found.tests:
         if test.status != "ok":
-            part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
-            said.setdefault(f"{test.status}: {test.reason}", []).append(f"{part}{test.id}")
+            said.setdefault(f"{test.status}: {test.reason}", []).append(found.key(test))
     return said
 
 

@@ -146,7 +146,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
             ),
             *_single_numbers(name, facts),
             *_controls(name, facts),
-            *_tests(results.tests, name, facts),
+            *_tests(results, name, facts),
         ],
     )
 
@@ -426,21 +426,22 @@ def _single_numbers(name: str, facts: Facts) -> list[Table]:
     ] if rows else []  # fmt: skip
 
 
-def _tests(tests: Sequence[TestOutcome], name: str, facts: Facts) -> list[Table]:
+def _tests(results: Results, name: str, facts: Facts) -> list[Table]:
     """Every registered test with its patients and what it says of itself."""
+    several = len({test.part for test in results.tests}) > 1
     rows = [
         [
-            Cell(_title(test.id)),
+            Cell(f"{_title(test.id)}{f' ({test.part})' if several else ''}"),
             Cell("" if test.n is None else str(test.n)),
             Cell("" if test.events is None else str(test.events)),
-            _cell(f"{test.id}.p", name, facts) if facts.has(f"{name}.{test.id}.p") else Cell(""),
+            _cell(f"{key}.p", name, facts) if facts.has(f"{name}.{key}.p") else Cell(""),
             Cell(
                 "; ".join(
                     (*([f"{test.status}: {test.reason}"] if test.reason else []), *test.notes)
                 )
             ),
         ]
-        for test in tests
+        for test, key in ((test, results.key(test)) for test in results.tests)
         if not test.id.startswith("control.")
     ]
     return [Table("All registered tests", ["test", "n", "events", "p", "notes"], rows)]

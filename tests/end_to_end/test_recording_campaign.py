@@ -92,3 +92,16 @@ def test_a_second_implementation_agrees_in_both_rounds(replayed: Replay) -> None
         coding = campaign / f"round-{number}" / "outputs" / "coding-h1.json"
         outcome = json.loads(coding.read_text())["output"]
         assert [result["accepted"] for result in outcome["results"]] == [True] * parts
+
+
+def test_each_group_of_patients_has_its_own_p_in_the_table_of_tests(replayed: Replay) -> None:
+    campaign, _, _ = replayed
+    home = campaign / "round-2"
+    results = json.loads((home / "hypotheses/h1/results/results.json").read_text())
+    report = (home / "report.md").read_text()
+    for part, key in (("confirmation", "primary.p"), ("discovery", "discovery.primary.p")):
+        n = next(each["n"] for each in results["tests"] if each["part"] == part)
+        row = next(x for x in report.splitlines() if x.startswith(f"| Primary comparison ({part})"))
+        assert f"| {n} |" in row and f"| {results['numbers'][key]['text']} |" in row
+    texts = {results["numbers"][key]["text"] for key in ("primary.p", "discovery.primary.p")}
+    assert len(texts) == 2

@@ -33,6 +33,7 @@ class Key(StrEnum):
     SITES_LEFT_OUT = "specification.left_out"
     LEFT_OUT_LOWEST = "specification.left_out.lowest"
     LEFT_OUT_HIGHEST = "specification.left_out.highest"
+    LEFT_OUT_SIGN = "specification.left_out.expected_sign"
     SPECIFICATION_OWN = "specification.own"
 
 

@@ -111,8 +111,7 @@ class Specifications(ControlResult):
     NEEDED: ClassVar[tuple[str, ...]] = ("expected_sign", "own", "n", "failed")
 
     expected_sign: float | None = None
-    """Share of the estimated specifications whose effect has the expected sign; the share of those
-    without one site at a time, if that is less."""
+    """Share of the estimated specifications whose effect has the expected sign."""
     own: bool | None = None
     """Whether the claim's own choices are among those estimated."""
     n: int | None = None
@@ -125,6 +124,14 @@ class Specifications(ControlResult):
     """Estimates of the claim's own choices without one site; None where no site is declared."""
     left_out_lowest: float | None = None
     left_out_highest: float | None = None
+    left_out_sign: float | None = None
+    """Share of those without one site whose effect has the expected sign."""
+
+    @property
+    def stable(self) -> float | None:
+        """The smaller share of expected signs: of the specifications, or without one site."""
+        shares = [s for s in (self.expected_sign, self.left_out_sign) if s is not None]
+        return min(shares, default=None)
 
 
 class Missingness(ControlResult):

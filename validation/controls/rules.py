@@ -40,6 +40,7 @@ from validation.controls.results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Specifications,
 )
 from validation.hypothesis import Direction
 from validation.results import Because, Reason, p_is
@@ -139,7 +140,7 @@ def control_reasons(contract: Contract, controls: Controls | None) -> list[Reaso
         if share >= contract.rules.random_percentile
     ]
     if controls.specification is not None and controls.specification.ran:
-        told.append(("specification curve", _sign_text(controls.specification.expected_sign)))
+        told.append(("specification curve", _sign_text(controls.specification)))
     return [
         Reason(rule=rule, outcome="for", text=text)
         for rule, text in told
@@ -284,10 +285,10 @@ def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Obj
     found = controls.specification
     if found is None or not found.ran:
         return
-    assert found.expected_sign is not None
-    text = _sign_text(found.expected_sign)
+    assert found.stable is not None
+    text = _sign_text(found)
     words = "the sign depends on analytical choices"
-    if not found.expected_sign >= contract.rules.sign_stability:
+    if not found.stable >= contract.rules.sign_stability:
         text = f"only {text}"
     elif not found.own:
         words = "the claim's own choices could not be estimated in the curve"
@@ -313,8 +314,11 @@ def _missingness(controls: Controls) -> Iterator[Objection]:
         )
 
 
-def _sign_text(share: float | None) -> str:
-    return f"expected sign in {100 * (share or 0):.0f}% of the specifications"
+def _sign_text(found: Specifications) -> str:
+    text = f"expected sign in {100 * (found.expected_sign or 0):.0f}% of the specifications"
+    if found.left_out_sign is not None:
+        text += f" and in {100 * found.left_out_sign:.0f}% of the estimates without one site"
+    return text
 
 
 def _switched_off(rule: str, what: str) -> Objection:

@@ -52,7 +52,7 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
     names = {"p", "n", "events", "statistic"} & set(type(result).model_fields)
     found = {name: getattr(result, name) for name in names}
     if isinstance(result, Specifications):
-        found["statistic"] = result.expected_sign
+        found["statistic"] = result.stable
     return found
 
 
@@ -126,6 +126,7 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
             book.put(Key.SITES_LEFT_OUT, curve.left_out, "specifications")
             book.put(Key.LEFT_OUT_LOWEST, curve.left_out_lowest, scale)
             book.put(Key.LEFT_OUT_HIGHEST, curve.left_out_highest, scale)
+            book.put(Key.LEFT_OUT_SIGN, curve.left_out_sign, "share")
         failures = f"{failed} of {total}"
         book.put(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
         book.put(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")

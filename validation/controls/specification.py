@@ -125,10 +125,7 @@ def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifica
     expected = contract.direction is Direction.HIGHER_RISK
     agree = [found for found in kept if (found.value > curve.null) == expected]
     alone = [specification for specification in curve.left_out if specification.ok]
-    agreed = len(agree) / len(kept)
-    if alone:
-        same = sum((found.value > curve.null) == expected for found in alone)
-        agreed = min(agreed, same / len(alone))
+    same = sum((found.value > curve.null) == expected for found in alone)
     first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
     own = any(
@@ -140,7 +137,7 @@ def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifica
     small = sum(specification.p < contract.rules.alpha for specification in agree)
     return Specifications(
         status=ControlStatus.RAN,
-        expected_sign=agreed,
+        expected_sign=len(agree) / len(kept),
         own=own or searched,
         n=len(kept),
         failed=curve.failed,
@@ -151,6 +148,7 @@ def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifica
         left_out=len(alone) if curve.left_out else None,
         left_out_lowest=min((specification.value for specification in alone), default=None),
         left_out_highest=max((specification.value for specification in alone), default=None),
+        left_out_sign=same / len(alone) if alone else None,
     )
 
 

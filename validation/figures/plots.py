@@ -464,7 +464,8 @@ def _specification(analysis: Finished, out: Path) -> Figure:
         measure=contract.model_scale.capitalize(),
         description=f"Specification curve of {contract.exposed}",
     )
-    share = analysis.result().numbers[Key.EXPECTED_SIGN].text
+    numbers = analysis.result().numbers
+    share, count = (numbers[key].text for key in (Key.EXPECTED_SIGN, Key.SPECIFICATIONS))
     survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
     choices = "cut-point, covariates"
     choices += ", strata" if contract.strata else ""
@@ -474,7 +475,8 @@ def _specification(analysis: Finished, out: Path) -> Figure:
         path,
         drawing,
         f"{endpoint} under every defensible choice",
-        f"{contract.model_scale.capitalize()} by {choices}; {share} have the expected sign.",
+        f"{contract.model_scale.capitalize()} by {choices}; {share} of {count} specifications have"
+        " the expected sign.",
     )
 
 

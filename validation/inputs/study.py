@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
 
 FEWEST_OF_A_LEVEL = 5
+NO_TERM = f"fewer than two levels with {FEWEST_OF_A_LEVEL} patients"
 FEWEST_PARTED = 10
 """Patients with and without the event from which on a perfect separation is no chance."""
 MOST_LEVELS = 10
