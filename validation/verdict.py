@@ -392,8 +392,9 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
         limits.append("one cohort only; no external validation")
     if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
-            f"written after contract {evidence.seen[:12]} gave results on the same claim in these "
-            "patients: exploratory until it is tested in others, under a contract of their own"
+            f"written after contract {evidence.seen[:12]} gave results in these patients on the "
+            "same claim, or on one that sorts them nearly alike: exploratory until it is tested in "
+            "others, under a contract of their own"
         )
         doubts.append(Objection("registration", "registration", "exploratory", text))
     if doubts:
@@ -581,7 +582,10 @@ def _limits(evidence: Evidence) -> list[str]:
     if contract.version > 1:
         limits.append(f"contract amended, version {contract.version}: {contract.amendment}")
     if evidence.seen is not None:
-        limits.append(f"registered after contract {evidence.seen[:12]} gave results on this claim")
+        limits.append(
+            f"registered after contract {evidence.seen[:12]} gave results on this claim, or on one"
+            " that sorts these patients nearly alike"
+        )
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
     limits += kind_limits(contract, evidence.analysis)
