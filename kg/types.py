@@ -23,6 +23,7 @@ class EntityType(StrEnum):
     BIOLOGICAL_PROCESS = "BiologicalProcess"
     DISEASE = "Disease"
     CELL_TYPE = "CellType"
+    CELL_LINE = "CellLine"
     TISSUE_REGION = "TissueRegion"
     IMAGING_FEATURE = "ImagingFeature"
     STAINING_METHOD = "StainingMethod"
