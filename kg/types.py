@@ -23,7 +23,6 @@ class EntityType(StrEnum):
     BIOLOGICAL_PROCESS = "BiologicalProcess"
     DISEASE = "Disease"
     CELL_TYPE = "CellType"
-    CELL_LINE = "CellLine"
     TISSUE_REGION = "TissueRegion"
     IMAGING_FEATURE = "ImagingFeature"
     STAINING_METHOD = "StainingMethod"
@@ -37,6 +36,7 @@ class EntityType(StrEnum):
     COHORT = "Cohort"
     ORGANISM = "Organism"
     OTHER = "Other"
+    CELL_LINE = "CellLine"  # at the end: graphs on disk count types in this order
 
 
 class Polarity(StrEnum):

@@ -187,7 +187,7 @@ def follow(
 
 
 def seen_from(folder: Path, path: str) -> Path:
-    """What a recipe calls `path` in `folder`, by its name: a new graph's folder is not there yet."""
+    """What a recipe calls `path` in `folder`, by name: a new graph's folder is not there yet."""
     return Path(os.path.normpath(folder.absolute() / path))
 
 
