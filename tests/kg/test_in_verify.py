@@ -32,11 +32,23 @@ S = {
     "question": "Does CXCL12 promote metastasis of bladder cancer?",
     "expressed": "TROP2 is expressed in urothelial carcinoma.",
     "refuted": "Our data refute the notion that MET promotes invasion.",
+    "two": "HeLa cells secrete CXCL13, and CXCL13 activates TLS in bladder cancer.",
+    "but": "FABP5 binds MYC but TGFB1 promotes invasion.",
+    "where": "Metformin does not inhibit FABP5 in T24 cells.",
+    "patients": "Cisplatin induces apoptosis in patients with bladder cancer.",
+    "list": "FABP5 and FABP4 promote angiogenesis.",
+    "on": "FGF2 binds CD44 and then promotes stemness.",
+    "amount": "Nivolumab induces an increase in CD8 T cells.",
 }
 TEXT = " ".join(S.values())
 
 INVENTED = [
     # (head, relation text, relation, tail, polarity, negated, quote)
+    ("HeLa", "activates", "activates", "TLS", "positive", False, S["two"]),
+    ("CXCL13", "activates", "activates", "bladder cancer", "positive", False, S["two"]),
+    ("FABP5", "promotes", "promotes", "invasion", "positive", False, S["but"]),
+    ("metformin", "inhibit", "inhibits", "T24", "negative", True, S["where"]),
+    ("cisplatin", "induces", "promotes", "bladder cancer", "positive", False, S["patients"]),
     ("CXCL13", "activates", "activates", "TLS", "positive", False, "OPRM1"),
     ("CXCL13", "activates", "activates", "TLS", "positive", False, S["measured"]),
     ("CXCL13", "promotes", "promotes", "invasion", "positive", False, S["fabp5"]),
@@ -149,6 +161,13 @@ HONEST = [
     ("EGFR inhibitors", "suppress", "inhibits", "metastasis", "negative", False, S["inhibitor"]),
     ("TACSTD2", "expressed in", "expressed_in", "urothelial carcinoma", "neutral", False,
      S["expressed"]),
+    ("CXCL13", "activates", "activates", "TLS", "positive", False, S["two"]),
+    ("HeLa", "secrete", "secretes", "CXCL13", "positive", False, S["two"]),
+    ("metformin", "inhibit", "inhibits", "FABP5", "negative", True, S["where"]),
+    ("FABP5", "promote", "promotes", "angiogenesis", "positive", False, S["list"]),
+    ("FABP4", "promote", "promotes", "angiogenesis", "positive", False, S["list"]),
+    ("FGF2", "promotes", "promotes", "stemness", "positive", False, S["on"]),
+    ("nivolumab", "induces", "upregulates", "CD8 T cell", "positive", False, S["amount"]),
 ]  # fmt: skip
 
 
