@@ -57,6 +57,19 @@ _WHERE = re.compile(
     r"(?<!\bfall)(?<!\bchanges)(?<!\bchange)(?<!\bincreases)(?<!\breductions)(?<!\balterations)"
     r" (?:in|within|among|across)(?: \w+(?: with| of)?){0,3} ?$"
 )
+# `unlike X`, `instead of X`, `without affecting X`.
+_INSTEAD = re.compile(
+    r"\b(?:unlike|instead of|rather than|in contrast to|as opposed to|other than|except(?: for)?"
+    r"|without) (?:\w+ing )?(?:the )?$",
+    re.IGNORECASE,
+)
+# `the X target Y promotes Z` is said of Y.
+_KIN = re.compile(r"[ -](?:target|ligand|substrate|partner|effector|homolog(?:ue)?)s? [A-Z]")
+_PREVENTED = re.compile(
+    r"\b(?:(?:prevent|stop|keep|protect|block)\w* (?:\S+ ){1,4}from|hardly|scarcely|barely"
+    r"|(?:myth|wrong|false|untrue) that\b.*) ?$",
+    re.IGNORECASE,
+)
 _JOIN = re.compile(r"[,;]? ?\b(?:and|but) ")
 _RELATIVE = re.compile(r",? (?:which|that|who)\b")
 _NAME = re.compile(r"[A-Za-z][\w-]*")
@@ -203,6 +216,7 @@ class Verifier:
         if claim.relation not in _SYMMETRIC and (
             _is_setting(claim, sentence, head, tail, relation)
             or self._of_another(sentence, head, tail, relation)
+            or self._set_against(sentence, head, tail, relation)
         ):
             return APART
         first = head if head[0] < tail[0] else tail
@@ -232,6 +246,18 @@ class Verifier:
         return any(word.lower() not in _NO_SUBJECT for word in own) and self._triggers.occurs(
             gap[: joined[-1].start()]
         )
+
+    def _set_against(
+        self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
+    ) -> bool:
+        """Whether an entity is what the fact is not of, or the object of a later verb."""
+        if any(_INSTEAD.search(sentence[: place[0]]) for place in (head, tail)):
+            return True
+        if _PREVENTED.search(sentence[: relation[0]]) or _KIN.match(sentence, min(head, tail)[1]):
+            return True
+        gap = sentence[relation[1] : max(head, tail)[0]]
+        joined = _JOIN.search(gap)
+        return bool(joined and self._triggers.verb_in(gap[joined.end() :]))
 
     @staticmethod
     def _denied(

@@ -36,6 +36,14 @@ S = {
     "but": "FABP5 binds MYC but TGFB1 promotes invasion.",
     "where": "Metformin does not inhibit FABP5 in T24 cells.",
     "patients": "Cisplatin induces apoptosis in patients with bladder cancer.",
+    "unlike": "Unlike IL6, CCL21 activates TLS in mice.",
+    "prevents": "Metformin prevents FABP5 from activating MYC in cells.",
+    "hardly": "Contrary to what was thought, CD44 hardly promotes invasion.",
+    "rather": "MYC promotes stemness rather than metastasis of cells.",
+    "without": "MYC promotes stemness without affecting apoptosis of cells.",
+    "later": "CCL2 promotes stemness and MYC inhibits apoptosis of cells.",
+    "myth": "It is a myth that FGF2 promotes invasion of cells.",
+    "kin": "The IL6 target TGFB1 promotes stemness of cells.",
     "list": "FABP5 and FABP4 promote angiogenesis.",
     "on": "FGF2 binds CD44 and then promotes stemness.",
     "amount": "Nivolumab induces an increase in CD8 T cells.",
@@ -44,6 +52,14 @@ TEXT = " ".join(S.values())
 
 INVENTED = [
     # (head, relation text, relation, tail, polarity, negated, quote)
+    ("IL6", "activates", "activates", "TLS", "positive", False, S["unlike"]),
+    ("FABP5", "activating", "activates", "MYC", "positive", False, S["prevents"]),
+    ("CD44", "promotes", "promotes", "invasion", "positive", False, S["hardly"]),
+    ("MYC", "promotes", "promotes", "metastasis", "positive", False, S["rather"]),
+    ("MYC", "promotes", "promotes", "apoptosis", "positive", False, S["without"]),
+    ("CCL2", "promotes", "promotes", "apoptosis", "positive", False, S["later"]),
+    ("FGF2", "promotes", "promotes", "invasion", "positive", False, S["myth"]),
+    ("IL6", "promotes", "promotes", "stemness", "positive", False, S["kin"]),
     ("HeLa", "activates", "activates", "TLS", "positive", False, S["two"]),
     ("CXCL13", "activates", "activates", "bladder cancer", "positive", False, S["two"]),
     ("FABP5", "promotes", "promotes", "invasion", "positive", False, S["but"]),
@@ -167,6 +183,9 @@ HONEST = [
     ("FABP5", "promote", "promotes", "angiogenesis", "positive", False, S["list"]),
     ("FABP4", "promote", "promotes", "angiogenesis", "positive", False, S["list"]),
     ("FGF2", "promotes", "promotes", "stemness", "positive", False, S["on"]),
+    ("MYC", "promotes", "promotes", "stemness", "positive", False, S["rather"]),
+    ("MYC", "inhibits", "inhibits", "apoptosis", "negative", False, S["later"]),
+    ("CCL21", "activates", "activates", "TLS", "positive", False, S["unlike"]),
     ("nivolumab", "induces", "upregulates", "CD8 T cell", "positive", False, S["amount"]),
 ]  # fmt: skip
 
