@@ -36,6 +36,7 @@ class EntityType(StrEnum):
     COHORT = "Cohort"
     ORGANISM = "Organism"
     OTHER = "Other"
+    CELL_LINE = "CellLine"  # at the end: graphs on disk count types in this order
 
 
 class Polarity(StrEnum):

@@ -68,6 +68,13 @@ class GraphNeighbors(View):
     measured_only: bool = Field(default=False, description="only what the cohort measures")
     limit: int = Field(default=15, ge=1, le=40)
 
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        """The schema, which does not offer cell lines: no patient has one."""
+        schema = super().model_json_schema(*args, **options)
+        schema["$defs"]["EntityType"]["enum"].remove(EntityType.CELL_LINE)
+        return schema
+
 
 class NeighborNode(View):
     """A node one step away. `forward`: the relation leads from the asked node to this one."""

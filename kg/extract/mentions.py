@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kg.extract.base import Mention
-from kg.lexicon.index import Lexicon
+from kg.extract.cell_lines import cell_lines
+from kg.lexicon.index import Lexicon, LexiconEntry
 from kg.lexicon.ontology import Ontology
 from kg.lexicon.wordlist import words
 from kg.types import EntityType
@@ -86,9 +88,16 @@ _BARE = words(
     """
 )
 _SPECIES = re.compile(
-    r"\b(?:patients?|humans?|(?:wo)?m[ae]n|mice|mouse|murine|rats?|rabbits?|zebrafish|hamsters?|pigs?"
-    r"|dogs?|monkeys?|chickens?|yeast|xenopus|drosophila|e(?:\.|scherichia) coli|bovine"
-    r"|porcine|canine|sheep|cats)\b",
+    r"\b(?:(?:human immunodeficiency|human papilloma|mouse mammary tumou?r) ?virus(?: type [12])?"
+    r"|(?:hepatitis [BC]|dengue|west nile|epstein-barr|zika) virus(?: type [1-4])?"
+    r"|patients?|humans?(?! (?:chorionic|leu[ck]ocyte antigen))|(?:wo)?men|woman"
+    r"|(?<!inheritance in )man"
+    r"|mice|mouse|murine|rats?|rabbits?|zebrafish|hamsters?|(?:guinea[ -])?pigs?|dogs?(?! shake)"
+    r"|(?:rhesus |cynomolgus )?(?:monkeys?|macaques?)|chicks?|chickens?|yeast|bovine|porcine|canine"
+    r"|sheep|cats|horses|goats|cattle|fruit fl(?:y|ies)"
+    r"|(?-i:[A-Z](?:[a-z]+|\.)) (?:coli|elegans|cerevisiae|pombe|melanogaster|laevis|thaliana"
+    r"|rerio|musculus|norvegicus|sapiens|mulatta|aureus|pylori|albicans|aeruginosa|falciparum)"
+    r"|xenopus|drosophila)\b",
     re.IGNORECASE,
 )
 # A drug by the stem of its nonproprietary name; ions and acids by their form.
@@ -170,6 +179,7 @@ def _agent_kind(word: str) -> str:
     return "therapy" if word.startswith(("therap", "monoth")) else "vaccine"
 
 
+_CELLS_AFTER = re.compile(r"[\s-]cells?$", re.IGNORECASE)
 _AGENT_NAME = re.compile(
     r"\b(?:inhibit|antagonis|agonis|block|antibod|neutrali|vaccine|therap|mimetic|degrader|anti-)",
     re.IGNORECASE,
@@ -216,7 +226,7 @@ class MentionFinder:
         self._lexicons = (ontology.lexicon, *lexicons)
         self._types = types
 
-    def find(self, text: str, abbreviations: Iterable[tuple[str, str]] = ()) -> list[Mention]:
+    def find(self, text: str, abbreviations: Sequence[tuple[str, str]] = ()) -> list[Mention]:
         """Mentions in `text`, longest first where they overlap, ordered by position."""
         candidates: list[tuple[int, int, Mention]] = []
         for rank, lexicon in enumerate(self._lexicons):
@@ -234,7 +244,7 @@ class MentionFinder:
                     if entry is None or (decided and read_as is None)
                     else Mention(match.start, match.end, entry.name, entry.type, entry.id)
                 )
-                candidates.append((match.start - match.end, rank, mention))
+                candidates.append((match.start - match.end, rank, _without_cells(text, mention)))
         for short, long in abbreviations:
             known = self._denotes(long)
             pattern = re.compile(rf"(?<![\w-]){re.escape(short)}s?(?!\w)")
@@ -259,6 +269,13 @@ class MentionFinder:
                 name, entity = species.name, species.id
             mention = Mention(hit.start(), hit.end(), name, EntityType.ORGANISM, entity)
             candidates.append((hit.start() - hit.end(), -1, mention))
+        for start, end in self._cell_lines(text, abbreviations):
+            line = self._meaning(text[start:end])
+            if line is None or line.type is not EntityType.CELL_LINE:
+                line = LexiconEntry("", text[start:end], EntityType.CELL_LINE)
+            candidates.append(
+                (start - end - 2, -1, Mention(start, end, line.name, line.type, line.id or None))
+            )
         for pattern, kind in _PATTERNS:
             for hit in pattern.finditer(text):
                 candidates.append(
@@ -294,6 +311,30 @@ class MentionFinder:
             self._marked(text, mention) for mention in chosen if not _in_fragments(text, mention)
         ]
         return [*self._agents(text, marked)]
+
+    def _meaning(self, name: str) -> LexiconEntry | None:
+        """What the first vocabulary that has this very name says that it is."""
+        for lexicon in self._lexicons:
+            for match in lexicon.find(name):
+                if match.start == 0 and match.end == len(name):
+                    return lexicon.entry(match.entry)
+        return None
+
+    def _cell_lines(
+        self, text: str, abbreviations: Sequence[tuple[str, str]]
+    ) -> list[tuple[int, int]]:
+        """Spans of the names that the text says are of cell lines."""
+        short = {short for short, _ in abbreviations}
+
+        def known(name: str) -> bool:
+            entry = self._meaning(name)
+            return entry is not None and entry.type is EntityType.CELL_LINE
+
+        def other(name: str) -> bool:
+            entry = self._meaning(name)
+            return name in short or (entry is not None and entry.type is not EntityType.CELL_LINE)
+
+        return list(cell_lines(text, known, other))
 
     def _agents(self, text: str, mentions: Sequence[Mention]) -> Iterator[Mention]:
         """Mentions, with those that name what acts against or for another thing as such.
@@ -348,6 +389,8 @@ class MentionFinder:
             for match in reversed(lexicon.find(long)):
                 if match.end == len(long) and match.start <= len(long) // 3:
                     entry = lexicon.entry(match.entry)
+                    if match.start and entry.type is EntityType.ORGANISM:
+                        continue  # `AT1a knockout mice` are not the species
                     return Mention(0, len(long), entry.name, entry.type, entry.id)
         if _DRUG.fullmatch(long):
             return Mention(0, len(long), long.lower(), EntityType.CHEMICAL, None)
@@ -356,6 +399,14 @@ class MentionFinder:
                 if end == len(long):
                     return Mention(0, end, disease_name(long[start:]), EntityType.DISEASE, None)
         return None
+
+
+def _without_cells(text: str, mention: Mention) -> Mention:
+    """A cell line by its name alone: `HeLa` of `HeLa cells`."""
+    cells = _CELLS_AFTER.search(text, mention.start, mention.end)
+    if mention.type is not EntityType.CELL_LINE or not cells:
+        return mention
+    return replace(mention, end=cells.start())
 
 
 def disease_spans(text: str) -> list[tuple[int, int]]:

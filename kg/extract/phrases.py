@@ -61,6 +61,9 @@ _STATE_BEFORE = words(
     down-regulation
     """
 )
+# `HeLa cells secrete X` is said of HeLa.
+_OF_LINE = re.compile(r" (?:cells?|cell lines?)\b")
+_CELLS = frozenset({EntityType.CELL_TYPE, EntityType.CELL_LINE})
 _OF_WORDS = words("of in with to for by")
 # `exposure to X`, `treatment with X`, `increase in X`, `patients with X`.
 _GOVERNS_OTHER = {
@@ -175,7 +178,7 @@ def is_head(sentence: str, mention: Mention, stop: int, *, place: bool = False) 
             known = word in {"tissue", "tissues"}
         elif mention.type == EntityType.CLINICAL_ENDPOINT:
             known = word in {"rate", "rates", "time", "outcome", "outcomes", "status", "in"}
-        elif mention.type != EntityType.CELL_TYPE and word in {"cells", "cell"}:
+        elif mention.type not in _CELLS and word in {"cells", "cell"}:
             known = place
         if not known:
             return False
@@ -298,7 +301,8 @@ def subject_reaches(
     -------
     False also where more than 24 words stand between: too far to be judged by such rules.
     """
-    tokens = _words_between(sentence, mentions, head.end, stop)
+    cells = _OF_LINE.match(sentence, head.end) if head.type == EntityType.CELL_LINE else None
+    tokens = _words_between(sentence, mentions, cells.end() if cells else head.end, stop)
     if len(tokens) > 24:
         return False
     inside, predicate, joined = False, False, False

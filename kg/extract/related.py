@@ -23,7 +23,10 @@ BROAD = 0.32
 _WORD = re.compile(r"[a-z]{3,}")
 _LIST = re.compile(r"[\s,/()]*(?:and|or|,)?[\s,/()]*")
 _NEVER = frozenset({EntityType.ORGANISM, EntityType.COHORT, EntityType.STAINING_METHOD})
-_SAME = {EntityType.PROTEIN: EntityType.GENE, EntityType.TREATMENT: EntityType.CHEMICAL}
+_SAME = {
+    EntityType.PROTEIN: EntityType.GENE, EntityType.TREATMENT: EntityType.CHEMICAL,
+    EntityType.CELL_LINE: EntityType.CELL_TYPE,
+}  # fmt: skip
 #: Types between which the corpus that the weights were fitted on annotates relations.
 KNOWN = frozenset({EntityType.GENE, EntityType.DISEASE, EntityType.CHEMICAL, EntityType.MUTATION})
 

@@ -17,6 +17,7 @@ from kg.extract import cues, syntax
 from kg.extract.base import Mention
 from kg.extract.mentions import acted_on, names_agent
 from kg.lexicon.ontology import Ontology
+from kg.lexicon.wordlist import words as word_set
 from kg.types import EntityType, Polarity
 
 #: Reasons for which a claim is not grounded in its quotation.
@@ -50,6 +51,36 @@ _SYMMETRIC = frozenset(
     {"associated_with", "correlates_with", "correlates_negatively_with", "binds"}
 )
 _NEW_CLAUSE = re.compile(r";|\b(?:whereas|while|although|but (?!also\b|not\b))\b", re.IGNORECASE)
+# `activates X in Y`: a thing, then a place; `an increase in Y` speaks of Y.
+_WHERE = re.compile(
+    r"\w.*(?<!\bincrease)(?<!\bdecrease)(?<!\breduction)(?<!\brise)(?<!\bdecline)(?<!\bloss)"
+    r"(?<!\bfall)(?<!\bchanges)(?<!\bchange)(?<!\bincreases)(?<!\breductions)(?<!\balterations)"
+    r" (?:in|within|among|across)(?: \w+(?: with| of)?){0,3} ?$"
+)
+# `unlike X`, `instead of X`, `without affecting X`.
+_INSTEAD = re.compile(
+    r"\b(?:unlike|instead of|rather than|in contrast to|as opposed to|other than|except(?: for)?"
+    r"|without) (?:\w+ing )?(?:the )?$",
+    re.IGNORECASE,
+)
+# `the X target Y promotes Z` is said of Y.
+_KIN = re.compile(r"[ -](?:target|ligand|substrate|partner|effector|homolog(?:ue)?)s? [A-Z]")
+_PREVENTED = re.compile(
+    r"\b(?:(?:prevent|stop|keep|protect|block)\w* (?:\S+ ){1,4}from|hardly|scarcely|barely"
+    r"|(?:myth|wrong|false|untrue) that\b.*) ?$",
+    re.IGNORECASE,
+)
+_JOIN = re.compile(r"[,;]? ?\b(?:and|but) ")
+_RELATIVE = re.compile(r",? (?:which|that|who)\b")
+_NAME = re.compile(r"[A-Za-z][\w-]*")
+# What may stand between the start of a clause and its verb where the subject is an earlier one.
+_NO_SUBJECT = word_set(
+    """
+    and or but then also thereby thus which that who it they this these both not to does did do is
+    are was were been be has have had may might can could will would further in turn subsequently
+    consequently finally therefore significantly directly strongly markedly only no longer even
+    """
+)
 _NOT_CAUSAL = re.compile(r"\b(?:correlat|associat|link|relat|predict|prognos|marker)", re.I)
 
 
@@ -70,6 +101,7 @@ class Verifier:
 
     def __init__(self, ontology: Ontology) -> None:
         self._ontology = ontology
+        self._triggers = syntax.TriggerFinder(ontology)
 
     def fault(
         self,
@@ -181,6 +213,12 @@ class Verifier:
             return NOT_STATED
         if self._denied(sentence, head, tail, start, end) != claim.negated:
             return DENIED
+        if claim.relation not in _SYMMETRIC and (
+            _is_setting(claim, sentence, head, tail, relation)
+            or self._of_another(sentence, head, tail, relation)
+            or self._set_against(sentence, head, tail, relation)
+        ):
+            return APART
         first = head if head[0] < tail[0] else tail
         passive = bool(_PASSIVE.match(after)) or bool(_BY_PHRASE.search(sentence[start:end]))
         directed = claim.relation not in _SYMMETRIC
@@ -195,6 +233,31 @@ class Verifier:
         if not claim.negated and given and expected and given != expected:
             return SIGN
         return None
+
+    def _of_another(
+        self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
+    ) -> bool:
+        """Whether the verb has a nearer subject: `A secretes B, and B activates C` is not of A."""
+        gap = sentence[min(head, tail)[1] : relation[0]]
+        joined = list(_JOIN.finditer(gap))
+        if not joined or _RELATIVE.match(gap) or max(head, tail)[0] < relation[1]:
+            return False
+        own = _NAME.findall(gap[joined[-1].end() :])
+        return any(word.lower() not in _NO_SUBJECT for word in own) and self._triggers.occurs(
+            gap[: joined[-1].start()]
+        )
+
+    def _set_against(
+        self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
+    ) -> bool:
+        """Whether an entity is what the fact is not of, or the object of a later verb."""
+        if any(_INSTEAD.search(sentence[: place[0]]) for place in (head, tail)):
+            return True
+        if _PREVENTED.search(sentence[: relation[0]]) or _KIN.match(sentence, min(head, tail)[1]):
+            return True
+        gap = sentence[relation[1] : max(head, tail)[0]]
+        joined = _JOIN.search(gap)
+        return bool(joined and self._triggers.verb_in(gap[joined.end() :]))
 
     @staticmethod
     def _denied(
@@ -254,6 +317,20 @@ def middle_first(
     if second[1] <= start or end <= first[0]:
         return first == head
     return True
+
+
+def _is_setting(
+    claim: Claim,
+    sentence: str,
+    head: tuple[int, int],
+    tail: tuple[int, int],
+    relation: tuple[int, int],
+) -> bool:
+    """Whether what the verb acts on stands before the last entity, which says only where."""
+    last = max(head, tail)
+    if claim.relation in _WEAK or claim.relation.endswith("_in") or last[0] < relation[1]:
+        return False
+    return bool(_WHERE.search(sentence[relation[1] : last[0]]))
 
 
 def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:

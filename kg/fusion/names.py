@@ -31,7 +31,9 @@ _GROUPS = (
     frozenset({EntityType.TISSUE_REGION, EntityType.IMAGING_FEATURE}),
 )
 _CHEMICAL = frozenset({EntityType.CHEMICAL, EntityType.TREATMENT})
-_SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN, EntityType.MUTATION})
+_SYMBOLIC = frozenset(
+    {EntityType.GENE, EntityType.PROTEIN, EntityType.MUTATION, EntityType.CELL_LINE}
+)
 
 #: Words that turn a name into its opposite or its sibling. Names must agree on them.
 _POLARITY_WORDS = """

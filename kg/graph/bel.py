@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 #: pathology. A treatment is an abundance only where it is a substance with an identifier.
 _FUNCTIONS = {
     T.GENE: "p", T.PROTEIN: "p", T.CHEMICAL: "a", T.TREATMENT: "a", T.CELL_TYPE: "pop",
+    T.CELL_LINE: "pop",
     T.BIOLOGICAL_PROCESS: "bp", T.PATHWAY: "bp", T.DISEASE: "path",
 }  # fmt: skip
 _SUBSTANCES = frozenset({"CHEBI", "DRUGBANK"})

@@ -22,6 +22,7 @@ COLORS: dict[EntityType, str] = {
     EntityType.BIOLOGICAL_PROCESS: "#74c476",
     EntityType.DISEASE: "#d62728",
     EntityType.CELL_TYPE: "#9467bd",
+    EntityType.CELL_LINE: "#c5b0d5",
     EntityType.TISSUE_REGION: "#c49c94",
     EntityType.IMAGING_FEATURE: "#8c564b",
     EntityType.STAINING_METHOD: "#e377c2",

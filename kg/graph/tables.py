@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CATEGORIES = {
     T.GENE: "Gene", T.PROTEIN: "Protein", T.PATHWAY: "Pathway",
     T.BIOLOGICAL_PROCESS: "BiologicalProcess", T.DISEASE: "Disease", T.CELL_TYPE: "Cell",
+    T.CELL_LINE: "CellLine",
     T.TISSUE_REGION: "GrossAnatomicalStructure", T.TREATMENT: "Treatment",
     T.CHEMICAL: "ChemicalEntity", T.CLINICAL_ENDPOINT: "ClinicalFinding",
     T.CLINICAL_FACTOR: "ClinicalAttribute", T.MUTATION: "SequenceVariant", T.COHORT: "Cohort",

@@ -176,7 +176,7 @@ def hetionet(path: Path) -> Iterator[Fact]:
 _PUBTATOR_TYPES = {
     "gene": T.GENE, "geneorgeneproduct": T.GENE, "disease": T.DISEASE,
     "diseaseorphenotypicfeature": T.DISEASE, "chemical": T.CHEMICAL, "chemicalentity": T.CHEMICAL,
-    "species": T.ORGANISM, "organismtaxon": T.ORGANISM, "cellline": T.CELL_TYPE,
+    "species": T.ORGANISM, "organismtaxon": T.ORGANISM, "cellline": T.CELL_LINE,
     "sequencevariant": T.MUTATION, "variant": T.MUTATION, "mutation": T.MUTATION,
     "dnamutation": T.MUTATION, "proteinmutation": T.MUTATION, "snp": T.MUTATION,
 }  # fmt: skip
@@ -244,7 +244,7 @@ def _pubtator_entity(number: str, name: str, kind: T) -> Entity:
     if kind == T.GENE:
         return gene(name, number)
     number = number.removeprefix("MESH:")
-    scheme = {T.ORGANISM: "taxon", T.CELL_TYPE: "cellosaurus", T.MUTATION: "variant"}.get(kind)
+    scheme = {T.ORGANISM: "taxon", T.CELL_LINE: "cellosaurus", T.MUTATION: "variant"}.get(kind)
     scheme = scheme or ("omim" if number.startswith("OMIM:") else "mesh")
     return Entity(f"{scheme}:{number.removeprefix('OMIM:')}", name, kind)
 

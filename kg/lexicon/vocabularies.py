@@ -87,7 +87,7 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
         entries.append(LexiconEntry(identity, name, kind))
         gene = kind == EntityType.GENE
         names, synonyms = tiers[:2] if gene else tiers[2:]
-        if _usable(name, gene):
+        if _usable(name, kind):
             names.append(Term(name, index, gene))
         else:
             report.left_out["short or common word"] += 1
@@ -96,7 +96,7 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
                 report.left_out["alias is another symbol"] += 1
             elif gene and claims[synonym] > 1 and " " not in synonym:
                 report.left_out["alias of several genes"] += 1
-            elif not _usable(synonym, gene):
+            elif not _usable(synonym, kind):
                 report.left_out["short or common word"] += 1
             else:
                 synonyms.append(Term(synonym, index, gene and " " not in synonym))
@@ -108,10 +108,13 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
     return report
 
 
-def _usable(name: str, gene: bool) -> bool:
+def _usable(name: str, kind: EntityType) -> bool:
     if len(name) < 3 or name.lower() in HAZARDS or not re.search(r"[A-Za-z]", name):
         return False
-    if gene and " " not in name:
+    if kind == EntityType.CELL_LINE:
+        # `EJ`, `Paris` and `A1` are lines of Cellosaurus; what the text calls one is found anyway.
+        return bool(re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|[a-z][A-Z]", name)) and len(name) > 3
+    if kind == EntityType.GENE and " " not in name:
         # Two letters and no digit, or a bare locus name, hits text by accident.
         return not re.fullmatch(r"[A-Z]{1,2}|[A-Z]{1,2}\d{5,}(?:\.\d+)?|LOC\d+|\d.*", name)
     return len(name) <= 120
@@ -190,7 +193,7 @@ def _hgnc(text: str) -> Iterator[Row]:
 
 _PREFIX_TYPES = {
     "DOID": EntityType.DISEASE, "MONDO": EntityType.DISEASE, "HP": EntityType.DISEASE,
-    "CL": EntityType.CELL_TYPE, "UBERON": EntityType.TISSUE_REGION,
+    "CL": EntityType.CELL_TYPE, "CVCL": EntityType.CELL_LINE, "UBERON": EntityType.TISSUE_REGION,
     "GO": EntityType.BIOLOGICAL_PROCESS, "CHEBI": EntityType.CHEMICAL,
 }  # fmt: skip
 
@@ -203,19 +206,22 @@ def _obo(text: str) -> Iterator[Row]:
         name = re.search(r"^name: (.+)$", stanza, re.MULTILINE)
         if not identity or not name or "\nis_obsolete: true" in stanza or "_" in name.group(1):
             continue
-        kind = _PREFIX_TYPES.get(identity.group(1).split(":")[0])
+        kind = _PREFIX_TYPES.get(re.split("[:_]", identity.group(1))[0])
         namespace = re.search(r"^namespace: (\S+)", stanza, re.MULTILINE)
         if kind is None or (namespace and namespace.group(1) in {"cellular_component", "external"}):
             continue
-        names = re.findall(r'^synonym: "([^"]+)" EXACT', stanza, re.MULTILINE)
+        # Cellosaurus calls every other spelling of a line related.
+        scope = "RELATED" if kind is EntityType.CELL_LINE else "EXACT"
+        names = re.findall(rf'^synonym: "([^"]+)" {scope}', stanza, re.MULTILINE)
         yield identity.group(1), name.group(1).strip(), kind, _tidy(name.group(1), names)
 
 
 _TREE_LINE = re.compile(r"^[A-Z]\d\d(?:\.\d+)*\t")
 # Not G: its processes mix with physics and statistics (`Noise`, `Entropy`); GO has them.
 _TREE_TYPES = (
-    ("A11", EntityType.CELL_TYPE), ("A", EntityType.TISSUE_REGION), ("B", EntityType.ORGANISM),
-    ("C", EntityType.DISEASE), ("F03", EntityType.DISEASE), ("D12.776", EntityType.PROTEIN),
+    ("A11.251.210.", EntityType.CELL_LINE), ("A11", EntityType.CELL_TYPE),
+    ("A", EntityType.TISSUE_REGION), ("B", EntityType.ORGANISM), ("C", EntityType.DISEASE),
+    ("F03", EntityType.DISEASE), ("D12.776", EntityType.PROTEIN),
     ("D12.644", EntityType.PROTEIN), ("D08.811", EntityType.PROTEIN),
     ("D", EntityType.CHEMICAL),
 )  # fmt: skip

@@ -31,6 +31,7 @@ CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {
     "mechanism": (EntityType.BIOLOGICAL_PROCESS, EntityType.PATHWAY),
     "disease": (EntityType.DISEASE,),
     "cell type": (EntityType.CELL_TYPE,),
+    "cell line": (EntityType.CELL_LINE,),
     "tissue": (EntityType.TISSUE_REGION,),
     "imaging feature": (EntityType.IMAGING_FEATURE,),
     "histologic feature": (EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION),

@@ -46,6 +46,7 @@ NO_BRIDGES = (
     EntityType.ALGORITHM,
     EntityType.STAINING_METHOD,
     EntityType.ORGANISM,
+    EntityType.CELL_LINE,
 )
 _READOUT = re.compile(
     r"\b(survival|prognos\w*|outcomes?|mortality|death|recurrences?|progression|stage|grade|staging|"

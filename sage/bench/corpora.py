@@ -19,7 +19,7 @@ TYPES = {
     "chemical": EntityType.CHEMICAL, "simple_chemical": EntityType.CHEMICAL,
     "sequencevariant": EntityType.MUTATION, "organismtaxon": EntityType.ORGANISM,
     "species": EntityType.ORGANISM, "organism": EntityType.ORGANISM,
-    "cellline": EntityType.CELL_TYPE, "cell": EntityType.CELL_TYPE,
+    "cellline": EntityType.CELL_LINE, "cell": EntityType.CELL_TYPE,
     "organ": EntityType.TISSUE_REGION, "tissue": EntityType.TISSUE_REGION,
     "multi-tissue_structure": EntityType.TISSUE_REGION,
 }  # fmt: skip

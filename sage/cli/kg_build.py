@@ -168,21 +168,27 @@ def follow(
             )
         client = make_client(settings, Meter(budget_usd=max_cost))
     folder = graph_folder(out)
-    known = load_ontology(folder / recipe.ontology if recipe.ontology else None)
+    known = load_ontology(seen_from(folder, recipe.ontology) if recipe.ontology else None)
     with counting("building", quiet=quiet) as progress:
         report = build(
             sources,
             out,
             recipe.options,
             known,
-            lexicons=load_lexicons([folder / path for path in recipe.lexicons]),
+            lexicons=load_lexicons([seen_from(folder, path) for path in recipe.lexicons]),
             client=client,
             progress=progress,
             on_estimate=None if yes else _ask,
         )
-    rounds = {source: CorpusFolder(folder / source).round for source in recipe.sources}
+    corpora = {source: CorpusFolder(seen_from(folder, source)) for source in recipe.sources}
+    rounds = {source: corpus.round for source, corpus in corpora.items()}
     write_json(folder / RECIPE, recipe.model_copy(update={"rounds": rounds}))
     return report
+
+
+def seen_from(folder: Path, path: str) -> Path:
+    """What a recipe calls `path` in `folder`, by name: a new graph's folder is not there yet."""
+    return Path(os.path.normpath(folder.absolute() / path))
 
 
 def fetched(source: Path, out: Path, settings: Settings) -> Path:

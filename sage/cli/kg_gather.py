@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,7 +182,7 @@ def update_graph(
     from kg.gather.gather import update
     from kg.gather.topic import query_of
     from kg.graph.model import Graph
-    from sage.cli.kg_build import fetched, follow
+    from sage.cli.kg_build import fetched, follow, seen_from
     from sage.console import counting, out, print_json
     from sage.core.files import append_line
     from sage.core.models import read_model
@@ -203,7 +202,7 @@ def update_graph(
             "must be built once more)"
         ) from None
     settings = load()
-    given = {source: Path(os.path.normpath(folder / source)) for source in recipe.sources}
+    given = {source: seen_from(folder, source) for source in recipe.sources}
     corpora = {name: path for name, path in given.items() if (path / STATE).is_dir()}
     if gone := [str(path) for path in given.values() if not path.exists()]:
         raise InputError(
@@ -215,7 +214,7 @@ def update_graph(
             f"{folder}: none of its sources was gathered by `sage kg gather` "
             f"({', '.join(map(str, given.values()))}); there is no search to repeat"
         )
-    ontology = load_ontology(folder / recipe.ontology if recipe.ontology else None)
+    ontology = load_ontology(seen_from(folder, recipe.ontology) if recipe.ontology else None)
     before = Graph.load(folder)
     flows = []
     for corpus in corpora.values():
@@ -229,7 +228,7 @@ def update_graph(
         for number in range(recipe.rounds.get(name, 1) + 1, CorpusFolder(corpus).round + 1)
         for change in CorpusFolder(corpus).changes(number)
     ]
-    place = Path(os.path.normpath(folder / recipe.out))
+    place = seen_from(folder, recipe.out)
     sources = [fetched(source, place, settings) for source in given.values()]
     report = follow(recipe, sources, place, max_cost=max_cost, yes=yes, quiet=as_json)
     after = Graph.load(folder)

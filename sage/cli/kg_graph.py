@@ -111,7 +111,8 @@ def paths(
         out.print(f"[dim]{match.phrase} → {match.name} ({match.how}, {match.score:.2f})[/]")
     for phrase in found.unmatched:
         out.print(f"[yellow]not in the graph:[/] {phrase}")
-    for _number, path in enumerate(found.paths, 1):
+    for number, path in enumerate(found.paths, 1):
+        out.print(f"[bold]{number}.[/] {path.account()}")
         _print_axes(path)
         if rank == "paper":
             s = path.scores
@@ -221,10 +222,11 @@ def show(
     if view.definition:
         out.print(f"  {view.definition}")
     if view.identifiers:
-        out.print("  " + ", ".join(view.identifiers.values()))
+        known = view.identifiers.items()
+        out.print("  " + ", ".join(f"{kind}:{name.rpartition(':')[2]}" for kind, name in known))
     for neighbor in neighbors:
         arrow = "→" if neighbor.forward else "←"
-        relations = ", ".join(neighbor.relations)
+        relations = ", ".join(dict.fromkeys(neighbor.relations))
         out.print(
             f"  {arrow} {relations} [bold]{neighbor.node.name}[/] belief {neighbor.belief:.2f}"
         )

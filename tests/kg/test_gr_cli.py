@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from kg.embedding.embed import HashingEmbedder
 from kg.fusion.fuse import FusionOptions, fuse
 from kg.graph.model import Graph
+from kg.types import EntityType, ScoredPath
 from sage.cli.kg import app
 from sage.core.errors import InputError
 from tests.kg.gr_helpers import bladder
@@ -90,6 +91,25 @@ def test_a_concept_that_the_graph_lacks_is_refused_with_the_nearest(
 ) -> None:
     with pytest.raises(InputError, match="names no node of the graph"):
         RUN.invoke(app, ["paths", *asked, "-g", str(folder)], catch_exceptions=False)
+
+
+def test_each_path_is_one_sentence_with_its_weakest_link_and_what_contradicts_it(
+    folder: Path,
+) -> None:
+    asked = ["paths", "FABP5", "overall survival", "-g", str(folder), "--co-study"]
+    said = " ".join(RUN.invoke(app, asked).stdout.split())
+    found = answer(*asked)["paths"]
+    assert found
+    for number, path in enumerate(found, 1):
+        account = ScoredPath.model_validate(path).account()
+        assert f"{number}. {' '.join(account.split())}" in said
+        assert "weakest link: " in account
+        assert "contradict" in account
+
+
+def test_types_keep_their_places_in_graphs_on_disk() -> None:
+    assert list(EntityType).index(EntityType.OTHER) == 18
+    assert list(EntityType).index(EntityType.CHEMICAL) == 10
 
 
 def test_show_prints_evidence_of_edges_that_point_to_the_node(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from sage.cli.kg import app
 from sage.core.errors import InputError
-from tests.kg.in_helpers import ROOT, note
+from tests.kg.in_helpers import ONTOLOGY, ROOT, note
 
 RUN = CliRunner()
 pytestmark = pytest.mark.usefixtures("plain_settings")
@@ -139,6 +140,23 @@ def test_lexicon_import_and_score_extractor_work_together(tmp_path: Path) -> Non
     given = _json("score-extractor", str(corpus), "--lexicon", lexicon)
     assert without["entities_exact"]["Disease"]["recall"] == 0.0  # type: ignore[index,call-overload]
     assert given["pairs_end_to_end"]["f1"] == 1.0  # type: ignore[index,call-overload]
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_new_folder_takes_a_vocabulary_by_any_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
+) -> None:
+    (tmp_path / "d.obo").write_text("format-version: 1.2\n\n[Term]\nid: DOID:1\nname: zebra pox\n")
+    shutil.copytree(ONTOLOGY, tmp_path / "onto")
+    note(tmp_path / "in", "a", ["FABP5 promotes zebra pox.", "FABP5 inhibits CXCL13."])
+    monkeypatch.chdir(tmp_path)
+    base = tmp_path if absolute else Path()
+    _json("lexicon", "import", "d.obo", "--out", "x.lex")
+    vocabulary = ["--lexicon", str(base / "x.lex"), "--ontology", str(base / "onto")]
+    asked = ["build", "in", "--out", "new/graph", "--embedder", "none", *vocabulary]
+    result = RUN.invoke(app, asked)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "2 kept" in result.stdout
 
 
 def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:

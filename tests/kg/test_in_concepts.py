@@ -247,7 +247,8 @@ def name_key(name: str) -> str:
 
 
 MESH_BRANCHES = {
-    EntityType.DISEASE: "CF", EntityType.CELL_TYPE: "A", EntityType.ORGANISM: "B",
+    EntityType.DISEASE: "CF", EntityType.CELL_TYPE: "A", EntityType.CELL_LINE: "A",
+    EntityType.ORGANISM: "B",
     EntityType.CHEMICAL: "D", EntityType.PROTEIN: "D", EntityType.TREATMENT: "DEN",
 }  # fmt: skip
 
