@@ -30,7 +30,9 @@ def chooses(words: str):  # type: ignore[no-untyped-def]
 
     def answer(body: dict[str, Any]) -> Answer:
         text = next(m for m in body["messages"] if m["role"] == "user")["content"]
-        found = re.search(rf"^([A-Z])\) .*(?:{words})", text, re.MULTILINE) if words else None
+        found = (
+            re.search(rf"^- ([A-Z])\) \s*\"?.*?(?:{words})", text, re.MULTILINE) if words else None
+        )
         said = json.dumps({"answer": found[1], "reason": "as asked"}) if found else "perhaps B"
         return Answer(content=said)
 

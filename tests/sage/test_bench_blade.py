@@ -48,8 +48,10 @@ def test_a_model_answers_and_is_told_no_rationale_and_no_answer(tmp_path: Path) 
     assert done.code == 0, done.err
     assert done.json["variables"]["roles"]["f1"] == 1
     assert done.json["scores"][0]["accuracy"]["value"] == 1
+    users = [body["messages"][1]["content"] for body in server.requests]
+    assert any("\n    df['x'] = df['rain']\n    df\n" in text for text in users), "as lines"
     sent = json.dumps(server.requests)
-    assert "SECRET-RATIONALE" not in sent and 'passwd\\" is none of the columns' not in sent
+    assert "SECRET-RATIONALE" not in sent
     first = server.requests[0]["messages"]
     assert "etc/passwd" not in json.dumps(first), "data_path is not followed or told"
 
