@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sage.bench.multiple_choice import Question, question, require_distinct
-from sage.bench.tables import read_rows
+from sage.bench.tables import read_parquet, read_rows
 from sage.core.errors import InputError
 from sage.core.models import Strict
 
@@ -101,22 +101,14 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     kind = path.suffix.lower()
     if kind not in (".jsonl", ".json", ".csv", ".parquet"):
         raise InputError(f"{path}: give LAB-Bench's questions as .jsonl, .json, .csv or .parquet")
+    if kind != ".json":
+        yield from {".jsonl": _lines, ".csv": read_rows, ".parquet": read_parquet}[kind](path)
+        return
     try:
-        if kind == ".jsonl":
-            yield from _lines(path)
-            return
-        if kind == ".csv":
-            yield from read_rows(path)
-            return
-        if kind == ".json":
-            held = json.loads(path.read_text(encoding="utf-8-sig"))
-            rows = held if isinstance(held, list) else [held]
-        else:
-            rows = _parquet(path)
-    except InputError:
-        raise
+        held = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
+    rows = held if isinstance(held, list) else [held]
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise InputError(f"{path}, row {number}: is no object with fields")
@@ -124,38 +116,21 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with path.open(encoding="utf-8-sig") as stream:
-        for number, line in enumerate(stream, 1):
-            where = f"{path}, line {number}"
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{where}: is no JSON ({_first_line(error)})") from None
-            if not isinstance(row, dict):
-                raise InputError(f"{where}: is no object with fields")
-            if row:
-                yield where, row
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    """Rows of a Parquet file; of pictures only whether there are any."""
-    from pyarrow import ArrowException
-    from pyarrow import parquet as pq
-
     try:
-        names = pq.read_schema(path).names
-        pictures = [name for name in PICTURES if name in names]
-        table = pq.read_table(path, columns=[name for name in names if name not in pictures])
-        rows: list[dict[str, Any]] = table.to_pylist()
-        for name in pictures:
-            column = pq.read_table(path, columns=[name])[name].to_pylist()
-            given = [True if _given(value) else None for value in column]
-            rows = [{**row, name: has} for row, has in zip(rows, given, strict=True)]
-    except ArrowException as error:
-        raise ValueError(_first_line(error)) from None
-    return rows
+        with path.open(encoding="utf-8-sig") as stream:
+            lines = [(number, line) for number, line in enumerate(stream, 1) if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
+    for number, line in lines:
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: is no JSON ({_first_line(error)})") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{where}: is no object with fields")
+        if row:
+            yield where, row
 
 
 def _first_line(error: Exception) -> str:

@@ -1,10 +1,11 @@
-"""Rows of delimited text, none shifted: each has as many cells as the head."""
+"""Rows of tables: delimited text, none of them shifted, and Parquet."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sage.core.errors import InputError
 
@@ -43,3 +44,23 @@ def read_rows(path: Path, *, quoted: bool = True) -> Iterator[tuple[str, dict[st
                 yield where, dict(zip(head, row, strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
+
+
+def read_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each row of a Parquet file by column, with how a message names it.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_table
+
+    try:
+        rows = read_table(path).to_pylist()
+    except (ArrowException, OSError, ValueError) as error:
+        said = (str(error) or type(error).__name__).splitlines()[0][:200]
+        raise InputError(f"{path}: cannot be read ({said})") from None
+    for number, row in enumerate(rows, 1):
+        yield f"{path}, row {number}", row

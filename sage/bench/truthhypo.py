@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from sage.bench.multiple_choice import (
     Answered,
     Answerer,
@@ -26,7 +24,7 @@ from sage.bench.multiple_choice import (
     question,
     require_distinct,
 )
-from sage.bench.tables import read_rows
+from sage.bench.tables import read_parquet, read_rows
 from sage.bench.triple_review import Figure, proportion
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -124,7 +122,7 @@ def _rows(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     kind = path.suffix.lower()
     if kind not in (".tsv", ".csv", ".parquet"):
         raise InputError(f"{path}: give TruthHypo's questions as .tsv, .csv or .parquet")
-    for where, row in _parquet(path) if kind == ".parquet" else read_rows(path):
+    for where, row in read_parquet(path) if kind == ".parquet" else read_rows(path):
         if gone := [name for name in COLUMNS if name not in row]:
             raise InputError(f"{path}: has no column {gone[0]}; TruthHypo has {', '.join(COLUMNS)}")
         values = [row[name] for name in COLUMNS]
@@ -132,15 +130,6 @@ def _rows(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
             if not isinstance(value, str) or not value.strip():
                 raise InputError(f"{where}: {name} is empty")
         yield where, tuple(value.strip() for value in values)
-
-
-def _parquet(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    try:
-        rows = pd.read_parquet(path).to_dict("records")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is no table ({str(error).splitlines()[0][:200]})") from None
-    for number, row in enumerate(rows, 1):
-        yield f"{path}, row {number}", {str(name): value for name, value in row.items()}
 
 
 def _pair(where: str, x: str, y: str) -> str:

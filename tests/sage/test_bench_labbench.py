@@ -20,7 +20,7 @@ from sage.bench.multiple_choice import (
     score,
 )
 from sage.core.errors import InputError
-from tests.end_to_end.harness import sage
+from tests.end_to_end.harness import core_only, sage
 from tests.openai_server import Answer, chat_reasoner, serve
 from tests.sage.choices import chooses, lab_row, write_lines
 
@@ -150,6 +150,10 @@ def test_files_that_are_none_are_refused_with_exit_code_2(tmp_path: Path) -> Non
                        ("absent.jsonl", "cannot be read")):  # fmt: skip
         done = sage("bench", "labbench", name, cwd=tmp_path)
         assert done.code == 2 and said in done.err and name in done.err, done.err
+    pd.DataFrame([lab_row()]).to_parquet(tmp_path / "whole.parquet")
+    lacks = core_only(tmp_path / "core")
+    done = sage("bench", "labbench", "whole.parquet", cwd=tmp_path, **lacks)
+    assert done.code == 2 and "pyarrow" in done.err and "pip install" in done.err
     write_lines(tmp_path / "same.jsonl", [lab_row()])
     done = sage("bench", "labbench", "same.jsonl", "same.jsonl", cwd=tmp_path)
     assert done.code == 2 and "give each file once" in done.err

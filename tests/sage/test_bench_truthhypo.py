@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from kg.types import EntityType, Polarity
@@ -109,8 +110,11 @@ def test_a_model_is_asked_and_a_broken_reply_is_no_link(tmp_path: Path) -> None:
 def test_rows_that_repeat_are_asked_once_and_labels_come_from_the_file(tmp_path: Path) -> None:
     rows = [pair(G1, G2, "stimulate"), pair(G1, G2, "stimulate"), pair(G3, G4, "no_relation"),
             pair(G1, G2, "no_relation")]  # fmt: skip
-    items, repeated = read_items([write_table(tmp_path / "q.tsv", rows)])
+    path = write_table(tmp_path / "q.tsv", rows)
+    items, repeated = read_items([path])
     assert (len(items), repeated) == (3, 1)
+    pd.read_csv(path, sep="\t").to_parquet(tmp_path / "q.parquet")
+    assert read_items([tmp_path / "q.parquet"]) == (items, 1)
     assert items[0].question.wrong == ("no_relation",)
     assert items[0].names == ("N1", "N2")
     assert [item.question.id for item in items][::2] == ["Gene|1~Gene|2", "Gene|1~Gene|2~2"]
