@@ -33,9 +33,15 @@ class Choice(View):
     reason: str = Field(default="", max_length=3000)
 
 
+def chosen(answer: str, options: dict[str, str]) -> str | None:
+    """The letter that an answer names; one alone is no words, also where an option is "A"."""
+    alone = answer.strip().upper()
+    return alone if alone in options else letter_of(answer, options)
+
+
 def choice_problems(given: ChoiceInput, output: Choice) -> list[str]:
     """An answer that names none of the options."""
-    if not output.answer.strip() or letter_of(output.answer, given.options):
+    if not output.answer.strip() or chosen(output.answer, given.options):
         return []
     return [f"answer: give one letter of {', '.join(given.options)}"]
 

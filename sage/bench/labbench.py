@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sage.bench.multiple_choice import Question, question, require_distinct
+from sage.bench.multiple_choice import REFUSAL, Question, question, require_distinct
 from sage.bench.tables import read_parquet, read_rows
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -46,7 +46,7 @@ def read_questions(paths: Sequence[Path]) -> Loaded:
         for where, row in _rows(path):
             if any(_given(row.get(name)) for name in PICTURES):
                 left["about a picture"] += 1
-            elif row.get("ideal") == UNANSWERABLE:
+            elif row.get("ideal") in (UNANSWERABLE, REFUSAL):
                 left["without a right answer"] += 1
             else:
                 found.append(_question(path, where, row))

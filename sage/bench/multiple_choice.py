@@ -104,7 +104,10 @@ def question(
     InputError
         If a text is empty or far too long, or there are not two to 25 answers.
     """
-    others = [answer for answer in dict.fromkeys(wrong) if answer != right]
+    others = [
+        answer for answer in dict.fromkeys(wrong)
+        if answer != right and not (declines and answer == REFUSAL)
+    ]  # fmt: skip
     if blank := [
         name
         for name, words in (("id", id), ("question", text), ("the right answer", right),
@@ -144,8 +147,7 @@ def lay_out(item: Question, seed: int) -> dict[str, str]:
 
 def by_reasoner(reasoner: Reasoner) -> Answerer:
     """Answers of the agent `multiple_choice`, by a model or by its rule."""
-    from agents.multiple_choice import MULTIPLE_CHOICE, ChoiceInput
-    from agents.tumor_board.types import letter_of
+    from agents.multiple_choice import MULTIPLE_CHOICE, ChoiceInput, chosen
     from sage.core.llm.turns import BoundError, UnusableError
 
     def answer(item: Question, options: dict[str, str]) -> Said:
@@ -156,7 +158,7 @@ def by_reasoner(reasoner: Reasoner) -> Answerer:
             reply = reasoner.ask(MULTIPLE_CHOICE, given)
         except (UnusableError, BoundError) as error:
             return Said(trouble=one_line(str(error))[:300])
-        return Said(letter=letter_of(reply.output.answer, options) or "")
+        return Said(letter=chosen(reply.output.answer, options) or "")
 
     return answer
 

@@ -87,6 +87,20 @@ def test_options_are_in_an_order_of_the_seed_and_the_question_alone() -> None:
     assert seen[0].right == "" and seen[0].wrong == ()
 
 
+def test_options_that_are_letters_and_refusals_among_the_answers(tmp_path: Path) -> None:
+    bases = lab_row("b", question="Which base?", ideal="A", distractors=["C", "G", "T", REFUSAL])
+    write_lines(tmp_path / "q.jsonl", [bases, lab_row("r", ideal=REFUSAL)])
+    loaded = read_questions([tmp_path / "q.jsonl"])
+    assert loaded.left_out == {"without a right answer": 1}
+    (made,) = loaded.questions
+    assert made.wrong == ("C", "G", "T")
+    seed = next(n for n in range(99) if lay_out(made, n)["C"] == "A" != lay_out(made, n)["A"])
+    for said, right in (("C", True), ("a", False), ("C) A", True)):
+        with serve(lambda body, said=said: Answer(content=json.dumps({"answer": said}))) as server:
+            answer = by_reasoner(chat_reasoner(server.url, tmp_path / said))
+            assert answer_all([made], answer, seed)[0].right is right, said
+
+
 def test_the_data_sets_own_parquet_is_read_and_pictures_are_left_out(tmp_path: Path) -> None:
     place = tmp_path / "FigQA"
     place.mkdir()
