@@ -13,7 +13,7 @@ from sage.core.models import Strict
 
 LETTERS = "ABCDEF"
 OPTION = re.compile(r"(?:^|\?)\s*([A-F])\)\s*(.+?)\s*$", re.MULTILINE)
-_LETTER = re.compile(r"\s*[(\[]?([A-F])\b(?!['’])", re.IGNORECASE)
+_LETTER = re.compile(r"\s*[(\[]?([A-Z])\b(?!['’])", re.IGNORECASE)
 IMAGES = frozenset((".jpg", ".jpeg", ".png", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs"))
 
 

@@ -9,7 +9,6 @@ verdict): power. The same with the exposure's values dealt anew (POPPER's protoc
 from __future__ import annotations
 
 import json
-import math
 import re
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from agents.analysis_variables import overlap, words_of
 from sage.bench.null_statistics import Rate, rate
 from sage.bench.permuted import PURPOSE, Dealt
 from sage.core.errors import InputError
@@ -42,14 +42,6 @@ Relation = Literal["positive", "negative", "none"]
 OUTCOME = "outcome"
 LEVELS = 12
 """A column of words with more values than this is no variable."""
-SMALL_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and are as at be by for from has have how if in into is it its of on or over per that"
-        " the their this to variable variables was what which whether who with equals otherwise"
-        " respondent represents rate rates used data dataset did does do",
-    )
-)
 NULL = re.compile(r"\bno (significant )?(association|effect|relation\w*)|not significant", re.I)
 SIGNS: tuple[tuple[str, Relation], ...] = (
     (r"-\d", "negative"),
@@ -194,7 +186,7 @@ def read_gold(task: Task) -> Gold:
     if len(set(conditions)) > len(where):
         return Gold(task=task.name, unread="it compares groups, by a regression in each")
     free = [name for name in named if name != target and name not in where]
-    about = {name: _overlap(task, name, task.text) for name in free}
+    about = {name: overlap(task.columns, name, task.text) for name in free}
     best = max(about.values(), default=0.0)
     if not best:
         return Gold(task=task.name, unread="none of its exposures is a column")
@@ -211,23 +203,6 @@ def read_gold(task: Task) -> Gold:
         outcome=target,
         relation=relation,
     )
-
-
-def _words(text: str) -> set[str]:
-    found = re.findall(r"[a-z]+", text.replace("_", " ").lower())
-    return {word[:8].rstrip("s") for word in found} - {w[:8].rstrip("s") for w in SMALL_WORDS}
-
-
-def _overlap(task: Task, name: str, text: str) -> float:
-    """Share of a column's own words that a text says; rare words of the columns weigh more."""
-    all_words = {column: _words(f"{column} {said}") for column, said in task.columns.items()}
-    weight = {
-        word: math.log(1 + len(all_words) / sum(word in held for held in all_words.values()))
-        for word in all_words[name]
-    }
-    said = _words(text)
-    whole = sum(weight.values())
-    return sum(w for word, w in weight.items() if word in said) / whole if whole else 0.0
 
 
 def _key(name: str) -> str:
@@ -404,7 +379,7 @@ def generate(task: Task, question: str) -> tuple[dict[str, str], tuple[str, ...]
     from scipy.stats import spearmanr
 
     table = read_table(task.tables)
-    said = _words(question)
+    said = words_of(question)
     where: dict[str, str] = {}
     for name in map(str, table):
         values = set(table[name].dropna().astype(str).str.lower().unique()[: LEVELS + 1])
@@ -412,7 +387,7 @@ def generate(task: Task, question: str) -> tuple[dict[str, str], tuple[str, ...]
             for value, words in MEN.items():
                 if re.search(rf"\b({'|'.join(words)})\b", question, re.I):
                     where[name] = value.upper()
-        elif values <= {"0", "1", "0.0", "1.0"} and _words(name) <= said and len(name) > 3:
+        elif values <= {"0", "1", "0.0", "1.0"} and words_of(name) <= said and len(name) > 3:
             where[name] = "1"
     rows = table
     for name, value in where.items():
@@ -422,9 +397,9 @@ def generate(task: Task, question: str) -> tuple[dict[str, str], tuple[str, ...]
         if name in task.columns and name not in where
         and pd.api.types.is_numeric_dtype(rows[name]) and rows[name].nunique() > 1
     ]  # fmt: skip
-    order = sorted(columns, key=lambda name: -_overlap(task, name, question))
+    order = sorted(columns, key=lambda name: -overlap(task.columns, name, question))
     outcome, others = order[0], order[1:]
-    linked = [name for name in others if _overlap(task, name, question) >= 0.25]
+    linked = [name for name in others if overlap(task.columns, name, question) >= 0.25]
     asked = linked[:1] or others
     found = [spearmanr(rows[name], rows[outcome], nan_policy="omit") for name in asked]
     p = bh([float(test.pvalue) if test.pvalue == test.pvalue else 1.0 for test in found])

@@ -8,6 +8,7 @@ and a file that is absent leaves a row that says so.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,9 @@ def write_page(results: Path) -> str:
     for name, command, read in PARTS:
         path = results / f"{name}.json"
         if not path.is_file():
-            rows.append(Row(benchmark=name, on=f"not run: {command}"))
+            title = GIVEN_BY_FILES.get(name)
+            on = "not measured: its files are not at hand" if title else f"not run: {command}"
+            rows.append(Row(benchmark=title or name, on=on))
             continue
         try:
             rows += read(json.loads(path.read_text(encoding="utf-8")))
@@ -279,12 +282,114 @@ def _claim_audit(held: dict[str, Any]) -> Iterable[Row]:
         )
 
 
+def _runs(held: dict[str, Any]) -> dict[str, Any]:
+    """The runs of one benchmark by agent, `rules` and `chat`; one run alone stands for itself."""
+    runs: dict[str, Any] = {held["agent"]: held} if "agent" in held else held
+    if not runs or not runs.keys() <= {"rules", "chat"}:
+        raise ValueError("one object of `rules` and `chat`")
+    asked = [[(row["group"], row["questions"]) for row in run["scores"]] for run in runs.values()]
+    if asked[0] != asked[-1]:
+        raise ValueError("`rules` and `chat` were asked other questions")
+    return runs
+
+
+def _agents(runs: dict[str, Any], read: Callable[[dict[str, Any]], str]) -> dict[str, str]:
+    """The columns of rules, model and cost; an absent run was not measured."""
+    out = dict.fromkeys(("rules", "model"), "not measured")
+    if "rules" in runs:
+        out["rules"] = read(runs["rules"])
+    if "chat" in runs:
+        paid = runs["chat"]["spent"]
+        out["model"] = f"{read(runs['chat'])} ({', '.join(paid['models'])})"
+        out["cost"] = f"{paid['usd']:.2f} USD"
+    return out
+
+
+def _share(figure: dict[str, Any] | None) -> str:
+    if figure is None:
+        return NONE
+    return f"{figure['value']:.1%} ({figure['low']:.1%} to {figure['high']:.1%})"
+
+
+def _group(title: str, row: dict[str, Any]) -> str:
+    """A benchmark with a group of its questions, whose name stands in the benchmark's files."""
+    if row["group"] == "all":
+        return title
+    return f"{title}, {' '.join(re.sub('[^0-9A-Za-z &.,_-]', ' ', row['group']).split())}"
+
+
+def _choices(title: str, runs: dict[str, Any]) -> Iterable[Row]:
+    for place, group in enumerate(next(iter(runs.values()))["scores"]):
+
+        def said(run: dict[str, Any], place: int = place) -> str:
+            row = run["scores"][place]
+            return (
+                f"{_share(row['accuracy'])}; {_share(row['precision'])}; {_share(row['coverage'])}"
+            )
+
+        yield Row(
+            benchmark=_group(title, group),
+            on=f"{group['questions']:,} questions; right, right of the answered, answered",
+            floor=f"{group['chance']:.1%} (at random)",
+            **_agents(runs, said),
+        )
+
+
+def _labbench(held: dict[str, Any]) -> Iterable[Row]:
+    yield from _choices("LAB-Bench", _runs(held))
+
+
+def _blade(held: dict[str, Any]) -> Iterable[Row]:
+    runs = _runs(held)
+    yield from _choices("BLADE, multiple choice", runs)
+    variables = next(iter(runs.values()))["variables"]
+    for part, what in (("columns", "columns"), ("roles", "columns in their roles")):
+        if not variables:
+            continue
+
+        def said(run: dict[str, Any], part: str = part) -> str:
+            row = run["variables"][part]
+            return f"{row['f1']:.3f}; {_share(row['precision'])}; {_share(row['recall'])}"
+
+        yield Row(
+            benchmark=f"BLADE, {what}",
+            on=f"{variables['datasets']} data sets; F1, precision, recall",
+            floor=f"{variables[part]['floor_f1']:.3f} (as many at random)",
+            notes=("columns are compared where BLADE asks a language model, so published scores"
+                   " are not set beside it.",) if part == "columns" else (),
+            **_agents(runs, said),
+        )  # fmt: skip
+
+
+def _truthhypo(held: dict[str, Any]) -> Iterable[Row]:
+    runs = _runs(held)
+    for place, group in enumerate(next(iter(runs.values()))["scores"]):
+
+        def said(run: dict[str, Any], place: int = place) -> str:
+            row = run["scores"][place]
+            return f"{row['f1']:.3f}; {_share(row['accuracy'])}; {_share(row['answered'])}"
+
+        yield Row(
+            benchmark=_group("TruthHypo", group),
+            on=f"{group['questions']:,} questions, {group['linked']:,} of a link; F1 of links,"
+            " relation right, answered",
+            floor=f"{group['floor_f1']:.3f} (all linked), {group['floor_accuracy']:.1%}"
+            " (most frequent)",
+            **_agents(runs, said),
+        )
+
+
+BOTH = " and `--agent chat`, as `rules` and `chat` of one object"
+GIVEN_BY_FILES = {"blade": "BLADE", "labbench": "LAB-Bench", "truthhypo": "TruthHypo"}
+"""Benchmarks whose files a user brings, by their results' names."""
 PARTS: tuple[tuple[str, str, Callable[[Any], Iterable[Row]]], ...] = (
     ("biodsa", "`sage bench biodsa FILE --study ID=COHORT… --json`", _biodsa),
+    ("blade", f"`sage bench blade FOLDER --json`{BOTH}", _blade),
     ("calibration", "`sage bench calibration COHORT… --json`", _calibration),
     ("claim_audit", "`sage bench claims-score SAMPLE FIRST SECOND --json`", _claim_audit),
     ("discoverybench", "`sage bench discoverybench FOLDER --deals 20 --json`", _discoverybench),
     ("hypobench", "`sage bench hypobench FOLDER --permuted 50 --json`", _hypobench),
+    ("labbench", f"`sage bench labbench FILE… --json`{BOTH}", _labbench),
     (
         "mtb",
         "`sage bench mtb FOLDER --agent replay --json` and `--agent rules`, as `replay` and `rules`"
@@ -297,5 +402,6 @@ PARTS: tuple[tuple[str, str, Callable[[Any], Iterable[Row]]], ...] = (
         " object",
         _slidequest,
     ),
+    ("truthhypo", f"`sage bench truthhypo FILE… --graph GRAPH --json`{BOTH}", _truthhypo),
 )
 """File's name, the command that writes it, and how a row is read from it."""

@@ -201,15 +201,16 @@ def score_sheet(path: Path) -> QualityReport:
     return QualityReport(
         reviewed=len(answered),
         unanswered=unanswered,
-        factual_grounding=_figure(row["grounded"] == "yes" for row in answered),
-        relation_accuracy=_figure(row["relation_ok"] == "yes" for row in answered),
-        entity_type_strict=_figure(value == "yes" for value in types),
-        entity_type_lenient=_figure(value in {"yes", "lenient"} for value in types),
-        hallucination_rate=_figure(row["hallucinated"] == "yes" for row in answered),
+        factual_grounding=proportion(row["grounded"] == "yes" for row in answered),
+        relation_accuracy=proportion(row["relation_ok"] == "yes" for row in answered),
+        entity_type_strict=proportion(value == "yes" for value in types),
+        entity_type_lenient=proportion(value in {"yes", "lenient"} for value in types),
+        hallucination_rate=proportion(row["hallucinated"] == "yes" for row in answered),
     )
 
 
-def _figure(values: Iterable[bool]) -> Figure:
+def proportion(values: Iterable[bool]) -> Figure:
+    """The share of true values; there must be some."""
     listed = list(values)
     count, total = sum(listed), len(listed)
     low, high = wilson(count, total)

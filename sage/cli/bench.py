@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from sage.cli.bench_biodsa import biodsa
+from sage.cli.bench_blade import blade
 from sage.cli.bench_calibration import calibration
 from sage.cli.bench_campaigns import campaigns, planted
 from sage.cli.bench_claims import claims, claims_score
 from sage.cli.bench_discoverybench import discoverybench
 from sage.cli.bench_hypobench import hypobench
+from sage.cli.bench_labbench import labbench
 from sage.cli.bench_mtb import mtb
 from sage.cli.bench_page import page
 from sage.cli.bench_slidequest import slidequest
 from sage.cli.bench_slides import slides
+from sage.cli.bench_truthhypo import truthhypo
 
 if TYPE_CHECKING:
     from agents.base import Reasoner
@@ -38,6 +41,9 @@ app.command()(slidequest)
 app.command()(mtb)
 app.command()(hypobench)
 app.command()(discoverybench)
+app.command()(truthhypo)
+app.command()(blade)
+app.command()(labbench)
 app.command()(calibration)
 app.command()(claims)
 app.command()(claims_score)

@@ -53,6 +53,10 @@ SECTIONS = (
 )
 
 
+SHOW_PROGRAMS = frozenset(("validation_agent", "multiple_choice"))
+"""Agents that are shown programs, protocols too, as lines: each of them indented."""
+
+
 def every_agent() -> list[Agent[Any, Any]]:
     """Every agent that the package defines, found by looking into each of its modules."""
     found = {}
@@ -117,7 +121,7 @@ def test_every_agent_is_walked() -> None:
 @pytest.mark.parametrize("line_break", BREAKS, ids=[repr(item) for item in BREAKS])
 def test_no_line_of_any_prompt_begins_with_a_text_from_outside(line_break: str) -> None:
     for name, shown in prompts(line_break.join([*SECTIONS, ""])):
-        program = " " * 4 if name == "validation_agent" else ""
+        program = " " * 4 if name in SHOW_PROGRAMS else ""
         begun = [
             line
             for line in shown.splitlines()
@@ -128,9 +132,8 @@ def test_no_line_of_any_prompt_begins_with_a_text_from_outside(line_break: str) 
 
 def test_a_text_of_many_lines_adds_no_line_to_a_prompt() -> None:
     harmless, hostile = dict(prompts(MARK)), dict(prompts("\n".join(SECTIONS)))
-    programs = {"validation_agent"}
-    assert programs <= set(hostile)
-    for name in set(hostile) - programs:
+    assert set(hostile) >= SHOW_PROGRAMS
+    for name in set(hostile) - SHOW_PROGRAMS:
         assert len(hostile[name].splitlines()) == len(harmless[name].splitlines()), name
 
 
