@@ -124,7 +124,7 @@ def answer_all(
     """
     done = []
     for number, question in enumerate(questions, 1):
-        acted = _kept(out / question.name)
+        acted = record_of(out / question.name)
         if acted is None:
             shutil.rmtree(out / question.name / "session", ignore_errors=True)
             acted = put(question, out / question.name / "session")
@@ -146,7 +146,7 @@ def answer_all(
     )
 
 
-def _kept(folder: Path) -> Acted | None:
+def record_of(folder: Path) -> Acted | None:
     """The record of a question that was put before; None where it was not, or was cut off."""
     from agents.code_acting.types import Acted
 
