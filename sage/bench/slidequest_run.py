@@ -128,9 +128,9 @@ def answer_all(
         if acted is None:
             shutil.rmtree(out / question.name / "session", ignore_errors=True)
             acted = put(question, out / question.name / "session")
-            answer = out / question.name / "session" / "files" / ANSWER
-            if answer.is_file() and not answer.is_symlink():
-                shutil.copyfile(answer, out / question.name / ANSWER)
+        answer = out / question.name / "session" / "files" / ANSWER
+        if answer.is_file() and not answer.is_symlink():
+            shutil.copyfile(answer, out / question.name / ANSWER)
         say(
             f"{number} of {len(questions)}: {question.name}: {acted.outcome},"
             f" {len(acted.steps)} steps, {acted.seconds:.0f} s"

@@ -134,7 +134,7 @@ def pose(folder: Path, only: Sequence[str] = (), seed: int = 0) -> list[Posed]:
             continue
         for variant in range(VARIANTS):
             name = f"{twin.capability.replace(' ', '_')}_{variant + 1}"
-            data = folder / name
+            data = folder.resolve() / name
             shutil.rmtree(data, ignore_errors=True)
             truth = data_of(twin, variant, data, seed)
             text = f"{QUESTIONS[twin.capability]}\n{OUTPUT.format(names=', '.join(truth))}"

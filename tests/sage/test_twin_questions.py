@@ -123,7 +123,7 @@ def test_played_conversations_replay_on_both_variants_from_the_command_line(
     tmp_path: Path,
 ) -> None:
     working("bubblewrap")
-    chosen = ("CSV reading", "image filtering", "morphometry")
+    chosen = ("CSV reading", "image filtering", "morphometry", "spatial calibration")
     with serve(played()) as server:
         done = bench(tmp_path, server.url, *only(chosen), "--json")
         again = bench(tmp_path, server.url, *only(chosen))
@@ -133,13 +133,13 @@ def test_played_conversations_replay_on_both_variants_from_the_command_line(
         (name, variant) for name in chosen for variant in (0, 1)
     ]
     assert all(row["score"] == 1 and row["outcome"] == "answered" for row in rows), rows
-    assert [row["steps"] for row in rows] == [2, 2, 2, 2, 1, 1]
+    assert [row["steps"] for row in rows] == [2, 2, 2, 2, 1, 1, 1, 1]
     assert all(row["tokens"] > 0 and row["failed_steps"] == 0 for row in rows)
     cost = done.json["costs"][0]
-    assert (cost["questions"], cost["no_answer"], cost["steps"]) == (6, 0, 10)
+    assert (cost["questions"], cost["no_answer"], cost["steps"]) == (8, 0, 12)
     # Variants begin with the same prompt, whose reply is kept; the second run asks for nothing.
-    assert len(server.requests) == 16 - len(chosen) and again.code == 0
-    assert "6 of 6 twins solved" in again.out
+    assert len(server.requests) == 20 - len(chosen) and again.code == 0
+    assert "8 of 8 twins solved" in again.out
 
 
 @pytest.mark.bubblewrap
