@@ -634,21 +634,32 @@ def solve(
     left = folder / "session" / "files" / "answer.json"
     if not left.is_file():
         return found.model_copy(update={"seconds": seconds, "problem": error or "no answer.json"})
-    got, problem = held_to(twin, variant, truth, json.loads(left.read_text(encoding="utf-8")))
+    got, problem = held_to(twin, truth, json.loads(left.read_text(encoding="utf-8")))
     return found.model_copy(update={"score": got, "seconds": seconds, "problem": problem[:500]})
 
 
 def data_of(twin: Twin, variant: int, folder: Path, seed: int = 0) -> Row:
-    """Write a variant's data into a new folder; its truth."""
+    """Write a variant's data, and return its truth.
+
+    Parameters
+    ----------
+    twin, variant : which
+    folder : a new one for the data
+    seed : of the data
+
+    Returns
+    -------
+    The planted values by name.
+    """
     folder.mkdir(parents=True)
     number = [one.capability for one in TWINS].index(twin.capability)
     return twin.make(folder, generator(seed, PURPOSE, number, variant))
 
 
-def held_to(twin: Twin, variant: int, truth: Row, rows: list[Row]) -> tuple[float, str]:
+def held_to(twin: Twin, truth: Row, rows: list[Row]) -> tuple[float, str]:
     """The score of an answer's rows, and what is wrong with them."""
     question = Question(
-        category="twin", number=variant, id_column=None,
+        category="twin", number=0, id_column=None,
         tolerances=dict.fromkeys(truth, twin.tolerance), truth=(truth,),
     )  # fmt: skip
     got = score(question, rows, repaired=True)

@@ -166,7 +166,7 @@ def answers(posed: Sequence[Posed], folder: Path, repeat: int) -> Iterator[Answe
                 {name: row[name] for name in one.truth if name in row}
                 for row in read_answer(folder / one.question.name / ANSWER)[:1]
             ]
-            got, problem = held_to(one.twin, one.variant, one.truth, rows)
+            got, problem = held_to(one.twin, one.truth, rows)
         except InputError:
             said = acted.error or (acted.answer.reason if acted.answer else "")
             got, problem = 0.0, f"no answer.json that can be read; {said}".rstrip("; ")
