@@ -133,6 +133,7 @@ def _mtb(held: dict[str, Any]) -> Iterable[Row]:
 
 def _slidequest(held: dict[str, Any]) -> Iterable[Row]:
     twins, covered = held["twins"]["twins"], held["twins"]["covered"]
+    played = held["played"]
     held = held["truth"]
     whole = next(row for row in held["summary"] if row["category"] == "all")
     yield Row(
@@ -158,6 +159,35 @@ def _slidequest(held: dict[str, Any]) -> Iterable[Row]:
         notes=(
             f"{sum(one['score'] == 1 for one in twins)} of {len(twins)} twins are solved; not:"
             f" {', '.join(short)}. Zero-shot interpretation needs the user's weights.",
+        ),
+    )
+    yield _played(played)
+
+
+def _played(held: dict[str, Any]) -> Row:
+    """Conversations with the agent that were played by hand: no model's score."""
+    rows = held["twins"]
+
+    def right(variant: int) -> str:
+        part = [row["score"] == 1 for row in rows if row["variant"] == variant]
+        return f"{sum(part)} of {len(part)}"
+
+    failed = sum(row["failed_steps"] for row in rows)
+    return Row(
+        benchmark="SlideQuest's capabilities, asked of the agent",
+        on=f"{len(rows)} twins of {len({row['capability'] for row in rows})} capabilities, in"
+        " conversations that were played by hand",
+        rules="answers need a model",
+        model="played, no figure of a model",
+        cost=f"{sum(row['steps'] for row in rows)} steps,"
+        f" {sum(row['tokens'] for row in rows):,} tokens by a fourth of the characters",
+        notes=(
+            f"{right(0)} of the twins on which a conversation was played are right, and"
+            f" {right(1)} on which the same programs were repeated; {failed} steps failed,"
+            f" {sum(row['outcome'] != 'answered' for row in rows)} conversations ended without an"
+            " answer. Whoever played the model had read the twins' programs, so this says what"
+            " the agent can carry, not how a model does. Not asked:"
+            f" {', '.join(held['not_asked'])}.",
         ),
     )
 
@@ -398,8 +428,9 @@ PARTS: tuple[tuple[str, str, Callable[[Any], Iterable[Row]]], ...] = (
     ),
     (
         "slidequest",
-        "`sage bench slidequest FOLDER --json` and `--twins --json`, as `truth` and `twins` of one"
-        " object",
+        "`sage bench slidequest FOLDER --json`, `--twins --json` and, on `python -m"
+        " tests.played_twins`, `--twins --agent chat --repeats 1 --json`, as `truth`, `twins` and"
+        " `played` of one object",
         _slidequest,
     ),
     ("truthhypo", f"`sage bench truthhypo FILE… --graph GRAPH --json`{BOTH}", _truthhypo),

@@ -124,13 +124,13 @@ def answer_all(
     """
     done = []
     for number, question in enumerate(questions, 1):
-        acted = _kept(out / question.name)
+        acted = record_of(out / question.name)
         if acted is None:
             shutil.rmtree(out / question.name / "session", ignore_errors=True)
             acted = put(question, out / question.name / "session")
-            answer = out / question.name / "session" / "files" / ANSWER
-            if answer.is_file() and not answer.is_symlink():
-                shutil.copyfile(answer, out / question.name / ANSWER)
+        answer = out / question.name / "session" / "files" / ANSWER
+        if answer.is_file() and not answer.is_symlink():
+            shutil.copyfile(answer, out / question.name / ANSWER)
         say(
             f"{number} of {len(questions)}: {question.name}: {acted.outcome},"
             f" {len(acted.steps)} steps, {acted.seconds:.0f} s"
@@ -146,7 +146,7 @@ def answer_all(
     )
 
 
-def _kept(folder: Path) -> Acted | None:
+def record_of(folder: Path) -> Acted | None:
     """The record of a question that was put before; None where it was not, or was cut off."""
     from agents.code_acting.types import Acted
 

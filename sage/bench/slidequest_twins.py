@@ -628,22 +628,42 @@ def solve(
     seed : of the data
     """
     data = folder / "data"
-    data.mkdir(parents=True)
-    number = [one.capability for one in TWINS].index(twin.capability)
-    truth = twin.make(data, generator(seed, PURPOSE, number, variant))
+    truth = data_of(twin, variant, data, seed)
     found = Solved(capability=twin.capability, variant=variant, score=0.0)
     seconds, error = run(data, folder / "session", WRITE + twin.program)
     left = folder / "session" / "files" / "answer.json"
     if not left.is_file():
         return found.model_copy(update={"seconds": seconds, "problem": error or "no answer.json"})
+    got, problem = held_to(twin, truth, json.loads(left.read_text(encoding="utf-8")))
+    return found.model_copy(update={"score": got, "seconds": seconds, "problem": problem[:500]})
+
+
+def data_of(twin: Twin, variant: int, folder: Path, seed: int = 0) -> Row:
+    """Write a variant's data, and return its truth.
+
+    Parameters
+    ----------
+    twin, variant : which
+    folder : a new one for the data
+    seed : of the data
+
+    Returns
+    -------
+    The planted values by name.
+    """
+    folder.mkdir(parents=True)
+    number = [one.capability for one in TWINS].index(twin.capability)
+    return twin.make(folder, generator(seed, PURPOSE, number, variant))
+
+
+def held_to(twin: Twin, truth: Row, rows: list[Row]) -> tuple[float, str]:
+    """The score of an answer's rows, and what is wrong with them."""
     question = Question(
-        category="twin", number=variant, id_column=None,
+        category="twin", number=0, id_column=None,
         tolerances=dict.fromkeys(truth, twin.tolerance), truth=(truth,),
     )  # fmt: skip
-    held = json.loads(left.read_text(encoding="utf-8"))
-    got = score(question, held, repaired=True)
-    problem = "" if got == 1 else f"{held[0]} where {truth} was planted"
-    return found.model_copy(update={"score": got, "seconds": seconds, "problem": problem[:500]})
+    got = score(question, rows, repaired=True)
+    return got, "" if got == 1 else f"{rows[0]} where {truth} was planted"
 
 
 def cover(benchmark: Path, solved: list[Solved]) -> list[Coverage]:

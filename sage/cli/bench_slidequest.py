@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,14 @@ from sage.core.errors import InputError
 if TYPE_CHECKING:
     from sage.bench.slidequest_run import Cost, Prepared
     from sage.bench.slidequest_twins import Solved
+    from sage.bench.twin_questions import Answered
+
+
+class SolverName(StrEnum):
+    """Who solves the twins."""
+
+    PROGRAM = "program"
+    CHAT = "chat"
 
 
 def slidequest(
@@ -29,17 +38,29 @@ def slidequest(
         help="Put the questions to the agent of `sage ask-slides`: the folder that holds what they "
         "name (tcga_brca_to_use/ …).",
     ),
-    out: Path = typer.Option(Path("slidequest-runs"), help="With --data: gets repeat_1/ and on."),
-    repeats: int = typer.Option(3, min=1, max=20, help="With --data: as often as the paper."),
-    only: list[str] | None = typer.Option(
-        None, help="With --data: a question (data_qa/question_1) or category; repeatable."
+    out: Path = typer.Option(
+        Path("slidequest-runs"), help="With --data or --agent chat: gets repeat_1/ and on."
     ),
-    budget_usd: float | None = typer.Option(None, min=0, help="With --data: what all may cost."),
+    repeats: int = typer.Option(
+        3, min=1, max=20, help="With --data or --agent chat: as often as the paper."
+    ),
+    only: list[str] | None = typer.Option(
+        None,
+        help="With --data: a question (data_qa/question_1) or category; with --twins: a "
+        "capability. Repeatable.",
+    ),
+    budget_usd: float | None = typer.Option(
+        None, min=0, help="With --data or --agent chat: what all may cost."
+    ),
     twins: bool = typer.Option(
         False,
         "--twins",
         help="Solve tasks of the same kinds on data made here, by hand-written programs: do the "
         "tools suffice? Needs a sandbox, no model and no slides.",
+    ),
+    agent: SolverName = typer.Option(
+        SolverName.PROGRAM,
+        help="With --twins: `chat` puts the tasks as questions to the agent of `sage ask-slides`.",
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -57,13 +78,18 @@ def slidequest(
     """
     from sage.bench import slidequest as bench
     from sage.bench.slidequest_run import prepare
+    from sage.console import err, print_json
     from sage.console import out as console
-    from sage.console import print_json
 
+    if agent is SolverName.CHAT and not twins:
+        raise InputError("--agent chat goes with --twins; --data puts SlideQuest's own questions")
     if twins:
         if data is not None or answers:
-            raise InputError("--twins asks nothing: leave --data and --answers out")
-        _twins(benchmark, only or [], as_json=as_json)
+            raise InputError("--twins makes its own data: leave --data and --answers out")
+        if agent is SolverName.CHAT:
+            _twins_asked(benchmark, only or [], out, repeats, budget_usd, as_json=as_json)
+        else:
+            _twins(benchmark, only or [], as_json=as_json)
         return
     if data is not None and answers:
         raise InputError("give --answers or --data, not both")
@@ -72,7 +98,7 @@ def slidequest(
     if data is not None:
         ready, absent = prepare(benchmark, data, only or ())
         if absent:
-            console.print(f"not asked, their data are not in {data}: {', '.join(absent)}")
+            err.print(f"not asked, their data are not in {data}: {', '.join(absent)}")
         answers = [out / f"repeat_{number}" for number in range(1, repeats + 1)]
         costs = [_asked(ready, folder, budget_usd, out) for folder in answers]
         asked = {question.name for question in ready}
@@ -175,6 +201,55 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
         )
 
 
+def _twins_asked(
+    benchmark: Path, only: list[str], out: Path, repeats: int, budget_usd: float | None,
+    *, as_json: bool,
+) -> None:  # fmt: skip
+    """Put the twins as questions to the agent, and hold its answers to the planted truths."""
+    from sage.bench.slidequest_twins import TWINS
+    from sage.bench.twin_questions import QUESTIONS, answers, pose
+    from sage.console import out as console
+    from sage.console import print_json
+
+    posed = pose(out / "data", only)
+    costs: list[Cost] = []
+    answered: list[Answered] = []
+    for number in range(1, repeats + 1):
+        folder = out / f"repeat_{number}"
+        costs.append(_asked([one.question for one in posed], folder, budget_usd, out))
+        answered += answers(posed, folder, number)
+    left_out = [twin.capability for twin in TWINS if twin.capability not in QUESTIONS]
+    if as_json:
+        print_json(
+            {
+                "models": sorted({one.model for one in answered if one.model}),
+                "repeats": repeats,
+                "costs": [cost.model_dump() for cost in costs],
+                "twins": [one.model_dump() for one in answered],
+                "not_asked": left_out,
+            }
+        )
+        return
+    for one in answered:
+        if one.problem:
+            console.print(
+                f"{one.capability}, {one.variant + 1}, repeat {one.repeat}: {one.score:.2f};"
+                f" {one.problem}",
+                markup=False, highlight=False, soft_wrap=True,
+            )  # fmt: skip
+    for number, cost in enumerate(costs, 1):
+        solved = sum(one.score == 1 for one in answered if one.repeat == number)
+        failed = sum(one.failed_steps for one in answered if one.repeat == number)
+        console.print(
+            f"repeat {number}: {solved} of {cost.questions} twins solved, {cost.no_answer} without"
+            f" an answer, {cost.steps} steps ({failed} failed), {cost.tokens:,} tokens,"
+            f" ${cost.usd:.2f}, {cost.seconds:.0f} s",
+            soft_wrap=True,
+        )
+    if left_out and not only:
+        console.print(f"no question is put for: {', '.join(left_out)}", soft_wrap=True)
+
+
 def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, out: Path) -> Cost:
     """Put the questions to the agent; its replies and spending are kept per repeat, the budget
     holds over all."""
@@ -184,7 +259,7 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
     from agents.code_acting.write import write_session
     from mcp_servers.registry import load
     from sage.bench.slidequest_run import answer_all
-    from sage.console import out as console
+    from sage.console import err as console
     from sage.core.llm.trace import Trace
     from sage.settings import load as load_settings
     from sage.wiring import make_chat

@@ -118,8 +118,9 @@ def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path
         (place / "session.json").write_text(acted.model_dump_json(), encoding="utf-8")
         return acted
 
-    for _ in range(2):  # what was answered is not asked again
+    written = tmp_path / "out" / "data_qa" / "question_1" / "answer.json"
+    for _ in range(2):  # what was answered is not asked again, and not lost by a kill after it
+        written.unlink(missing_ok=True)
         cost = answer_all(ready, tmp_path / "out", put)
     assert asked == ["data_qa/question_1"] and cost.tokens == 5 and cost.no_answer == 0
-    written = tmp_path / "out" / "data_qa" / "question_1" / "answer.json"
     assert json.loads(written.read_text(encoding="utf-8")) == [{"n": 3}]
