@@ -106,8 +106,8 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
             info = tarfile.TarInfo(CONTENTS)
             info.size = len(contents)
             tar.addfile(info, io.BytesIO(contents))
-    with open_runs(settings) as table:
-        queued = table.folders() if table is not None else []
+    with open_runs(settings) as queue:
+        queued = queue.folders() if queue is not None else []
     elsewhere = sum(Path(folder).resolve() not in known for folder in queued)
     return {"files": len(hashes), "runs": len(known), "rows": rows, "elsewhere": elsewhere}
 
