@@ -82,6 +82,7 @@ class SqliteDatabase(Database):
             return [dict(row) for row in live.execute(said, tuple(values)).fetchall()]
 
         try:
+            live.execute("PRAGMA secure_delete = ON")  # what is struck out is not left in the file
             live.execute("BEGIN IMMEDIATE")
             found = body(execute)
             live.execute("COMMIT")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from mcp_servers.workers.jobs import Recipe, State
 from mcp_servers.workers.on_ray import RayWorkers
 from sage.core.errors import Cancelled, FaultError, InputError
 
+ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")
 
 pytestmark = [
@@ -128,3 +131,16 @@ def test_a_board_that_dies_costs_no_job(workers: Workers, roots: Roots) -> None:
 def test_an_absent_cluster_is_a_fault_that_names_the_address() -> None:
     with pytest.raises(InputError, match='"ray", "ray:auto", or "ray://host:port"'):
         open_workers("ray2", Recipe())
+
+
+def test_where_no_cluster_was_joined_it_is_said_what_to_do(tmp_path: Path) -> None:
+    """In our words: Ray's own name an option that no command of SAGE has."""
+    code = "from mcp_servers.workers.choose import open_workers as o; o('ray:auto', R())"
+    said = subprocess.run(
+        [sys.executable, "-c", f"from mcp_servers.workers.jobs import Recipe as R; {code}"],
+        capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ).stderr  # fmt: skip
+    assert "no Ray cluster that this machine has joined: Could not find any running" in said
+    assert "ray start --head" in said
+    assert "`--address`" not in said.splitlines()[-1]
