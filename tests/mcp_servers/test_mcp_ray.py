@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from mcp_servers.workers.jobs import Recipe, State
 from mcp_servers.workers.on_ray import RayWorkers
 from sage.core.errors import Cancelled, FaultError, InputError
 
-ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")
 
 pytestmark = [
@@ -117,15 +115,17 @@ def test_a_board_that_dies_costs_no_job(workers: Workers, roots: Roots) -> None:
     assert isinstance(workers, RayWorkers)
     seen: list[float] = []
     job = workers.submit(
-        "wait", {"seconds": 6}, roots, on_change=lambda item: seen.append(item.fraction)
+        "wait", {"seconds": 120}, roots, on_change=lambda item: seen.append(item.fraction)
     )
     while job.fraction == 0:
         job.wait(0.1)
     workers._board.__ray_call__.remote(die)
-    before = len(seen)
-    assert job.result(60).provenance.tool == "wait"
-    assert job.attempts == 1
-    assert len({fraction for fraction in seen[before:] if fraction < 1}) > 2
+    before, until = len(seen), time.monotonic() + 100
+    while len(set(seen[before:])) < 6 and time.monotonic() < until:
+        job.wait(0.1)
+    assert len(set(seen[before:])) >= 6
+    assert (job.state, job.attempts) == (State.RUNNING, 1)
+    workers.cancel(job)
 
 
 def test_an_absent_cluster_is_a_fault_that_names_the_address() -> None:
@@ -133,14 +133,17 @@ def test_an_absent_cluster_is_a_fault_that_names_the_address() -> None:
         open_workers("ray2", Recipe())
 
 
-def test_where_no_cluster_was_joined_it_is_said_what_to_do(tmp_path: Path) -> None:
+def test_where_no_cluster_was_joined_it_is_said_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """In our words: Ray's own name an option that no command of SAGE has."""
-    code = "from mcp_servers.workers.choose import open_workers as o; o('ray:auto', R())"
-    said = subprocess.run(
-        [sys.executable, "-c", f"from mcp_servers.workers.jobs import Recipe as R; {code}"],
-        capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ).stderr  # fmt: skip
-    assert "no Ray cluster that this machine has joined: Could not find any running" in said
-    assert "ray start --head" in said
-    assert "`--address`" not in said.splitlines()[-1]
+    import ray
+
+    def init(**options: object) -> None:
+        raise ConnectionError("Could not find any. Please set the `--address` flag.")
+
+    monkeypatch.setattr(ray, "init", init)
+    said = r"^no Ray cluster that this machine has joined: Could not find any\. Start one \(ray st"
+    with pytest.raises(FaultError, match=said) as caught:
+        open_workers("ray:auto", Recipe())
+    assert "`--address`" not in str(caught.value)
