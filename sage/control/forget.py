@@ -265,9 +265,9 @@ def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[st
                         execute(struck, [left, *known])
         return found
 
-    where, held, made = "PostgreSQL", TEXTS, (CAMPAIGNS, REVIEWS, RUNS)
+    where, held, made = "PostgreSQL", TEXTS, [CAMPAIGNS, REVIEWS, RUNS]
     if settings.checkpoint_url is None:
-        where, held, made = QUEUE, {"sage_runs": TEXTS["sage_runs"]}, (RUNS,)
+        where, held, made = QUEUE, {"sage_runs": TEXTS["sage_runs"]}, [RUNS]
     tables = ";".join(table.strip().rstrip(";") for table in made)
     with open_database(settings, tables, new=False) as database:
         return database.transaction(body) if database is not None else []
