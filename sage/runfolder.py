@@ -256,7 +256,7 @@ class RunFolder:
                 self.record.seal()
             self.record.seal_manifest()
         if manifest.place != here:
-            copied = _names_run(Path(manifest.place), manifest.run_id)
+            copied = names_run(Path(manifest.place), manifest.run_id)
             if copied:
                 identity = str(uuid.uuid4())
                 update = {
@@ -322,7 +322,7 @@ def _lock(file: IO[str]) -> None:
             time.sleep(0.05)
 
 
-def _names_run(root: Path, run_id: str) -> bool:
+def names_run(root: Path, run_id: str) -> bool:
     """Whether the folder holds the run of this identity."""
     try:
         return RunFolder(root).manifest().run_id == run_id

@@ -7,8 +7,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,51 @@ def _running(place: Path) -> Iterator[str]:
         yield f"postgresql://sage@127.0.0.1:{port}/postgres"
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], capture_output=True, cwd="/")
+
+
+class Line:
+    """A line to a server on loopback that can be cut and that can fall silent.
+
+    While `cuts` is not 0, a connection ends once its COMMIT reached the server, before the answer.
+    While `silent` is set, nothing passes and nothing is closed.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.target = int(url.rpartition(":")[2].partition("/")[0])
+        self.cuts = 0
+        self.silent = threading.Event()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = url.replace(str(self.target), str(self.socket.getsockname()[1]))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self.socket.accept()
+                far = socket.create_connection(("127.0.0.1", self.target))
+                cut = threading.Event()
+                for ends in ((near, far), (far, near)):
+                    given = (*ends, cut, ends[0] is near)
+                    threading.Thread(target=self._carry, args=given, daemon=True).start()
+
+    def _carry(
+        self, one: socket.socket, other: socket.socket, cut: threading.Event, there: bool
+    ) -> None:
+        with suppress(OSError):
+            while said := one.recv(1 << 16):
+                while self.silent.is_set():
+                    time.sleep(0.02)
+                if there and self.cuts and b"COMMIT" in said:
+                    self.cuts -= 1
+                    cut.set()
+                    other.sendall(said)
+                    time.sleep(0.3)
+                    one.shutdown(socket.SHUT_RDWR)
+                    other.shutdown(socket.SHUT_RDWR)
+                    return
+                if there or not cut.is_set():
+                    other.sendall(said)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self.socket.close()

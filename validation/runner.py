@@ -245,6 +245,7 @@ def collect(
             q_adjusted=_q_instead(frozen, main, ledger, "adjusted"),
             q_of=_of_the_hierarchy(frozen, main, ledger),
             family=adjusted.family if adjusted is not None else 1,
+            questions=adjusted.questions if adjusted is not None else None,
             replicate=second,
             locked=locked,
             seen=seen,

@@ -124,7 +124,7 @@ class Evidence:
     `q_of` those of later endpoints of a hierarchy, each in the place of the primary one;
     `seen` the hash of another version of the contract whose results came first. `objections` and
     `qualifiers` are what other parts bring along: reasons against "supported", and words that the
-    badge carries in any case.
+    badge carries in any case. `family` counts the claims of the ledger, `questions` what they ask.
     """
 
     contract: Contract
@@ -138,6 +138,7 @@ class Evidence:
     qualifiers: tuple[str, ...] = ()
     q_adjusted: float | None = None
     q_of: Mapping[str, float] = field(default_factory=dict)
+    questions: int | None = None
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,8 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
     expected = expected_direction(contract, effect)
     text = f"{effect_text(effect)}, {p_is(p)}, {p_is(q, 'q')} over "
     text += f"{_count(evidence.family, 'claim')} of the ledger"
+    if evidence.questions is not None and evidence.questions != evidence.family:
+        text += f" that ask {_count(evidence.questions, 'question')}"
     if contract.online is not None:
         text += f", {p_is(contract.online.level, 'level')} in the campaign"
     if _undirected(primary) and p < alpha:

@@ -10,9 +10,11 @@ from mcp_servers.servers.authority import DEFAULT_PORTS, Authority, parse_author
 from mcp_servers.servers.health import Watch
 
 if TYPE_CHECKING:
+    from mcp_servers.servers.callers import Callers
     from mcp_servers.servers.listener import BoundedListener
     from mcp_servers.servers.options import HttpOptions
 
+UNNAMED = "people come through the proxy, which names each of them"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -25,6 +27,7 @@ class Gate:
         options: HttpOptions,
         listener: BoundedListener | None = None,
         watch: Watch | None = None,
+        callers: Callers | None = None,
     ) -> None:
         """Guard `app`.
 
@@ -34,8 +37,10 @@ class Gate:
         options : hosts and token
         listener : told which connections carry an allowed request
         watch : answers those who watch the server
+        callers : knows who calls; without it whoever has the token does
         """
         self.app = app
+        self.callers = callers
         self.watch = watch or Watch()
         self.token = None if options.token is None else options.token.encode()
         self.named = [parse_authority(name.removesuffix(":*")) for name in options.allowed_hosts]
@@ -57,10 +62,20 @@ class Gate:
                 await _refuse(send, *refused)
             elif await self.watch.measures(scope, send):
                 return
+            elif not self._named(scope):
+                await _refuse(send, 403, UNNAMED, "unnamed")
             elif self.listener is None:
                 await self.app(scope, receive, send)
             else:
                 await pass_on(self.app, self.listener, scope, receive, send)
+
+    def _named(self, scope: Any) -> bool:
+        """Keep with the request who calls; False where that has to be known and is not."""
+        if self.callers is None:
+            return True
+        who = self.callers.named(scope)
+        scope["state"] = (scope.get("state") or {}) | {"person": who}
+        return who is not None
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         """Status and reason for a request that may not pass, None for one that may."""
@@ -126,8 +141,8 @@ def _listed(given: Authority, allowed: list[Authority | None]) -> bool:
     return any(rule is not None and rule in (given, (given[0], None)) for rule in allowed)
 
 
-async def _refuse(send: Any, status: int, reason: str) -> None:
-    error = {401: "invalid_token", 403: "foreign_origin", 421: "foreign_host"}[status]
+async def _refuse(send: Any, status: int, reason: str, error: str = "") -> None:
+    error = error or {401: "invalid_token", 403: "foreign_origin", 421: "foreign_host"}[status]
     body = json.dumps({"error": error, "error_description": reason}).encode()
     headers = [
         (b"content-type", b"application/json"),

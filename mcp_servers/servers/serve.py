@@ -51,7 +51,7 @@ def http_app(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         host=options.host,
     )
-    return Gate(app, options, listener, Watch(server.metrics))
+    return Gate(app, options, listener, Watch(server.metrics), server.callers)
 
 
 def serve_http(

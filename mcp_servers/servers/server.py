@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_servers.roots import Roots, hide_folders
 from mcp_servers.servers import asking, compact, content, prompting, tasks
 from mcp_servers.servers.asking import InputNeeded
+from mcp_servers.servers.callers import CALLER, Callers
 from mcp_servers.servers.handed_back import HandedBack, Kept
 from mcp_servers.servers.health import Family, by, one
 from mcp_servers.servers.options import Limits
@@ -68,14 +69,17 @@ class ToolServer:
         compact: bool = False,
         ask_roots: bool = False,
         lasting: bool = False,
+        callers: Callers | None = None,
     ) -> None:
         """Serve the tools of both registries under one set of roots.
 
         `compact` lists three tools that find and call the others. `ask_roots` takes the folders
         that the client names instead of `roots`' inputs: for a client that started the server.
-        `lasting` keeps jobs that the server cannot end for the next one.
+        `lasting` keeps jobs that the server cannot end for the next one. `callers` says who may
+        call what; over HTTP alone.
         """
         self.name = name
+        self.callers = callers
         self.roots = roots
         self.workers = workers
         self.inline = inline
@@ -139,11 +143,21 @@ class ToolServer:
                 return await self._about_job(ctx, name, arguments)
             if name not in self.specs():
                 raise MCPError(types.INVALID_PARAMS, f'no tool is called "{name}"')
+            await self._admit(ctx, name, arguments)
             return await self._run(ctx, params, name, arguments)
         except InputNeeded as needed:
             return needed.result
         except SageError as error:
             return failed(self._hide(str(error)))
+
+    async def _admit(self, ctx: Any, name: str, arguments: dict[str, Any]) -> None:
+        """Ask whether the person whom the proxy names may call this; what is refused raises."""
+        if self.callers is None:
+            return
+        spec, who = self.specs()[name], ctx.request.scope["state"]["person"]
+        spec.parse(arguments)
+        await anyio.to_thread.run_sync(self.callers.admit, who, spec, arguments)
+        CALLER.set(who)
 
     async def _run(
         self, ctx: Any, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]

@@ -16,6 +16,7 @@ from mcp_servers.workers.jobs import Recipe
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Drive
+    from mcp_servers.servers.callers import Callers
     from mcp_servers.servers.server import ToolServer
 
 
@@ -33,6 +34,7 @@ def open_server(
     compact: bool = False,
     ask_roots: bool = False,
     lasting: bool = False,
+    callers: Callers | None = None,
 ) -> Iterator[ToolServer]:
     """A server of one suite or of all, with its workers; they stop when the block ends.
 
@@ -52,6 +54,7 @@ def open_server(
     compact : three tools that find and call the others, instead of one per tool
     ask_roots : take the client's folders as roots
     lasting : keep jobs that the server cannot end for the next one with the same output folder
+    callers : says who may call what, over HTTP
 
     Raises
     ------
@@ -77,7 +80,7 @@ def open_server(
         inline = stack.enter_context(InlineWorkers(local))
         server = ToolServer(
             f"sage-{suite}", roots, pool, inline, limits,
-            compact=compact, ask_roots=ask_roots, lasting=lasting,
+            compact=compact, ask_roots=ask_roots, lasting=lasting, callers=callers,
         )  # fmt: skip
         try:
             yield server

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
@@ -48,7 +49,9 @@ class InlineWorkers(Workers):
                 raise FaultError("the workers are closed")
             self.jobs[job.id] = job
             self._forget()
-        thread = threading.Thread(target=self._run, args=(job,), name=job.tool, daemon=True)
+        thread = threading.Thread(
+            target=copy_context().run, args=(self._run, job), name=job.tool, daemon=True
+        )
         thread.start()
         return job
 

@@ -132,7 +132,8 @@ class RayWorkers(Workers):
 
         self._ray: Any = ray
         self._own = address is None
-        self._where = "on this machine" if address is None else f"at {address}"
+        known = {None: "on this machine", "auto": "that this machine has joined"}
+        self._where = known.get(address, f"at {address}")
         self._silence, self._patience, self._quiet = silence, patience, quiet
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address is None:
@@ -153,7 +154,13 @@ class RayWorkers(Workers):
             self.nodes = nodes_of(within(JOINING, ray.nodes))
             self._board = within(JOINING, self._new_board)
         except Exception as error:
-            raise FaultError(f"no Ray cluster {self._where}: {error}") from error
+            if address != "auto":
+                raise FaultError(f"no Ray cluster {self._where}: {error}") from error
+            said = str(error).partition(". ")[0]
+            raise FaultError(
+                f"no Ray cluster {self._where}: {said}. Start one (ray start --head), join one (ray"
+                ' start --address=HOST:PORT), or name one: "ray://HOST:PORT"'
+            ) from error
         self._remote = ray.remote(max_retries=0)(run_on_ray)
         self._recipe = json.dumps(self.recipe.to_dict())
         self._flights: dict[str, Flight] = {}

@@ -38,6 +38,12 @@ def backup(
         f" {amount(found['rows'], 'row')} of PostgreSQL",
         soft_wrap=True,
     )
+    if elsewhere := found["elsewhere"]:
+        out.print(
+            f"[yellow]not in it:[/] {amount(elsewhere, 'run')} of the queue outside of runs_dir"
+            " (`sage runs --json` tells the folders)",
+            soft_wrap=True,
+        )
 
 
 def restore(

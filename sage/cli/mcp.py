@@ -70,6 +70,25 @@ def serve(
         list[str] | None,
         typer.Option(help="HTTP: Host header to accept, when not on loopback; repeatable"),
     ] = None,
+    trust_header: Annotated[
+        str,
+        typer.Option(
+            help="HTTP: header in which a reverse proxy names the person, e.g. X-Forwarded-User"
+        ),
+    ] = "",
+    trust_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="HTTP: address or network of that proxy; default: this machine. Repeatable"
+        ),
+    ] = None,
+    roles: Annotated[
+        Path | None,
+        typer.Option(
+            help="HTTP: TOML file of who may do what, and how much, as of `sage serve`; needs "
+            "--trust-header"
+        ),
+    ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(help="HTTP: certificate chain (PEM), to serve over TLS")
     ] = None,
@@ -117,8 +136,15 @@ def serve(
     from mcp_servers.servers.serve import serve_http, serve_stdio
     from mcp_servers.servers.start import open_server
     from sage.cli.tools_support import sage_command, tool_folders
+    from sage.core.errors import InputError
+    from sage.settings import load
+    from sage.web.callers import people
+    from sage.web.people import trust
 
     console = Console(stderr=True)
+    named = trust(trust_header, trust_proxy or [], roles)
+    if named is not None and transport is not Transport.HTTP:
+        raise InputError("--trust-header is for --transport http: on stdio there is no proxy")
     roots = Roots.of(root or [Path.cwd()], out)
     http = None
     if transport is Transport.HTTP:
@@ -135,23 +161,27 @@ def serve(
         if made:
             console.print(f"bearer token: {secret}", highlight=False, soft_wrap=True)
     os.environ.pop("SAGE_MCP_TOKEN", None)  # workers have no use for it
-    with open_server(
-        suite,
-        roots,
-        workers=workers,
-        memory_mb=memory,
-        tool_folders=tool_folders(tools),
-        cache_folder=str(cache or roots.output / ".cache"),
-        limits=Limits(
-            wait=wait,
-            task_after=min(wait, Limits.task_after),
-            outputs=Bounds(keep_days, keep_mb),
-        ),
-        drive=sage_command,
-        compact=compact,
-        ask_roots=not root and transport is Transport.STDIO,
-        lasting=transport is Transport.HTTP,
-    ) as server:
+    with (
+        people(named, load()) as known,
+        open_server(
+            suite,
+            roots,
+            workers=workers,
+            memory_mb=memory,
+            tool_folders=tool_folders(tools),
+            cache_folder=str(cache or roots.output / ".cache"),
+            limits=Limits(
+                wait=wait,
+                task_after=min(wait, Limits.task_after),
+                outputs=Bounds(keep_days, keep_mb),
+            ),
+            drive=known.drive(sage_command) if known is not None else sage_command,
+            callers=known,
+            compact=compact,
+            ask_roots=not root and transport is Transport.STDIO,
+            lasting=transport is Transport.HTTP,
+        ) as server,
+    ):
         if http is None:
             serve_stdio(server)
         else:

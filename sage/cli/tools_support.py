@@ -63,8 +63,11 @@ def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return list(schema.get("anyOf", [schema]))
 
 
-def sage_command(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
-    """Run `sage` with these words as a process of its own; ended when `stop` says so."""
+def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = "") -> Answer:
+    """Run `sage` with these words as a process of its own; ended when `stop` says so.
+
+    `owner` is the person who asked, where the server knows.
+    """
     import subprocess
     import tempfile
     import time
@@ -75,7 +78,7 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
     command = [sys.executable, "-m", "sage", *words]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=_environment()
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=_environment(owner)
         )
         try:
             while process.poll() is None:
@@ -98,13 +101,16 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
         )
 
 
-def _environment() -> dict[str, str]:
+def _environment(owner: str) -> dict[str, str]:
     """This process's environment, with the packages importable wherever it started."""
     import os
 
+    from sage.control.people import VARIABLE
+
     base = str(Path(__file__).resolve().parents[2])
     path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{base}{os.pathsep}{path}" if path else base}
+    named = {VARIABLE: owner} if owner else {}
+    return {**os.environ, "PYTHONPATH": f"{base}{os.pathsep}{path}" if path else base, **named}
 
 
 def tool_folders(named: list[Path] | None) -> tuple[str, ...]:

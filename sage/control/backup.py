@@ -21,6 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from sage.campaign.rounds import runs_and_rounds
+from sage.control.database import FILE as QUEUE
+from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import replacing
@@ -54,7 +56,8 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
 
     Returns
     -------
-    How many files, runs and rows of tables it holds.
+    How many files, runs and rows of tables it holds, and how many runs of the queue lie elsewhere
+    and are not in it.
 
     Raises
     ------
@@ -103,7 +106,10 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
             info = tarfile.TarInfo(CONTENTS)
             info.size = len(contents)
             tar.addfile(info, io.BytesIO(contents))
-    return {"files": len(hashes), "runs": len(known), "rows": rows}
+    with open_runs(settings) as queue:
+        queued = queue.folders() if queue is not None else []
+    elsewhere = sum(Path(folder).resolve() not in known for folder in queued)
+    return {"files": len(hashes), "runs": len(known), "rows": rows, "elsewhere": elsewhere}
 
 
 def restore(settings: Settings, archive: Path) -> dict[str, int]:
@@ -140,9 +146,20 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
                 )
             if ledger.exists():
                 raise InputError(f"{ledger} is there already; set SAGE_LEDGER to another file")
+        folders = {}
         for run in runs_and_rounds(place / "runs"):
             run.verify(under_way=True)
-        rows = sum(_loaded(servers[kind], place / "postgres" / kind) for kind in sorted(kinds))
+            home = str(runs / run.root.relative_to(place / "runs"))
+            if identity := run.manifest().run_id:
+                run.update(place=home)
+                folders[identity] = home
+        if (queue := place / "runs" / f".{QUEUE}").is_file():
+            with closing(sqlite3.connect(queue)) as live, live:
+                for run_id, home in folders.items():
+                    live.execute("UPDATE sage_runs SET folder = ? WHERE id = ?", [home, run_id])
+        rows = sum(
+            _loaded(servers[kind], place / "postgres" / kind, folders) for kind in sorted(kinds)
+        )
         if (place / "ledger").is_dir():
             ledger.parent.mkdir(parents=True, exist_ok=True)
             for name in LEDGER:
@@ -309,8 +326,11 @@ def _columns(live: Connection[Any], table: str) -> list[str]:
     return [row[0] for row in live.execute(text, [table]).fetchall()]
 
 
-def _loaded(url: str, place: Path) -> int:
-    """Fill the tables from files, all or none; they are made by who uses them first."""
+def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
+    """Fill the tables from files, all or none; they are made by who uses them first.
+
+    `folders` are where the runs, by their identity, lie from here on.
+    """
     from psycopg import sql
 
     from sage.campaign.notebook import TABLES as CAMPAIGNS
@@ -348,6 +368,8 @@ def _loaded(url: str, place: Path) -> int:
                     while block := stream.read(1 << 16):
                         copy.write(block)
                 rows += max(0, cursor.rowcount)
+        for run, folder in folders.items():
+            live.execute("UPDATE sage_runs SET folder = %s WHERE id = %s", [folder, run])
     return rows
 
 

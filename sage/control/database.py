@@ -82,6 +82,7 @@ class SqliteDatabase(Database):
             return [dict(row) for row in live.execute(said, tuple(values)).fetchall()]
 
         try:
+            live.execute("PRAGMA secure_delete = ON")  # what is struck out is not left in the file
             live.execute("BEGIN IMMEDIATE")
             found = body(execute)
             live.execute("COMMIT")
@@ -107,25 +108,55 @@ class PostgresDatabase(Database):
         self.transaction(make)
 
     def transaction(self, body: Callable[[Execute], T]) -> T:
-        """See `Database.transaction`; a broken connection is replaced and the body run again."""
+        """See `Database.transaction`; a broken connection is replaced and the body run again.
+
+        Not where it broke after the changes were kept: the server is asked about that first, so
+        that a row whose answer was lost is not added twice.
+        """
+        tried: list[tuple[str, T]] = []
 
         def whole() -> T:
-            with self.pool.connection() as live, live.transaction(), live.cursor() as cursor:
+            with self.pool.connection() as live:
+                if tried and _was_kept(live, tried[-1][0]):
+                    return tried[-1][1]
+                with live.transaction(), live.cursor() as cursor:
 
-                def execute(text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-                    now = "EXTRACT(EPOCH FROM clock_timestamp())::float8"
-                    said = text.replace("{now}", now).replace("{skip}", "FOR UPDATE SKIP LOCKED")
-                    # What stands in a statement is a literal of this package's.
-                    cursor.execute(said.replace("?", "%s").encode(), list(values))
-                    return cursor.fetchall() if cursor.description else []
+                    def execute(text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+                        now = "EXTRACT(EPOCH FROM clock_timestamp())::float8"
+                        skip = "FOR UPDATE SKIP LOCKED"
+                        said = text.replace("{now}", now).replace("{skip}", skip)
+                        # What stands in a statement is a literal of this package's.
+                        cursor.execute(said.replace("?", "%s").encode(), list(values))
+                        return cursor.fetchall() if cursor.description else []
 
-                return body(execute)
+                    found = body(execute)
+                    (row,) = execute("SELECT txid_current_if_assigned()::text AS number")
+                    if row["number"] is not None:  # it wrote
+                        tried.append((row["number"], found))
+                return found
 
         return again(whole)
 
     def serialize(self, execute: Execute, table: str) -> None:
         """See `Database.serialize`."""
         execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+
+
+def _was_kept(live: Connection[dict[str, Any]], number: str) -> bool:
+    """Whether a transaction of this number was kept.
+
+    Raises
+    ------
+    psycopg.OperationalError
+        While it is under way: the server has not noticed that its connection broke.
+    """
+    from psycopg import OperationalError
+
+    row = live.execute("SELECT txid_status(%s::bigint) AS status", [number]).fetchone()
+    status = row["status"] if row else None
+    if status == "in progress":
+        raise OperationalError("a transaction whose connection broke is still under way")
+    return bool(status == "committed")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_servers.context import remove
 from mcp_servers.servers.prune import HANDLE
 from sage.campaign.rounds import runs_and_rounds
-from sage.control.database import Execute, open_database
+from sage.control.database import FILE, Execute, open_database
 from sage.core.errors import InputError
 from sage.core.files import replacing, write_bytes
 from sage.core.models import Strict
@@ -37,13 +37,15 @@ TEXTS = {
     "sage_runs": (("id",), ("prompt", "answer", "problem")),
 }
 """Of the tables in PostgreSQL: the key, and columns of free text."""
+QUEUE = f".{FILE}"
 LARGEST = 256 << 20
 """Bytes of a file that is looked into; of a larger one, a slide, the name is looked at."""
 CANNOT = (
     "numbers, curves and figures that were computed with the patient among others",
     "the ledger's fingerprints: hashes by which patients are known again, in a chain of rows",
     "archives of `sage backup` that were written before",
-    "PostgreSQL's checkpoints of runs, its audit log (a chain of rows), its logs and own backups",
+    "the audit log: a chain of rows",
+    "PostgreSQL's checkpoints of runs, its logs and own backups",
     "sessions that are recorded outside the folder of runs",
 )
 
@@ -115,6 +117,7 @@ def forget(
         path
         for path in _files(settings.runs_dir.resolve())
         if roots.isdisjoint(path.parents)
+        and path.name != QUEUE  # its rows are struck out
         and (anywhere.search(str(path).encode()) or _found(token, path))
     ]
     own = [
@@ -236,16 +239,17 @@ def _is_text(path: Path) -> bool:
 
 
 def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[str]:
-    """Rows in PostgreSQL whose texts name the patient; the name is struck out unless `dry`."""
-    if settings.checkpoint_url is None:
-        return []
+    """Rows of the queue, and of what else PostgreSQL holds, whose texts name the patient.
+
+    The name is struck out unless `dry`.
+    """
     from sage.campaign.notebook import TABLES as CAMPAIGNS
     from sage.control.reviews import TABLES as REVIEWS
     from sage.control.runs import TABLES as RUNS
 
     def body(execute: Execute) -> list[str]:
         found = []
-        for table, (keys, columns) in TEXTS.items():
+        for table, (keys, columns) in held.items():
             at = " AND ".join(f"{key} = ?" for key in keys)
             chosen = f"SELECT {', '.join((*keys, *columns))} FROM {table}"  # noqa: S608 constants
             for row in execute(chosen):
@@ -254,14 +258,17 @@ def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[st
                     said = (row[column] or "").encode()
                     if not token.search(said):
                         continue
-                    found.append(f"PostgreSQL {table} {' '.join(map(str, known))}: {column}")
+                    found.append(f"{where} {table} {' '.join(map(str, known))}: {column}")
                     if not dry:
                         left = token.sub(STRUCK, said).decode()
                         struck = f"UPDATE {table} SET {column} = ? WHERE {at}"  # noqa: S608 constants
                         execute(struck, [left, *known])
         return found
 
-    tables = ";".join(made.strip().rstrip(";") for made in (CAMPAIGNS, REVIEWS, RUNS))
+    where, held, made = "PostgreSQL", TEXTS, [CAMPAIGNS, REVIEWS, RUNS]
+    if settings.checkpoint_url is None:
+        where, held, made = QUEUE, {"sage_runs": TEXTS["sage_runs"]}, [RUNS]
+    tables = ";".join(table.strip().rstrip(";") for table in made)
     with open_database(settings, tables, new=False) as database:
         return database.transaction(body) if database is not None else []
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sage.control.runs import Runs, open_runs, this_worker
-from sage.core import clock
 
 if TYPE_CHECKING:
     from sage.machine.services import Services
@@ -25,7 +24,9 @@ def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[N
     """Renew the lease while the block runs.
 
     The process ends at once when the lease could not be renewed in time: what it would write from
-    then on might meet what another writes.
+    then on might meet what another writes. The time is watched apart from the renewals, of which
+    one may hang with the network. One that was stopped itself (Ctrl-Z) asks first whether another
+    took the run over.
 
     Parameters
     ----------
@@ -34,29 +35,42 @@ def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[N
     lease_s : seconds for which each renewal holds
     """
     ended = threading.Event()
+    silent = 0.0
+
+    def end() -> None:
+        if not ended.is_set():
+            sys.stderr.write("error: another worker may have taken the run over; stopped\n")
+            sys.stderr.flush()
+            os._exit(LOST)
 
     def beat() -> None:
-        renewed = clock.monotonic()
+        nonlocal silent
         while not ended.wait(lease_s / 4):
+            before = silent
             try:
                 mine = runs.renew(run_id, worker, lease_s)
             except Exception as error:  # noqa: BLE001 (whatever it is, the lease runs out)
-                sys.stderr.write(f"error: the lease of a run was not renewed: {error}\n")
-                mine = clock.monotonic() - renewed < lease_s
+                if not ended.is_set():
+                    sys.stderr.write(f"error: the lease of a run was not renewed: {error}\n")
             else:
-                renewed = clock.monotonic()
-            if not mine and not ended.is_set():
-                sys.stderr.write("error: another worker may have taken the run over; stopped\n")
-                sys.stderr.flush()
-                os._exit(LOST)
+                silent -= before
+                if not mine:
+                    end()
 
-    thread = threading.Thread(target=beat, name="lease", daemon=True)
-    thread.start()
+    def watch() -> None:
+        nonlocal silent
+        tick = min(1.0, lease_s / 8)
+        while not ended.wait(tick):
+            silent += tick
+            if silent > lease_s:
+                end()
+
+    for task in (beat, watch):
+        threading.Thread(target=task, name=f"lease-{task.__name__}", daemon=True).start()
     try:
         yield
     finally:
         ended.set()
-        thread.join()
 
 
 @contextmanager

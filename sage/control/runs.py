@@ -190,20 +190,27 @@ class Runs:
         Raises
         ------
         InputError
-            If somebody works on it.
+            If somebody works on it, or a decision waits for a worker already.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
             _insert(execute, manifest, owner, "stopped", pooled=True)
             return execute(
                 "UPDATE sage_runs SET state = 'queued', pooled = 1, worker = '', not_before = 0,"
-                " attempts = 0, updated = {now}, answer = ? WHERE id = ?"
-                " AND (state <> 'running' OR leased_until < {now}) RETURNING id",
-                [json.dumps(answer), manifest.run_id],
+                " attempts = 0, updated = {now}, answer = ?, folder = ?, name = ? WHERE id = ?"
+                " AND (state <> 'running' OR leased_until < {now})"
+                " AND (state <> 'queued' OR answer = '') RETURNING id",
+                [json.dumps(answer), manifest.place, manifest.id, manifest.run_id],
             )
 
         if not self.database.transaction(body):
-            raise InputError(f"run {manifest.id} is being worked on already")
+            known = self.get(manifest.run_id)
+            decided = known is not None and known.state == "queued"
+            raise InputError(
+                f"run {manifest.id} was decided on already, and waits for a worker"
+                if decided
+                else f"run {manifest.id} is being worked on already"
+            )
 
     def get(self, run_id: str) -> KnownRun | None:
         """A run by its identity."""
@@ -214,6 +221,10 @@ class Runs:
         """The runs that were queued or begun last, newest first."""
         text = "SELECT * FROM sage_runs ORDER BY created DESC, id LIMIT ?"
         return [_row(row) for row in self.database.one(text, [limit])]
+
+    def folders(self) -> list[str]:
+        """Where each run lies."""
+        return [row["folder"] for row in self.database.one("SELECT folder FROM sage_runs")]
 
     def of(self, owner: str, within_s: float) -> list[KnownRun]:
         """A person's runs that were begun within so many seconds."""

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.begin import reopen
+from sage.campaign.rounds import runs_and_rounds
 from sage.control.lease import LEASE_S, renewing
 from sage.control.runs import ATTEMPTS, KnownRun, Runs, this_worker
 from sage.core.errors import FaultError, InputError, Paused
 from sage.core.log import logger
 from sage.machine.drive import advance_to_person, waiting
-from sage.runfolder import HeldError, RunFolder, RunStatus
+from sage.runfolder import HeldError, RunFolder, RunStatus, names_run
+from sage.settings import load
 
 if TYPE_CHECKING:
     from sage.machine.services import Listener, Services
@@ -91,7 +93,8 @@ class Worker:
         """
         done = 0
         while not self.stopping.is_set() and (most is None or done < most):
-            self._now = self.runs.claim(self.name, self.lease_s)
+            claimed = self.runs.claim(self.name, self.lease_s)
+            self._now = _where_it_lies(claimed) if claimed is not None else None
             if self._now is None:
                 if drain and not self.runs.under_way():
                     break
@@ -107,6 +110,8 @@ class Worker:
         services: Services | None = None
         try:
             with renewing(self.runs, run.id, self.name, self.lease_s):
+                if not Path(run.folder).is_dir():
+                    raise InputError(f"{run.folder} is not here, nor the run in runs_dir")
                 services = reopen(run.folder)
                 if services.manifest.run_id != run.id:
                     raise InputError(f"{run.folder} holds another run; the queue knows {run.name}")
@@ -159,6 +164,15 @@ class Worker:
     def _failed(self, run: KnownRun, problem: str) -> None:
         self.tell(f"{run.name}: failed: {problem}")
         self.runs.settle(run.id, self.name, "failed", problem)
+
+
+def _where_it_lies(run: KnownRun) -> KnownRun:
+    """The run with its folder on this machine: it may have been moved, or is mounted elsewhere."""
+    if names_run(Path(run.folder), run.id):
+        return run
+    here = [found.root for found in runs_and_rounds(load().runs_dir)]
+    root = next((root for root in here if names_run(root, run.id)), run.folder)
+    return run.model_copy(update={"folder": str(root)})
 
 
 def _answer_of(services: Services, run: KnownRun) -> dict[str, Any] | None:

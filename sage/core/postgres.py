@@ -25,6 +25,22 @@ PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, *(2.0,) * 8)
 WAITING_S = 10.0
 """How long a connection may take to be made."""
 POLL_S = 0.1
+KEPT_ALIVE: dict[str, Any] = {
+    "connect_timeout": int(WAITING_S),
+    "keepalives_idle": 20,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 40_000,
+}
+"""Of a connection, as libpq names them: a server that went away without a word is noticed within a
+minute, not within the hours of the system's own limits."""
+ABANDONED = (
+    "SELECT set_config('idle_in_transaction_session_timeout', '60s', false),"
+    " set_config('tcp_keepalives_idle', '20', false),"
+    " set_config('tcp_keepalives_interval', '5', false),"
+    " set_config('tcp_keepalives_count', '4', false)"
+)
+"""The same for the server: what a lost or stopped process had locked is free after a minute."""
 
 
 def again(call: Callable[[], T]) -> T:
@@ -69,8 +85,12 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
         "autocommit": True,
         "prepare_threshold": 0,
         "row_factory": dict_row,
-        "connect_timeout": int(WAITING_S),
+        **KEPT_ALIVE,
     }
+
+    def configure(live: Connection[Any]) -> None:
+        live.execute(ABANDONED)
+
     try:
         psycopg.connect(url, **given).close()  # which says why, where it cannot
         with ConnectionPool(
@@ -78,6 +98,7 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
             min_size=1,
             max_size=4,
             kwargs=given,
+            configure=configure,
             timeout=WAITING_S,
             check=ConnectionPool.check_connection,
         ) as pool:

@@ -6,6 +6,7 @@ import atexit
 import base64
 import hashlib
 import json
+import threading
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -97,6 +98,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app.state.audit = _audit(site)
     app.state.reviews = _reviews(site)
     app.state.promises = Promises()
+    app.state.deciding = threading.Lock()
     page, imports = shell()
 
     @app.exception_handler(SageError)

@@ -16,10 +16,10 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from mcp_servers.servers.gate import Gate, pass_on
-from mcp_servers.servers.health import Watch
+from mcp_servers.servers.gate import UNNAMED, Gate, pass_on
+from mcp_servers.servers.health import METRICS, Watch
 from sage.core.log import logger
-from sage.web.people import Role, Trust, logged, needed
+from sage.web.people import Trust, logged, needed
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -127,7 +127,11 @@ class Guard:
             await _answer(send, status, REFUSED[status])
             return
         scope["state"] = scope.get("state") or {}
-        if self.trust is not None:
+        # Who watches the server comes with the token, not through the proxy.
+        watches = (
+            scope["path"] == METRICS and self.trust is not None and not self.trust.named(scope)
+        )
+        if self.trust is not None and not watches:
             reason = self._not_allowed(scope, self.trust)
             if reason:
                 await _answer(send, 403, reason)
@@ -192,14 +196,9 @@ class Guard:
         """Why the named person may not do this; who may is noted with the request."""
         who = trust.named(scope)
         if who is None:
-            return "people come through the proxy, which names each of them"
-        held, role = trust.of(who), needed(scope["method"], scope["path"])
-        if not held:
-            return f"{who} has no role here; whoever administers this server gives one"
-        if role not in held and not (role is Role.READ or Role.ADMINISTER in held):
-            return f'this needs the role "{role}"; {who} has: {", ".join(sorted(held))}'
-        scope["state"] |= {"person": who, "roles": held}
-        return ""
+            return UNNAMED
+        scope["state"] |= {"person": who, "roles": trust.of(who)}
+        return trust.refusal(who, needed(scope["method"], scope["path"]))
 
     def _size(self, scope: Any) -> int | None:
         length = _header(scope["headers"], b"content-length")

@@ -173,6 +173,15 @@ class Trust:
         """What somebody may do."""
         return ALL if self.roles is None else self.roles.of(who)
 
+    def refusal(self, who: str, role: Role) -> str:
+        """Why somebody may not do what needs a role; empty where they may."""
+        held = self.of(who)
+        if not held:
+            return f"{who} has no role here; whoever administers this server gives one"
+        if role not in held and not (role is Role.READ or Role.ADMINISTER in held):
+            return f'this needs the role "{role}"; {who} has: {", ".join(sorted(held))}'
+        return ""
+
     def quotas(self, who: str) -> Quotas:
         """What somebody may use."""
         return Quotas() if self.roles is None else self.roles.quotas_of.get(who, self.roles.quotas)

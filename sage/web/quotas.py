@@ -21,7 +21,7 @@ from sage.runfolder import RunFolder
 if TYPE_CHECKING:
     from fastapi import Request
 
-    from sage.control.audit import Entry
+    from sage.control.audit import Audit, Entry
     from sage.control.runs import KnownRun
     from sage.settings import Settings
 
@@ -84,17 +84,22 @@ def check_count(request: Request) -> None:
         With the number that is allowed.
     """
     trust, audit = request.app.state.site.trust, request.app.state.audit
-    if trust is None or audit is None:
-        return
-    entry: Entry = request.scope["state"]["logged"]
-    quotas: Quotas = trust.quotas(entry.who)
-    most, thing = {
-        ASKED: (quotas.runs_per_day, "run"),
-        SLIDE: (quotas.slides_per_day, "slide"),
-    }[entry.what]
-    if most is None:
-        return
-    if audit.count(entry, _day_ago()) > most:
+    if trust is not None and audit is not None:
+        entry: Entry = request.scope["state"]["logged"]
+        count(trust.quotas(entry.who), audit, entry)
+
+
+def count(quotas: Quotas, audit: Audit, entry: Entry) -> None:
+    """Refuse a run or slide, in the log already, beyond a day's number of its sender.
+
+    Raises
+    ------
+    OverQuotaError
+        With the number that is allowed.
+    """
+    bounds = {ASKED: (quotas.runs_per_day, "run"), SLIDE: (quotas.slides_per_day, "slide")}
+    most, thing = bounds.get(entry.what, (None, ""))
+    if most is not None and audit.count(entry, _day_ago()) > most:
         raise _over(entry.who, most, thing)
 
 
@@ -107,15 +112,33 @@ def check_slides(request: Request, slides: int, run: str) -> None:
         If they are more than what is left of the day; none of them counts then.
     """
     trust, audit = request.app.state.site.trust, request.app.state.audit
-    if trust is None or audit is None:
-        return
-    asked: Entry = request.scope["state"]["logged"]
-    most = trust.quotas(asked.who).slides_per_day
-    entries = [audit.add(asked.who, SLIDE, run, read_by="run") for _ in range(slides)]
-    if most is not None and audit.count(entries[-1], _day_ago()) > most:
+    if trust is not None and audit is not None:
+        who = request.scope["state"]["logged"].who
+        count_slides(trust.quotas(who), audit, who, slides, run)
+
+
+def count_slides(quotas: Quotas, audit: Audit, who: str, slides: int, run: str) -> None:
+    """Write down the slides that a run may read, and refuse them beyond a day's number.
+
+    Parameters
+    ----------
+    quotas : of the person
+    audit : the log
+    who : the person
+    slides : how many
+    run : the run that reads them
+
+    Raises
+    ------
+    OverQuotaError
+        If they are more than what is left of the day; none of them counts then.
+    """
+    most = quotas.slides_per_day
+    entries = [audit.add(who, SLIDE, run, read_by="run") for _ in range(slides)]
+    if entries and most is not None and audit.count(entries[-1], _day_ago()) > most:
         for entry in entries:
             audit.refuse(entry)
-        raise _over(asked.who, most, "slide")
+        raise _over(who, most, "slide")
 
 
 def _day_ago() -> str:

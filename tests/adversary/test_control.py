@@ -61,6 +61,24 @@ def test_a_worker_does_not_work_on_another_run_that_lies_in_the_folder_of_one(
     assert "another run" in known.problem
 
 
+@pytest.mark.parametrize("other", [False, True])
+def test_a_worker_finds_a_run_that_was_moved_while_it_waited(
+    settings: Settings, other: bool
+) -> None:
+    """Also where another run has the folder's name by now."""
+    manifest = write_run(settings.runs_dir / "one", run_id="first")
+    with open_runs(settings, new=True) as runs:
+        assert runs is not None
+        runs.add(manifest, "ann")
+        (settings.runs_dir / "one").rename(settings.runs_dir / "two")
+        if other:
+            write_run(settings.runs_dir / "one", run_id="second")
+        Worker(runs, lambda line: None).work(most=1)
+    # It was begun there; that this one has no cohort to go on with is another matter.
+    assert (settings.runs_dir / "two" / "run.lock").exists()
+    assert not (settings.runs_dir / "one" / "run.lock").exists()
+
+
 def test_names_and_addresses_in_the_log_and_the_queue_forge_no_line_and_break_no_list(
     settings: Settings,
 ) -> None:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from sage.control.backup import backup, restore
+from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.runfolder import Manifest, RunFolder, list_runs
 from sage.settings import Settings
@@ -229,3 +230,36 @@ def test_an_archive_that_is_damaged_anywhere_is_refused_in_a_sentence(tmp_path: 
         bad.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
         with pytest.raises(InputError, match=r"no archive|was changed|does not fit"):
             restore(Settings(runs_dir=tmp_path / "home" / "runs"), bad)
+
+
+def test_the_queue_of_a_restored_place_knows_its_own_folders(
+    places: list[dict[str, str]], tmp_path: Path
+) -> None:
+    """Not those that were backed up, which may be there still and at work."""
+    first, second = places
+    url = {"checkpoint_url": place} if (place := first.get("SAGE_CHECKPOINT_URL")) else {}
+    here = Settings.model_validate({"runs_dir": tmp_path / "runs", **url})
+    run = write_run(tmp_path / "runs")
+    outside = write_run(tmp_path / "apart").manifest()
+    with open_runs(here, new=True) as runs:
+        assert runs is not None
+        runs.add(run.manifest(), "ann")
+        runs.add(outside.model_copy(update={"run_id": "2"}), "ann")
+    saved = sage("backup", "all.tar.gz", cwd=tmp_path, **first)
+    assert saved.code == 0, saved.err
+    assert "not in it: 1 run of the queue outside of runs_dir" in saved.out
+    second |= {"SAGE_RUNS_DIR": str(tmp_path / "restored")}
+    assert sage("restore", "all.tar.gz", cwd=tmp_path, **second).code == 0
+    url = {"checkpoint_url": place} if (place := second.get("SAGE_CHECKPOINT_URL")) else {}
+    there = Settings.model_validate({"runs_dir": tmp_path / "restored", **url})
+    with open_runs(there) as runs:
+        assert runs is not None
+        known = runs.get("1")
+        assert known is not None
+        assert known.folder == str(tmp_path / "restored" / "at-work")
+    # It is the run itself, and no copy that names a parent, though the first one is there.
+    restored = RunFolder(tmp_path / "restored" / "at-work")
+    restored.hold()
+    assert restored.adopt().run_id == "1"
+    restored.release()
+    assert run.manifest().place == str(run.root)

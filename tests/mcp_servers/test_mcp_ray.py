@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,17 +115,35 @@ def test_a_board_that_dies_costs_no_job(workers: Workers, roots: Roots) -> None:
     assert isinstance(workers, RayWorkers)
     seen: list[float] = []
     job = workers.submit(
-        "wait", {"seconds": 6}, roots, on_change=lambda item: seen.append(item.fraction)
+        "wait", {"seconds": 120}, roots, on_change=lambda item: seen.append(item.fraction)
     )
     while job.fraction == 0:
         job.wait(0.1)
     workers._board.__ray_call__.remote(die)
-    before = len(seen)
-    assert job.result(60).provenance.tool == "wait"
-    assert job.attempts == 1
-    assert len({fraction for fraction in seen[before:] if fraction < 1}) > 2
+    before, until = len(seen), time.monotonic() + 100
+    while len(set(seen[before:])) < 6 and time.monotonic() < until:
+        job.wait(0.1)
+    assert len(set(seen[before:])) >= 6
+    assert (job.state, job.attempts) == (State.RUNNING, 1)
+    workers.cancel(job)
 
 
 def test_an_absent_cluster_is_a_fault_that_names_the_address() -> None:
     with pytest.raises(InputError, match='"ray", "ray:auto", or "ray://host:port"'):
         open_workers("ray2", Recipe())
+
+
+def test_where_no_cluster_was_joined_it_is_said_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In our words: Ray's own name an option that no command of SAGE has."""
+    import ray
+
+    def init(**options: object) -> None:
+        raise ConnectionError("Could not find any. Please set the `--address` flag.")
+
+    monkeypatch.setattr(ray, "init", init)
+    said = r"^no Ray cluster that this machine has joined: Could not find any\. Start one \(ray st"
+    with pytest.raises(FaultError, match=said) as caught:
+        open_workers("ray:auto", Recipe())
+    assert "`--address`" not in str(caught.value)

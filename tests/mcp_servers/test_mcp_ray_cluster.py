@@ -85,7 +85,7 @@ class Cluster:
                 start_new_session=True,
             )
         self.started.append(process)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while wait_for and wait_for not in log.read_text():
             assert process.poll() is None and time.monotonic() < until, log.read_text()
             time.sleep(0.05)
@@ -169,7 +169,7 @@ def test_every_job_of_a_cluster_that_loses_nodes_ends_or_is_refused_with_a_messa
         f'"gone.png" was not found under slides, out on node {HEAD}, node {NODE}; every'
         in (files["nowhere"][0]["error"])
     )
-    assert '{"stage": "auto", "ends": [{"state": "done"' in inside.communicate(timeout=30)[0]
+    assert '{"stage": "auto", "ends": [{"state": "done"' in inside.communicate(timeout=120)[0]
 
     heard("working")
     cluster.kill("node")

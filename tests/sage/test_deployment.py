@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
+from sage.web.people import Role, read_roles
 from tests.deployment import Chart
 from tests.docs.examples import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+ROLES = 'default = ["read"]\n[people]\nann = ["run", "review"]  # "both"\n'
 
 
 def commands_of(manifests: list[dict[str, Any]]) -> list[list[str]]:
@@ -27,12 +29,19 @@ def commands_of(manifests: list[dict[str, Any]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"data": "slides", "workers": 9}, {"trust": {"header": "", "proxies": []}}]
+    "values",
+    [
+        {},
+        {"data": "slides", "workers": 9},
+        {"trust": {"header": "", "proxies": []}},
+        {"roles": ROLES},
+    ],
 )
 def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any]) -> None:
     manifests = Chart(DEPLOY / "helm/sage", "lab", **values).manifests()
     assert sorted(item["kind"] for item in manifests) == [
-        "Deployment", "Deployment", "PersistentVolumeClaim", "Service",
+        *(["ConfigMap"] if "roles" in values else []), "Deployment", "Deployment",
+        "PersistentVolumeClaim", "Service",
     ]  # fmt: skip
     names = {(item["kind"], item["metadata"]["name"]) for item in manifests}
     assert ("PersistentVolumeClaim", "lab-runs") in names
@@ -54,6 +63,21 @@ def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any]) -> None:
             "SAGE_CHECKPOINT_URL", "SAGE_LEDGER",
         }  # fmt: skip
         assert ("slides" in str(pod["volumes"])) == ("data" in values)
+
+
+def test_the_chart_s_roles_are_those_that_the_server_reads(tmp_path: Path) -> None:
+    manifests = Chart(DEPLOY / "helm/sage", "lab", roles=ROLES).manifests()
+    (said,) = [item for item in manifests if item["kind"] == "ConfigMap"]
+    ((name, text),) = said["data"].items()
+    (tmp_path / name).write_text(text)
+    assert read_roles(tmp_path / name).of("ann") == {Role.RUN, Role.REVIEW}
+    server = next(item for item in manifests if item["metadata"]["name"] == "lab-server")
+    pod = server["spec"]["template"]["spec"]
+    mounts = {item["name"]: item["mountPath"] for item in pod["containers"][0]["volumeMounts"]}
+    assert f"--roles={mounts['roles']}/{name}" in pod["containers"][0]["args"]
+    assert said["metadata"]["name"] in [
+        item["configMap"]["name"] for item in pod["volumes"] if "configMap" in item
+    ]
 
 
 def test_an_action_that_helm_would_not_know_is_an_error(tmp_path: Path) -> None:
@@ -88,6 +112,14 @@ def test_a_unit_runs_what_there_is(name: str) -> None:
     parse(service["ExecStart"].replace("/opt/sage/bin/", ""))
     if name == "sage-server.service":  # else everybody may do everything
         assert "--trust-header X-Forwarded-User" in service["ExecStart"]
+        # The doctor tells; a queue that waited for workers keeps no page from starting.
+        assert (
+            "ExecStartPre=-/opt/sage/bin/sage doctor --deployment\n" in (DEPLOY / name).read_text()
+        )
+    # Docker is given folders of code by their place, and does not see a unit's own /tmp.
+    assert service["PrivateTmp"] == "yes"
+    assert "Environment=TMPDIR=/srv/sage/tmp\n" in (DEPLOY / name).read_text()
+    assert service["ReadWritePaths"] == "/srv/sage"
     assert service["User"] == "sage"
     assert service["NoNewPrivileges"] == "yes"
     analyze = shutil.which("systemd-analyze")

@@ -782,6 +782,17 @@ def _association() -> Iterator[Row]:
         yield row(f"a sign alone, but {name}", open_("power"), answers, **given)
     yield row("one claim", SUPPORTED, "yyy", primary=STRONG, reasons=("1 claim of",))
     yield row("claims", SUPPORTED, "yyy", primary=STRONG, family=2, reasons=("2 claims of",))
+    for questions, told in ((3, "4 claims of the ledger that ask 3 questions"), (4, "4 claims of")):
+        yield row(
+            f"4 claims, {questions} questions",
+            SUPPORTED,
+            "yyy",
+            primary=STRONG,
+            family=4,
+            questions=questions,
+            reasons=(told,),
+            unsaid=("ask 4",),
+        )
     yield row(
         "alpha of the contract",
         SUPPORTED,

@@ -21,6 +21,8 @@ class Adjusted(Strict):
     e: float
     e_bh: bool
     family: int
+    questions: int = 0
+    """How many of the family's claims ask something else: the number of p-values adjusted."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def adjusted_claims(
             e=e[at],
             e_bh=bool(kept[family[questions[at]]]),
             family=len({claim.does for claim in claims}),
+            questions=len(family),
         )
         for at, entry in enumerate(claim.entry for claim in claims)
     ]

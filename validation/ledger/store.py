@@ -28,6 +28,7 @@ from sage.core.errors import FaultError, InputError
 from sage.core.extras import need
 from sage.core.files import write_text
 from sage.core.models import Strict
+from sage.core.postgres import ABANDONED, KEPT_ALIVE
 from validation.patients import Patients, Population, index_of
 from validation.types import canonical_json, sha256_text
 
@@ -495,7 +496,8 @@ class PostgresStore(Store):
     @contextmanager
     def _open(self, *, write: bool = False) -> Iterator[Any]:
         try:
-            with self._psycopg.connect(self._url, connect_timeout=10) as db:
+            with self._psycopg.connect(self._url, **KEPT_ALIVE) as db:
+                db.execute(ABANDONED)
                 if write:
                     db.execute("SELECT pg_advisory_xact_lock(%s)", (self.LOCK,))
                 yield db

@@ -230,6 +230,11 @@ def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     Every decision is checked here, so that an edit that cannot be taken is refused at once.
     """
     need("literature", "going on with a run")
+    with request.app.state.deciding:  # two who agree at once start one command, with one decision
+        return _decided(name, vote, request)
+
+
+def _decided(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     run = site.run(name)

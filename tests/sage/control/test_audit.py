@@ -10,7 +10,7 @@ import pytest
 
 from sage.control.audit import open_audit
 from sage.settings import Settings
-from tests.postgres import NEEDED, server
+from tests.postgres import NEEDED, Line, server
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=NEEDED)])
@@ -54,3 +54,34 @@ def test_rows_of_several_at_once_are_one_chain_and_every_edit_is_found(settings:
         ):
             audit.database.one(f"{change} RETURNING seq")
             assert audit.problem() == said.replace(" was", " of the audit log was")
+
+
+@pytest.mark.parametrize("settings", [pytest.param("postgres", marks=NEEDED)], indirect=True)
+def test_a_row_whose_answer_was_lost_with_the_connection_is_there_once(settings: Settings) -> None:
+    """Else a request counts twice against its sender, and the log tells what nobody did."""
+    assert settings.checkpoint_url is not None
+    line = Line(settings.checkpoint_url.get_secret_value())
+    given = {"runs_dir": settings.runs_dir, "checkpoint_url": line.url}
+    with open_audit(Settings.model_validate(given), new=True) as audit:
+        assert audit is not None
+        for number in range(3):
+            line.cuts = 1
+            entry = audit.add("ann", "asked", f"run-{number}")
+            assert entry.seq == number + 1
+            assert line.cuts == 0
+        assert [row.about for row in audit.rows()] == ["run-0", "run-1", "run-2"]
+        assert audit.problem() == ""
+    line.close()
+
+
+@pytest.mark.parametrize("settings", [pytest.param("postgres", marks=NEEDED)], indirect=True)
+def test_a_process_that_stops_inside_a_transaction_is_cut_off_by_the_server(
+    settings: Settings,
+) -> None:
+    """What it had locked would else be locked for all until it goes on."""
+    with open_audit(settings, new=True) as audit:
+        assert audit is not None
+        (row,) = audit.database.one("SHOW idle_in_transaction_session_timeout")
+        assert row["idle_in_transaction_session_timeout"] == "1min"
+        (row,) = audit.database.one("SHOW tcp_keepalives_idle")
+        assert row["tcp_keepalives_idle"] == "20"

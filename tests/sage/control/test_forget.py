@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,7 @@ from sage.control.database import open_database
 from sage.control.forget import forget
 from sage.control.reviews import TABLES as REVIEWS
 from sage.control.runs import TABLES as RUNS
+from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
@@ -160,6 +162,27 @@ def test_a_name_that_no_file_holds_empties_nothing_unless_that_is_wanted(tmp_pat
     words = ["forget", "TCGA-AB-1243", "--cohort", "cohort", "--unnamed"]
     assert sage(*words, cwd=tmp_path).code == 0
     assert len(pd.read_parquet(table)) == 0
+
+
+def test_the_queue_of_one_machine_loses_the_name_and_stays(
+    tmp_path: Path, settings: Settings
+) -> None:
+    """It is no file to be removed: runs wait in it."""
+    run = write_run(settings.runs_dir, "waits", tmp_path / "another").manifest()
+    with open_runs(settings, new=True) as runs:
+        assert runs is not None
+        for name, prompt in (("waits", f"Why {PATIENT}? {'x' * 300}"), ("other", f"Why {OTHER}?")):
+            runs.add(run.model_copy(update={"run_id": name, "prompt": prompt}), "ann")
+        found = forget(PATIENT, tmp_path / "cohort", settings, tmp_path / "out")
+        assert ".control.sqlite sage_runs waits: prompt" in found.struck_out
+        assert not [line for line in found.left if ".control.sqlite" in line]
+        waits, other = runs.get("waits"), runs.get("other")
+        assert waits is not None
+        assert other is not None
+        assert waits.prompt.startswith("Why [forgotten]?")
+        assert other.prompt == f"Why {OTHER}?"
+        content = (settings.runs_dir / ".control.sqlite").read_bytes()
+    assert not re.search(rf"{PATIENT}(?![0-9])".encode(), content)
 
 
 @NEEDED[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from sage.control.lease import LOST
 from sage.control.runs import ATTEMPTS, Runs, open_runs
 from sage.core.errors import InputError
 from sage.runfolder import Manifest
 from sage.settings import Settings
-from tests.postgres import NEEDED, server
+from tests.end_to_end.harness import environment
+from tests.postgres import NEEDED, Line, server
 
 LONG = 600.0
 
@@ -162,6 +166,69 @@ def test_a_connection_that_is_cut_comes_back(settings: Settings, runs: Runs, url
         )
     assert runs.claim("worker", LONG) is not None
     assert runs.counts() == {"running": 1}
+
+
+HOLDER = """
+import sys, time
+from sage.control.lease import renewing
+from sage.control.runs import open_runs
+from sage.settings import Settings
+from tests.sage.control.test_runs import manifest
+
+settings = Settings.model_validate({"runs_dir": sys.argv[1], "checkpoint_url": sys.argv[2]})
+with open_runs(settings, new=True) as runs:
+    runs.take(manifest(1), "ann", "holder", 3.0)
+    with renewing(runs, "id-001", "holder", 3.0):
+        print("holds", flush=True)
+        time.sleep(120)
+"""
+
+
+@pytest.mark.parametrize("settings", [pytest.param("postgres", marks=NEEDED)], indirect=True)
+def test_who_cannot_reach_the_database_ends_when_the_lease_does(
+    settings: Settings, runs: Runs, url: str, tmp_path: Path
+) -> None:
+    """Also where the network falls silent, so that no call of the database ends."""
+    line = Line(url)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path), line.url],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "holds\n"
+        time.sleep(4)
+        assert holder.poll() is None  # it renews
+        line.silent.set()
+        said = holder.communicate(timeout=30)[1]
+    finally:
+        holder.kill()
+        line.close()
+    assert holder.returncode == LOST
+    assert "another worker may have taken the run over" in said
+
+
+def test_a_decision_that_waits_for_a_worker_is_not_replaced_by_the_next_person_s(
+    runs: Runs,
+) -> None:
+    runs.take(manifest(1), "ann", "shell", LONG)
+    runs.settle("id-001", "shell", "waiting for review")
+    runs.answer(manifest(1), "ann", {"interrupt": {"decisions": ["approve"]}})
+    with pytest.raises(InputError, match="run-1 was decided on already"):
+        runs.answer(manifest(1), "bob", {"interrupt": {"decisions": ["reject"]}})
+    taken = runs.claim("worker", LONG)
+    assert taken is not None
+    assert taken.answer == {"interrupt": {"decisions": ["approve"]}}
+
+
+def test_an_answer_tells_where_the_run_lies_now(runs: Runs) -> None:
+    runs.take(manifest(1), "ann", "shell", LONG)
+    runs.settle("id-001", "shell", "waiting for review")
+    moved = manifest(1).model_copy(update={"place": "/elsewhere/better-name", "id": "better-name"})
+    runs.answer(moved, "ann", {"interrupt": {}})
+    known = runs.get("id-001")
+    assert known is not None
+    assert (known.folder, known.name) == ("/elsewhere/better-name", "better-name")
 
 
 def test_without_a_queue_nothing_is_made(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +17,13 @@ from sage.control.audit import open_audit
 from sage.control.people import VARIABLE, owner
 from sage.control.runs import open_runs
 from sage.core import clock
+from sage.review import HumanResponse
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.app import create_app
 from sage.web.guard import Guard
 from sage.web.people import logged, read_roles, trust
+from sage.web.routes import review
 from sage.web.site import Site
 from tests.adversary.test_web import HOST, TOKEN, ask, changing
 
@@ -264,3 +270,53 @@ def test_the_commands_of_a_person_know_whose_they_are(monkeypatch: pytest.Monkey
     monkeypatch.setenv(VARIABLE, "ann\x1b[31m\n")
     assert owner().startswith("ann")
     assert owner().isprintable()
+
+
+def test_metrics_are_read_past_the_proxy_and_nothing_else_is(guard: Guard) -> None:
+    """Who watches has the token and no name; with a name, it is one that has a role."""
+    watcher = HOST | {"authorization": f"Bearer {TOKEN}"}
+    assert ask(guard, "GET", "/metrics", watcher).status_code == 200
+    assert ask(guard, "GET", "/api/runs", watcher).status_code == 403
+    assert ask(guard, "GET", "/metrics", watcher | {"x-user": "nobody"}).status_code == 403
+    assert ask(guard, "GET", "/metrics", HOST).status_code == 401
+
+
+def test_of_two_who_decide_at_once_one_is_told_that_the_other_did(
+    guard: Guard, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the run goes on with a decision that another person made than the log says."""
+    path = settings.runs_dir.parent / "reviewers.toml"
+    path.write_text('[people]\nann = "review"\nbob = "review"\n')
+    inner: Any = guard.app
+    object.__setattr__(guard.trust, "roles", read_roles(path))
+    run = RunFolder(settings.runs_dir / "r")
+    run.root.mkdir(parents=True)
+    run.save(Manifest(id="r", run_id="r", place=str(run.root), prompt="q", created="",
+                      reasoner="rules", cohort="demo", kg=""))  # fmt: skip
+    draft = SimpleNamespace(hypothesis=SimpleNamespace(id="h1"))
+    monkeypatch.setattr(review, "_waiting", lambda site, run: [draft])
+    monkeypatch.setattr(review, "_services", lambda site, run: None)
+    monkeypatch.setattr(HumanResponse, "decision", lambda *given: None)
+    begun: list[dict[str, Any]] = []
+
+    def begin(name: str, *words: str, owner: str) -> None:
+        time.sleep(0.5)  # as long as a process takes until it reads its decisions
+        begun.append(json.loads(Path(words[1].partition("=")[2]).read_text())["h1"])
+
+    monkeypatch.setattr(inner.state.commands, "start", begin)
+    monkeypatch.setattr(inner.state.commands, "alive", lambda name: bool(begun))
+    kinds = {"ann": {"type": "accept"}, "bob": {"type": "ignore", "args": "known"}}
+
+    def decide(who: str) -> Any:
+        body = {"responses": {"h1": kinds[who]}}
+        return ask(guard, "POST", "/api/runs/r/review", changing() | {"x-user": who}, json=body)
+
+    with ThreadPoolExecutor(2) as both:
+        answers = dict(zip(kinds, both.map(decide, kinds), strict=True))
+    applied = [who for who, answer in answers.items() if answer.status_code == 200]
+    assert len(applied) == 1
+    (other,) = kinds.keys() - applied
+    assert "worked on already" in answers[other].json()["error"]
+    assert [(item["type"], item["reviewers"]) for item in begun] == [
+        (kinds[applied[0]]["type"], applied)
+    ]

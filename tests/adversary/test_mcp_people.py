@@ -1,0 +1,144 @@
+"""People at the MCP server behind a proxy: who may call what, what is written down, whose it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from mcp_servers.knowledge.runs import Answer
+from mcp_servers.servers.callers import CALLER
+from sage.cli.app import app
+from sage.control.audit import open_audit
+from sage.settings import Settings
+from sage.web.callers import people
+from sage.web.people import trust
+from tests.adversary.test_servers import call
+from tests.end_to_end.harness import environment
+from tests.mcp_servers.test_mcp_hardening import BEGIN, GOOD
+from tests.mcp_servers.test_mcp_server import TOKEN
+
+ROLES = """
+[people]
+reader = "read"
+runner = "run"
+reviewer = ["run", "review"]
+[quotas]
+runs_per_day = 1
+usd_per_month = 10
+"""
+START = {"prompt": "does it matter to anybody?", "cohort": "no-such-cohort"}
+REVIEW = {"run": "some-run", "decision": "approve"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the server: inputs, runs, roles."""
+    made = tmp_path_factory.mktemp("people")
+    (made / "in").mkdir()
+    (made / "roles.toml").write_text(ROLES)
+    (made / "token.txt").write_text(TOKEN)
+    return made
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    """A real server process behind what could be a proxy."""
+    command = [sys.executable, "-m", "sage", "mcp", "serve", "knowledge", "--root", "in",
+               "--transport", "http", "--port", "0", "--token-file", "token.txt", "--workers", "1",
+               "--trust-header", "X-User", "--roles", "roles.toml"]  # fmt: skip
+    own = environment(SAGE_RUNS_DIR=str(folder / "runs"))
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=own, cwd=folder)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if found := re.search(r"http://\S+", line):
+                yield found[0]
+                break
+        else:
+            raise AssertionError("the server did not start")
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stderr.close()
+
+
+def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, folder: Path) -> None:
+    """Roles decide, quotas bound, the log tells; a session that another began lends no role."""
+    with httpx.Client(headers=GOOD, timeout=120) as client:
+        assert client.post(url, json=BEGIN).status_code == 403
+        twice = [*client.headers.items(), ("x-user", "reviewer"), ("x-user", "reader")]
+        assert client.post(url, json=BEGIN, headers=twice).status_code == 403
+        strange = client.post(url, json=BEGIN, headers={"x-user": "stranger"})
+        assert strange.status_code == 200  # who has no role may ask for nothing
+        began = client.post(url, json=BEGIN, headers={"x-user": "reviewer"})
+        client.headers["mcp-session-id"] = began.headers.get("mcp-session-id", "")
+
+        def said(who: str, tool: str, arguments: dict[str, Any]) -> str:
+            client.headers["x-user"] = who
+            return call(client, url, tool, arguments)
+
+        client.headers["x-user"] = "reviewer"
+        client.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert "stranger has no role here" in said("stranger", "run_status", {})
+        assert "no runs in" in said("reader", "run_status", {})
+        for who, tool, given in (
+            ("reader", "start_run", START),
+            ("reader", "review_run", REVIEW),
+            ("runner", "review_run", REVIEW),
+        ):
+            role = "review" if tool == "review_run" else "run"
+            assert f'this needs the role \\"{role}\\"; {who} has' in said(who, tool, given)
+        assert "no-such-cohort" in said("runner", "start_run", START)
+        assert "runner may have 1 run in 24 hours" in said("runner", "start_run", START)
+        assert "no runs in" in said("reviewer", "review_run", REVIEW)
+        metrics = client.get(url.removesuffix("/mcp") + "/metrics", headers={"x-user": ""})
+        assert metrics.status_code == 200
+    with open_audit(Settings(runs_dir=folder / "runs")) as audit:
+        assert audit is not None
+        assert audit.problem() == ""
+        rows = [(row.who, row.what, row.about) for row in audit.rows()]
+    assert rows == [
+        ("runner", "asked", ""), ("runner", "asked", ""), ("runner", "refused", "2"),
+        ("reviewer", "approved", "some-run"),
+    ]  # fmt: skip
+
+
+def test_a_run_is_its_caller_s_and_within_what_is_left_of_their_month(folder: Path) -> None:
+    given: list[tuple[list[str], str]] = []
+
+    def command(words: Any, stop: Any, owner: str) -> Answer:
+        given.append((list(words), owner))
+        return Answer(0, json.dumps({}), "")
+
+    settings = Settings(runs_dir=folder / "money", reasoner="chat", base_url="http://127.0.0.1:9")
+    with people(trust("X-User", [], folder / "roles.toml"), settings) as known:
+        assert known is not None
+        drive = known.drive(command)
+        CALLER.set("runner")
+        drive(["run", "--json", "--", "does it matter?"], lambda: False)
+        drive(["review", "--json", "--approve", "--", "r"], lambda: False)
+        with pytest.raises(Exception, match=r"of which 0\.00 are left"):
+            drive(["run", "--json", "--", "does it matter?"], lambda: False)
+    (words, owner), (review, reviewer) = given
+    assert owner == reviewer == "runner"
+    assert words[0] == "run"
+    assert "--budget-usd=10.0" in words
+    assert words[-2:] == ["--", "does it matter?"]
+    assert review == ["review", "--json", "--approve", "--", "r"]
+
+
+def test_roles_without_a_proxy_are_refused_at_the_start(folder: Path) -> None:
+    words = ["mcp", "serve", "knowledge", "--roles", str(folder / "roles.toml")]
+    ended = CliRunner().invoke(app, words)
+    assert "need --trust-header" in str(ended.exception)
+    ended = CliRunner().invoke(app, ["mcp", "serve", "knowledge", "--trust-header", "X-User"])
+    assert "--transport http" in str(ended.exception)
