@@ -61,9 +61,10 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
         for path in sorted(root.rglob("*")):
             named = path.name == header.slide and path.suffix.lower() in SUFFIXES
             if named and path.is_file() and not path.is_symlink():
-                slide = tiles.slide(path.resolve())
+                place: Path = path.resolve()
+                slide = tiles.slide(place)
                 if (slide.width, slide.height) == (header.width, header.height):
-                    return path.resolve()
+                    return place
     raise InputError(
         f'no slide "{header.slide}" of {header.width} x {header.height} pixels lies below the '
         "folders of --root"
