@@ -126,7 +126,8 @@ def draft(
     Raises
     ------
     InputError
-        If the session is of a slide of another name, sides or pixels, or comes to no action or to too many.
+        If the session is of a slide of another name, sides or pixels, or comes to no action or to
+        too many.
     """
     header, slide = session.header, scope.slide
     if slide.path.name != header.slide:
