@@ -126,9 +126,15 @@ def draft(
     Raises
     ------
     InputError
-        If the session is of a slide of other sides or pixels, or comes to no action or to too many.
+        If the session is of a slide of another name, sides or pixels, or comes to no action or to
+        too many.
     """
     header, slide = session.header, scope.slide
+    if slide.path.name != header.slide:
+        raise InputError(
+            f"{slide.path}: the session is of {header.slide}; if it is the same slide, give it that"
+            " name, by which review and training look for it"
+        )
     if (header.width, header.height) != (slide.width, slide.height):
         raise InputError(
             f"{slide.path}: {slide.width} x {slide.height} pixels; the session is of "

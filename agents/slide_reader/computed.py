@@ -24,6 +24,7 @@ from agents.slide_reader.types import (
     Question,
     Region,
 )
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.nuclei import Nuclei
@@ -515,7 +516,7 @@ class ComputedPerceptor:
         if cells is None:
             cells = self.sight.coarse[region.id] = self.sight.cells_of(scope, region)
         text = (
-            f"impression at {region.magnification:g}x: {cells[:, 1].mean():.0%} nuclear, "
+            f"impression at {region.magnification:.3g}x: {cells[:, 1].mean():.0%} nuclear, "
             f"{cells[:, 3].mean():.0%} without dye"
         )
         ranks = self.sight.overview.get(region.id)
@@ -535,6 +536,8 @@ def worded(found: Finding) -> str:
     name = found.name.replace("_", " ")
     if found.name in SHARES:
         return f"{name} {found.value:.0%} {found.unit}"
+    if found.name == "mitosis_like":
+        return amount(round(found.value), "mitosis-like figure")
     if found.name == "edge_distance" and found.value < 0:
         return "no tumor-like tissue to measure to the edge"
     figure = f"{found.value:,.0f}" if found.value >= 1000 else f"{found.value:.3g}"

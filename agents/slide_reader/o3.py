@@ -38,6 +38,10 @@ from sage.core.seeds import generator
 
 AGENT = "pathologist_o3"
 PURPOSE = 25
+NOWHERE = (
+    "Abstains: the behavior proposes no region of this slide, so that nothing was looked at."
+    " Another behavior (--task), another model (--behavior) or --agent pathagent may."
+)
 SMALL_WORDS = frozenset(
     [
         "a",
@@ -267,9 +271,12 @@ class O3Session:
     def summarize(self, _: Nothing) -> dict[str, Any]:
         """The answer from everything that was seen."""
         seen = [described for step in self.steps for described in step.seen]
-        state = self._state(seen, True)
-        found = self.eyes.executor.predict(self.scope, state, self.question)
-        self.prediction = self._checked(found)
+        if seen:
+            state = self._state(seen, True)
+            found = self.eyes.executor.predict(self.scope, state, self.question)
+            self.prediction = self._checked(found)
+        else:
+            self.prediction = Prediction(answer=None, thinking_steps=NOWHERE)
         return self.prediction.model_dump(mode="json")
 
     def _state(self, seen: Sequence[Described], last: bool) -> State:

@@ -105,7 +105,8 @@ def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideRes
             text=given.question, options=tuple(given.answers), places=dict(given.places)
         )
     except ValidationError as error:
-        raise InputError(f"read_slide: {problems_of(error)}") from None
+        said = problems_of(error).replace("reply: Value error,", "answers:")
+        raise InputError(f"read_slide: {said}") from None
     folder = f"{slide.name}.reading"
     place = context.output(folder)
     trace = place / "trace.jsonl"

@@ -156,6 +156,12 @@ class Missing(View):
     zoom_recommendation: Yes
     zoom_reason: Words = ""
 
+    @field_validator("zoom_to", mode="before")
+    @classmethod
+    def _as_printed(cls, power: object) -> object:
+        """The figure writes "20x"."""
+        return power.strip().removesuffix("x") if isinstance(power, str) else power
+
 
 class MissingInfo(View):
     """What is missing, place by place; the most said recommendation decides."""

@@ -34,6 +34,7 @@ from mcp_servers.behavior.scores import (
 from mcp_servers.slides.arrays import F64
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from sage.core.printable import amount
 from sage.core.seeds import generator
 
 PURPOSE = 24
@@ -281,7 +282,7 @@ def train(
             )  # fmt: skip
             measured += measure(net, own, unseen, settings.seed)
             each_fold(net, own, unseen)
-    tell(f"all: {len(examples)} slides")
+    tell(f"all: {amount(len(examples), 'slide')}")
     net, parameters = fit(examples, card, settings, tell)
     scores = tuple(table(measured, settings.seed)) if measured else ()
     card = card.model_copy(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +74,8 @@ def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str
                                         f"pixels. Task: {header.task or 'not stated'}"},
         ]  # fmt: skip
         for number, (action, rationale, _) in enumerate(kept):
-            said = [" ".join(rationale.thumbnail_impression)] if number == 0 else []
-            said.append(f"<think>{' '.join(rationale.why_zoom)}</think>")
+            said = [_words(rationale.thumbnail_impression)] if number == 0 else []
+            said.append(f"<think>{_words(rationale.why_zoom)}</think>")
             said.append(f"{action.command} {json.dumps(_box(action))}")
             move = "\n".join(filter(None, said))
             if number:  # roles alternate: what was found and the next move are one turn
@@ -81,7 +83,7 @@ def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str
             else:
                 messages.append({"role": "assistant", "content": move})
             messages.append({"role": "user", "content": f"The region {json.dumps(_box(action))}."})
-            answer = f"<answer>{' '.join(rationale.findings)}</answer>"
+            answer = f"<answer>{_words(rationale.findings)}</answer>"
             messages.append({"role": "assistant", "content": answer})
         lines.append(json.dumps({
             "messages": messages, "slide": header.slide, "reader": header.reader,
@@ -90,14 +92,22 @@ def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str
     return "".join(f"{line}\n" for line in lines)
 
 
+MARK = re.compile(r"<\s*(/?\s*(?:think|answer)|[\d.]+x-\w+)\s*>", re.IGNORECASE)
+
+
+def _words(said: Sequence[str]) -> str:
+    """Sentences as one text that opens and closes none of the marks of a conversation."""
+    return MARK.sub(r"(\1)", " ".join(said))
+
+
 def _box(action: Action) -> list[int]:
     return [round(side) for side in (action.x, action.y, action.w, action.h)]
 
 
 def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, Any]:
     """Boxes in COCO's form: one image per slide, one category per command."""
-    slides = {each.drafts.header.slide: each.drafts.header for each in reviewed}
-    image = {name: number for number, name in enumerate(sorted(slides), 1)}
+    slides = {_slide(each.drafts) for each in reviewed}
+    image = {slide: number for number, slide in enumerate(sorted(slides), 1)}
     rows = [
         (each.drafts, action, state)
         for each in reviewed
@@ -110,16 +120,15 @@ def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, An
     return {
         "info": {"description": "Regions that readers looked at, in level-0 pixels"},
         "images": [
-            {"id": number, "file_name": name, "width": slides[name].width,
-             "height": slides[name].height}
-            for name, number in image.items()
+            {"id": number, "file_name": name, "width": width, "height": height}
+            for (name, width, height), number in image.items()
         ],
         "categories": [
             {"id": number, "name": command, "supercategory": "action"}
             for command, number in category.items()
         ],
         "annotations": [
-            {"id": number, "image_id": image[drafts.header.slide],
+            {"id": number, "image_id": image[_slide(drafts)],
              "category_id": category[action.command], "iscrowd": 0,
              "bbox": [action.x, action.y, action.w, action.h], "area": action.area,
              "seconds": round(action.seconds, 3), "start_s": action.start_s,
@@ -128,6 +137,11 @@ def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, An
             for number, (drafts, action, state) in enumerate(rows, 1)
         ],
     }  # fmt: skip
+
+
+def _slide(drafts: Drafts) -> tuple[str, int, int]:
+    """What tells slides apart: those of two folders may have one name."""
+    return drafts.header.slide, drafts.header.width, drafts.header.height
 
 
 def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
@@ -151,8 +165,8 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
         "## What",
         "",
         f"- {amount(len(drafts), 'session')} on "
-        f"{amount(len({each.header.slide for each in drafts}), 'slide')}, "
-        f"{len(kept)} rounds; {hours:.2f} h from the start to the last action.",
+        f"{amount(len(set(map(_slide, drafts))), 'slide')}, "
+        f"{amount(len(kept), 'round')}; {hours:.2f} h from the start to the last action.",
         *(f"- {count} × `{command}`" for command, count in sorted(commands.items())),
         f"- {sum(words) / len(words):.0f} words per round." if words else "- No round was kept.",
         f"- Tasks: {_listed({each.header.task or 'not stated' for each in drafts})}.",
@@ -163,7 +177,7 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
         "",
         f"- Readers (pseudonyms): {_listed(readers)}.",
         f"- Reviewers: {_listed(reviewers)}.",
-        *(f"- {note}" for note in notes),
+        *(f"- {escape(note, quote=False)}" for note in notes),
         "",
         "## How",
         "",
@@ -194,7 +208,8 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
 
 
 def _listed(names: Sequence[str] | set[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+    """Names and tasks as they were typed, which Markdown must not take for HTML."""
+    return escape(", ".join(sorted(names)), quote=False) or "none"
 
 
 def _times(audits: Sequence[Audit]) -> list[str]:
@@ -203,4 +218,6 @@ def _times(audits: Sequence[Audit]) -> list[str]:
         return ["- The review was not timed."]
     decided = sum(count for _, count in timed)
     average = sum(seconds * count for seconds, count in timed) / decided
-    return [f"- {average:.1f} s per round from its load to the decision ({decided} rounds)."]
+    return [
+        f"- {average:.1f} s per round from its load to the decision ({amount(decided, 'round')})."
+    ]

@@ -201,7 +201,8 @@ def _line(model: type[M], line: bytes, path: Path, number: int) -> M:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         where = f"line {number}" + (f", {one_line(field)[:80]}" if field else "")
-        raise InputError(f"{path}: {where}: {first['msg'][:200]}") from None
+        said = first["msg"].removeprefix("Value error, ")[:200]
+        raise InputError(f"{path}: {where}: {said}") from None
 
 
 def write_session(path: Path, session: Session) -> None:

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -200,7 +200,9 @@ def _seconds(value: Any, second: float) -> float | None:
         if not isinstance(value, str):
             raise
     try:
-        return datetime.fromisoformat(value.strip()[:40]).timestamp()
+        at = datetime.fromisoformat(value.strip()[:40])
+        # without a zone as UTC: this machine's may change its clock in between
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except ValueError:
         said = one_line(value)[:40]
         raise InputError(f"the time {said} is neither a number nor ISO 8601") from None

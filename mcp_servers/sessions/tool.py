@@ -105,7 +105,8 @@ def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSes
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise InputError(f"record_session: {where + ': ' if where else ''}{first['msg']}") from None
+        said = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"record_session: {where + ': ' if where else ''}{said}") from None
     actions = actions_of(session)
     name = f"{slide.name}{SUFFIX}"
     with context.writing(name) as path:

@@ -257,7 +257,7 @@ def answered(path: Path) -> dict[str, Asked]:
     if whole != text:
         write_text(path, whole)
     found = {}
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(whole.split("\n")[:-1], 1):
         try:
             asked = Asked.model_validate_json(line)
         except ValidationError:

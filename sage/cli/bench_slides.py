@@ -120,7 +120,10 @@ def _asked(
 
 def _lines(form: str, rows: list[Asked], choice: list[Choice], open_: Open | None) -> list[str]:
     """The scores for the terminal."""
-    lines = [f"{form}: {len(rows)} questions on {len({row.slide for row in rows})} slides"]
+    from sage.core.printable import amount
+
+    slides = amount(len({row.slide for row in rows}), "slide")
+    lines = [f"{form}: {amount(len(rows), 'question')} on {slides}"]
     lines += [
         f"{row.group}: {row.accuracy:.0%} ({row.low:.0%} to {row.high:.0%}) of {row.questions};"
         f" {row.floor_answer}: {row.floor:.0%}; abstained {row.abstained:.0%}, failed"

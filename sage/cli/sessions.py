@@ -387,7 +387,7 @@ def export(
     if not replace and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
     reviewed = []
-    for path in drafts:
+    for path in dict.fromkeys(map(Path.resolve, drafts)):  # each once, however often it is named
         made = read_drafts(path)
         reviewed.append(Reviewed(made, read_decisions(path, made)))
     kept = sum(len(each.kept(unreviewed)) for each in reviewed)

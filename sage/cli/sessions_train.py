@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from mcp_servers.behavior.model import BehaviorCard
@@ -76,10 +77,14 @@ def train_sessions(
 
 def told(card: BehaviorCard) -> list[str]:
     """A card in lines for the terminal."""
-    lines = [f"{card.parameters:,} parameters, {card.slides} slides of {card.patients} patients"]
+    lines = [
+        f"{card.parameters:,} parameters, {amount(card.slides, 'slide')} of "
+        f"{amount(card.patients, 'patient')}"
+    ]
     for behavior in card.behaviors:
         lines.append(
-            f"{behavior.task}: {behavior.sessions} sessions, {behavior.regions:.1f} regions each"
+            f"{behavior.task}: {amount(behavior.sessions, 'session')}, {behavior.regions:.1f} "
+            "regions each"
         )
         own = [score for score in card.scores if score.behavior == behavior.task]
         for metric in dict.fromkeys(score.metric for score in own):

@@ -156,7 +156,8 @@ def test_the_cap_and_the_order_of_regions(node: Path) -> None:
 
 
 def test_without_a_region_nothing_is_claimed(node: Path) -> None:
-    assert read(node, RecordedVisits(())).answer is None
+    reading = read(node, RecordedVisits(()))
+    assert reading.answer is None and "no region of this slide" in reading.reasoning
 
 
 def test_a_region_off_the_slide_is_left_out_and_one_over_its_edge_is_cut(node: Path) -> None:

@@ -76,6 +76,8 @@ def test_without_a_writer_the_panels_are_empty(painted: Path) -> None:
 def test_a_session_of_another_slide_or_without_actions_is_refused(painted: Path) -> None:
     with pytest.raises(InputError, match="the session is of"):
         drafted(painted, NoWriter(), width=999)
+    with pytest.raises(InputError, match=r"the session is of other\.svs; .* give it that name"):
+        drafted(painted, NoWriter(), slide="other.svs")
     with pytest.raises(InputError, match=r"0\.5 µm .* with 2\. If it .* --mpp 2"):
         drafted(painted, NoWriter(), mpp=2.0)
     strict = ActionSettings(stay_s=100)

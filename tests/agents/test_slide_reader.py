@@ -802,7 +802,7 @@ GOOD: dict[str, Any] = {
         "answer": "b", "thinking_steps": "nests", "regions": fields_of(body)[:1],
     },
     "Reflection": {"sufficient": "No", "reason": "5x shows no nuclei"},
-    "MissingInfo": {"items": [{"zoom_to": 10, "location": [500, 500], "missing_info": "nuclei",
+    "MissingInfo": {"items": [{"zoom_to": "10x", "location": [500, 500], "missing_info": "nuclei",
                                "zoom_recommendation": "Yes", "zoom_reason": "atypia"}]},
 }  # fmt: skip
 FEW = Options(patch_px=256)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,21 @@ def test_qupaths_recording_and_its_annotations(tmp_path: Path) -> None:
               feature((500, 500), (900, 900), createdAt="2026-01-01T10:00:00+00:00")]  # fmt: skip
     session = imported(tmp_path, json.dumps({"type": "FeatureCollection", "features": marked}))
     assert [box[:5] for box in boxes(session)] == [(0, 500, 500, 400, 400), (5, 0, 0, 100, 50)]
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Another time zone of this machine."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_times_without_a_zone_are_utc(tmp_path: Path, tokyo: None) -> None:
+    mixed = ('Created="2026-01-01T10:00:00"', 'Created="2026-01-01T10:00:04Z"')
+    assert [box[0] for box in boxes(imported(tmp_path, APERIO.format(*mixed)))] == [0, 4]
 
 
 def test_annotations_without_times_say_that_theirs_are_nominal(tmp_path: Path) -> None:

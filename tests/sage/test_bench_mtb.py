@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sage.bench.mtb.play import earlier_rows
+from sage.bench.mtb.types import Row
 from tests.end_to_end.harness import sage
 
 PLACE = os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")
@@ -41,3 +43,10 @@ def test_a_folder_without_conversations_is_refused(tmp_path: Path) -> None:
     ended = sage("bench", "mtb", str(tmp_path), cwd=tmp_path)
     assert ended.code == 2
     assert "agent_logs_hancock" in ended.err
+
+
+def test_an_answer_with_line_breaks_of_unicode_is_found_again(tmp_path: Path) -> None:
+    row = Row(key="k", case="c", track="msk", number=1, kind="outcome", half="development",
+              truth="A", reason="A\u2028then\x85B")  # fmt: skip
+    (tmp_path / "a.jsonl").write_text(row.model_dump_json() + "\n", encoding="utf-8")
+    assert earlier_rows(tmp_path / "a.jsonl") == {"k": row}

@@ -110,7 +110,7 @@ def test_record_session_is_a_tool(place: Path, tmp_path: Path) -> None:
         ({"views": []}, "views"),
         ({"views": [{**views[0], "x": 5000}]}, "view 1 shows nothing"),
         ({"views": [{**views[0], "w": float("nan")}]}, "w"),
-        ({"views": [views[1], views[0]]}, "event 2 is at 0 s"),
+        ({"views": [views[1], views[0]]}, "^record_session: event 2 is at 0 s"),
         ({"reader": "\u200b"}, "pseudonym"),
         ({"slide": "/etc/passwd"}, "outside"),
     ):

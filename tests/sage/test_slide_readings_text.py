@@ -58,6 +58,8 @@ def test_large_figures_are_written_out() -> None:
     dense = Finding(name="cellularity", value=9816.2, unit="nuclei/mm²")
     assert worded(dense) == "cellularity 9,816 nuclei/mm²"
     assert worded(dense.model_copy(update={"value": 41.52})) == "cellularity 41.5 nuclei/mm²"
+    one = Finding(name="mitosis_like", value=1, unit="figures")
+    assert worded(one) == "1 mitosis-like figure"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def earlier_rows(path: Path) -> dict[str, Row]:
     if whole != text:
         write_text(path, whole)
     found = {}
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(whole.split("\n")[:-1], 1):
         try:
             row = Row.model_validate_json(line)
         except ValidationError:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from sage.core import clock
 from sage.core.errors import InputError
@@ -156,15 +156,19 @@ def read_trace(path: Path) -> list[TraceLine]:
         If there is no trace, or a line is none of a trace.
     """
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path} is missing: the run was made by an older SAGE") from None
+    # Lines end with a newline alone: a model's words may hold other line breaks of Unicode.
+    texts = data.removesuffix(b"\n").split(b"\n") if data else []
     found = []
     for number, text in enumerate(texts, 1):
         try:
             found.append(TraceLine.model_validate(json.loads(text)))
-        except (ValueError, ValidationError) as error:
-            if number == len(texts) and not isinstance(error, ValidationError):
+        except (ValueError, RecursionError) as error:
+            if number == len(texts) and isinstance(
+                error, json.JSONDecodeError | UnicodeDecodeError
+            ):
                 break
             raise InputError(
                 f"{path}, line {number} is damaged; restore it from a backup"

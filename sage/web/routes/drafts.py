@@ -21,7 +21,6 @@ from sage.web.site import NAME
 if TYPE_CHECKING:
     from mcp_servers.sessions.drafts import Drafts
     from mcp_servers.sessions.format import SessionHeader
-    from mcp_servers.slides.slide import Slide
 
 router = APIRouter(prefix="/drafts")
 
@@ -48,7 +47,7 @@ def drafted(request: Request, name: str) -> tuple[Path, Drafts]:
     return path, read_drafts(path)
 
 
-def slide_of(request: Request, header: SessionHeader) -> Slide:
+def slide_of(request: Request, header: SessionHeader) -> Path:
     """The slide of a session: the file of its name and size below the roots.
 
     Raises
@@ -62,9 +61,10 @@ def slide_of(request: Request, header: SessionHeader) -> Slide:
         for path in sorted(root.rglob("*")):
             named = path.name == header.slide and path.suffix.lower() in SUFFIXES
             if named and path.is_file() and not path.is_symlink():
-                slide: Slide = tiles.slide(path.resolve())
+                place: Path = path.resolve()
+                slide = tiles.slide(place)
                 if (slide.width, slide.height) == (header.width, header.height):
-                    return slide
+                    return place
     raise InputError(
         f'no slide "{header.slide}" of {header.width} x {header.height} pixels lies below the '
         "folders of --root"
@@ -135,17 +135,17 @@ def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
     _, drafts = drafted(request, name)
     if not 0 <= round < len(drafts.rounds):
         raise InputError(f"there is no round {round}")
-    slide = slide_of(request, drafts.header)
-    if kind == "thumbnail":
-        image = slide.thumbnail(THUMBNAIL_PX)
-    else:
-        action = drafts.rounds[round].action
-        x, y = action.center
-        w, h = (action.w, action.h) if kind == "region" else cytology_size(action)
-        view = slide.scaled(max(1.0, max(w, h) / REGION_PX))
-        left, top = _pixel(x - w / 2, view.scale), _pixel(y - h / 2, view.scale)
-        size = (max(1, int(w / view.scale)), max(1, int(h / view.scale)))
-        image = fit(view.read(left, top, *size), REGION_PX)
+    with request.app.state.tiles.held(slide_of(request, drafts.header)) as held:
+        if kind == "thumbnail":
+            image = held.thumbnail(THUMBNAIL_PX)
+        else:
+            action = drafts.rounds[round].action
+            x, y = action.center
+            w, h = (action.w, action.h) if kind == "region" else cytology_size(action)
+            view = held.slide.scaled(max(1.0, max(w, h) / REGION_PX))
+            left, top = _pixel(x - w / 2, view.scale), _pixel(y - h / 2, view.scale)
+            size = (max(1, int(w / view.scale)), max(1, int(h / view.scale)))
+            image = fit(view.read(left, top, *size), REGION_PX)
     return Response(
         encode(image), media_type="image/jpeg", headers={"cache-control": "private, max-age=600"}
     )

@@ -104,7 +104,7 @@ def _question(asking: Asking) -> Question:
     try:
         return Question(text=asking.question, options=asking.answers)
     except ValidationError as error:
-        raise InputError(problems_of(error)) from None
+        raise InputError(problems_of(error).replace("reply: Value error,", "answers:")) from None
 
 
 def _state(request: Request, folder: Path) -> str:

@@ -7,22 +7,26 @@ import math
 import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.log import logger
 
 if TYPE_CHECKING:
+    from mcp_servers.slides.arrays import U8
     from mcp_servers.slides.slide import Slide
     from sage.web.site import Site
 
+log = logger(__name__)
 router = APIRouter(prefix="/slides")
-T = TypeVar("T")
 
 SUFFIXES = (".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".png", ".jpg")
 MOST_LISTED = 2000
@@ -30,10 +34,82 @@ TILE = 256
 QUALITY = 82
 OPEN = 8
 """Slides held open."""
+HELD = 1 << 30
+"""Bytes of their pixels in memory; the slide that was used last may have more."""
+WHOLE_PX = 4096
+"""Longer side of a whole slide that is kept where no stored level comes near it."""
+NEAR = 8.0
+"""How much finer a stored level may be for tiles to be made from it each time."""
 KEPT = 128 << 20
 """Bytes of encoded tiles kept in memory."""
+UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What a JSON file of another shape comes to while it is read."""
 SAME = 0.0005
 """Share by which a stored resolution may differ from a tile's and still be taken as it is."""
+
+
+@dataclass(eq=False)
+class Held:
+    """An open slide, and how many are reading it."""
+
+    slide: Slide
+    users: int = 0
+    _whole: U8 | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def bytes(self) -> int:
+        """Of the pixels that stay in memory."""
+        kept = 0 if self._whole is None else self._whole.nbytes
+        in_memory = self.slide.source.name == "image"
+        return kept + 3 * self.slide.width * self.slide.height * in_memory
+
+    def read(self, scale: float, left: int, top: int, width: int, height: int) -> U8:
+        """RGB of a rectangle of the slide at a power of two of level-0 pixels per pixel.
+
+        Far below the coarsest stored level the whole slide is decoded for few pixels; that is
+        done once, and what comes later is made from it.
+
+        Parameters
+        ----------
+        scale : level-0 pixels per pixel
+        left, top : corner at this scale
+        width, height : at this scale
+        """
+        view = self.slide.scaled(scale, tolerance=SAME)
+        coarse = self._whole_scale
+        if scale < coarse or scale <= NEAR * self.slide.levels[view.level].downsample:
+            return view.read(left, top, width, height)
+        import cv2
+
+        k = round(scale / coarse)
+        part = self._small()[top * k : (top + height) * k, left * k : (left + width) * k]
+        return cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA).astype("uint8")
+
+    def thumbnail(self, max_px: int) -> U8:
+        """The whole slide, its longer side at most `max_px` pixels, which is at most `WHOLE_PX`."""
+        from mcp_servers.slides.slide import fit
+
+        longer = max(self.slide.width, self.slide.height)
+        if longer / max_px <= NEAR * self.slide.levels[-1].downsample:
+            return self.slide.thumbnail(max_px)
+        return fit(self._small(), max_px)
+
+    @property
+    def _whole_scale(self) -> float:
+        longer = max(self.slide.width, self.slide.height)
+        return float(2.0 ** max(0, math.ceil(math.log2(longer / WHOLE_PX))))
+
+    def _small(self) -> U8:
+        with self._lock:
+            if self._whole is None:
+                scale = self._whole_scale
+                across, down = (
+                    math.ceil(side / scale) for side in (self.slide.width, self.slide.height)
+                )
+                view = self.slide.scaled(scale, tolerance=SAME)
+                self._whole = view.read(0, 0, across, down)
+            return self._whole
 
 
 class Tiles:
@@ -41,7 +117,8 @@ class Tiles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._slides: OrderedDict[tuple[Path, int], Slide] = OrderedDict()
+        self._opening = threading.Lock()
+        self._slides: OrderedDict[tuple[Path, int], Held] = OrderedDict()
         self._tiles: OrderedDict[tuple[Path, int, int, int, int], bytes] = OrderedDict()
         self._size = 0
         self._ready = False
@@ -64,17 +141,40 @@ class Tiles:
                 self._ready = True
 
     def slide(self, path: Path) -> Slide:
-        """The open slide; a file that changed is opened again."""
+        """The open slide, for what it says of itself; a file that changed is opened again."""
+        with self.held(path) as held:
+            return held.slide
+
+    @contextmanager
+    def held(self, path: Path) -> Iterator[Held]:
+        """The open slide, for its pixels: it is not closed until the block ends."""
+        with self._opening:
+            held = self._open(path)
+            held.users += 1
+        try:
+            yield held
+        finally:
+            with self._opening:
+                held.users -= 1
+                self._let_go()
+
+    def _open(self, path: Path) -> Held:
         from mcp_servers.slides.slide import Slide
 
         key = (path, path.stat().st_mtime_ns)
-        with self._lock:
-            if key not in self._slides:
-                self._slides[key] = Slide.open(path)
-            self._slides.move_to_end(key)
-            if len(self._slides) > OPEN:
-                self._slides.popitem(last=False)[1].close()
-            return self._slides[key]
+        if key not in self._slides:
+            self._slides[key] = Held(Slide.open(path))
+        self._slides.move_to_end(key)
+        return self._slides[key]
+
+    def _let_go(self) -> None:
+        """Close the slides that are too many, none that is being read."""
+        for key, held in list(self._slides.items())[:-1]:
+            many = len(self._slides) > OPEN
+            if not many and sum(each.bytes for each in self._slides.values()) <= HELD:
+                return
+            if not held.users:
+                self._slides.pop(key).slide.close()
 
     def tile(self, path: Path, level: int, x: int, y: int) -> bytes:
         """One tile of the pyramid in powers of two, as JPEG.
@@ -95,15 +195,15 @@ class Tiles:
             if (kept := self._tiles.get(key)) is not None:
                 self._tiles.move_to_end(key)
                 return kept
-        slide = self.slide(path)
-        last = levels_of(slide.width, slide.height)
-        scale = 2.0 ** (last - level)
-        width, height = math.ceil(slide.width / scale), math.ceil(slide.height / scale)
-        left, top = x * TILE, y * TILE
-        if not 0 <= level <= last or not (0 <= left < width and 0 <= top < height):
-            raise InputError(f"the slide has no tile {x}, {y} at level {level}")
-        view = slide.scaled(scale, tolerance=SAME)
-        image = view.read(left, top, min(TILE, width - left), min(TILE, height - top))
+        with self.held(path) as held:
+            slide = held.slide
+            last = levels_of(slide.width, slide.height)
+            scale = 2.0 ** (last - level) if 0 <= level <= last else math.inf
+            width, height = math.ceil(slide.width / scale), math.ceil(slide.height / scale)
+            left, top = x * TILE, y * TILE
+            if not (0 <= left < width and 0 <= top < height):
+                raise InputError(f"the slide has no tile {x}, {y} at level {level}")
+            image = held.read(scale, left, top, min(TILE, width - left), min(TILE, height - top))
         made = encode(image)
         with self._lock:
             if key not in self._tiles:
@@ -251,12 +351,17 @@ def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
     found = []
     for root in site.roots:
         for path in sorted(root.rglob("maps.json"))[:MOST_LISTED]:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            if said.get("slide") == slide.stem and path.resolve().is_relative_to(root):
-                types = (said.get("cells") or {}).get("types", [])
+            try:
+                said = json.loads(path.read_text(encoding="utf-8"))
+                own = said["slide"] == slide.stem and path.resolve().is_relative_to(root)
+                types = [str(kind)[:60] for kind in (said.get("cells") or {}).get("types", ())]
+            except (*UNFIT, OSError) as error:  # one damaged folder hides no slide
+                log.info("maps that are none", path=str(path), error=type(error).__name__)
+                continue
+            if own:
                 found.append(
                     {"kind": "cells", "path": str(path.parent), "name": path.parent.name,
-                     "types": [str(kind)[:60] for kind in types]}
+                     "types": types}
                 )  # fmt: skip
     return found
 
@@ -279,7 +384,7 @@ def outlines(path: str, request: Request) -> dict[str, Any]:
         read = json.loads(place.read_text(encoding="utf-8"))
         features = read["features"] if isinstance(read, dict) else read
         shapes = [_shape(item) for item in features]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except UNFIT:
         raise InputError(f"{place.name} is no GeoJSON of outlines") from None
     return {"shapes": [shape for shape in shapes if shape["rings"]]}
 
@@ -291,6 +396,8 @@ def _shape(item: dict[str, Any]) -> dict[str, Any]:
     named = item.get("properties") or {}
     kind = (named.get("classification") or {}).get("name") or named.get("name") or ""
     rings = [[[float(x), float(y)] for x, y, *_ in ring] for part in polygons for ring in part]
+    if not all(math.isfinite(value) for ring in rings for corner in ring for value in corner):
+        raise ValueError("a corner is no finite number")
     return {"kind": str(kind)[:80], "rings": rings}
 
 

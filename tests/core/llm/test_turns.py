@@ -242,7 +242,8 @@ def test_a_tools_result_that_names_a_patient_does_not_reach_the_model(tmp_path: 
 
 
 def test_refusals_are_turns_and_replay(tmp_path: Path) -> None:
-    answers = ["not JSON", '{"total": "many"}', '{"total": 7}', '{"total": 8}']
+    # line breaks of Unicode in a reply break no line of the trace
+    answers = ["not JSON\u2028\x85", '{"total": "many"}', '{"total": 7}', '{"total": 8}']
     agent = _agent(
         tmp_path, tools=(),
         check=lambda given, output: ["it is not eight"] if output.total != 8 else [],
@@ -274,9 +275,13 @@ def test_a_trace_says_which_line_is_damaged_and_forgives_a_cut_one(tmp_path: Pat
     whole = path.read_text()
     path.write_text(whole + '{"format": 1, "ti')
     assert len(read_trace(path)) == 3
-    path.write_text(whole.replace('"kind": "rule"', '"kind": "guess"'))
-    with pytest.raises(InputError, match="line 2"):
-        read_trace(path)
+    path.write_bytes(whole.encode() + '{"text": "µ'.encode()[:-1])
+    assert len(read_trace(path)) == 3
+    for other in ('"kind": "guess"', f'"kind": {"[" * 99_999}', '"kind": "\udcff"'):
+        changed = whole.replace('"kind": "rule"', other)
+        path.write_bytes(changed.encode("utf-8", "surrogateescape"))
+        with pytest.raises(InputError, match="line 2"):
+            read_trace(path)
 
 
 def test_a_trace_becomes_spans_with_the_conventions_names(tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ def other(text: str) -> str:
         (lambda text: "\n".join(["{}", *text.splitlines()]), "damaged"),
         (lambda text: text.replace('"selected": [', '"selected": ["x", '), "does not fit"),
         (other, "another slide"),
+        (lambda text: f"{'[' * 99_999}\n{text}", "damaged"),
     ],
 )
 def test_a_damaged_trace_is_refused(
@@ -232,7 +233,8 @@ def test_a_damaged_trace_is_refused(
 def test_a_question_that_is_none_starts_nothing(
     ask: Ask, slides: Path, tmp_path: Path, body: dict[str, Any]
 ) -> None:
-    assert ask("POST", ROOT, json={"slide": str(slides / "one.tiff"), **body}).status_code == 422
+    answered = ask("POST", ROOT, json={"slide": str(slides / "one.tiff"), **body})
+    assert answered.status_code == 422 and "Value error" not in answered.json()["error"]
     assert not (tmp_path / "runs" / ".readings").exists()
 
 

@@ -19,9 +19,11 @@ from mcp_servers.formats.geojson import read_objects
 from mcp_servers.measures.maps import CellMap, SlideMaps, multipolygon, write_maps
 from mcp_servers.servers.options import HttpOptions
 from mcp_servers.slides.slide import Slide
+from mcp_servers.slides.tiff import TiffSource
 from sage.settings import Settings
 from sage.web.app import create_app
 from sage.web.guard import Secrets
+from sage.web.routes import slides
 from sage.web.routes.slides import TILE, Tiles, levels_of
 from sage.web.site import Site
 from tests.mcp_servers.slide_tools import blobs, pyramid
@@ -98,7 +100,13 @@ def test_tiles_at_the_edge_are_cut_and_beyond_it_refused(place: Path, tmp_path: 
     at = {"path": path, "level": last, "x": column, "y": 0}
     edge = ask("GET", "/api/slides/tile", params=at)
     assert Image.open(io.BytesIO(edge.content)).size == (SIDE - column * TILE, TILE)
-    for wrong in ({"x": column + 1}, {"x": -1}, {"level": last + 1}, {"level": -1}):
+    for wrong in (
+        {"x": column + 1},
+        {"x": -1},
+        {"level": last + 1},
+        {"level": -1},
+        {"level": 9_999_999},
+    ):
         assert ask("GET", "/api/slides/tile", params=at | wrong).status_code == 422
 
 
@@ -117,6 +125,84 @@ def test_only_slides_below_the_roots_are_read(place: Path, tmp_path: Path, path:
         answered = ask("GET", f"/api/slides/{route}{join}path={path}")
         assert answered.status_code == 422 and "root:" not in answered.text
     link.unlink()
+
+
+def test_a_slide_without_a_pyramid_is_decoded_whole_but_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = np.ascontiguousarray(blobs(3000, 5000))
+    path = pyramid(tmp_path / "flat.tif", image, levels=1)
+    decoded: list[int] = []
+    real = TiffSource.read
+
+    def counted(self: Any, level: int, x: int, y: int, w: int, h: int, reduce: int = 1) -> Any:
+        decoded.append(w * h)
+        return real(self, level, x, y, w, h, reduce)
+
+    monkeypatch.setattr(TiffSource, "read", counted)
+    monkeypatch.setattr(slides, "WHOLE_PX", 400)
+    tiles = Tiles()
+    tiles.slide(path)
+    decoded.clear()
+    last = levels_of(5000, 3000)
+    with Slide.open(path) as slide:
+        wanted = Image.fromarray(slide.thumbnail(5000))
+    decoded.clear()
+    for below in range(4, last + 1):
+        shown = np.asarray(Image.open(io.BytesIO(tiles.tile(path, last - below, 0, 0))))
+        size = (-(-5000 // 2**below), -(-3000 // 2**below))
+        whole = np.asarray(wanted.resize(size, Image.Resampling.BOX))[:TILE, :TILE]
+        assert shown.shape == whole.shape
+        if below <= 6:  # further down the image's border weighs in
+            assert np.abs(shown.astype(int) - whole).mean() < 8
+    with tiles.held(path) as held:
+        assert max(held.thumbnail(200).shape[:2]) == 200
+    assert sum(decoded) < 1.2 * 5000 * 3000
+
+
+def test_a_slide_that_is_read_is_not_closed_under_the_reader(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.png" for number in range(slides.OPEN + 3)]
+    for number, path in enumerate(paths):
+        Image.fromarray(np.full((64, 64, 3), 10 * number, np.uint8)).save(path)
+    tiles = Tiles()
+    with tiles.held(paths[0]) as held:
+        for path in paths[1:]:
+            tiles.tile(path, levels_of(64, 64), 0, 0)
+        assert int(held.read(1.0, 0, 0, 8, 8).max()) == 0  # closed, it would be white
+    tiles.slide(paths[-1])
+    assert len(tiles._slides) == slides.OPEN
+
+
+def test_slides_in_memory_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slides, "HELD", 3 * 64 * 64 * 2)
+    tiles = Tiles()
+    for number in range(4):
+        png = tmp_path / f"{number}.png"
+        Image.fromarray(np.full((64, 64, 3), number, np.uint8)).save(png)
+        tiles.slide(png)
+    assert len(tiles._slides) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["not json", "[1]", '{"slide": "a", "cells": [1]}', "\udcff", "[" * 99999]
+)
+def test_a_damaged_folder_of_maps_hides_no_slide(tmp_path: Path, text: str) -> None:
+    Image.fromarray(np.full((64, 64, 3), 200, np.uint8)).save(tmp_path / "a.png")
+    (tmp_path / "maps").mkdir()
+    (tmp_path / "maps" / "maps.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    answered = client(tmp_path, tmp_path)("GET", f"/api/slides/about?path={tmp_path / 'a.png'}")
+    assert answered.status_code == 200 and answered.json()["overlays"] == []
+
+
+@pytest.mark.parametrize(
+    "corner", ["[" * 99999, "[NaN, 1]", "[1e999, 1]", f"[1{'0' * 400}, 1]", "[]", '["x", 1]']
+)
+def test_outlines_that_are_none_are_refused(tmp_path: Path, corner: str) -> None:
+    shape = f'{{"type": "Polygon", "coordinates": [[{corner}, [2, 3], [4, 5]]]}}'
+    path = tmp_path / "a.geojson"
+    path.write_text(f'{{"features": [{{"geometry": {shape}}}]}}')
+    answered = client(tmp_path, tmp_path)("GET", f"/api/slides/outlines?path={path}")
+    assert answered.status_code == 422 and "a.geojson" in answered.json()["error"]
 
 
 def test_many_tiles_may_be_asked_for_at_once(place: Path, tmp_path: Path) -> None:
