@@ -200,10 +200,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
     contract, alpha = evidence.contract, evidence.contract.rules.alpha
     effect, p, q = _estimate(primary)[0], _estimate(primary)[1], evidence.q
     expected = expected_direction(contract, effect)
-    text = f"{effect_text(effect)}, {p_is(p)}, {p_is(q, 'q')} over "
-    text += f"{_count(evidence.family, 'claim')} of the ledger"
-    if evidence.questions is not None and evidence.questions != evidence.family:
-        text += f" that ask {_count(evidence.questions, 'question')}"
+    text = f"{effect_text(effect)}, {p_is(p)}, {_over_the_ledger(evidence)}"
     if contract.online is not None:
         text += f", {p_is(contract.online.level, 'level')} in the campaign"
     if _undirected(primary) and p < alpha:
@@ -253,6 +250,15 @@ def _confirmed_elsewhere(evidence: Evidence) -> bool:
         and contract.split.policy == "none"
         and evidence.replicate is not None
     )
+
+
+def _over_the_ledger(evidence: Evidence) -> str:
+    if evidence.q is None and evidence.locked:
+        return "no q, as no confirmation patient was tested"
+    text = f"{p_is(evidence.q, 'q')} over {_count(evidence.family, 'claim')} of the ledger"
+    if evidence.questions is not None and evidence.questions != evidence.family:
+        text += f" that ask {_count(evidence.questions, 'question')}"
+    return text
 
 
 def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:

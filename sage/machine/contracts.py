@@ -37,10 +37,12 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     others = [test for test in contract.tests if test.id != contract.primary]
     lines.append(f"Further tests: {', '.join(f'{other.id} ({other.method})' for other in others)}")
     power = contract.power
+    part = " confirmation" if contract.split.policy == "discovery_confirmation" else ""
     if power.minimum_detectable is not None:
         lines.append(
-            f"Power: {power.n} patients, {power.events or 0:g} events; with 80% power the smallest"
-            f" effect that can be seen is {power.minimum_detectable:.2f} ({contract.scale})"
+            f"Power: {power.n}{part} patients, {power.events or 0:g} events; with 80% power the"
+            f" smallest effect that can be seen is {power.minimum_detectable:.2f}"
+            f" ({contract.scale})"
         )
     lines.append(f"Missing values: {contract.missing.policy.replace('_', ' ')}")
     lines.append(f"Split: {contract.split.policy.replace('_', ' ')}")

@@ -908,12 +908,25 @@ def _association() -> Iterator[Row]:
         "uuu",
         primary=WEAK,
         **locked,
-        reasons=("stay locked", "did not reach the registered level 0.2"),
+        reasons=(
+            "stay locked",
+            "did not reach the registered level 0.2",
+            "no q, as no confirmation patient",
+        ),
     )
     yield row("locked, nothing", NOT, "nnn", primary=NOTHING, **locked, reasons=("stay locked",))
+    yield row(
+        "no q", open_("multiplicity"), "uyy", primary=STRONG, q=None, reasons=("q not available",)
+    )
     yield row("locked, p below alpha", open_("power"), "uyu", primary=estimate(1.6, 0.2), **locked)
     yield row(
-        "locked is never supported", open_("power"), "uyy", primary=STRONG, locked=True, q=0.001
+        "locked is never supported",
+        open_("power"),
+        "uyy",
+        primary=STRONG,
+        locked=True,
+        q=0.001,
+        reasons=("q = 0.0010 over 1 claim",),
     )
     yield row(
         "several terms, beside the covariates no direction",
