@@ -311,3 +311,29 @@ def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
     found = screen(sample.time, sample.event, sample.X, names=names)
     volcano_plot.volcano(found, tmp_path / "v.png", title="t")
     assert outside == []
+
+
+def test_the_note_of_a_specification_curve_is_not_cut_off(tmp_path, monkeypatch):
+    from validation.figures import specification_plot
+
+    outside = []
+
+    def keep(figure, path, **_):
+        drawer = figure.canvas.get_renderer()
+        for text in (text for axes in figure.axes for text in axes.texts):
+            box = text.get_window_extent(drawer)
+            if box.x0 < 0 or box.x1 > figure.bbox.width:
+                outside.append(text.get_text())
+        return path
+
+    monkeypatch.setattr(specification_plot, "save", keep)
+    s = survival_sample(150, [0.5, 0.3], seed=3)
+    x = s.X[:, 0]
+    names = "Age at diagnosis, Sex, AJCC pathologic stage, Histologic grade"
+    curve = curve_of(
+        cox_model(s.time, s.event), {"median": (x > np.median(x)) * 1.0, "constant": 0 * x},
+        {"none": None, names: (["b"], s.X[:, 1:])},
+    )  # fmt: skip
+    assert curve.failed
+    specification_curve_figure(curve, tmp_path / "s.png", title="t")
+    assert not outside

@@ -112,7 +112,10 @@ def specification_curve_figure(
         )
         if curve.failed:
             note += f"; {curve.failed} not estimable"
-        upper.text(0.0, 1.02, note, transform=upper.transAxes, fontsize=7.5, va="bottom")
+        # From the right edge: wide names of choices leave no room for it from the left.
+        upper.text(
+            1.0, 1.02, note, transform=upper.transAxes, fontsize=7.5, va="bottom", ha="right"
+        )
         if lines:
             _choices(figure, fitted, keys, used, left, below, height)
         return save(figure, path, title=title, description=description or note)
