@@ -55,7 +55,8 @@ class Nearest:
     """A record and how much of the hypothesis it covers; for denials, the sentence.
 
     `met` says what of each of `parts` it names, where that is not the part itself but one of its
-    kin; `whole` is False for a sentence that leaves out an exposure of the claim.
+    kin; `whole` is False for a sentence that leaves out an exposure of the claim
+    or names its outcome only as prognosis.
     """
 
     ref: str
@@ -280,9 +281,12 @@ class _Denying:
         # A sentence that denies three of four parts denies the claim, however rare the fourth.
         share = max(_share(row, self._weights), sum(row) / len(row))
         found = _nearest(cited, share, self._parts, named)
-        return replace(
-            found, sentence=sentence.strip(), whole=all(subjects) or not self._opposes.directed
-        )
+        # "Better prognosis" is near the claim's outcome, and no finding on it.
+        outcomes = [
+            hit for hit, part in zip(row, self._parts, strict=True) if part.role == "outcome"
+        ]
+        whole = (all(subjects) or not self._opposes.directed) and (not outcomes or any(outcomes))
+        return replace(found, sentence=sentence.strip(), whole=whole)
 
     def _on_the_claim(self, sentence: str, body: str) -> bool:
         """Whether it speaks of the claim's outcome, in the claim's disease."""

@@ -106,6 +106,9 @@ def test_a_null_finding_on_one_of_two_exposures_weakens_and_does_not_refute() ->
     text = said(expanded(), Record(title="A cohort", snippets=(null,)))
     assert "weakens: Speaks against the claim (FABP5, overall survival, bladder cancer)" in text
     assert "refutes" not in text
+    better = "High B-cell and TLS abundance is associated with better prognosis in MIBC."
+    vague = said(b_cells(), Record(title="A cohort", snippets=(better,)))
+    assert "weakens: Speaks against the claim" in vague and "refutes" not in vague
 
 
 def test_what_counts_for_a_part_by_kinship_counts_and_is_said() -> None:
