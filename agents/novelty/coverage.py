@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from agents.novelty.parts import body_key, parts_of
 from agents.novelty.types import CitedRecord, Coverage, Position
 from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
-from kg.literature.expansion import synonyms
-from kg.literature.text import mentions, phrase_key
 from kg.literature.types import MissingSource
 from kg.types import EntityType
 
@@ -21,11 +19,6 @@ SERVICES = 0.9
 """Highest confidence where literature services answered, a tenth less for each that did not."""
 NOTHING = 0.3
 """Highest confidence where no retrieved record bears on the claim."""
-_SETTING = re.compile(
-    r"\b(cancers?|carcinomas?|tumou?rs?|neoplasms?|survival|mortality|death|recurrence|relapse|"
-    r"progression|metastas\w+|interval|prognosis|outcomes?)\b",
-    re.IGNORECASE,
-)
 
 
 def covered(
@@ -58,12 +51,13 @@ def covered(
         most = SERVICES * 0.9 ** len(missing)
     sized = f"{LOCAL} of {local_records} records" if local_records is not None else LOCAL
     if foreign:
-        sized += f", of which none that was found is about {foreign}"
+        sized += f", of which none that was found names {foreign}"
     return Coverage(
         searched=tuple(sized if name == LOCAL else name for name in served),
         missing=tuple(f"{item.name}: {item.reason}" for item in missing),
         most_confident=round(most, 2),
         relevant=relevant,
+        foreign=foreign,
     )
 
 
@@ -73,13 +67,13 @@ def foreign_to(
     """The claim's disease where not one record mentions it: an index of another disease's papers
     cannot tell what is known of this one. Empty where it can, or the claim names no disease.
     """
-    for part in expanded.parts:
-        entry = ontology.find(part) if ontology is not None else None
+    keys = [body_key(cited.record) for cited in records]
+    for part in parts_of(expanded, ontology):
+        entry = ontology.find(part.name) if ontology is not None else None
         if entry is None or entry.type is not EntityType.DISEASE:
             continue
-        names = synonyms(part, ontology)
-        if records and not any(mentions(phrase_key(each.record.body), names) for each in records):
-            return part
+        if keys and not any(part.met(key) for key in keys):
+            return part.name
     return ""
 
 
@@ -89,28 +83,30 @@ def relevant_refs(
     """Records that bear on the claim: one that mentions the disease and its survival does not.
 
     A record must mention a telling part (neither disease nor endpoint) and, where the claim has
-    more parts, one other.
+    more parts, one other. What counts as a part: see `kg.literature.expansion.kin`.
     """
-    parts = expanded.parts or (expanded.hypothesis.statement,)
-    names = [synonyms(part, ontology) for part in parts]
-    telling = [not _setting(part, ontology) for part in parts]
+    parts = parts_of(expanded, ontology)
+    telling = [part.role == "subject" for part in parts]
     if not any(telling):
         telling = [True] * len(parts)
     found = []
     for cited in records:
-        key = phrase_key(cited.record.body)
-        hits = [mentions(key, group) for group in names]
+        key = body_key(cited.record)
+        hits = [part.met(key) is not None for part in parts]
         tells = any(hit and tell for hit, tell in zip(hits, telling, strict=True))
         if tells and sum(hits) >= min(2, len(parts)):
             found.append(cited.ref)
     return tuple(found)
 
 
-def _setting(part: str, ontology: Ontology | None) -> bool:
-    entry = ontology.find(part) if ontology is not None else None
-    if entry is not None:
-        return entry.type in (EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT)
-    return _SETTING.search(part) is not None
+def unborne(coverage: Coverage) -> str:
+    """Why no record bears on the claim, as it was counted."""
+    if coverage.foreign:
+        return f"none of the records found names {coverage.foreign}"
+    return (
+        "none of the records found names two parts of the claim, one of them neither its disease "
+        "nor its endpoint"
+    )
 
 
 def within_coverage(position: Position, coverage: Coverage) -> tuple[Position, float | None]:

@@ -44,18 +44,30 @@ class Opposition:
 
     def __call__(self, sentence: str) -> bool:
         """True when the sentence reports the opposite of what an exposure is claimed to do."""
+        return False in self._readings(sentence)
+
+    @property
+    def directed(self) -> bool:
+        """Whether the hypothesis names variables of a cohort, each with its level."""
+        return bool(self._exposures)
+
+    def agrees(self, sentence: str) -> bool:
+        """True when it reports what the claim says of an exposure, and nothing opposite."""
+        return set(self._readings(sentence)) == {True}
+
+    def _readings(self, sentence: str) -> list[bool]:
+        """For each exposure whose direction can be read: whether it is the claimed one."""
         text = normalize(sentence)
         good, bad = _GOOD.search(text) is not None, _BAD.search(text) is not None
         if good == bad or _NEGATED.search(text):
-            return False
+            return []
+        readings = []
         for level, (high, low) in self._exposures:
             said_high, said_low = high.search(text) is not None, low.search(text) is not None
-            if said_high == said_low:
-                continue
-            same_level = said_high == (level == "high")
-            if same_level == (good if self._risky else bad):
-                return True
-        return False
+            if said_high != said_low:
+                same_level = said_high == (level == "high")
+                readings.append(same_level != (good if self._risky else bad))
+        return readings
 
 
 def _names(variable: str, label: str, ontology: Ontology | None) -> list[str]:
@@ -67,11 +79,16 @@ def _names(variable: str, label: str, ontology: Ontology | None) -> list[str]:
 
 def _near(names: Sequence[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Patterns for a high and a low level word up to three words before a name, or right after."""
-    either = "|".join(re.escape(normalize(name)) for name in dict.fromkeys(names)) or r"(?!)"
+    # Hyphens come and go: "B-cell" is the B cell.
+    spelled = (
+        r"[\s-]".join(map(re.escape, re.split(r"[\s-]", normalize(name))))
+        for name in dict.fromkeys(names)
+    )
+    either = "|".join(spelled) or r"(?!)"
     plural = rf"(?:{either})s?"
 
     def pattern(level: str) -> re.Pattern[str]:
-        before = rf"\b(?:{level})\s+(?:[\w-]+\s+){{0,3}}?(?:\(\s*)?{plural}\b"
+        before = rf"\b(?:{level})\s+(?:[\w+-]+\s+){{0,3}}?(?:\(\s*)?{plural}\b"
         after = rf"\b{plural}\b\)?\s+(?:[\w-]+\s+)?(?:{level})\b"
         return re.compile(f"{before}|{after}")
 

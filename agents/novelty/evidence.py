@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from agents.novelty.direction import Opposition
+from agents.novelty.parts import Part, body_key, parts_of
 from agents.novelty.types import CitedRecord
 from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
-from kg.literature.expansion import synonyms
-from kg.literature.text import mentions, phrase_key, words
+from kg.literature.cancers import other_cancers
+from kg.literature.text import phrase_key, words
 from kg.literature.types import Record
 
 _DENIAL = re.compile(
@@ -36,6 +37,10 @@ _REFUTATION = re.compile(
     r"contaminat\w*|artifact\w*|unfounded)\b",
     re.IGNORECASE,
 )
+_ASIDE = re.compile(r"\([^()]*\)")
+_MARKED = re.compile(r"\([^()]*\bnegative finding\b[^()]*\)", re.IGNORECASE)
+"""A note's own mark; any other word in brackets is of other findings ("contradicts reports …")."""
+_PROGNOSIS = re.compile(r"\b(prognos\w+|outcomes?)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
 NEAR = 0.6
@@ -47,13 +52,27 @@ _HALF_SEEN = 4.0
 
 @dataclass(frozen=True)
 class Nearest:
-    """A record and how much of the hypothesis it covers; for denials, the sentence."""
+    """A record and how much of the hypothesis it covers; for denials, the sentence.
+
+    `met` says what of each of `parts` it names, where that is not the part itself but one of its
+    kin; `whole` is False for a sentence that leaves out an exposure of the claim
+    or names its outcome only as prognosis.
+    """
 
     ref: str
     record: Record
     overlap: float
     parts: tuple[str, ...]
     sentence: str = ""
+    met: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
+
+    def named(self) -> str:
+        """The parts that it names, for prose."""
+        return ", ".join(
+            f"{part} (counted for it: {self.met[part]})" if part in self.met else part
+            for part in self.parts
+        )
 
     def short(self) -> str:
         """The record in a few words, for prose."""
@@ -67,9 +86,11 @@ class Reading:
     """Counts behind the rules' scores.
 
     `pairs` are the hypothesis's pairs of parts, `together[i]` the records that mention both;
-    `seen` counts records that mention at least two parts, and half of those that mention one (they
-    show that the index knows the field, so that a gap in it means something); `degree` counts, per
-    part, the other parts it was seen with: its degree in the retrieved co-mention graph.
+    `several` counts records that mention at least two parts, `single` those that mention one;
+    `degree` counts, per part, the other parts it was seen with: its degree in the retrieved
+    co-mention graph. `denials` are sentences against the claim, on an exposure of it, its outcome
+    and its disease; `negatives` are negative findings on its parts that are not all of that; `kin`
+    names what was counted for a part, where it is not the part itself.
     """
 
     parts: tuple[str, ...]
@@ -77,10 +98,30 @@ class Reading:
     pairs: tuple[tuple[str, str], ...]
     together: tuple[int, ...]
     degree: tuple[int, ...]
-    seen: float
+    several: int
+    single: int
     nearest: tuple[Nearest, ...]
     denials: tuple[Nearest, ...]
     refutations: tuple[Nearest, ...]
+    negatives: tuple[Nearest, ...] = ()
+    kin: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def seen(self) -> float:
+        """Records that mention at least two parts, and half of those that mention one: they show
+        that the index knows the field, so that a gap in it means something."""
+        return self.several + self.single / 2.0
+
+    def names_of_nearest(self) -> str:
+        """The nearest prior claim and the parts that it names, for prose."""
+        if not self.nearest or not self.nearest[0].parts:
+            return "no retrieved record names a part of the claim"
+        near = self.nearest[0]
+        count = "all" if len(near.parts) == len(self.parts) else f"{len(near.parts)} of"
+        return (
+            f"the nearest prior claim, {near.short()}, names {count} {len(self.parts)} parts of "
+            f"the claim: {near.named()}"
+        )
 
     @property
     def unseen_share(self) -> float:
@@ -89,8 +130,8 @@ class Reading:
 
     @property
     def closest(self) -> float:
-        """How much of the hypothesis the nearest prior claim covers, in [0, 1]."""
-        return self.nearest[0].overlap if self.nearest else 0.0
+        """How much of the hypothesis a prior claim covers at most, in [0, 1]."""
+        return max((near.overlap for near in self.nearest), default=0.0)
 
     @property
     def weight(self) -> float:
@@ -109,81 +150,167 @@ def read(
     records: Sequence[CitedRecord],
     ontology: Ontology | None = None,
 ) -> Reading:
-    """Count co-mentions, order prior claims by overlap, and find denying sentences.
+    """Count co-mentions, order prior claims by what they name, and find denying sentences.
 
-    A part is mentioned when it or a synonym occurs as whole words. Parts weigh by rarity among
-    the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in every record tells little. A
-    record's overlap is the mean of the weighted share of parts it mentions and the weighted share
-    of the statement's words it holds.
+    A part is mentioned when it, a synonym or one of its kin occurs as whole words. Parts weigh by
+    rarity among the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in every record tells
+    little. A record's overlap is the mean of the weighted share of parts it mentions and the
+    weighted share of the statement's words it holds.
     """
-    parts = expanded.parts or (expanded.hypothesis.statement,)
-    names = [synonyms(part, ontology) for part in parts]
-    keys = [phrase_key(cited.record.body) for cited in records]
-    has = [[mentions(key, name) for name in names] for key in keys]
+    parts = parts_of(expanded, ontology)
+    keys = [body_key(cited.record) for cited in records]
+    met = [[part.met(key) for part in parts] for key in keys]
+    has = [[name is not None for name in row] for row in met]
     frequency = tuple(sum(row[i] for row in has) for i in range(len(parts)))
     weights = [1.0 / (1.0 + math.log1p(count)) for count in frequency]
     vocabulary = [frozenset(words(cited.record.body)) for cited in records]
     claimed = _claimed_words(expanded.hypothesis.statement, vocabulary)
 
-    opposes = Opposition(expanded.hypothesis, ontology)
+    denying = _Denying(expanded, parts, weights, ontology)
     near: list[Nearest] = []
     denials: list[Nearest] = []
+    negatives: list[Nearest] = []
     refutations: list[Nearest] = []
-    for cited, row, held in zip(records, has, vocabulary, strict=True):
-        share = _share(row, weights)
-        overlap = (share + _contained(claimed, held)) / 2.0
-        covered = tuple(part for part, hit in zip(parts, row, strict=True) if hit)
-        near.append(Nearest(cited.ref, cited.record, overlap, covered))
-        denial = _denial(cited, names, weights, parts, opposes)
+    for cited, named, row, held in zip(records, met, has, vocabulary, strict=True):
+        overlap = (_share(row, weights) + _contained(claimed, held)) / 2.0
+        found = _nearest(cited, overlap, parts, named)
+        near.append(found)
+        denial, negative = denying(cited)
         if denial is not None:
             denials.append(denial)
             if _REFUTATION.search(denial.sentence):
                 refutations.append(denial)
+        elif negative is not None:
+            negatives.append(negative)
         if cited.record.retracted and overlap >= NEAR:
-            mark = "The record is retracted."
-            refutations.append(Nearest(cited.ref, cited.record, overlap, covered, mark))
+            refutations.append(replace(found, sentence="The record is retracted."))
     pairs = tuple(combinations(range(len(parts)), 2))
     together = tuple(sum(row[i] and row[j] for row in has) for i, j in pairs)
     linked = [pair for pair, count in zip(pairs, together, strict=True) if count]
-    order = sorted(near, key=lambda nearest: -nearest.overlap)
+    enough = min(2, len(parts))
+    subjects = {part.name for part in parts if part.role == "subject"}
+
+    def place(one: Nearest) -> tuple[int, int, float]:
+        # Of two records that name as many parts, one on disease and outcome alone is further off.
+        return -len(one.parts), -len(subjects & set(one.parts)), -one.overlap
+
     return Reading(
-        parts=tuple(parts),
+        parts=tuple(part.name for part in parts),
         frequency=frequency,
-        pairs=tuple((parts[i], parts[j]) for i, j in pairs),
+        pairs=tuple((parts[i].name, parts[j].name) for i, j in pairs),
         together=together,
         degree=tuple(sum(i in pair for pair in linked) for i in range(len(parts))),
-        seen=sum(1.0 if sum(row) >= min(2, len(parts)) else 0.5 * any(row) for row in has),
+        several=sum(sum(row) >= enough for row in has),
+        single=sum(0 < sum(row) < enough for row in has),
         nearest=tuple(
-            nearest for nearest in order if not nearest.record.retracted and nearest.overlap > 0.0
+            nearest
+            for nearest in sorted(near, key=place)
+            if not nearest.record.retracted and nearest.overlap > 0.0
         ),
-        denials=tuple(sorted(denials, key=lambda denial: -denial.overlap)),
-        refutations=tuple(sorted(refutations, key=lambda refutation: -refutation.overlap)),
+        denials=_most_first(denials),
+        refutations=_most_first(refutations),
+        negatives=_most_first(negatives),
+        kin=tuple(dict.fromkeys(pair for one in near for pair in one.met.items())),
     )
 
 
-def _denial(
-    cited: CitedRecord,
-    names: Sequence[tuple[str, ...]],
-    weights: Sequence[float],
-    parts: Sequence[str],
-    opposes: Opposition,
-) -> Nearest | None:
-    """The record's denying or opposing sentence that covers most of the hypothesis."""
-    best: Nearest | None = None
-    record = cited.record
-    for text in (record.title, *record.snippets, record.abstract):
-        for sentence in _SENTENCE.split(text):
-            if not (_DENIAL.search(sentence) or opposes(sentence)):
-                continue
-            key = phrase_key(sentence)
-            row = [mentions(key, name) for name in names]
-            # A sentence that denies three of four parts denies the claim, however rare the fourth.
-            share = max(_share(row, weights), sum(row) / len(parts))
-            if sum(row) < min(2, len(parts)) or (best is not None and share <= best.overlap):
-                continue
-            covered = tuple(part for part, hit in zip(parts, row, strict=True) if hit)
-            best = Nearest(cited.ref, record, share, covered, sentence.strip())
-    return best
+def _most_first(found: Sequence[Nearest]) -> tuple[Nearest, ...]:
+    return tuple(sorted(found, key=lambda one: -one.overlap))
+
+
+def _nearest(
+    cited: CitedRecord, overlap: float, parts: Sequence[Part], named: Sequence[str | None]
+) -> Nearest:
+    pairs = [(part.name, name) for part, name in zip(parts, named, strict=True) if name is not None]
+    return Nearest(
+        cited.ref,
+        cited.record,
+        overlap,
+        tuple(part for part, _ in pairs),
+        met={part: name for part, name in pairs if name != part},
+    )
+
+
+class _Denying:
+    """Finds a record's sentence that denies most of a claim, or has a negative finding on it."""
+
+    def __init__(
+        self,
+        expanded: ExpandedHypothesis,
+        parts: Sequence[Part],
+        weights: Sequence[float],
+        ontology: Ontology | None,
+    ) -> None:
+        self._parts = parts
+        self._weights = weights
+        self._ontology = ontology
+        self._opposes = Opposition(expanded.hypothesis, ontology)
+
+    def __call__(self, cited: CitedRecord) -> tuple[Nearest | None, Nearest | None]:
+        """The sentence against the claim, and the negative finding on parts of it."""
+        against: Nearest | None = None
+        partial: Nearest | None = None
+        record = cited.record
+        body = body_key(record)
+        for text in (record.title, *record.snippets, record.abstract):
+            for sentence in _SENTENCE.split(text):
+                found = self._negative(cited, sentence)
+                if found is None:
+                    continue
+                if self._on_the_claim(sentence, body):
+                    if against is None or found.overlap > against.overlap:
+                        against = found
+                elif partial is None or found.overlap > partial.overlap:
+                    partial = found
+        return against, partial
+
+    def _negative(self, cited: CitedRecord, sentence: str) -> Nearest | None:
+        """A sentence that denies, or runs against the claim, on a subject and one more part."""
+        plain = _ASIDE.sub(" ", sentence)
+        denies = _DENIAL.search(plain) or _MARKED.search(sentence)
+        if not self._opposes(plain) and (not denies or self._opposes.agrees(plain)):
+            return None
+        key = phrase_key(plain)
+        named = [part.met(key) for part in self._parts]
+        row = [name is not None for name in named]
+        subjects = [
+            hit for hit, part in zip(row, self._parts, strict=True) if part.role == "subject"
+        ]
+        if (subjects and not any(subjects)) or sum(row) < min(2, len(row)):
+            return None
+        # A sentence that denies three of four parts denies the claim, however rare the fourth.
+        share = max(_share(row, self._weights), sum(row) / len(row))
+        found = _nearest(cited, share, self._parts, named)
+        # "Better prognosis" is near the claim's outcome, and no finding on it.
+        outcomes = [
+            hit for hit, part in zip(row, self._parts, strict=True) if part.role == "outcome"
+        ]
+        whole = (all(subjects) or not self._opposes.directed) and (not outcomes or any(outcomes))
+        return replace(found, sentence=sentence.strip(), whole=whole)
+
+    def _on_the_claim(self, sentence: str, body: str) -> bool:
+        """Whether it speaks of the claim's outcome, in the claim's disease."""
+        plain = _ASIDE.sub(" ", sentence)
+        # "Predicts disease-free survival but not progression-free survival" denies the latter.
+        denied = re.split(r"\bbut not\b", plain)[-1]
+        outcomes = [part for part in self._parts if part.role == "outcome"]
+        if outcomes and not _PROGNOSIS.search(denied):
+            key = phrase_key(denied)
+            if not any(part.met(key) for part in outcomes):
+                return False
+        return all(
+            self._in_the_disease(plain, body, part)
+            for part in self._parts
+            if part.role == "disease"
+        )
+
+    def _in_the_disease(self, sentence: str, body: str, disease: Part) -> bool:
+        """Whether the sentence names the disease, or the record does and the sentence no other."""
+        if disease.met(phrase_key(sentence)):
+            return True
+        if self._ontology and other_cancers(sentence, disease.name, self._ontology):
+            return False
+        return disease.met(body) is not None
 
 
 def _share(row: Sequence[bool], weights: Sequence[float]) -> float:

@@ -57,8 +57,8 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
             reasons.append(
-                f"Already covered to {near.overlap:.0%} by {near.record.citation()}; add a part "
-                "that it lacks, or a population or endpoint that it did not study."
+                f"Already covered by {near.record.citation()}, which names {near.named()}; add a "
+                "part that it lacks, or a population or endpoint that it did not study."
             )
     for denial in seen.denials[:2]:
         reasons.append(f'Answer this finding: "{denial.sentence}" ({denial.record.citation()})')
@@ -75,10 +75,17 @@ def _summary(seen: Reading, refuted: bool) -> str:
         return "The claim is refuted by retrieved work; novelty of form does not save it."
     alone = [part for part, links in zip(seen.parts, seen.degree, strict=True) if not links]
     apart = f" Seen with no other part: {', '.join(alone)}." if alone and seen.nearest else ""
+    counted = ", ".join(f"{name} for {part}" for part, name in seen.kin)
+    kin = f" Counted by kinship: {counted}." if counted else ""
+    several, single = seen.several, seen.single
+    if len(seen.parts) == 1:
+        return f"Retrieved records that name the claim: {several}."
     return (
-        f"Evidence from {seen.seen:g} records (those with one part count half): "
-        f"{seen.unseen_share:.0%} of pairs unseen, nearest prior claim {seen.closest:.0%}. "
-        f"This is a count of co-mentions, not a reading of arguments.{apart}"
+        f"Of the retrieved records {several} {'names' if several == 1 else 'name'} two or more "
+        f"parts of the claim and {single} {'names' if single == 1 else 'name'} one; "
+        f"{len(seen.unseen_pairs())} of {len(seen.pairs)} pairs of parts are named together in "
+        f"none; {seen.names_of_nearest()}. "
+        f"This is a count of co-mentions, not a reading of arguments.{apart}{kin}"
     )
 
 

@@ -13,7 +13,7 @@ _CLAIMS = 3
 
 
 def argue(given: CriticInput, resources: Resources) -> ProverPosition:
-    """Claim the pairs of parts that no retrieved record brings together.
+    """Claim the pairs of parts that no retrieved record names together.
 
     Score: 0.6 times the share of unseen pairs plus 0.4 times the distance to the nearest prior
     claim, against an optimistic prior where little was seen. After the verifier has answered, the
@@ -44,7 +44,8 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         claims.append(
             Claim(
                 id=f"P{round_number}.{number}",
-                text=f"No retrieved record brings {one} and {other} together.",
+                text=f"No retrieved record names both {one} and {other}; "
+                f"{'those cited name one of them' if near else 'those cited name neither'}.",
                 citations=cited,
             )
         )
@@ -52,9 +53,10 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         top = seen.nearest[0]
         rest = [part for part in seen.parts if part not in top.parts]
         text = (
-            f"Every pair of parts was seen before, but the nearest record lacks {', '.join(rest)}."
+            "Every pair of parts is named in some record, but the nearest record does not name "
+            f"{', '.join(rest)}."
             if rest
-            else "Every part was seen in one record; what is left is the claim's exact form."
+            else "One record names every part; what is left is the claim's exact form."
         )
         claims.append(Claim(id=f"P{round_number}.1", text=text, citations=(top.ref,)))
     return tuple(claims)
@@ -66,11 +68,13 @@ def _summary(seen: Reading, objected: bool) -> str:
             "No retrieved record touches the hypothesis; this is absence of evidence, "
             "not evidence of novelty."
         )
-    unseen = len(seen.unseen_pairs())
-    text = (
-        f"{unseen} of {len(seen.pairs)} pairs of parts are in no retrieved record; the nearest "
-        f"prior claim covers {seen.closest:.0%} ({seen.nearest[0].short()})."
+    unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
+    counted = (
+        f"No retrieved record names both parts of {unseen} of the claim's {pairs} pairs of parts"
+        if unseen
+        else "Every pair of the claim's parts is named in some retrieved record"
     )
+    text = f"{counted}; {seen.names_of_nearest()}."
     return text + (" The verifier's objections are partly conceded." if objected else "")
 
 

@@ -30,13 +30,14 @@ class Coverage(View):
 
     `searched` names the sources that answered, the local index with its size. `relevant` lists the
     records that bear on the claim: they mention something of it beside disease and endpoint, and
-    another part.
+    another part. `foreign` is the claim's disease where no record names it: then none is relevant.
     """
 
     searched: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     most_confident: Confidence = 1.0
     relevant: tuple[str, ...] = ()
+    foreign: str = ""
 
 
 class Claim(View):
@@ -50,7 +51,8 @@ class Claim(View):
 class Answer(View):
     """The verifier's answer to one claim (or to "hypothesis", the whole).
 
-    "weakens" is a finding against a part of the claim; "refutes" is against the claim itself.
+    "weakens" is a finding against a part of the claim; "refutes" is against the claim itself. Where
+    the claim "stands", a finding may be named that is not on its exposure, outcome and disease.
     """
 
     claim: str

@@ -70,31 +70,41 @@ def _answers(
     answers += [
         Answer(
             claim=WHOLE,
-            verdict="refutes" if denial.overlap >= NEAR else "weakens",
-            text=f'Speaks against {" and ".join(denial.parts)}: "{denial.sentence}"',
+            verdict="refutes" if denial.overlap >= NEAR and denial.whole else "weakens",
+            text=f'Speaks against the claim ({denial.named()}): "{denial.sentence}"',
             citations=(denial.ref,),
         )
         for denial in seen.denials[:3]
         if denial not in refuted
+    ]
+    answers += [
+        Answer(
+            claim=WHOLE,
+            verdict="stands",
+            text=f"A negative finding on {negative.named()}, not on the claim's outcome in its "
+            f'disease: "{negative.sentence}"',
+            citations=(negative.ref,),
+        )
+        for negative in seen.negatives[:3]
     ]
     near = [nearest for nearest in seen.nearest if nearest.overlap >= NEAR]
     answers += [
         Answer(
             claim=WHOLE,
             verdict="overlaps",
-            text=f"Covers {nearest.overlap:.0%} of the hypothesis ({', '.join(nearest.parts)}).",
+            text=f"Names {len(nearest.parts)} of {len(seen.parts)} parts of the claim: "
+            f"{nearest.named()}.",
             citations=(nearest.ref,),
         )
         for nearest in near[:2]
     ]
     if not near and seen.nearest:
-        top = seen.nearest[0]
         answers += [
             Answer(
                 claim=claim,
                 verdict="stands",
-                text=f"The nearest record covers only {top.overlap:.0%} of the hypothesis.",
-                citations=(top.ref,),
+                text=_nearest(seen) + ".",
+                citations=(seen.nearest[0].ref,),
             )
             for claim in claims
         ]
@@ -111,6 +121,11 @@ def _counter_queries(given: CriticInput) -> tuple[str, ...]:
     )
 
 
+def _nearest(seen: Reading) -> str:
+    said = seen.names_of_nearest()
+    return said[0].upper() + said[1:]
+
+
 def _reason(nearest: Nearest) -> str:
     return f'{nearest.record.citation()}: "{nearest.sentence}"'
 
@@ -122,10 +137,12 @@ def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
         return f"{said} the claim (first {refuted[0].short()})."
     if not seen.nearest:
         return "Nothing retrieved; novelty is unproven."
-    text = f"The nearest prior claim covers {seen.closest:.0%} ({seen.nearest[0].short()})"
+    text = _nearest(seen)
     if seen.denials:
         n = len(seen.denials)
-        text += f"; {n} {'record speaks' if n == 1 else 'records speak'} against parts of it"
+        text += f"; {n} {'record speaks' if n == 1 else 'records speak'} against the claim"
+    if seen.negatives:
+        text += f"; negative findings on parts of it: {len(seen.negatives)}"
     return text + "."
 
 

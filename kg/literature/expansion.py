@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from kg.lexicon.links import Link
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.literature.text import phrase_key
 from kg.literature.types import Query
+from kg.types import EntityType
 
 _GROUPS: tuple[tuple[str, ...], ...] = (
     (
@@ -82,6 +84,56 @@ def synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
         names += _index().get(phrase_key(name), ())
     kept = {phrase_key(name): name for name in reversed(names) if len(name) > 2 or name == phrase}
     return tuple(reversed(kept.values()))
+
+
+_SAME_QUESTION = (
+    ("progression-free interval", "progression-free survival", "time to progression"),
+    (
+        "disease-free interval",
+        "disease-free survival",
+        "recurrence-free survival",
+        "time to recurrence",
+    ),
+)
+"""Endpoints that papers report in place of one another; they differ in whose death counts."""
+
+_AMOUNT = re.compile(r"[\s-](infiltrat(?:ion|es?)|abundance|transcripts?)$", re.IGNORECASE)
+_PHENOTYPE = re.compile(r"\s+phenotype$")
+
+
+def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, ...]]:
+    """What a paper may speak of in the place of `phrase`, each with its names.
+
+    A kind of it (the immune-excluded phenotype for immune phenotypes), the cell whose infiltration
+    it is, and endpoints that answer the same question. None is the same thing: who counts one says
+    so.
+    """
+    names = synonyms(phrase, ontology)
+    found = {
+        other: synonyms(other, ontology)
+        for group in _SAME_QUESTION
+        if any(phrase_key(name) in map(phrase_key, names) for name in group)
+        for other in group
+    }
+    entries: list[OntologyEntry] = []
+    if ontology is not None:
+        entry = _entry(phrase, ontology)
+        cell = ontology.find(_AMOUNT.sub("", phrase))
+        if cell is not None and cell.type is EntityType.CELL_TYPE:
+            entries.append(cell)
+        for one in (entry, *entries):
+            narrower = ontology.links.narrower(one.id) if one is not None else ()
+            entries += [other for name in narrower if (other := ontology.by_id(name)) is not None]
+        if entry is not None and entry.type is EntityType.CLINICAL_ENDPOINT:
+            links = ontology.related(entry.id)
+            entries += [other for link, other in links if link is Link.INVERSE_MEASURE]
+    for one in entries:
+        also = [_PHENOTYPE.sub("", name) for name in (one.name, *one.synonyms)]
+        # "Immune-excluded tumors" are meant; "excluded" alone is not enough.
+        plain = [name for name in also if len(phrase_key(name).split()) > 1]
+        found[one.name] = tuple(dict.fromkeys((*synonyms(one.name, ontology), *plain)))
+    own = set(map(phrase_key, names))
+    return {name: also for name, also in found.items() if phrase_key(name) not in own}
 
 
 def expander(ontology: Ontology | None = None) -> Callable[[Query], Query]:

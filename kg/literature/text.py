@@ -58,6 +58,38 @@ def phrase_key(phrase: str) -> str:
     return f" {' '.join(words(phrase, keep_stop=True))} "
 
 
+_NEGATION = "non"
+_OF_ANOTHER_KIND = {"survival": frozenset({"free", "specific", "related"})}
+"""Words before a name that make it another thing: recurrence-free survival is no survival."""
+
+_SHARED_WORD = "survival"
+_COORDINATED = re.compile(
+    r"(?:(?:free|specific|relat|overall|progression|recurrence|relapse|diseas\w?|cancer|metastasis|"
+    r"event|and|or|p|n|hr|ci|[a-z]?fs|[cd]ss|os|\d\S*) )*survival "
+)
+"""What may stand between "overall" and its word in "overall (p=0.01) and disease-free survival"."""
+
+
 def mentions(text_key: str, phrases: Iterable[str]) -> bool:
-    """True when one of `phrases` occurs, whole words only, in a text prepared by `phrase_key`."""
-    return any((key := phrase_key(phrase)) != "  " and key in text_key for phrase in phrases)
+    """True when one of `phrases` occurs, whole words only, in a text prepared by `phrase_key`.
+
+    A phrase inside its own negation does not occur: "non-muscle-invasive bladder cancer" is no
+    muscle-invasive bladder cancer, and "recurrence-free survival" is not survival.
+    """
+    return any((key := phrase_key(phrase)) != "  " and _occurs(text_key, key) for phrase in phrases)
+
+
+def _occurs(text_key: str, key: str) -> bool:
+    first, last = key.split()[0], key.split()[-1]
+    others = _OF_ANOTHER_KIND.get(first, frozenset())
+    # "Overall and progression-free survival" is two endpoints that share their last word.
+    shared = last == _SHARED_WORD and first != last
+    sought = key[: -len(_SHARED_WORD) - 1] if shared else key
+    at = text_key.find(sought)
+    while at >= 0:
+        before = text_key[text_key.rfind(" ", 0, at) + 1 : at]
+        whole = not shared or _COORDINATED.match(text_key, at + len(sought))
+        if whole and before != _NEGATION and before not in others:
+            return True
+        at = text_key.find(sought, at + 1)
+    return False

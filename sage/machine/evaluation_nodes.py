@@ -68,6 +68,7 @@ def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
 
 def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
+    from agents.novelty.coverage import unborne
     from agents.novelty.debate import hold, retriever
     from agents.novelty.settings import DebateSettings
 
@@ -111,7 +112,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
                 specious=bool(outcome.specious),
                 summary=judged[-1].position.summary
                 if judged and outcome.judged
-                else "Novelty is not judged: no record that was found bears on the claim.",
+                else f"Novelty is not judged: {unborne(outcome.coverage)}.",
             ),
             "reasons": list(outcome.reasons) if again else [],
             "round": number + 1 if again else number,

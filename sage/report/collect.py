@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,13 +17,14 @@ from agents.summary import Summary, title_of
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.wording import describe_design, describe_direction
 from kg.types import ScoredPath
+from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.machine.state import Decision, Evaluation
 from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.curve import Curve
-from sage.report.debate import Turn, debate_facts, debate_sources, turns
+from sage.report.debate import Turn, borne, debate_facts, debate_sources, turns
 from sage.report.exploration import ExplorationPage, read_explorations
 from sage.report.facts import Facts
 from sage.report.reading import Checklist, checklists
@@ -41,6 +43,7 @@ from validation.verdict import TURNED_ROUND
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
+    from kg.lexicon.ontology import Ontology
 
 R = TypeVar("R")
 
@@ -56,13 +59,18 @@ VERDICT_WORDS = {
 
 @dataclass
 class Step:
-    """One edge of a mechanism path with its evidence."""
+    """One edge of a mechanism path with its evidence.
+
+    `elsewhere` names the cancers that its passages are of, where every one names another than the
+    question's.
+    """
 
     process: str
     key: str
     contradicted: bool
     evidence: tuple[Citation, ...]
     contradicting: tuple[Citation, ...]
+    elsewhere: str = ""
 
 
 @dataclass
@@ -97,6 +105,7 @@ class HypothesisPage:
     chains: list[Chain]
     debate: dict[str, Any]
     turns: list[Turn]
+    borne: str = ""
     feasibility: FeasibilityVerdict | None = None
     contract: ContractPage | None = None
     contract_json: str = ""
@@ -292,7 +301,9 @@ def _hypothesis(
     interpretation = _interpretation(folder, name, facts)
     summary = _answer(folder, f"summary-{name}", Summary)
     contract = read_contract(home)
-    chains = _chains(name, _mechanism(draft, decision), paths, brief, facts)
+    setting = question_of(folder, name).setting
+    disease = setting.asked or setting.cohort
+    chains = _chains(name, _mechanism(draft, decision), paths, brief, facts, disease)
     on_paths = {c.key for chain in chains for step in chain.steps for c in step.evidence}
     coding = _coding(folder, name, facts)
     return HypothesisPage(
@@ -314,6 +325,7 @@ def _hypothesis(
         sources=tuple(cited for cited in draft.citations if cited.key not in on_paths),
         debate=debate,
         turns=turns(debate),
+        borne=borne(debate) if debate else "",
         feasibility=feasibility,
         contract=contract,
         contract_json=contract.text if contract else "",
@@ -436,6 +448,7 @@ def _chains(
     paths: list[ScoredPath],
     brief: OntologyBrief | None,
     facts: Facts,
+    disease: str,
 ) -> list[Chain]:
     """The paths that the draft rests on, with the steps that it uses."""
     if brief is None:
@@ -470,10 +483,30 @@ def _chains(
                     contradicted=row.contradicted,
                     evidence=row.evidence,
                     contradicting=row.contradicting,
+                    elsewhere=_elsewhere(row.evidence, disease),
                 )
             )
         found.append(Chain(key=key, sentence=path.sentence(), steps=steps, axes=axes))
     return found
+
+
+def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
+    """What to say of a step whose passages all name another cancer than the question's."""
+    from kg.literature.cancers import other_cancers
+
+    ontology = _ontology()
+    others = [other_cancers(cited.quote or cited.title, disease, ontology) for cited in evidence]
+    if not others or not all(others):
+        return ""
+    named = ", ".join(dict.fromkeys(name for found in others for name in found))
+    return f"every passage is of {named}, none of {disease}"
+
+
+@cache
+def _ontology() -> Ontology:
+    from kg.lexicon.ontology import Ontology
+
+    return Ontology.load(data_root() / "ontology")
 
 
 def _axes(key: str, path: ScoredPath, facts: Facts) -> str:

@@ -71,6 +71,18 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
             )
 
 
+def borne(debate: dict[str, Any]) -> str:
+    """What was counted of the records found, after "k of n records found": see `relevant_refs`."""
+    foreign = debate.get("coverage", {}).get("foreign")
+    if foreign:
+        return f"count, as none names {foreign}"
+    count = len(debate.get("coverage", {}).get("relevant", debate["records"]))
+    return (
+        f"{'names' if count == 1 else 'name'} two parts of the claim, one of them neither its "
+        "disease nor its endpoint"
+    )
+
+
 ORDINALS = ("initial assessment", "first round", "second round", "third round")
 
 

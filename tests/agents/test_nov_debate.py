@@ -423,7 +423,7 @@ def test_an_index_of_another_disease_judges_nothing() -> None:
         outcome = hold(claim, sure, retriever(literature, DebateSettings()), ontology=ontology)
     assert not outcome.judged
     assert outcome.coverage.searched == (
-        "local index of 2 records, of which none that was found is about breast cancer",
+        "local index of 2 records, of which none that was found names breast cancer",
     )
 
 

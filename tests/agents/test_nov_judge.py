@@ -24,7 +24,7 @@ def reading(
     *,
     unseen: int = 2,
     closest: float | None = 0.5,
-    seen: float = 4.0,
+    several: int = 4,
     denials: tuple[Nearest, ...] = (),
     refutations: tuple[Nearest, ...] = (),
 ) -> Reading:
@@ -35,7 +35,8 @@ def reading(
         pairs=tuple((PARTS[0], f"part {at}") for at in range(4)),
         together=tuple(0 if at < unseen else 3 for at in range(4)),
         degree=(1, 1, 1, 1),
-        seen=seen,
+        several=several,
+        single=0,
         nearest=() if closest is None else (near(closest),),
         denials=denials,
         refutations=refutations,
@@ -74,17 +75,17 @@ def test_half_unseen_pairs_half_distance_less_what_denies_it(
 
 
 @pytest.mark.parametrize(
-    ("seen", "refuted", "missing", "expected"),
-    [(0.0, False, 0, 0.1), (0.0, False, 2, 0.081), (4.0, False, 0, 0.5), (4.0, False, 2, 0.405),
-     (4.0, False, 5, 0.2952), (12.0, False, 0, 0.7), (4.0, True, 0, 0.8), (36.0, True, 0, 0.82)],
+    ("several", "refuted", "missing", "expected"),
+    [(0, False, 0, 0.1), (0, False, 2, 0.081), (4, False, 0, 0.5), (4, False, 2, 0.405),
+     (4, False, 5, 0.2952), (12, False, 0, 0.7), (4, True, 0, 0.8), (36, True, 0, 0.82)],
 )  # fmt: skip
 def test_it_is_as_sure_as_the_literature_seen_and_surer_of_a_refutation(
-    seen: float, refuted: bool, missing: int, expected: float, monkeypatch: pytest.MonkeyPatch
+    several: int, refuted: bool, missing: int, expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = reading(seen=seen, refutations=REFUTED if refuted else ())
+    found = reading(several=several, refutations=REFUTED if refuted else ())
     position = judged(monkeypatch, found, missing_sources=(MISSING,) * missing)
     assert position.confidence == pytest.approx(expected)
-    assert confidence(reading(seen=seen), (MISSING,) * missing) <= position.confidence
+    assert confidence(reading(several=several), (MISSING,) * missing) <= position.confidence
 
 
 def test_scores_stay_between_one_and_ten() -> None:

@@ -43,6 +43,14 @@ def test_every_citation_of_the_page_is_a_source_of_the_corpus(finished: Path) ->
     assert all(doi.lower() in shipped.lower() for doi in cited)
 
 
+def test_a_step_that_is_known_from_another_cancer_alone_says_so(finished: Path) -> None:
+    """CCL21 and survival: the only passage is of the kidney, the question of the bladder."""
+    report = (finished / "report.md").read_text()
+    step = next(line for line in report.splitlines() if line.startswith("- CCL21 associated with"))
+    assert "every passage is of metastatic renal cell carcinoma, none of bladder cancer" in step
+    assert report.count("every passage is of") == report.count(step)
+
+
 def test_the_page_needs_nothing_from_outside(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert not re.search(r'(?:src|href)="https?:', page)

@@ -1,0 +1,65 @@
+"""The parts of a claim: what each is of it, and by which names a text speaks of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.types import ExpandedHypothesis
+from kg.lexicon.ontology import Ontology
+from kg.literature.expansion import kin, synonyms
+from kg.literature.text import mentions, phrase_key
+from kg.literature.types import Record
+from kg.types import EntityType
+
+_OUTCOME = re.compile(
+    r"\b(survival|mortality|death|recurrence|relapse|progression|interval|prognosis|outcomes?)\b",
+    re.IGNORECASE,
+)
+_DISEASE = re.compile(r"\b(cancers?|carcinomas?|tumou?rs?|neoplasms?|metastas\w+)\b", re.IGNORECASE)
+_REPORTS_OF_OTHERS = re.compile(r"\([^()]*\b(?:contradict\w*|unlike)\b[^()]*\)", re.IGNORECASE)
+_ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
+    EntityType.DISEASE: "disease",
+    EntityType.CLINICAL_ENDPOINT: "outcome",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part; `kin` are things that count as it and are said to be counted so."""
+
+    name: str
+    role: Literal["subject", "disease", "outcome"]
+    names: tuple[str, ...]
+    kin: Mapping[str, tuple[str, ...]]
+
+    def met(self, key: str) -> str | None:
+        """What of the part a text prepared by `phrase_key` names: itself, one of its kin, None."""
+        if mentions(key, self.names):
+            return self.name
+        return next((other for other, names in self.kin.items() if mentions(key, names)), None)
+
+
+def body_key(record: Record) -> str:
+    """The record's text, ready for `Part.met`, without what it says of others' reports in brackets:
+    "in NMIBC (contradicts reports in MIBC)" is not on MIBC."""
+    return phrase_key(_REPORTS_OF_OTHERS.sub(" ", record.body))
+
+
+def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
+    """The parts of the claim; the statement is the only one where none is named."""
+    return tuple(
+        Part(name, _role(name, ontology), synonyms(name, ontology), kin(name, ontology))
+        for name in expanded.parts or (expanded.hypothesis.statement,)
+    )
+
+
+def _role(part: str, ontology: Ontology | None) -> Literal["subject", "disease", "outcome"]:
+    entry = ontology.find(part) if ontology is not None else None
+    if entry is not None:
+        return _ROLES.get(entry.type, "subject")
+    if _OUTCOME.search(part):
+        return "outcome"
+    return "disease" if _DISEASE.search(part) else "subject"

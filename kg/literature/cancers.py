@@ -1,0 +1,49 @@
+"""Which cancer a passage is of, and whether it is another than the one that is asked about."""
+
+from __future__ import annotations
+
+import re
+
+from kg.lexicon.ontology import Ontology, OntologyEntry
+from kg.literature.expansion import synonyms
+from kg.literature.text import mentions, phrase_key
+from kg.types import EntityType
+
+_CANCER = re.compile(
+    r"cancer|carcinoma|leukemia|lymphoma|melanoma|sarcoma|glioma|blastoma|myeloma|mesothelioma|"
+    r"thymoma|NMIBC"
+)
+_OF_NO_ORGAN = {"cancer", "carcinoma in situ", "squamous cell carcinoma", "adenocarcinoma"}
+
+
+def other_cancers(text: str, disease: str, ontology: Ontology) -> tuple[str, ...]:
+    """The cancers that `text` names, where none of them is `disease`, a kind of it or above it.
+
+    Empty where it names none, or where `disease` is no cancer of the ontology.
+    """
+    asked = ontology.find(disease)
+    if asked is None or not _is_cancer(asked):
+        return ()
+    numbers = dict.fromkeys(match.entry for match in ontology.find_all(text))
+    entries = list(ontology.entries())
+    named = [entries[number] for number in numbers if _is_cancer(entries[number])]
+    if any(_akin(asked, entry, ontology) for entry in named):
+        return ()
+    return tuple(entry.name for entry in named)
+
+
+def _is_cancer(entry: OntologyEntry) -> bool:
+    return (
+        entry.type is EntityType.DISEASE
+        and _CANCER.search(entry.name) is not None
+        and entry.name not in _OF_NO_ORGAN
+    )
+
+
+def _akin(one: OntologyEntry, other: OntologyEntry, ontology: Ontology) -> bool:
+    if one.id == other.id or ontology.links.sign(one.id, other.id) == 1:
+        return True
+    return any(
+        mentions(phrase_key(a.name), synonyms(b.name, ontology))
+        for a, b in ((one, other), (other, one))
+    )

@@ -1,0 +1,178 @@
+"""What the debate by rules says of records, as a reader would check it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.base import Resources
+from agents.novelty.coverage import relevant_refs, unborne
+from agents.novelty.debate import hold
+from agents.novelty.evidence import read
+from agents.novelty.types import CitedRecord, DebateOutcome
+from agents.reasoners.rules import RulesReasoner
+from agents.types import ExpandedHypothesis
+from kg.lexicon.ontology import Ontology
+from kg.literature.cancers import other_cancers
+from kg.literature.text import mentions, phrase_key
+from kg.literature.types import Record, SearchAnswer
+from sage.report.debate import borne, turns
+from tests.agents.nov_helpers import expanded
+from validation.hypothesis import Exposure
+
+ONTOLOGY = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
+B_CELLS = ("B-cell infiltration", "cancer-specific survival", "muscle-invasive bladder cancer")
+NMIBC = Record(
+    title="Outcomes of non-muscle-invasive bladder cancer",
+    snippets=(
+        "High CD163+ macrophage and CD79a+ B-cell abundance is associated with shorter "
+        "recurrence-free survival in NMIBC (contradicts favourable B-cell reports in MIBC).",
+    ),
+)
+
+
+def b_cells() -> ExpandedHypothesis:
+    """High B-cell transcripts, shorter cancer-specific survival, muscle-invasive cancer."""
+    exposure = Exposure(variable="signature:b_cell", label="B-cell transcripts")
+    return expanded(B_CELLS, exposures=(exposure,), endpoint="CSS")
+
+
+def held(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
+    def retrieve(wanted: Any) -> Any:
+        return {name: SearchAnswer(records=records, served_by=("local index",)) for name in wanted}
+
+    reasoner = RulesReasoner(Resources(ontology=ONTOLOGY))
+    return hold(claim, reasoner, retrieve, ontology=ONTOLOGY)
+
+
+def said(claim: ExpandedHypothesis, *records: Record) -> str:
+    """The transcript, as the report prints it."""
+    found = turns(held(claim, *records).model_dump(mode="json"))
+    return "\n".join(line for turn in found for line in (turn.summary, *map(str, turn.points)))
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "named"),
+    [
+        ("In non-muscle-invasive bladder cancer", "muscle-invasive bladder cancer", False),
+        ("non-muscle-invasive and muscle-invasive disease", "muscle-invasive disease", True),
+        ("In non-muscle-invasive bladder cancer", "bladder cancer", True),
+        ("NMIBC", "MIBC", False),
+        ("PD-L1-negative tumors", "PD-L1-positive tumors", False),
+        ("shorter recurrence-free survival", "survival", False),
+        ("shorter overall (p=0.005) and progression-free survival", "overall survival", True),
+        ("recurrence-free, progression-free or overall survival", "recurrence-free survival", True),
+        ("overall response and recurrence-free survival", "overall survival", False),
+    ],
+)
+def test_a_name_inside_its_own_negation_is_not_named(text: str, phrase: str, named: bool) -> None:
+    assert mentions(phrase_key(text), [phrase]) is named
+
+
+def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_against_it() -> None:
+    text = said(b_cells(), NMIBC)
+    assert "refutes" not in text and "weakens" not in text and "Speaks against" not in text
+    assert "muscle-invasive bladder cancer" not in text.split("names 1 of 3 parts", 1)[1][:60]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "verdict"),
+    [
+        ("High B-cell infiltration is associated with longer cancer-specific survival in MIBC.",
+         "refutes"),
+        ("B-cell infiltration is not associated with cancer-specific survival in MIBC.", "refutes"),
+        ("High B cells: longer cancer-specific survival in non-muscle-invasive bladder cancer.",
+         "negative finding on B-cell infiltration"),
+        ("B-cell infiltration is not associated with recurrence-free survival in MIBC.",
+         "negative finding on B-cell infiltration, muscle-invasive bladder cancer"),
+        ("High B-cell infiltration predicts shorter cancer-specific survival in MIBC.", ""),
+        ("Metformin shows no association with cancer-specific survival in MIBC.", ""),
+    ],
+)  # fmt: skip
+def test_only_a_finding_on_exposure_outcome_and_disease_is_against_the_claim(
+    sentence: str, verdict: str
+) -> None:
+    text = said(b_cells(), Record(title="A cohort", snippets=(sentence,)))
+    against = "refutes" in text or "weakens" in text
+    assert against is (verdict == "refutes")
+    assert ("negative finding" in text) is verdict.startswith("negative")
+    assert verdict in text
+
+
+def test_a_null_finding_on_one_of_two_exposures_weakens_and_does_not_refute() -> None:
+    null = "FABP5 is not associated with overall survival in bladder cancer."
+    text = said(expanded(), Record(title="A cohort", snippets=(null,)))
+    assert "weakens: Speaks against the claim (FABP5, overall survival, bladder cancer)" in text
+    assert "refutes" not in text
+    better = "High B-cell and TLS abundance is associated with better prognosis in MIBC."
+    vague = said(b_cells(), Record(title="A cohort", snippets=(better,)))
+    assert "weakens: Speaks against the claim" in vague and "refutes" not in vague
+
+
+def test_what_counts_for_a_part_by_kinship_counts_and_is_said() -> None:
+    claim = expanded(("COL3A1", "progression-free interval", "muscle-invasive bladder cancer"))
+    records = (Record(title="COL3A1 and progression-free survival in MIBC"),)
+    cited = [CitedRecord(ref="R1", record=records[0])]
+    assert read(claim, cited, ONTOLOGY).unseen_pairs() == ()
+    text = said(claim, *records)
+    assert "progression-free interval (counted for it: progression-free survival)" in text
+    assert "Counted by kinship: progression-free survival for progression-free interval." in text
+
+
+@pytest.mark.parametrize(
+    ("parts", "title"),
+    [
+        (("immune phenotypes", "overall survival", "urothelial carcinoma"),
+         "TGF-beta in immune-excluded urothelial carcinoma"),
+        (B_CELLS, "CD20+ B cells in MIBC"),
+    ],
+)  # fmt: skip
+def test_a_kind_of_the_exposure_bears_on_the_claim(parts: tuple[str, ...], title: str) -> None:
+    cited = [CitedRecord(ref="R1", record=Record(title=title))]
+    assert relevant_refs(expanded(parts), cited, ONTOLOGY) == ("R1",)
+
+
+def test_no_share_is_printed_and_a_record_without_a_part_is_not_the_nearest() -> None:
+    text = said(expanded(), Record(title="Low density predicts shorter lives in zebrafish"))
+    assert "%" not in text
+    assert "no retrieved record names a part of the claim" in text
+    assert "nearest prior claim" not in text and "those cited name neither" in text
+    near = said(expanded(), Record(title="FABP5 in bladder cancer", year=2020))
+    assert "names 2 of 4 parts of the claim: FABP5, bladder cancer" in near and "%" not in near
+
+
+def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
+    common = Record(title="Overall survival in bladder cancer with high density predicts shorter")
+    own = Record(title="FABP5 in bladder cancer")
+    cited = [CitedRecord(ref=f"R{n}", record=one) for n, one in enumerate((common, own), 1)]
+    assert read(expanded(), cited, ONTOLOGY).nearest[0].ref == "R2"
+
+
+def test_what_was_counted_as_bearing_on_the_claim_is_said() -> None:
+    none = held(expanded(), Record(title="Overall survival in bladder cancer"))
+    assert unborne(none.coverage).startswith("none of the records found names two parts")
+    one = held(expanded(), Record(title="FABP5 in bladder cancer"))
+    assert borne(one.model_dump(mode="json")).startswith("names two parts of the claim")
+    foreign = held(expanded(("FABP5", "breast cancer")), Record(title="FABP5 in bladder cancer"))
+    assert unborne(foreign.coverage) == "none of the records found names breast cancer"
+    assert borne(foreign.model_dump(mode="json")) == "count, as none names breast cancer"
+
+
+@pytest.mark.parametrize(
+    ("text", "disease", "others"),
+    [
+        ("shorter survival in metastatic renal cell carcinoma", "bladder cancer",
+         ("metastatic renal cell carcinoma",)),
+        ("in renal cell carcinoma and urothelial carcinoma", "bladder cancer", ()),
+        ("in NMIBC", "bladder cancer", ()),
+        ("in NMIBC", "muscle-invasive bladder cancer", ("non-muscle-invasive bladder cancer",)),
+        ("in bladder cancer", "muscle-invasive bladder cancer", ()),
+        ("attracts dendritic cells in cancer", "bladder cancer", ()),
+    ],
+)  # fmt: skip
+def test_a_passage_of_another_cancer_is_told_from_one_of_the_questions(
+    text: str, disease: str, others: tuple[str, ...]
+) -> None:
+    assert other_cancers(text, disease, ONTOLOGY) == others
