@@ -6,6 +6,8 @@ settles what the hypothesis leaves open before any outcome is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from agents.base import Agent, Resources, Role, View, Wording, prompt_file
@@ -60,7 +62,7 @@ def generated(given: CodingInstructionsInput) -> CodingInstructions:
         f"Primary test on {hypothesis.endpoint}: {describe_design(hypothesis)}.",
     ]
     if covariates:
-        tasks.append(f"Repeat adjusted for {', '.join(covariates)}.")
+        tasks.append(_repeat(covariates))
     if hypothesis.secondary_endpoints:
         tasks.append(f"Secondary endpoints: {', '.join(hypothesis.secondary_endpoints)}.")
     tasks.append("Controls: permuted outcome, matched random features, a known positive.")
@@ -73,6 +75,23 @@ def generated(given: CodingInstructionsInput) -> CodingInstructions:
             "Hazards are proportional; the registered consequence applies where they are not.",
         ),
     )
+
+
+def _repeat(covariates: Sequence[str]) -> str:
+    return f"Repeat adjusted for {', '.join(covariates)}."
+
+
+def registered_tasks(answer: CodingInstructions, covariates: Sequence[str]) -> tuple[str, ...]:
+    """The tasks, with the covariates that the contract adjusts for.
+
+    Feasibility demands some beside those of the instructions, and a contract may hold fewer.
+    """
+    if set(covariates) == set(answer.covariates) or not covariates:
+        return answer.tasks
+    own, registered = _repeat(answer.covariates), _repeat(covariates)
+    if own in answer.tasks:
+        return tuple(registered if task == own else task for task in answer.tasks)
+    return (*answer.tasks, registered)
 
 
 def check_instructions(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:

@@ -70,11 +70,27 @@ def _mechanism(reviewed: ReviewedHypothesis) -> str:
 
 
 def _clinical(hypothesis: Hypothesis) -> str:
-    return (
-        f"If it holds, {describe_design(hypothesis)} separates patients by"
-        f" {hypothesis.endpoint} with markers that a pathologist can check. It would be a"
-        " prognostic association in one cohort, not evidence of benefit from any treatment."
+    """What the claim would mean, and what its variables are read from."""
+    sources = "; ".join(
+        f"{exposure.label} from {READ_FROM.get(exposure.variable.partition(':')[0], GIVEN)}"
+        for exposure in hypothesis.exposures
     )
+    return (
+        f"If it holds, {hypothesis.endpoint} differs by exposure: {describe_design(hypothesis)}."
+        f" It reads {sources}. It would be a prognostic association in one"
+        " cohort, not evidence of benefit from any treatment."
+    )
+
+
+READ_FROM = {
+    "imaging": "slides, where a pathologist can check it",
+    "expression": "a transcript measured in bulk tissue",
+    "signature": "transcripts measured in bulk tissue",
+    "mutation": "the tumor's DNA",
+    "clinical": "the clinical record",
+}
+"""By the modality that a variable's key begins with, where its values come from."""
+GIVEN = "values that the cohort gives"
 
 
 def _concept(resources: Resources, label: str) -> str:

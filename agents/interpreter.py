@@ -74,6 +74,8 @@ class Interpretation(View):
     feasibility_reason: str
 
 
+NOT_REACHED = "not reached"
+"""How the results print a median that the curve does not come down to."""
 VERDICT_WORDS = {
     "supported": "is supported by",
     "not_supported": "is not supported by",
@@ -106,7 +108,8 @@ def generated(given: InterpreterInput) -> Interpretation:
     ]
     findings = [
         _effect("Primary comparison: ", "primary", keys),
-        _line("Median time to event: exposed {} months, reference {} months.", keys,
+        _line(f"Median time to event: exposed {_months(results, 'exposed')}, reference"
+              f" {_months(results, 'reference')}.", keys,
               "kaplan_meier.exposed.median", "kaplan_meier.reference.median"),
         _line("Cumulative incidence by three years: exposed {}, reference {} (Gray's test p {}).",
               keys, "cumulative_incidence.exposed.at_36", "cumulative_incidence.reference.at_36",
@@ -148,6 +151,13 @@ def _line(template: str, known: set[str], *keys: str) -> str:
     if not set(keys) <= known:
         return ""
     return template.format(*(f"[[{key}]]" for key in keys))
+
+
+def _months(results: ResultsView, group: str) -> str:
+    """Where a group's median goes; one that was not reached has no unit."""
+    key = f"kaplan_meier.{group}.median"
+    reached = not any(item.key == key and item.text == NOT_REACHED for item in results.numbers)
+    return "{} months" if reached else "{}"
 
 
 def _effect(words: str, prefix: str, known: set[str]) -> str:

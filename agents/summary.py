@@ -69,6 +69,10 @@ class Summary(View):
     next_steps: tuple[str, ...] = Field(min_length=1, max_length=6)
 
 
+CLAIM_TESTED = "Claim tested: "
+"""What stands before the hypothesis, which is a claim under any verdict and no finding."""
+
+
 def summarize(given: SummaryInput, resources: Resources) -> Summary:
     """Put the pieces in order; nothing is added."""
     return generated(given)
@@ -91,7 +95,7 @@ def generated(given: SummaryInput) -> Summary:
     return Summary(
         title=title_of(hypothesis),
         paragraphs=(
-            hypothesis.statement,
+            f"{CLAIM_TESTED}{hypothesis.statement}",
             f"{given.interpretation.headline} {given.novelty.summary} {given.feasibility.summary}",
             " ".join(given.interpretation.findings[:3]),
         ),
@@ -141,6 +145,7 @@ def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> li
         names=names_of(hypothesis),
         quoted=(
             hypothesis.statement,
+            f"{CLAIM_TESTED}{hypothesis.statement}",
             given.novelty.summary,
             given.feasibility.summary,
             *given.verdict.reasons,

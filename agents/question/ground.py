@@ -20,6 +20,7 @@ from agents.question.types import (
 )
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
 from agents.question.words import key_of
+from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from validation.hypothesis import Filter
 
@@ -121,7 +122,7 @@ def _part(
         nearest = vocabulary.nearest(asked.name)
         update = {"nearest": nearest, "supply": (_unknown(asked, given),)}
     elif update is None and concept is not None:
-        update, note = _measured(asked, concept, given)
+        update, note = _measured(asked, concept, given, vocabulary)
     return base.model_copy(update=update), note
 
 
@@ -144,7 +145,7 @@ def _cancer(
 
 
 def _measured(
-    asked: Asked, concept: Concept, given: QuestionInput
+    asked: Asked, concept: Concept, given: QuestionInput, vocabulary: Vocabulary
 ) -> tuple[dict[str, object], str]:
     """What a name is measured as in its role, or what is missing for that; and a note."""
     cohort = given.cohort.cohort
@@ -154,11 +155,13 @@ def _measured(
         return {"name": concept.name, "supply": (Supply(kind="cohort variable", how=how),)}, ""
     if asked.role is PartRole.ENDPOINT and not concept.outcome:
         concept = replace(concept, variables=())
-    if asked.role is PartRole.TREATMENT and not concept.variables and _everybody(concept, given):
-        return known | {"setting": True}, (
-            f"Every patient of {cohort} received {concept.name}: who benefits from it"
-            " cannot be told from who does well anyway"
-        )
+    if asked.role is PartRole.TREATMENT and not concept.variables:
+        received = _everybody(concept, given, vocabulary.ontology)
+        if received:
+            return known | {"setting": True}, (
+                f"Every patient of {cohort} received {received}: who benefits from it"
+                " cannot be told from who does well anyway"
+            )
     known |= {"graph_node": concept.graph_node, "ontology_id": concept.ontology_id}
     if asked.role is PartRole.POPULATION:
         return known | {"supply": concept.supply or (_unknown(asked, given),)}, ""
@@ -198,8 +201,23 @@ def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: Questio
     )
 
 
-def _everybody(concept: Concept, given: QuestionInput) -> bool:
-    return key_of(concept.name) in key_of(given.cohort.title)
+def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> str:
+    """The treatment of this name, or of this class, that the cohort's title says all received."""
+    title = f" {key_of(given.cohort.title)} "
+    if f" {key_of(concept.name)} " in title:
+        return concept.name
+    entry = ontology.find(concept.name)
+    members, seen = [entry.id] if entry else [], set[str]()
+    while members:
+        one = members.pop()
+        seen.add(one)
+        for link, other in ontology.related(one):
+            if link != "narrower" or other.id in seen:
+                continue
+            if f" {key_of(other.name)} " in title:
+                return f"{other.name} ({concept.name})"
+            members.append(other.id)
+    return ""
 
 
 def _needs_cohort(name: str, given: QuestionInput) -> Supply:

@@ -27,13 +27,19 @@ STAGED = re.compile(
     rf"\b{EXTENT}(?:\s*(?P<to>-|–|to|/|,|or|and)\s*(?:[cy]?p?(?P=what))?\s?[0-4][abc]?)*(?![\w+])"
 )
 """Extent of the tumor (T) or of the nodes (N): "pT3", "T3-T4", "T2 or T3"."""
+PEOPLE = r"(?:patients?|tumors?|cases?|disease|cancers?|carcinomas?|subtype|people|individuals)"
+NODES = re.compile(
+    r"(?:\b(?:in|among|within|(?:patients|women|men|people) with)\s+(?:the\s+)?|^)"
+    r"(?P<words>(?:lymph[- ]?)?(?:node|nodal)[- ](?P<side>positive|negative))"
+    rf"(?=(?:\s+(?!(?:and|or|vs|versus)\b)[\w-]+){{0,2}}?\s+{PEOPLE}\b)"
+)
+"""The state of the nodes said of those who are asked about ("in node-positive breast cancer")."""
 AGAINST = re.compile(
     r"(?:.*\b(?:than|compared (?:with|to))|\s*(?:versus|vs|against))\s+"
     r"(?:the |in |those (?:of |with )?)*"
 )
 YES = frozenset(("yes", "y", "positive", "present", "true", "1", "received", "treated"))
 NO = frozenset(("no", "n", "negative", "absent", "false", "0", "none", "untreated"))
-PEOPLE = r"(?:patients?|tumors?|cases?|disease|cancers?|carcinomas?|subtype|people|individuals)"
 WORDS = (
     (r"\b(?:women|woman|females?|female patients)\b", "sex", ("female", "f", "w", "women")),
     (r"\b(?:men|man|males?|male patients)\b", "sex", ("male", "m", "men")),
@@ -58,6 +64,20 @@ VARIABLES = {
     "stage": ("stage", "pathologic stage", "tumor stage", "ajcc stage"),
     "age": ("age", "age at diagnosis"),
     "t stage": ("t stage", "pt", "pt stage", "pathologic t", "pathologic t stage", "t category"),
+    "nodes": (
+        "positive lymph nodes",
+        "positive nodes",
+        "nodes positive",
+        "lymph nodes",
+        "number of positive lymph nodes",
+        "lymph node status",
+        "nodal status",
+        "node positivity",
+        "n stage",
+        "pn stage",
+        "pathologic n stage",
+        "nodal stage",
+    ),
     "n stage": ("n stage", "pn", "pn stage", "pathologic n", "pathologic n stage", "nodal stage"),
 }
 
@@ -87,7 +107,7 @@ def conditions(text: str, variables: Iterable[Variable]) -> list[Condition]:
     known = list(variables)
     found = [
         *_aged(text, known), *_numbered(text, known), *_staged(text, known),
-        *_worded(text, known), *_levels(text, known), *_given(text, known),
+        *_worded(text, known), *_nodes(text, known), *_levels(text, known), *_given(text, known),
     ]  # fmt: skip
     found.sort(key=lambda item: (item.start, -(item.end - item.start)))
     kept: list[Condition] = []
@@ -261,6 +281,25 @@ def _staged(text: str, variables: list[Variable]) -> Iterator[Condition]:
             elif values:
                 filters = (Filter(variable=variable.key, op="in", value=values),)
         yield Condition(match.start(), match.end(), match[0], what, filters)
+
+
+def _nodes(text: str, variables: list[Variable]) -> Iterator[Condition]:
+    variable = variable_for("nodes", variables)
+    for match in NODES.finditer(text):
+        positive = match["side"] == "positive"
+        filters: tuple[Filter, ...] = ()
+        if variable is not None and variable.kind in ("continuous", "ordinal"):
+            op = "gt" if positive else "eq"
+            filters = (Filter.model_validate({"variable": variable.key, "op": op, "value": 0.0}),)
+        elif variable is not None:
+            levels = {level.casefold(): level for level in variable.levels}
+            wanted = YES if positive else NO
+            value = next((levels[name] for name in levels if name in wanted), None)
+            if value is not None:
+                filters = (Filter(variable=variable.key, op="eq", value=value),)
+        yield Condition(
+            match.start("words"), match.end("words"), match["words"], "node status", filters
+        )
 
 
 def _number(word: str) -> int:

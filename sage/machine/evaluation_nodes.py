@@ -10,6 +10,7 @@ from agents.coding_instructions import (
     CodingInstructionsInput,
     ToolCard,
     apply_instructions,
+    registered_tasks,
 )
 from agents.demands import take_up
 from agents.expansion import EXPANSION, compose_expanded
@@ -196,7 +197,10 @@ def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, 
         )
         write_json(services.folder.output(f"demands-{name}"), demands)
         frozen = freeze_contract(services, hypothesis)
-        return {"contract_hash": frozen, "tasks": answer.tasks}
+        return {
+            "contract_hash": frozen,
+            "tasks": registered_tasks(answer, hypothesis.covariates),
+        }
 
 
 def coding(services: Services, state: CodingIn) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.coding.appendix import TITLE
+from agents.summary import CLAIM_TESTED
 from agents.types import Citation
 from sage.core.files import write_json, write_text
 from sage.questions import lines
@@ -97,7 +98,9 @@ def _render(page: Page, name: str) -> str:
         text: str, prefix: str = "", statement: str = "", source: tuple[str, ...] = ()
     ) -> Inert:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
-        if text in source or (statement and text == statement):
+        if statement and text.removeprefix(CLAIM_TESTED) == statement:
+            return quote(CLAIM_TESTED + statement)
+        if text in source:
             return quote(text)
         for item in source:
             if item and item in text:

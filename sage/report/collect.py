@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from agents.coding_instructions import CodingInstructions, registered_tasks
 from agents.demands import Demands
 from agents.interpreter import Interpretation
 from agents.question.types import Question
@@ -57,6 +58,15 @@ VERDICT_WORDS = {
 }
 
 
+MEANING_WORDS = {
+    "supported": "Clinical meaning.",
+    "not_supported": "Clinical meaning, written before the test; the data do not support it.",
+    "inconclusive": "Clinical meaning, written before the test, which decided nothing.",
+}
+"""Before what was written while the claim was open, by what came of it."""
+NOT_TESTED = "Clinical meaning, should a test bear the claim out; there was none."
+
+
 @dataclass
 class Step:
     """One edge of a mechanism path with its evidence.
@@ -102,6 +112,7 @@ class HypothesisPage:
     revisions: int
     direction_words: str
     design_words: str
+    meaning_words: str
     chains: list[Chain]
     debate: dict[str, Any]
     turns: list[Turn]
@@ -320,6 +331,7 @@ def _hypothesis(
         revisions=revision,
         direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
         design_words=describe_design(expanded.hypothesis),
+        meaning_words=MEANING_WORDS.get(results.verdict, NOT_TESTED) if tested else NOT_TESTED,
         chains=chains,
         support_absent=draft.support_absent,
         sources=tuple(cited for cited in draft.citations if cited.key not in on_paths),
@@ -345,9 +357,19 @@ def _hypothesis(
         names=_names(expanded, contract),
         coding=coding,
         reproduction=read_reproduction(
-            home, name, coding, folder.output(f"coding_instructions-{name}"), facts
+            home, name, coding, _instructions(folder, name, contract), facts
         ),
     )
+
+
+def _instructions(folder: RunFolder, name: str, contract: ContractPage | None) -> tuple[str, ...]:
+    """The tasks that were set, with the covariates of the contract."""
+    answer: CodingInstructions | None = _answer(
+        folder, f"coding_instructions-{name}", CodingInstructions
+    )
+    if answer is None:
+        return ()
+    return registered_tasks(answer, contract.covariates if contract else ())
 
 
 def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdict | None:

@@ -3,37 +3,13 @@ study's reporting is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sage.report.facts import Facts
-from validation.results import Reason
-
-CHANGES = {
-    ("association", "yes"): "Other patients in whom the difference is absent, or runs the other"
-    " way.",
-    ("association", "no"): "Other patients, as many as the contract's power asks for, in whom the"
-    " difference is seen in the direction that was claimed.",
-    ("association", "unclear"): "More events: the interval holds no effect as well as one that"
-    " matters.",
-    ("association", "not answered"): "The primary test, once it can be computed.",
-    ("independence", "yes"): "A confounder that was not measured and is at least as strong as the"
-    " E-value says.",
-    ("independence", "no"): "A reason, given before the data are seen, why a covariate lies between"
-    " exposure and outcome and should not be adjusted for.",
-    ("independence", "unclear"): "The adjusted model with more events, or with fewer missing"
-    " covariates.",
-    ("independence", "not answered"): "An adjusted model, with the covariates measured.",
-    ("relevance", "yes"): "A smaller effect in patients who were not used to find it: estimates"
-    " that pass a threshold tend to shrink.",
-    ("relevance", "no"): "An interval that reaches the smallest effect that matters.",
-    ("relevance", "unclear"): "A narrower interval: it holds effects that matter and effects that"
-    " do not.",
-    ("relevance", "not answered"): "An estimate with its interval.",
-}
-"""By question and answer of a verdict, what new evidence would turn the answer."""
-
+from validation.results import Reason, Verdict
+from validation.verdict import TURNED_ROUND
 
 OBJECTIONS = {
     "permuted outcome": "an effect that permuted outcomes do not give as often",
@@ -42,31 +18,129 @@ OBJECTIONS = {
     "negative control": "an effect that is absent where it cannot be",
     "missingness": "values that are not missing by outcome",
     "timing": "an exposure that was known before follow-up began",
+    "declared timing": "a declaration of when each of them became known",
     "specification curve": "an effect that other defensible choices show as well",
     "proportional hazards": "an effect that lasts over follow-up, or a claim about part of it",
     "replication": "a second cohort that agrees",
-    "registration": "patients that were not looked at before the claim was written",
+    "registration": "data that were not looked at before the claim was written",
+    "data": "a primary test that can be computed",
 }
 """By the rule that objects, what would end its objection."""
 CONTROLS = ("permuted outcome", "random features", "known positive", "negative control")
-ANSWERED = ("adjusted model", "relevant effect", "primary")
+NOT_RUN = ("the registered control was", "the contract switches")
+"""How the texts of a control begin that told nothing."""
+ANSWERED = ("adjusted model", "relevant effect", "primary", "power", "direction")
 """Rules that are answers of the verdict themselves."""
+CLOSED = ("control", "data", "reproduction", "registration")
+"""What forbids a verdict whatever the answers are: no other estimate changes it."""
+MANY_MISSING = 0.05
+"""Patients whom the adjusted model loses for missing covariates; a smaller share hardly matters
+(Schafer 1999, Statistical Methods in Medical Research)."""
 
 
-def would_change(
-    answers: Iterable[tuple[str, str]], reasons: Iterable[Reason] = ()
-) -> tuple[str, ...]:
-    """What would change the mind: by the verdict's answers as (question, answer), and by name
-    whatever objects to it."""
-    objecting = [
-        f"The {'control' if reason.rule in CONTROLS else 'check'} “{reason.rule}” objects:"
-        f" {reason.text}. It would take"
-        f" {OBJECTIONS.get(reason.rule, 'this to be resolved')}."
-        for reason in reasons
-        if reason.outcome == "prevents" and reason.rule not in ANSWERED
-    ]
-    turned = [CHANGES[question, answer] for question, answer in answers]
-    return tuple(dict.fromkeys([*objecting, *turned]))
+@dataclass(frozen=True)
+class Reached:
+    """A verdict as its lines on what would change it see it.
+
+    `missing` is the share of the primary test's patients that the adjusted model lacks.
+    """
+
+    verdict: Verdict
+    simulated: bool = False
+    missing: float = 0.0
+
+    def answers(self, question: str, *answers: str) -> bool:
+        """Whether the question has one of these answers."""
+        found = next((row for row in self.verdict.answers if row.question == question), None)
+        return found is not None and found.answer in answers
+
+    def prevented_by(self, rule: str) -> bool:
+        """Whether this rule keeps the verdict from being another one."""
+        found = self.verdict.reasons
+        return any(reason.rule == rule and reason.outcome == "prevents" for reason in found)
+
+    @property
+    def turned(self) -> bool:
+        """Whether the association runs against the claim."""
+        return TURNED_ROUND in self.verdict.qualifiers
+
+    @property
+    def adjusted_decides(self) -> bool:
+        """Whether relevance was judged on another estimate than the association."""
+        effects = {row.question: row.effect for row in self.verdict.answers}
+        return effects.get("association") != effects.get("relevance")
+
+    @property
+    def dependent(self) -> bool:
+        """Whether all that is asked for is that the effect holds beside the covariates."""
+        return self.answers("association", "yes") and self.prevented_by("adjusted model")
+
+
+CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
+    ("Other patients in whom the difference is absent, or runs the other way.",
+     lambda it: it.verdict.verdict == "supported" and not it.simulated),
+    ("A confounder that was not measured and is at least as strong as the E-value says.",
+     lambda it: it.verdict.verdict == "supported" and it.answers("independence", "yes")),
+    ("A smaller effect in patients who were not used to find it: estimates that pass a threshold"
+     " tend to shrink.",
+     lambda it: it.verdict.verdict == "supported" and it.answers("relevance", "yes")
+     and not it.simulated),
+    ("A narrower interval, if it leaves out the effects that matter: it holds such effects and"
+     " smaller ones.",
+     lambda it: it.verdict.verdict == "supported" and it.answers("relevance", "unclear")),
+    ("Other patients, as many as the contract's power asks for, in whom the difference is seen in"
+     " the direction that was claimed.",
+     lambda it: it.verdict.verdict == "not_supported" and not it.simulated),
+    ("An interval that reaches the smallest effect that matters.",
+     lambda it: (it.verdict.verdict == "not_supported" and not it.turned)
+     or (it.prevented_by("relevant effect") and not it.adjusted_decides)),
+    ("An adjusted estimate whose interval reaches the smallest effect that matters.",
+     lambda it: it.prevented_by("relevant effect") and it.adjusted_decides),
+    ("More events: the interval holds no effect as well as one that matters.",
+     lambda it: it.prevented_by("power")),
+    ("More events: the association is seen in the claim alone, and not among all claims of the"
+     " ledger.",
+     lambda it: it.verdict.because == "multiplicity" and it.answers("association", "unclear")),
+    ("A claim about the shape of the association: one was found, and no slope in one direction.",
+     lambda it: it.prevented_by("direction")),
+    ("Tests without and with the covariates that agree: the effect shows only beside them.",
+     lambda it: it.answers("association", "no") and it.prevented_by("adjusted model")),
+    ("The adjusted model with more events.",
+     lambda it: it.dependent and it.answers("independence", "unclear")
+     and it.missing < MANY_MISSING),
+    ("The adjusted model with more events, or with fewer missing covariates.",
+     lambda it: it.dependent and it.answers("independence", "unclear")
+     and it.missing >= MANY_MISSING),
+    ("A reason, given before the data are seen, why a covariate lies between exposure and outcome"
+     " and should not be adjusted for.",
+     lambda it: it.dependent and it.answers("independence", "no")),
+    ("An adjusted model, with the covariates measured.",
+     lambda it: it.dependent and it.answers("independence", "not answered")),
+)  # fmt: skip
+"""What new evidence would change a verdict, each with the verdicts that it could change."""
+
+
+def would_change(reached: Reached) -> tuple[str, ...]:
+    """What would change the verdict: by name whatever objects to it, and what turns its answers."""
+    verdict = reached.verdict
+    said = [_objecting(reason) for reason in verdict.reasons if _objects(reason, verdict)]
+    if verdict.because not in CLOSED:
+        said += [line for line, could in CHANGES if could(reached)]
+    return tuple(dict.fromkeys(said))
+
+
+def _objects(reason: Reason, verdict: Verdict) -> bool:
+    """Whether a reason keeps the verdict from being another one, and no answer says so."""
+    answered = (*ANSWERED, "ledger") if verdict.because == "multiplicity" else ANSWERED
+    return reason.outcome == "prevents" and reason.rule not in answered
+
+
+def _objecting(reason: Reason) -> str:
+    what = "control" if reason.rule.startswith(CONTROLS) else "check"
+    ends = OBJECTIONS.get(reason.rule, "this to be resolved")
+    if reason.text.startswith(NOT_RUN):
+        ends = "this control, run"
+    return f"The {what} “{reason.rule}” objects: {reason.text}. It would take {ends}."
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,11 @@ class ReproductionPage:
 
 
 def read_reproduction(
-    home: Path, name: str, coding: dict[str, Any] | None, instructions: Path, facts: Facts
+    home: Path,
+    name: str,
+    coding: dict[str, Any] | None,
+    instructions: tuple[str, ...],
+    facts: Facts,
 ) -> ReproductionPage | None:
     """The reproduction of one hypothesis; None where nothing was analyzed.
 
@@ -64,7 +68,7 @@ def read_reproduction(
     ----------
     home : the hypothesis' folder
     coding : the coding agent's outcome, with its attempts
-    instructions : the coding instructions that the tasks were set by
+    instructions : the tasks as they were registered
     """
     from validation.results import Results
 
@@ -72,12 +76,11 @@ def read_reproduction(
     if coding is None or not path.exists():
         return None
     found = Results.read(path).reproduction
-    tasks = read_json(instructions)["output"]["tasks"] if instructions.exists() else ()
     return ReproductionPage(
         sentences=tuple(_sentence(reproduction) for reproduction in found)
         or ("No second implementation ran: the analysis itself was refused, or gave no result.",),
         tables=[_table(reproduction, name, facts) for reproduction in found],
-        instructions=tuple(tasks),
+        instructions=instructions,
         rounds=[_round(result, home / "results") for result in coding["results"]],
         appendices=_appendices(home / "results" / "appendix"),
     )

@@ -15,7 +15,7 @@ from sage.report.curve import Curve, curve_of
 from sage.report.facts import Facts
 from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
-from sage.report.reading import would_change
+from sage.report.reading import Reached, would_change
 from validation.controls.keys import Key, random_key
 from validation.dictionary import JoinReport
 from validation.results import Answer, Results, TestOutcome
@@ -96,6 +96,7 @@ class ContractPage:
     sha256: str
     statements: tuple[str, ...]
     endpoint_kind: str
+    covariates: tuple[str, ...]
     names: tuple[str, ...]
     text: str
 
@@ -125,8 +126,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         badge=results.verdict.badge,
         answers=tuple(_answer_row(answer) for answer in results.verdict.answers),
         changes=would_change(
-            ((answer.question, answer.answer) for answer in results.verdict.answers),
-            results.verdict.reasons,
+            Reached(results.verdict, results.simulated, _lost_to_covariates(results.tests))
         ),
         scale=_scale(results.tests),
         reasons=tuple(reason.text for reason in results.verdict.reasons),
@@ -154,6 +154,15 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
 def _scale(tests: Sequence[TestOutcome]) -> str:
     """What the estimate of the primary test is: a hazard ratio, a difference; empty without."""
     return next((test.effect.scale for test in tests if test.role == "primary" and test.effect), "")
+
+
+def _lost_to_covariates(tests: Sequence[TestOutcome]) -> float:
+    """Share of the primary test's patients whom the adjusted model lacks."""
+    counts = {test.part: test.n for test in tests if test.role == "primary" and test.n}
+    for test in tests:
+        if test.id == "adjusted" and test.n and test.part in counts:
+            return 1 - test.n / counts[test.part]
+    return 0.0
 
 
 def _figures(home: Path, results: Results, name: str, facts: Facts) -> list[FigurePage]:
@@ -514,6 +523,7 @@ def read_contract(home: Path) -> ContractPage | None:
         sha256=frozen.sha256,
         statements=statements(frozen),
         endpoint_kind=kind,
+        covariates=contract.hypothesis.covariates,
         names=(
             contract.exposed,
             contract.reference,

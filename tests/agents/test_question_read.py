@@ -161,6 +161,55 @@ def test_a_subgroup_becomes_a_condition_on_the_cohort(known: Known) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("prompt", "condition"),
+    [
+        ("Does progesterone receptor relate to recurrence-free survival in node-positive breast"
+         " cancer?", ("gt", 0.0)),
+        ("Is age linked to recurrence-free survival among women with lymph-node positive tumors?",
+         ("gt", 0.0)),
+        ("Is age linked to recurrence-free survival in node-negative breast cancer?", ("eq", 0.0)),
+    ],
+)  # fmt: skip
+def test_the_nodes_of_those_who_are_asked_about_are_a_condition(
+    known: Known, prompt: str, condition: tuple[str, float]
+) -> None:
+    question = ask(known, prompt, "gbsg2")
+    (nodes,) = [part for part in question.parts if part.filters]
+    assert nodes.role is PartRole.POPULATION and not nodes.supply
+    (found,) = nodes.filters
+    assert (found.variable, found.op, found.value) == ("clinical:positive_nodes", *condition)
+    endpoints = [part for part in question.parts if part.role is PartRole.ENDPOINT]
+    assert [part.endpoint for part in endpoints] == ["RFS"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "does age predict node-positive disease?",
+        "are node-positive and node-negative cases alike?",
+    ],
+)
+def test_nodes_that_are_asked_for_are_no_condition(known: Known, prompt: str) -> None:
+    assert conditions(prompt, known["gbsg2"][0].cohort.variables) == []
+
+
+@pytest.mark.parametrize("named", ["PD-L1 blockade", "atezolizumab", "PD-1/PD-L1 blockade"])
+def test_a_treatment_that_all_received_is_not_said_to_be_unrecorded(
+    known: Known, named: str
+) -> None:
+    words, _ = known["demo"]
+    title = "IMvigor210: metastatic urothelial carcinoma under atezolizumab"
+    words = words.model_copy(update={"cohort": words.cohort.model_copy(update={"title": title})})
+    vocabulary = Vocabulary(words, ONTOLOGY)
+    prompt = f"Does FGFR3 expression relate to overall survival under {named}?"
+    words = words.model_copy(update={"prompt": prompt})
+    question = ground(words, read(prompt, vocabulary), vocabulary)
+    (treatment,) = [part for part in question.parts if part.role is PartRole.TREATMENT]
+    assert treatment.setting and not treatment.supply
+    assert any("received atezolizumab" in note for note in question.notes)
+
+
 def test_an_effect_of_a_treatment_that_nobody_recorded_is_refused(known: Known) -> None:
     question = ask(known, "Which biomarkers predict response to cisplatin?")
     assert question.intent is Intent.PREDICT_RESPONSE

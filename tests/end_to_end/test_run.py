@@ -27,6 +27,21 @@ def test_simulated_data_are_labelled_in_every_output(finished: Path) -> None:
     assert any("simulated" in str(item.get("description", "")) for item in crate["@graph"])
 
 
+def test_a_claim_is_told_as_one_under_whatever_came_of_it(finished: Path) -> None:
+    text = (finished / "report.md").read_text()
+    for part in re.split(r"^## (?=h\d+:)", text, flags=re.MULTILINE)[1:]:
+        title, verdict, summary, *_ = part.split("\n\n")
+        assert verdict.startswith("**Verdict:"), title
+        assert summary.startswith("Claim tested: ")
+        meaning = next(line for line in part.splitlines() if line.startswith("Clinical meaning"))
+        told = "Clinical meaning. " if "**Verdict: supported" in verdict else "written before the"
+        assert told in meaning
+        adjusted = next(line for line in part.splitlines() if "Instruction: Repeat" in line)
+        contract = json.loads((finished / f"hypotheses/{title[:2]}/contract.json").read_text())
+        covariates = (contract.get("contract") or contract)["hypothesis"]["covariates"]
+        assert all(covariate in adjusted for covariate in covariates), adjusted
+
+
 def test_every_number_of_the_page_names_a_key_of_results_json(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     keys = set(re.findall(r'<data value="([^"]+)"', page))

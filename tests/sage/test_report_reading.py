@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,25 +16,115 @@ from sage.report.curve import curve_of
 from sage.report.facts import Facts
 from sage.report.reading import (
     CHANGES,
+    MANY_MISSING,
     OBJECTIONS,
     REMARK,
     REMARK_LACKS,
     TRIPOD_AI,
     Item,
+    Reached,
     checklists,
     would_change,
 )
-from validation.results import Answer, Reason
+from validation.results import Effect, Reason, Verdict
+from validation.verdict import TURNED_ROUND
+
+CRUDE, ADJUSTED = (
+    Effect(value=value, lower=1.0, upper=3.0, scale="hazard ratio") for value in (1.8, 1.4)
+)
+OTHERS = ("Other patients", "A smaller effect in patients")
+ROWS_OF_CHANGE: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
+    # verdict, because, answers, rule that prevents, how each line begins
+    ("supported", "evidence", "yes|yes|yes", "",
+     ("Other patients in whom", "A confounder", "A smaller effect")),
+    ("supported", "evidence", "yes|yes|unclear", "",
+     ("Other patients in whom", "A confounder", "A narrower interval")),
+    ("supported", "evidence", "yes|not answered|yes", "",
+     ("Other patients in whom", "A smaller effect")),
+    ("not_supported", "evidence", "no|no|no", "",
+     ("Other patients, as many", "An interval that reaches")),
+    ("not_supported", "evidence", "no|unclear|no", "",
+     ("Other patients, as many", "An interval that reaches")),
+    ("not_supported", "evidence", "no|no|no|turned", "", ("Other patients, as many",)),
+    ("inconclusive", "power", "unclear|unclear|unclear", "power", ("More events",)),
+    ("inconclusive", "power", "unclear|no|no", "power", ("More events",)),
+    ("inconclusive", "multiplicity", "unclear|yes|yes", "ledger", ("More events",)),
+    ("inconclusive", "assumption", "unclear|unclear|unclear", "direction", ("A claim about the",)),
+    ("inconclusive", "relevance", "unclear|unclear|no", "relevant effect",
+     ("An interval that reaches",)),
+    ("inconclusive", "relevance", "yes|yes|no", "relevant effect", ("An interval that reaches",)),
+    ("inconclusive", "relevance", "yes|yes|no|adjusted", "relevant effect",
+     ("An adjusted estimate whose interval reaches",)),
+    ("inconclusive", "independence", "yes|unclear|unclear", "adjusted model",
+     ("The adjusted model with more events.",)),
+    ("inconclusive", "independence", "yes|unclear|unclear|missing", "adjusted model",
+     ("The adjusted model with more events, or with fewer missing",)),
+    ("inconclusive", "independence", "yes|no|yes", "adjusted model", ("A reason, given before",)),
+    ("inconclusive", "independence", "yes|not answered|yes", "adjusted model",
+     ("An adjusted model, with",)),
+    ("inconclusive", "independence", "no|yes|no", "adjusted model", ("Tests without and with",)),
+    ("inconclusive", "control", "yes|yes|yes", "random features",
+     ("The control “random features” objects",)),
+    ("inconclusive", "control", "no|no|no", "known positive",
+     ("The control “known positive” objects",)),
+    ("inconclusive", "assumption", "yes|yes|yes", "proportional hazards",
+     ("The check “proportional hazards” objects",)),
+    ("inconclusive", "data", "", "data", ("The check “data” objects",)),
+)  # fmt: skip
+"""What would change a verdict: one row per rule of `validation.verdict`."""
 
 
-def test_every_answer_of_a_verdict_says_what_would_change_it() -> None:
-    fields = Answer.model_fields
-    for question in get_args(fields["question"].annotation):
-        for answer in get_args(fields["answer"].annotation):
-            (said,) = would_change([(question, answer)])
-            assert said.endswith(".") and not free_numbers(said)
-    assert len(CHANGES) == 12
-    assert would_change([("relevance", "no"), ("relevance", "no")]) == (CHANGES["relevance", "no"],)
+def reached(verdict: str, because: str, given: str, rule: str, simulated: bool) -> Reached:
+    words = given.split("|") if given else []
+    questions = ("association", "independence", "relevance")
+    answers = [
+        {
+            "question": question,
+            "answer": answer,
+            "text": "",
+            "effect": ADJUSTED if "adjusted" in words and question == "relevance" else CRUDE,
+        }
+        for question, answer in zip(questions, words, strict=False)
+    ]
+    found = Verdict.model_validate(
+        {
+            "verdict": verdict,
+            "because": because,
+            "answers": answers,
+            "reasons": [Reason(rule=rule, outcome="prevents", text="t")] if rule else [],
+            "qualifiers": (TURNED_ROUND,) if "turned" in words else (),
+        }
+    )
+    return Reached(found, simulated, MANY_MISSING if "missing" in words else MANY_MISSING - 0.01)
+
+
+@pytest.mark.parametrize("row", ROWS_OF_CHANGE, ids=lambda row: "-".join(row[:4]))
+def test_only_what_could_change_a_verdict_is_said_to(
+    row: tuple[str, str, str, str, tuple[str, ...]],
+) -> None:
+    begins = row[4]
+    said = would_change(reached(*row[:4], simulated=False))
+    assert len(said) == len(begins), said
+    for line, start in zip(said, begins, strict=True):
+        assert line.startswith(start) and line.endswith(".") and not free_numbers(line)
+    invented = would_change(reached(*row[:4], simulated=True))
+    assert invented == tuple(line for line in said if not line.startswith(OTHERS))
+
+
+def test_every_line_of_what_would_change_a_verdict_has_a_row() -> None:
+    shown = {
+        line for row in ROWS_OF_CHANGE for line in would_change(reached(*row[:4], simulated=False))
+    }
+    assert {line for line, _ in CHANGES} <= shown
+
+
+def test_a_control_that_did_not_run_has_to() -> None:
+    reason = Reason(
+        rule="permuted outcome", outcome="prevents", text="the registered control was not run"
+    )
+    found = Verdict(verdict="inconclusive", because="control", reasons=(reason,))
+    (said,) = would_change(Reached(found))
+    assert said.endswith("was not run. It would take this control, run.")
 
 
 def page(**more: Any) -> Any:
@@ -52,12 +143,13 @@ def test_whatever_objects_is_named_first() -> None:
         Reason(rule="random features", outcome="prevents", text="40 of 200 do as well"),
         Reason(rule="a rule to come", outcome="prevents", text="y"),
     ]
-    said = would_change([("relevance", "no")], reasons)
+    found = reached("inconclusive", "independence", "yes|no|yes", "", simulated=False).verdict
+    said = would_change(Reached(found.model_copy(update={"reasons": tuple(reasons)})))
     assert said == (
         "The control “random features” objects: 40 of 200 do as well. It would take"
         f" {OBJECTIONS['random features']}.",
         "The check “a rule to come” objects: y. It would take this to be resolved.",
-        CHANGES["relevance", "no"],
+        next(line for line, _ in CHANGES if line.startswith("A reason, given before")),
     )
 
 
