@@ -528,12 +528,12 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     detail = "mean survival"
     if "rmst.horizon" in analysis.numbers:
         detail += f" to {analysis.numbers['rmst.horizon'].text} months"
-    detail += f" differs by {rmst.statistic:.1f}"
+    detail += f" of the exposed differs by {rmst.statistic:.1f} months"
     worse = rmst.statistic < 0
     agrees = worse == (contract.direction is Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:
         return _for(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
-    return _prevents(rule, f"{text}, and {detail} ({p_is(rmst.p)}) does not bear it out")
+    return _prevents(rule, f"{text}; {detail} ({p_is(rmst.p)}), which does not bear the claim out")
 
 
 def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:

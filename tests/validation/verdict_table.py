@@ -1247,9 +1247,24 @@ def _hazards() -> Iterator[Row]:
     for name, others, says, text in (
         ("proportional", (test(0.05),), SUPPORTED, "[for] no sign against them"),
         ("not, mean agrees", (test(0.049), mean(-5, 0.01)), SUPPORTED, "which agrees"),
-        ("not, mean p 0.05", (test(0.049), mean(-5, 0.05)), assumption, "does not bear it out"),
-        ("not, mean is longer", (test(0.01), mean(5, 0.01)), assumption, "does not bear it out"),
-        ("not, no difference", (test(0.01), mean(0, 0.01)), assumption, "does not bear it out"),
+        (
+            "not, mean p 0.05",
+            (test(0.049), mean(-5, 0.05)),
+            assumption,
+            "does not bear the claim out",
+        ),
+        (
+            "not, mean is longer",
+            (test(0.01), mean(5, 0.01)),
+            assumption,
+            "does not bear the claim out",
+        ),
+        (
+            "not, no difference",
+            (test(0.01), mean(0, 0.01)),
+            assumption,
+            "does not bear the claim out",
+        ),
         ("not, mean missing", (test(0.01),), assumption, "could not be computed"),
         (
             "not, mean refused",

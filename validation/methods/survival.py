@@ -240,9 +240,9 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     tables[plan.id] = rows
     value, lower, upper = _gain(t, e, risks[0], risks[1], study.contract.seed)
     book.put(f"{plan.id}.horizon", horizon, "months")
-    book.put(f"{plan.id}.gain", value, "concordance", f"{value:.3f}")
-    book.put(f"{plan.id}.gain_lower", lower, "concordance", f"{lower:.3f}")
-    book.put(f"{plan.id}.gain_upper", upper, "concordance", f"{upper:.3f}")
+    book.put(f"{plan.id}.gain", value, "change in concordance", f"{value:.3f}")
+    book.put(f"{plan.id}.gain_lower", lower, "change in concordance", f"{lower:.3f}")
+    book.put(f"{plan.id}.gain_upper", upper, "change in concordance", f"{upper:.3f}")
     notes.append("apparent values, on the patients that the models were fitted to")
     return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()), notes=notes)
 
