@@ -1311,7 +1311,7 @@ def _hazards() -> Iterator[Row]:
         **both,
         **horizon,
         others=(test(0.01), mean(-5, 0.01)),
-        reasons=("mean survival to 60.0 months differs by -5.0",),
+        reasons=("mean survival to 60.0 months of the exposed differs by -5.0 months",),
     )
     yield row(
         "no mean registered",
