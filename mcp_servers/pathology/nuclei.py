@@ -132,9 +132,11 @@ NUCLEI_VALIDITY = Validity(
         "method=classical on dark or very pink slides",
         "what the network finds depends a little on where an image begins: 90 to 96% of nuclei "
         "return after a turn or a shift by some pixels, all after a shift by 8",
-        "types are weak: of 4 types the left-out one is right for 42 to 52% of nuclei; tumor cells "
-        "are called lymphoid or stromal for a fifth each, necrosis is not told from lymphocytes: "
-        "compare shares between slides, do not read them as counts",
+        "types are weak: on 13 MoNuSeg tiles (regions of 1,126 nuclei outlined by eye) right for "
+        "61% of tumor nuclei, 85% of lymphocytes, 66% of stroma, 0.706 on average; a rule of size "
+        "and shape has 0.595, one type for all 0.333. A fifth of tumor nuclei is called stromal, "
+        "nearly all of clear-cell kidney cancer; necrosis is not told from lymphocytes: compare "
+        "shares between slides, do not read them as counts",
         "coarser than 0.6 µm per pixel only the larger nuclei keep their shape; none has a type",
         "keratin, ink, pigment and folds can be taken for nuclei; necrotic debris is counted",
     ),
@@ -156,7 +158,7 @@ CLASSES = {
 @tool(
     "nuclei",
     SUITE,
-    "2.0.0",
+    "2.1.0",
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
@@ -171,7 +173,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     from mcp_servers.formats.spool import Spool
     from mcp_servers.formats.tables import write_parts
     from mcp_servers.pathology.compute.cell_types import OUTSIDE, TYPES, dye_strength
-    from mcp_servers.pathology.compute.nuclei import COLUMNS, darkness
+    from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS, darkness
     from mcp_servers.pathology.drawing import BLUE, GRAY, GREEN, VERMILLION, YELLOW, captioned, dots
     from mcp_servers.pathology.surveying import sample_tissue
 
@@ -181,7 +183,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     warnings += notes
     names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
     area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
-    with Spool(context.roots.output, len(COLUMNS)) as table:
+    with Spool(context.roots.output, len(COLUMNS) + len(SURROUNDINGS)) as table:
         found = find_nuclei(
             slide, mask, scale, context, table, outlines=given.outlines, network=network
         )
@@ -193,7 +195,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         ]
         samples = sample_tissue(slide, mask, scale, found.at_mpp)
         dark = darkness(table.column(COLUMNS.index("density_mean"))) if len(table) else 0.0
-        way: Segmentation = "classical" if network is None else "network"
+        way: Segmentation = "classical_around" if network is None else "network"
         typed = Typing(way, found.at_mpp, dye_strength(samples), dark)
         with context.writing(names["csv"]) as path:
             write_parts(path, (typed.columns(rows) for rows in table.chunks()))
@@ -279,11 +281,11 @@ class Typing:
     def columns(self, rows: F64) -> dict[str, AnyArray]:
         """The columns of the table that is written."""
         from mcp_servers.pathology.compute.cell_types import TYPES
-        from mcp_servers.pathology.compute.nuclei import COLUMNS
+        from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS
 
         found = self.types(rows)
         return (
-            {name: rows[:, i] for i, name in enumerate(COLUMNS)}
+            {name: rows[:, i] for i, name in enumerate((*COLUMNS, *SURROUNDINGS))}
             | {"type": found.names}
             | {f"p_{name}": found.probabilities[:, i] for i, name in enumerate(TYPES)}
             | {"lymphocyte_like": self.lymphocyte_like(rows)}
@@ -449,7 +451,8 @@ def find_nuclei(
 ) -> SlideNuclei:
     """Nuclei whose centers lie in a mask, block by block at 0.5 µm per pixel.
 
-    They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels.
+    They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels, then
+    `SURROUNDINGS`.
     A `network` replaces the classical method; blocks then have its pixel size and a wider overlap.
 
     Parameters
@@ -470,7 +473,7 @@ def find_nuclei(
     """
     import numpy as np
 
-    from mcp_servers.pathology.compute.nuclei import WORKING_MPP, segment
+    from mcp_servers.pathology.compute.nuclei import WORKING_MPP, segment, surroundings
     from mcp_servers.pathology.nuclei_model import HALO_UM, TILE
     from mcp_servers.pathology.walk import walk
 
@@ -490,7 +493,8 @@ def find_nuclei(
         find = segment if network is None else network.segment
         nuclei = find(piece.image, view.mpp, within=piece.tissue)
         own = piece.owns(nuclei.table[:, 0], nuclei.table[:, 1])
-        rows = nuclei.table[own]
+        near_by = surroundings(nuclei, piece.image, view.mpp)
+        rows = np.hstack([nuclei.table[own], near_by[own]])
         contrasts.append((nuclei.contrast, len(rows)))
         if outlines and total + len(rows) <= MAX_OUTLINES:
             polygons.extend(_outlines(nuclei, own, piece, view.scale))

@@ -21,22 +21,32 @@ from mcp_servers.pathology.compute.cell_types import (
     lymphocytes,
     types_card,
 )
-from mcp_servers.pathology.compute.nuclei import COLUMNS, lymphocyte_like
+from mcp_servers.pathology.compute.nuclei import (
+    COLUMNS,
+    SURROUNDINGS,
+    lymphocyte_like,
+    segment,
+    surroundings,
+)
 from tests.mcp_servers.slide_tools import context, png, run, shared
 
-WAYS = ("network", "classical", "survey")
+WAYS = ("network", "classical", "survey", "classical_around")
+NOT_DENSITIES = {"crowding"}
 
 
 def nuclei(count: int = 200, seed: int = 0) -> Any:
     """A table of plausible nuclei."""
     rng = np.random.default_rng(seed)
-    table = np.zeros((count, len(COLUMNS)))
+    names = (*COLUMNS, *SURROUNDINGS)
+    table = np.zeros((count, len(names)))
     draws = {
         "area_um2": (12, 120), "eccentricity": (0.2, 0.95), "circularity": (0.5, 1),
         "density_mean": (0.1, 0.6), "density_sd": (0.02, 0.15), "second_mean": (0.2, 0.9),
+        "around_density": (0.05, 0.3), "around_second": (0.1, 0.5), "rim_density": (0.03, 0.2),
+        "grain": (0.02, 0.1), "crowding": (0.05, 0.5),
     }  # fmt: skip
     for name, (low, high) in draws.items():
-        table[:, COLUMNS.index(name)] = rng.uniform(low, high, count)
+        table[:, names.index(name)] = rng.uniform(low, high, count)
     return table
 
 
@@ -52,9 +62,16 @@ def test_probabilities_are_those_of_the_printed_formula(way: Any) -> None:
             for name in ("area_um2", "eccentricity", "circularity", "density_mean", "density_sd",
                          "second_mean")
         )  # fmt: skip
+        around, second, rim, grain, crowding = given[len(COLUMNS) :]
         size = np.log(area)
-        values = [size, (size - 3.4) ** 2, ecc, circ, np.log(density / 0.3), sd / density,
-                  green / density]  # fmt: skip
+        known = {
+            "log_area": size, "log_area_squared": (size - 3.4) ** 2, "eccentricity": ecc,
+            "circularity": circ, "density": np.log(density / 0.3), "texture": sd / density,
+            "hue": green / density, "around": np.log(around / 0.3),
+            "grain": np.log(grain / density), "crowding": crowding, "rim": np.log(rim / density),
+            "tint": np.log((green / density) / (second / around)),
+        }  # fmt: skip
+        values = [known[name] for name in card["features"]]
         scaled = [(v - m) / s for v, m, s in zip(values, card["mean"], card["sd"], strict=True)]
         logits = [np.dot(w, scaled) + b for w, b in zip(card["weights"], card["bias"], strict=True)]
         assert row == pytest.approx(softmax(logits))
@@ -65,7 +82,9 @@ def test_a_type_does_not_depend_on_the_other_nuclei_nor_on_how_strongly_a_slide_
     whole, half = classify(table, "network", 0.3), classify(table[::2], "network", 0.3)
     assert np.array_equal(whole.probabilities[::2], half.probabilities)
     darker = table.copy()
-    darker[:, [COLUMNS.index(n) for n in ("density_mean", "density_sd", "second_mean")]] *= 1.5
+    names = (*COLUMNS, *SURROUNDINGS)
+    dyes = ("density_mean", "density_sd", "second_mean", *(set(SURROUNDINGS) - NOT_DENSITIES))
+    darker[:, [names.index(name) for name in dyes]] *= 1.5
     again = classify(darker, "network", 0.45)
     assert again.probabilities == pytest.approx(whole.probabilities)
 
@@ -103,6 +122,47 @@ def test_the_table_of_nuclei_has_types_and_probabilities(tmp_path: Path) -> None
     coarse = run(context(tmp_path), "nuclei", slide="s.tif", mpp=0.9)
     assert coarse["types"]["outside"] == coarse["nuclei"] > 0
     assert any("have none" in note for note in coarse["warnings"])
+
+
+def test_surroundings_are_those_of_a_drawn_field() -> None:
+    import cv2
+
+    image = np.full((200, 200, 3), 240, np.uint8)
+    image[:, 100:] = (200, 150, 190)  # glass beside pink tissue
+    for x in (50, 150):
+        cv2.circle(image, (x, 100), 8, (90, 60, 140), -1)
+    nuclei = segment(image, 0.5)
+    assert len(nuclei.table) == 2
+    order = np.argsort(nuclei.table[:, 0])
+    glass, tissue = surroundings(nuclei, image, 0.5)[order]
+    around, second, rim, grain, crowding = (SURROUNDINGS.index(name) for name in SURROUNDINGS)
+    side = 63  # pixels of a square of 31 µm
+    assert glass[crowding] == pytest.approx(nuclei.table[order[0], 2] / 0.25 / side**2, rel=0.05)
+    assert glass[rim] < 0.02 < tissue[rim]
+    assert glass[second] < tissue[second] and glass[around] < tissue[around]
+    assert glass[grain] > 0
+    with_noise = image.copy()
+    with_noise[(np.indices((200, 200)).sum(0) % 4) < 2] //= 2
+    again = segment(image, 0.5)
+    assert (surroundings(again, with_noise, 0.5)[:, grain] > 1.3 * glass[grain]).all()
+
+
+def test_types_are_told_better_than_by_one_constant_and_by_a_rule_of_size_and_shape() -> None:
+    for way in ("network", "classical_around"):
+        held = types_card()["regressions"][way]["held_out"]
+        rule = held["rule_of_size_and_shape"]
+        assert held["balanced_accuracy"] > rule + 0.05 > held["constant"]
+        assert held["shares"]["neoplastic"]["nuclei"] > 800
+
+
+@pytest.mark.shared
+def test_the_cards_held_out_figure_is_what_the_shipped_regression_reaches() -> None:
+    from benchmarks.nuclei_types import held_out
+
+    folder = shared("nuclei/monuseg_train/TCGA-21-5784-01Z-00-DX1.png").parents[2]
+    found = held_out(folder, segment, coefficients("classical_around"), 0.5)
+    card = types_card()["regressions"]["classical_around"]["held_out"]
+    assert found["balanced_accuracy"] == pytest.approx(card["balanced_accuracy"], abs=0.02)
 
 
 def test_the_card_says_how_thin_its_evidence_is() -> None:

@@ -1,7 +1,7 @@
 """Types of nuclei from size, shape, chromatin and optical density, by one small formula for all.
 
 A multinomial logistic regression with the coefficients of a card that ships. Densities are relative
-to how strongly the slide's tissue is dyed; nothing depends on the other nuclei.
+to how strongly the slide's tissue is dyed; nothing depends on the types of other nuclei.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from mcp_servers.pathology.compute.nuclei import COLUMNS, green_density, lymphocyte_like
+from mcp_servers.pathology.compute.nuclei import (
+    COLUMNS,
+    green_density,
+    lymphocyte_like,
+)
 from mcp_servers.slides.arrays import F64, U8, AnyArray, BoolArray
 from sage.core.data import data_folder
 
@@ -24,11 +28,14 @@ OUTSIDE = "outside"
 """In place of a type where color or size lies outside what the classifier has seen."""
 FEATURES = (
     "log_area", "log_area_squared", "eccentricity", "circularity", "density", "texture", "hue",
+    "around", "grain", "crowding", "rim", "tint",
 )  # fmt: skip
+"""A regression uses those that its card names; the last five need a table with `SURROUNDINGS`."""
+ALONE = FEATURES[:7]
 CARD = "nuclei_types.json"
-Segmentation = Literal["network", "classical", "survey"]
+Segmentation = Literal["network", "classical", "survey", "classical_around"]
 """How outlines were made: the network or the classical method at 0.5 µm per pixel, the classical
-method at 1 µm per pixel."""
+method at 1 µm per pixel. `network` and `classical_around` need a table with `SURROUNDINGS`."""
 USUAL_LOG_AREA = 3.4
 DYED = 0.08
 """Density of green from which a pixel is dyed tissue."""
@@ -43,19 +50,20 @@ TYPED_MPP = (0.45, 0.6)
 
 
 class Coefficients(BaseModel):
-    """One regression: features are centered, scaled, then weighted for each type.
+    """One regression: `features` are centered, scaled, then weighted for each type.
 
     `low` and `high` (features) bound what the training nuclei had; beyond them there is no type.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    mean: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
-    sd: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+    features: tuple[str, ...] = Field(min_length=1)
+    mean: tuple[float, ...]
+    sd: tuple[float, ...]
     weights: tuple[tuple[float, ...], ...] = Field(min_length=len(TYPES), max_length=len(TYPES))
     bias: tuple[float, ...] = Field(min_length=len(TYPES), max_length=len(TYPES))
-    low: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
-    high: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+    low: tuple[float, ...]
+    high: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +94,13 @@ def dye_strength(images: list[U8]) -> float:
 
 
 def features(table: F64, strength: float | F64) -> F64:
-    """(n, len(FEATURES)) of a table of nuclei (see `compute.nuclei.COLUMNS`).
+    """(n, len(FEATURES)) of a table of nuclei (see `compute.nuclei.COLUMNS`), or (n, len(ALONE)).
 
     `density` is the logarithm of the mean density over the slide's strength of dye, `texture`  is
     the spread of the density within the nucleus over its mean, `hue` the density of green over that
-    of the nuclear dye.
+    of the nuclear dye. Of a table that goes on with `SURROUNDINGS` there are also the logarithms of
+    the density around over the slide's strength (`around`), of grain over density (`grain`), of the
+    rim's density over the nucleus' (`rim`) and of its hue over that around (`tint`).
     """
     area, eccentricity, circularity, density, spread, green = (
         table[:, COLUMNS.index(name)]
@@ -100,16 +110,24 @@ def features(table: F64, strength: float | F64) -> F64:
     )  # fmt: skip
     size = np.log(np.maximum(area, 1.0))
     dense = np.maximum(density, 0.01)
-    columns = (
+    columns = [
         size, (size - USUAL_LOG_AREA) ** 2, eccentricity, circularity, np.log(dense / strength),
         spread / dense, green / dense,
-    )  # fmt: skip
+    ]  # fmt: skip
+    if table.shape[1] > len(COLUMNS):
+        around, second, rim, grain, crowding = table[:, len(COLUMNS) :].T
+        around, second, rim = (np.maximum(values, 0.01) for values in (around, second, rim))
+        hue = np.maximum(green, 0.01) / dense
+        columns += [
+            np.log(around / strength), np.log(np.maximum(grain, 1e-3) / dense), crowding,
+            np.log(rim / dense), np.log(hue * around / second),
+        ]  # fmt: skip
     return np.stack(columns, axis=1)
 
 
 @cache
 def coefficients(segmentation: Segmentation, folder: Path | None = None) -> Coefficients:
-    """The regression that ships for nuclei outlined in one of three ways."""
+    """The regression that ships for nuclei outlined in one of these ways."""
     card = types_card(folder)
     return Coefficients.model_validate(card["regressions"][segmentation])
 
@@ -134,7 +152,8 @@ def classify(table: F64, segmentation: Segmentation, strength: float) -> CellTyp
 
 def applied(known: Coefficients, table: F64, strength: float | F64) -> CellTypes:
     """Types by given coefficients."""
-    given = features(table, strength)
+    columns = [FEATURES.index(name) for name in known.features]
+    given = features(table, strength)[:, columns]
     logits = (given - known.mean) / np.array(known.sd) @ np.array(known.weights).T + known.bias
     logits -= logits.max(axis=1, keepdims=True)
     chance = np.exp(logits)

@@ -33,6 +33,9 @@ COLUMNS = (
     "x", "y", "area_um2", "perimeter_um", "major_um", "minor_um", "eccentricity", "circularity",
     "density_mean", "density_sd", "second_mean",
 )  # fmt: skip
+SURROUNDINGS = ("around_density", "around_second", "rim_density", "grain", "crowding")
+"""What `surroundings` measures, in further columns of a table."""
+AROUND_UM, RIM_UM, GRAIN_UM = 31.0, 3.0, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,55 @@ def measured(
     number[1:][keep] = np.arange(1, int(keep.sum()) + 1)
     kept, contrast = renumbered(labels, number, smooth)
     return Nuclei(kept, table[keep], contrast)
+
+
+def surroundings(nuclei: Nuclei, image: U8, mpp: float) -> F64:
+    """What lies around each nucleus, and how coarse its chromatin is.
+
+    `around_density` and `around_second` are the mean densities of the nuclear dye and of green in
+    a square of `AROUND_UM` around the nucleus' pixels, `crowding` the share of the square that is
+    nuclei, `rim_density` the nuclear dye's mean within `RIM_UM` of the outline, off all nuclei;
+    `grain` is the nuclear dye's mean distance from its own mean over about `GRAIN_UM`.
+
+    Parameters
+    ----------
+    nuclei : n nuclei of the image
+    image : (height, width, 3) RGB
+    mpp : µm per pixel of the image
+
+    Returns
+    -------
+    (n, len(SURROUNDINGS)).
+    """
+    import cv2
+
+    from mcp_servers.pathology.compute.kernels import label_sums
+
+    count = len(nuclei.table)
+    if not count:
+        return np.zeros((0, len(SURROUNDINGS)))
+    labels, density = nuclei.labels, nuclear_density(image)
+    side = 2 * round(AROUND_UM / mpp / 2) + 1
+    covered = (labels > 0).astype(np.float32)
+    around, second, crowding = (
+        cv2.blur(values, (side, side)) for values in (density, green_density(image), covered)
+    )
+    grain = np.abs(density - cv2.GaussianBlur(density, (0, 0), GRAIN_UM / mpp))
+    away, nearest = cv2.distanceTransformWithLabels(
+        (labels == 0).astype(np.uint8), cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL
+    )
+    owner = np.zeros(int(nearest.max()) + 1, dtype=np.int32)
+    owner[nearest[labels > 0]] = labels[labels > 0]
+    rim = np.where((away > 0) & (away <= RIM_UM / mpp), owner[nearest], 0).astype(np.int32)
+
+    def means(where: AnyArray, first: AnyArray, other: AnyArray) -> tuple[F64, F64]:
+        sums = label_sums(where, first, other, count)[1:]
+        return sums[:, 6] / np.maximum(sums[:, 0], 1), sums[:, 9] / np.maximum(sums[:, 0], 1)
+
+    own = means(labels, around, second)
+    inner = means(labels, grain, crowding)
+    edge, seen = means(rim, density, np.ones_like(density))
+    return np.stack([*own, np.where(seen > 0, edge, own[0]), *inner], axis=1)
 
 
 def _without_holes(mask: AnyArray, largest: float) -> U8:
