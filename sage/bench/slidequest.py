@@ -5,7 +5,9 @@ unreadable answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix
 published rules score the truth itself below 1: bounds are truth * (1 - t) and truth * (1 + t),
 which cross where the truth is negative; and rows are looked up by their id, so that of rows that
 share one only the last counts. The repaired scorer takes |answer - truth| <= t * |truth| and gives
-each row one of its own, rows that share an id by their other texts, else in order.
+each row one of its own, rows that share an id by their other texts, else in order. Columns of other
+names stand for those that were asked; the published scorer takes the best of any number of them, so
+that hundreds of guesses score 1, the repaired one only as many as were asked.
 """
 
 from __future__ import annotations
@@ -134,6 +136,9 @@ def score(question: Question, answer: Sequence[Row], repaired: bool) -> float:
     }
     total = sum(sum(right[name, name]) for name in names if name in keys)
     free, spare = [n for n in names if n not in keys], [k for k in keys if k not in names]
+    # More columns than names are left: which one is the answer was not said.
+    if repaired and sum(key not in truth[0] for key in spare) > len(free):
+        spare = []
     if free and spare:
         gain = np.array([[sum(right[name, key]) for key in spare] for name in free])
         total += int(gain[linear_sum_assignment(-gain)].sum())

@@ -36,6 +36,13 @@ def test_values_within_tolerance_count() -> None:
     assert both(asked, [{"slide_id": "a", "other": 10}, {"slide_id": "b", "other": 20}]) == (1, 1)
 
 
+def test_hundreds_of_guessed_columns_are_no_answer() -> None:
+    asked = question([{"slide_id": "a", "model": "svm", "x": 10.0}], {"x": 0.15})
+    guessed = [{"slide_id": "a"} | {f"guess {x}": x for x in range(100)}]
+    assert both(asked, guessed) == (1, 0)
+    assert both(asked, [{"slide_id": "a", "model": "svm", "accuracy": 10}]) == (1, 1)
+
+
 def test_texts_are_compared_without_case_and_dashes() -> None:
     asked = question([{"slide_id": "a", "kind": "Non-invasive"}], {"kind": ["invasive"]})
     assert both(asked, [{"slide_id": "a", "kind": " noninvasive. "}]) == (1, 1)
