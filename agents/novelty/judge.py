@@ -83,8 +83,8 @@ def _summary(seen: Reading, refuted: bool) -> str:
     return (
         f"Of the retrieved records {several} {'names' if several == 1 else 'name'} two or more "
         f"parts of the claim and {single} {'names' if single == 1 else 'name'} one; "
-        f"{len(seen.unseen_pairs())} of {len(seen.pairs)} pairs of parts are named together in "
-        f"none; {seen.names_of_nearest()}. "
+        f"{len(seen.unseen_pairs())} of {len(seen.pairs)} pairs of parts stand together in no "
+        f"record; {seen.names_of_nearest()}. "
         f"This is a count of co-mentions, not a reading of arguments.{apart}{kin}"
     )
 

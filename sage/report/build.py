@@ -104,7 +104,8 @@ def _render(page: Page, name: str) -> str:
             return quote(text)
         for item in source:
             if item and item in text:
-                text = text.replace(item, f"“{item}”")
+                inner = item.replace("“", "‘").replace("”", "’")
+                text = text.replace(item, f"“{inner}”")
         try:
             written = pen.prose(text, prefix, names.get(prefix, ()))
             check(written)

@@ -50,6 +50,10 @@ def test_every_number_of_the_page_names_a_key_of_results_json(finished: Path) ->
     assert keys <= set(known)
 
 
+def test_no_sentence_of_the_rules_is_left_out_for_its_numbers(finished: Path) -> None:
+    assert "A sentence was left out here" not in (finished / "report.md").read_text()
+
+
 def test_every_citation_of_the_page_is_a_source_of_the_corpus(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     cited = set(re.findall(r"doi:(10\.[^\s<]+)", page))
