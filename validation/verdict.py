@@ -305,7 +305,8 @@ def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer, words = "yes", "lies wholly at or beyond"
     else:
         answer, words = "unclear", "reaches"
-    text = f"{effect_text(effect)}: {words} the smallest relevant effect ({_relevant(evidence)})"
+    text = f"{effect_text(effect)}: the interval {words} the smallest relevant effect"
+    text += f" ({_relevant(evidence)})"
     return _answer("relevance", answer, text, effect, p)
 
 
@@ -518,7 +519,7 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
         why = f" ({test.reason})" if test is not None and test.reason else ""
         return _prevents(rule, f"registered, and could not be tested{why}")
     if not _crosses(contract, analysis):
-        return _for(rule, f"no sign against them ({p_is(test.p)})")
+        return _for(rule, f"no sign against proportional hazards ({p_is(test.p)})")
     text = f"hazards are not proportional ({p_is(test.p)})"
     if "rmst" not in registered:
         text += ": the hazard ratio is an average over follow-up"

@@ -682,6 +682,13 @@ def _controls() -> Iterator[Row]:
             reasons=("random features [for] stronger than 99%",),
         )
     yield given(
+        "one of a thousand features does as well",
+        SUPPORTED,
+        "",
+        controls(random=(random_features(0.999), random_features(0.99))),
+        reasons=("stronger than 99.9% of",),
+    )
+    yield given(
         "permuted feature",
         control,
         "features comparable to FABP5 do as well",
@@ -1017,7 +1024,10 @@ def _independence() -> Iterator[Row]:
         "independent of Age and Stage; whether it is large enough to matter is open",
         primary=STRONG,
         adjusted=estimate(1.5, 0.2, 0.0499),
-        reasons=("relevant effect [limits]",),
+        reasons=(
+            "relevant effect [limits] ",
+            ": the interval reaches the smallest relevant effect",
+        ),
     )
     yield row(
         "no term for a covariate",
@@ -1245,7 +1255,7 @@ def _hazards() -> Iterator[Row]:
     assumption = open_("assumption")
     horizon = {"found": {"numbers": {"rmst.horizon": Number(value=60, unit="months", text="60.0")}}}
     for name, others, says, text in (
-        ("proportional", (test(0.05),), SUPPORTED, "[for] no sign against them"),
+        ("proportional", (test(0.05),), SUPPORTED, "[for] no sign against proportional hazards"),
         ("not, mean agrees", (test(0.049), mean(-5, 0.01)), SUPPORTED, "which agrees"),
         (
             "not, mean p 0.05",

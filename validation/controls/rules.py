@@ -277,7 +277,7 @@ def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str,
         if found.ran:
             assert found.percentile is not None
             kind = "permutations of" if found.kind == "permuted feature" else "matched genes for"
-            text = f"stronger than {100 * found.percentile:.0f}% of {kind} {use.label}"
+            text = f"stronger than {100 * found.percentile:.3g}% of {kind} {use.label}"
             yield use.label, found.percentile, f"{text} (a competitive null)"
 
 
