@@ -14,6 +14,10 @@ class _Unquoted(csv.excel):
     quoting = csv.QUOTE_NONE
 
 
+LONGEST = 131_072
+"""Characters of a cell, Python's own default."""
+
+
 def read_rows(path: Path, *, quoted: bool = True) -> Iterator[tuple[str, dict[str, str]]]:
     """Each row of a .tsv or .csv file by column, with how a message names it.
 
@@ -27,6 +31,7 @@ def read_rows(path: Path, *, quoted: bool = True) -> Iterator[tuple[str, dict[st
     InputError
         If it cannot be read, has no head, or a row has fewer or more cells than the head.
     """
+    csv.field_size_limit(LONGEST)  # of the whole process: others may have changed it
     mark = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:

@@ -128,7 +128,7 @@ def test_the_updated_graph_is_that_of_a_full_build(world: Catalogs, place: Path)
     assert call(world, place, "kg", "update", "graph/graph.graphml").code == 0
     (place / "corpus").rename(place / "elsewhere")
     ended = call(world, place, "kg", "update", "graph")
-    assert ended.code == 2 and "not where they were (corpus)" in ended.err
+    assert ended.code == 2 and f"not where they were ({place / 'corpus'})" in ended.err
 
 
 def test_a_graph_of_other_papers_or_of_an_earlier_version_has_nothing_to_repeat(
