@@ -20,14 +20,14 @@ from agents.question.types import Level, PartRole, Question
 from agents.question.words import key_of
 from agents.scientist.chains import BETTER, WORSE, proposals
 from agents.scientist.drafts import conjecture, draft, endpoint_of
-from agents.scientist.tools import (
-    MOSTLY_UNDETECTED,
+from agents.scientist.looks import (
     CohortDescribe,
     DesignClaims,
     GraphNeighbors,
     HistoryAsked,
     LiteratureSearch,
 )
+from agents.scientist.tools import MOSTLY_UNDETECTED
 from agents.scientist.views import Candidates, Proposal, ScientistInput
 from agents.statement import label_of, settled
 from kg.types import EntityType

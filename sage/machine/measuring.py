@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.scientist import BlindCohort
-from agents.scientist.tools import MeasurementCheck
+from agents.scientist.looks import MeasurementCheck
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:

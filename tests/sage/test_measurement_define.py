@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.scientist import BlindCohort, Workbench, at_the_bench
-from agents.scientist.tools import MeasurementDefine
+from agents.scientist.looks import MeasurementDefine
 from kg.literature.search import Literature
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import MapsOnDisk, write_maps

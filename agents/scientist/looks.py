@@ -1,0 +1,236 @@
+"""What the scientist's tools are asked, and what they show."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from pydantic import Field
+
+from agents.base import View
+from agents.scientist.blind import BlindCohort, DesignPower, Distribution
+from kg.types import EntityType
+from validation.hypothesis import Hypothesis
+from validation.signature import Method
+
+
+class GraphSearch(View):
+    """A name to look up."""
+
+    text: str = Field(min_length=1, max_length=200, description="a gene, cell, feature, disease")
+    limit: int = Field(default=5, ge=1, le=20)
+
+
+class Entity(View):
+    """A node of the graph; `measured` are the cohort's variables for it."""
+
+    name: str
+    type: EntityType
+    degree: int
+    aliases: tuple[str, ...] = ()
+    definition: str = ""
+    measured: tuple[str, ...] = ()
+    score: float
+
+
+class Entities(View):
+    """Nodes that match, best first."""
+
+    entities: tuple[Entity, ...]
+
+
+class GraphNeighbors(View):
+    """A node whose surroundings are wanted."""
+
+    name: str = Field(min_length=1, max_length=200)
+    types: tuple[EntityType, ...] = Field(default=(), description="only these; none for all")
+    measured_only: bool = Field(default=False, description="only what the cohort measures")
+    limit: int = Field(default=15, ge=1, le=40)
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        """The schema, which does not offer cell lines: no patient has one."""
+        schema = super().model_json_schema(*args, **options)
+        schema["$defs"]["EntityType"]["enum"].remove(EntityType.CELL_LINE)
+        return schema
+
+
+class NeighborNode(View):
+    """A node one step away. `forward`: the relation leads from the asked node to this one."""
+
+    name: str
+    type: EntityType
+    relations: tuple[str, ...]
+    forward: bool
+    belief: float
+    measured: tuple[str, ...] = ()
+
+
+class Neighborhood(View):
+    """The nodes around one, the most believed relations first."""
+
+    name: str
+    neighbors: tuple[NeighborNode, ...]
+
+
+class GraphPaths(View):
+    """Two concepts to join."""
+
+    source: str = Field(min_length=1, max_length=200)
+    target: str = Field(min_length=1, max_length=200)
+    max_hops: int = Field(default=3, ge=1, le=5)
+    limit: int = Field(default=3, ge=1, le=10)
+
+
+class Quotation(View):
+    """A sentence of a source, and the key that cites it."""
+
+    key: str
+    quote: str
+
+
+class FoundPath(View):
+    """A path as a sentence, its weakest belief, and a quotation for each step."""
+
+    sentence: str
+    weakest_belief: float
+    contradicted: bool
+    quotations: tuple[Quotation, ...]
+
+
+class FoundPaths(View):
+    """Paths between two concepts, and notes on the search."""
+
+    paths: tuple[FoundPath, ...]
+    notes: tuple[str, ...] = ()
+
+
+class LiteratureSearch(View):
+    """What to look for in the literature; `phrases` must all occur where some are given."""
+
+    query: str = Field(min_length=1, max_length=300)
+    phrases: tuple[str, ...] = Field(default=(), max_length=5)
+    limit: int = Field(default=6, ge=1, le=12)
+
+
+class Source(View):
+    """A record with its key, and the sentences of it that speak of the query."""
+
+    key: str
+    title: str
+    year: int | None = None
+    retracted: bool = False
+    quotations: tuple[str, ...] = ()
+
+
+class Sources(View):
+    """Records, best first.
+
+    `together` counts records that hold every phrase asked for, `covered` says what was searched.
+    """
+
+    sources: tuple[Source, ...]
+    together: int | None = None
+    covered: str
+    missing: tuple[str, ...] = ()
+
+
+class CohortDescribe(View):
+    """Variables to describe; `joint` names two or three whose combinations are counted."""
+
+    variables: tuple[str, ...] = Field(min_length=1, max_length=40)
+    joint: tuple[str, ...] = Field(default=(), max_length=3)
+    cut: Literal["median", "tertile"] = "median"
+
+
+class DesignClaims(View):
+    """Claims whose power is wanted; statement and rationale may stay empty."""
+
+    claims: tuple[Hypothesis, ...] = Field(min_length=1, max_length=40)
+
+
+class Designs(View):
+    """The power of each claim, in the order asked."""
+
+    designs: tuple[DesignPower, ...]
+
+
+class SignatureDefine(View):
+    """Genes that are to be scored as one variable, and how."""
+
+    genes: tuple[str, ...] = Field(min_length=2, max_length=100)
+    method: Method = "mean_z"
+    weights: tuple[float, ...] = Field(
+        default=(), max_length=100, description='for "weighted", one for each gene'
+    )
+
+
+class SignatureCheck(View):
+    """The score as a variable, which of its genes are measured, and how well they go together.
+
+    `variable` is the key by which claims and looks name the score of the measured genes.
+    `coherence` is the mean rank correlation among up to forty genes. `refused` says why it cannot
+    be used.
+    """
+
+    variable: str = ""
+    words: str = ""
+    measured: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    undetected: tuple[str, ...] = ()
+    coherence: float | None = None
+    score: Distribution | None = None
+    refused: str = ""
+
+
+class MeasurementDefine(View):
+    """Formulas of what is to be measured on the slides' maps."""
+
+    formulas: tuple[str, ...] = Field(
+        min_length=1,
+        max_length=8,
+        description="such as mean(nearest(cells.b_cell, cells.neoplastic, median))",
+    )
+
+
+class MeasurementCheck(View):
+    """One measurement: its key, what it says, and what the quality gate holds against it.
+
+    `variable` is the key by which claims and looks name it. `stability` is the agreement with
+    itself after each disturbance of the maps (intraclass correlation). `refused` says why it
+    cannot be used.
+    """
+
+    formula: str
+    variable: str = ""
+    sentence: str = ""
+    unit: str = ""
+    missing: float | None = None
+    stability: dict[str, float | None] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    score: Distribution | None = None
+    refused: str = ""
+
+
+class MeasurementChecks(View):
+    """The measurements in the order asked."""
+
+    checks: tuple[MeasurementCheck, ...]
+
+
+class Measures(Protocol):
+    """Measures formulas on the maps of the cohort's patients; no outcome is read."""
+
+    @property
+    def holds(self) -> str:
+        """What the maps hold, in words."""
+        ...
+
+    def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
+        """What came of each formula, and the cohort with the variables of those that passed."""
+        ...
+
+
+class HistoryAsked(View):
+    """Nothing has to be said to see the history; a variable's key narrows it."""
+
+    variable: str = Field(default="", max_length=200)
