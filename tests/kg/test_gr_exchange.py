@@ -167,6 +167,8 @@ def test_two_nodes_with_one_identifier_stay_two(known: Graph) -> None:
         ({"NCBITaxon": "10116"}, "https://identifiers.org/taxonomy:10116"),
         ({"CL": "CL:0000236"}, "https://identifiers.org/CL:0000236"),
         ({"ChEBI": "CHEBI:15365"}, "https://identifiers.org/CHEBI:15365"),
+        ({"NCIT": "NCIT:C71011"}, "https://identifiers.org/ncit:C71011"),
+        ({"NCIT": "NCIT:C12434", "MeSH": "D001769"}, "https://identifiers.org/mesh:D001769"),
     ],
 )
 def test_identifiers_become_iris(identifiers: dict[str, str], first: str) -> None:
