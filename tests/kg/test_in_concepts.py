@@ -323,7 +323,7 @@ def test_cell_lines_and_species_agree_with_experts_annotation() -> None:
 
 
 def ncit_key(name: str) -> list[str]:
-    """The words of a name in any order (`Invasive Breast Lobular Carcinoma`), a cancer as carcinoma."""
+    """The words of a name in any order, a cancer as carcinoma: NCIt calls most of them so."""
     return sorted(name_key(name).replace("cancer", "carcinoma").split())
 
 
