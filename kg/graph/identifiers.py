@@ -23,6 +23,7 @@ _SPACES = {
     "Cellosaurus": ("Cellosaurus", "cellosaurus"),
     "NCBITaxon": ("NCBITaxon", "taxonomy"),
     "MeSH": ("MESH", "mesh"),
+    "NCIT": ("NCIT", "ncit"),
 }
 
 

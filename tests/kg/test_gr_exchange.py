@@ -150,6 +150,15 @@ def test_concepts_stand_under_public_identifiers(known: Graph) -> None:
     read = parsed(known)
     same = {str(o) for o in read.objects(rdflib.URIRef(iris["FABP5"]), SKOS.exactMatch)}
     assert same == {"https://identifiers.org/ncbigene:2171"}
+    same = {str(o) for o in read.objects(rdflib.URIRef(iris["bladder cancer"]), SKOS.exactMatch)}
+    assert "https://identifiers.org/ncit:C4912" in same
+
+
+def test_a_concept_page_and_cx2_name_ncit_after_the_others(known: Graph, tmp_path: Path) -> None:
+    folder = known.save_sidecar(tmp_path / "g.kg")
+    done = CliRunner().invoke(app, ["concept", "bladder cancer", "-g", str(folder)])
+    assert "DOID:11054, MESH:D001749, NCIT:C4912" in done.output
+    assert "NCIT=NCIT:C4912" in cx2(known, "a graph")
 
 
 def test_two_nodes_with_one_identifier_stay_two(known: Graph) -> None:
@@ -167,6 +176,8 @@ def test_two_nodes_with_one_identifier_stay_two(known: Graph) -> None:
         ({"NCBITaxon": "10116"}, "https://identifiers.org/taxonomy:10116"),
         ({"CL": "CL:0000236"}, "https://identifiers.org/CL:0000236"),
         ({"ChEBI": "CHEBI:15365"}, "https://identifiers.org/CHEBI:15365"),
+        ({"NCIT": "NCIT:C71011"}, "https://identifiers.org/ncit:C71011"),
+        ({"NCIT": "NCIT:C12434", "MeSH": "D001769"}, "https://identifiers.org/mesh:D001769"),
     ],
 )
 def test_identifiers_become_iris(identifiers: dict[str, str], first: str) -> None:

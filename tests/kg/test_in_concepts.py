@@ -322,11 +322,43 @@ def test_cell_lines_and_species_agree_with_experts_annotation() -> None:
         assert told[identifier] & names, (entry.id, identifier)
 
 
+def ncit_key(name: str) -> list[str]:
+    """The words of a name in any order, a cancer as carcinoma: NCIt calls most of them so."""
+    return sorted(name_key(name).replace("cancer", "carcinoma").split())
+
+
+def test_ncit_identifiers_were_seen_beside_a_name_of_their_concept() -> None:
+    seen = {row["identifier"]: row for row in table(ONTOLOGY / "ncit.tsv")}
+    found = bearing("NCIT")
+    assert len(found) == len(seen) == len(table(ONTOLOGY / "ncit.tsv")) >= 240
+    for entry, identifier in found:
+        names = [ncit_key(name) for name in (entry.name, *entry.synonyms)]
+        assert ncit_key(seen[identifier]["name"]) in names, (entry.id, seen[identifier])
+        assert seen[identifier]["seen"], identifier
+
+
+@pytest.mark.shared
+def test_ncit_identifiers_of_the_disease_ontology_stand_there() -> None:
+    told: set[tuple[str, str]] = set()
+    for file in ("DO_cancer_slim.obo", "TOPNodes_DOcancerslim.obo"):
+        for term in shared("knowledge", "obo", file).read_text(encoding="utf-8").split("[Term]"):
+            names = re.findall(r'^(?:name: (.+)|synonym: "(.+?)" EXACT.*)$', term, re.MULTILINE)
+            for code in re.findall(r"^xref: NCI:(C\d+)", term, re.MULTILINE):
+                told |= {(f"NCIT:{code}", name or synonym) for name, synonym in names}
+    for line in shared("knowledge", "obo", "xrefs-slim.tsv").read_text().splitlines():
+        cells = line.split("\t")
+        told.add((f"NCIT:{cells[3]}", cells[1]))
+    rows = [row for row in table(ONTOLOGY / "ncit.tsv") if row["seen"].startswith("dhimmel/")]
+    assert len(rows) >= 6
+    for row in rows:
+        assert (row["identifier"], row["name"]) in told, row
+
+
 def test_an_identifier_stands_once_and_in_its_form() -> None:
     forms = {
         "MeSH": r"D\d{6,9}", "GO": r"GO:\d{7}", "UBERON": r"UBERON:\d{7}", "CL": r"CL:\d{7}",
         "DOID": r"DOID:\d+", "DrugBank": r"DB\d{5}", "Cellosaurus": r"CVCL_\w{4}",
-        "NCBITaxon": r"\d+", "NCBIGene": r"\d+", "HGNC": r"HGNC:\d+",
+        "NCBITaxon": r"\d+", "NCBIGene": r"\d+", "HGNC": r"HGNC:\d+", "NCIT": r"NCIT:C\d+",
     }  # fmt: skip
     seen: dict[tuple[str, str], str] = {}
     for entry in ontology().entries():
