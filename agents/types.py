@@ -10,7 +10,7 @@ from pydantic import Field
 from agents.base import View
 from agents.disclosure import MIN_COUNT
 from kg.types import EntityType, Polarity
-from validation.dictionary import DataDictionary, Endpoint, Variable
+from validation.dictionary import DataDictionary, Endpoint, Variable, pool_levels
 from validation.hypothesis import Exposure, Hypothesis
 from validation.signature import read_signature
 
@@ -136,7 +136,7 @@ def dictionary_view(
 
     A cohort may hold twenty thousand genes; a prompt gets those that the task mentions. Variables
     and outcomes that fewer than `min_count` patients have are left out, smaller event counts too;
-    the dictionary itself pools levels of fewer patients.
+    levels of fewer patients are pooled.
     """
     wanted = {word.upper() for term in terms for word in _words(term)}
     genes = tuple(symbol for symbol in dictionary.expression if symbol.upper() in wanted)
@@ -145,7 +145,11 @@ def dictionary_view(
         title=dictionary.title,
         simulated=dictionary.simulated,
         n_patients=dictionary.n_patients,
-        variables=tuple(variable for variable in dictionary.variables if variable.n >= min_count),
+        variables=tuple(
+            variable.model_copy(update={"levels": pool_levels(variable.levels, min_count)})
+            for variable in dictionary.variables
+            if variable.n >= min_count
+        ),
         genes=genes,
         genes_available=len(dictionary.expression),
         expression_unit=dictionary.expression_unit,

@@ -43,7 +43,7 @@ def synthetic(nodes: int, edges: int, seed: int = 7) -> Graph:
         if luck < 0.3:
             b = min(int(rng.zipf(1.5)) - 1, 199) if a > 200 else 0
         else:
-            b = int(ends[rng.integers(0, 2 * m)]) if m and luck < 0.8 else int(rng.integers(a))
+            b = int(ends[rng.integers(0, 2 * m)]) if m and luck < 0.8 else int(rng.integers(a or 1))
         if a != b and (a, b) not in seen and (b, a) not in seen:
             seen.add((a, b))
             ends[2 * m : 2 * m + 2] = a, b

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.base import Role
 from sage.core.data import data_root
-from sage.core.errors import InputError
+from sage.core.errors import FaultError, InputError
 from sage.core.extras import absent
 from sage.core.files import locked
 from sage.settings import Settings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from agents.question.types import QuestionInput, Reading
     from agents.reasoners.chat import ChatReasoner
     from kg.embedding.embed import Embedder
+    from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
     from kg.literature.rank import Embed
     from kg.literature.search import Literature
@@ -165,22 +167,48 @@ def corpus_key(folder: Path) -> str:
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """The graph of the demonstration corpus, built once and kept by content and by SAGE's code."""
-    import kg
     from kg.corpus.build import REPORT, BuildOptions, build
     from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"
     ontology = data_root() / "ontology"
-    code = hashlib.sha256()
-    for path in sorted(Path(kg.__path__[0]).rglob("*.py")):
-        code.update(path.read_bytes())
-    key = corpus_key(corpus)[:12] + corpus_key(ontology)[:12] + code.hexdigest()[:12]
+    key = corpus_key(corpus)[:12] + corpus_key(ontology)[:12] + _graph_code()
     out = settings.cache_dir / "graphs" / f"corpus-{key}"
     _make_once(
         out / REPORT,
         lambda: build([corpus], out, BuildOptions(), Ontology.load(ontology), progress=progress),
     )
     return out
+
+
+def _graph_code() -> str:
+    """The beginning of a SHA-256 over the code that makes and reads graphs."""
+    import kg
+
+    code = hashlib.sha256()
+    for path in sorted(Path(kg.__path__[0]).rglob("*.py")):
+        code.update(path.read_bytes())
+    return code.hexdigest()[:12]
+
+
+def open_graph(path: Path, settings: Settings) -> Graph:
+    """A graph by folder or file; GraphML is read once, and then from its arrays in the cache.
+
+    Those are kept by the file's content and by SAGE's code.
+    """
+    from kg.graph.model import Graph
+
+    if not path.is_file():
+        return Graph.load(path)
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    kept = settings.cache_dir / "graphs" / f"file-{digest[:24]}{_graph_code()}"
+    with suppress(InputError):  # not there yet, or damaged
+        return Graph.load(kept)
+    graph = Graph.load(path)
+    with suppress(FaultError, InputError):  # a cache that cannot be written costs time alone
+        graph.save_sidecar(kept)
+    return graph
 
 
 def make_ontology() -> Ontology:

@@ -5,6 +5,7 @@ This is the only thing of a cohort that a reasoner sees before results exist.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -74,6 +75,17 @@ class JoinReport(Strict):
     before: int
     after: int
     reason: str
+
+
+POOLED = "other (pooled)"
+"""The level that small levels are counted as."""
+
+
+def pool_levels(counts: Mapping[str, int], minimum: int) -> dict[str, int]:
+    """Levels of at least `minimum`; others are pooled, and left out where even the pool is less."""
+    shown = {level: n for level, n in counts.items() if n >= minimum and level != POOLED}
+    rest = sum(counts.values()) - sum(shown.values())
+    return shown | ({POOLED: rest} if rest and rest >= minimum else {})
 
 
 class DataDictionary(Strict):

@@ -21,7 +21,7 @@ from validation.contracts.contract import Contract, Power, Rules
 from validation.contracts.draft import draft
 from validation.contracts.planned_power import power_of
 from validation.contracts.registered import uses_groups
-from validation.dictionary import DataDictionary, Endpoint
+from validation.dictionary import DataDictionary, Endpoint, pool_levels
 from validation.hypothesis import Comparison, Hypothesis
 from validation.inputs.population import apply_filters, expose, find_cut, numbers_of
 from validation.inputs.variables import find_variable
@@ -229,7 +229,9 @@ class BlindCohort:
             "missing": round(found.missing, 3),
         }
         if found.kind != "continuous":
-            return Distribution.model_validate(base | {"levels": found.levels})
+            return Distribution.model_validate(
+                base | {"levels": pool_levels(found.levels, self.minimum)}
+            )
         # In order of size: the rows' own order follows the data, outcomes included, and with it the
         # last digits of a sum.
         values = np.sort(pd.to_numeric(column, errors="coerce").dropna().to_numpy(dtype=float))

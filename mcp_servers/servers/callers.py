@@ -23,3 +23,6 @@ class Callers(Protocol):
 
     def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
         """Raise `InputError` where the person may not call this; else write the call down."""
+
+    def admit_reading(self, who: str, exported: str) -> None:
+        """Raise `InputError` where the person may not read; write down an output that leaves."""

@@ -140,6 +140,7 @@ class ToolServer:
                     return self._discover(name, arguments)
                 name, arguments = _inner_call(arguments)
             if name in JOB_TOOLS:
+                await self._admit_reading(ctx)
                 return await self._about_job(ctx, name, arguments)
             if name not in self.specs():
                 raise MCPError(types.INVALID_PARAMS, f'no tool is called "{name}"')
@@ -158,6 +159,16 @@ class ToolServer:
         spec.parse(arguments)
         await anyio.to_thread.run_sync(self.callers.admit, who, spec, arguments)
         CALLER.set(who)
+
+    async def _admit_reading(self, ctx: Any, exported: str = "") -> None:
+        """Ask whether the named person may see what others made, or take this output away."""
+        if self.callers is None:
+            return
+        who = ctx.request.scope["state"]["person"]
+        try:
+            await anyio.to_thread.run_sync(self.callers.admit_reading, who, exported)
+        except InputError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
     async def _run(
         self, ctx: Any, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
@@ -352,12 +363,14 @@ class ToolServer:
 
     async def get_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
         """The state of a task, with its result where it has ended."""
+        await self._admit_reading(ctx)
         job = self._task(ctx, params)
         ended = job.state in (State.DONE, State.FAILED)
         return self._hide(tasks.detailed(job, await self._answer(job) if ended else None))  # type: ignore[no-any-return]
 
     async def cancel_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
         """Ask for a task's end; `get_task` tells when it has ended."""
+        await self._admit_reading(ctx)
         job = self._task(ctx, params)
         self._home(job).cancel(job)
         return {}
@@ -384,6 +397,7 @@ class ToolServer:
 
     async def list_resources(self, ctx: Any, params: Any) -> types.ListResourcesResult:
         """The files that calls of this server wrote, the latest first."""
+        await self._admit_reading(ctx)
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -409,7 +423,9 @@ class ToolServer:
         self, ctx: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """The content of an output file, text as text, up to the size bound."""
-        return await anyio.to_thread.run_sync(self._read, str(params.uri))
+        uri = str(params.uri)
+        await self._admit_reading(ctx, unquote(uri.removeprefix(content.SCHEME)))
+        return await anyio.to_thread.run_sync(self._read, uri)
 
     def _read(self, uri: str) -> types.ReadResourceResult:
         import base64
@@ -456,6 +472,7 @@ class ToolServer:
 
     async def complete(self, ctx: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Cohorts, endpoints and folders for a prompt's arguments; files for a resource."""
+        await self._admit_reading(ctx)
         if isinstance(params.ref, types.PromptReference):
             given = (params.context.arguments if params.context else None) or {}
             values = await anyio.to_thread.run_sync(

@@ -84,17 +84,16 @@ def ask(
 
     Example: sage ask "Which stromal genes relate to lymph-node positivity?"
     """
-    from kg.graph.model import Graph
     from sage.console import counting, out, print_json
     from sage.questions import contract, lines, question_input, refuse
     from sage.settings import load
-    from sage.wiring import graph_path, load_cohort, make_ontology, question_reader
+    from sage.wiring import graph_path, load_cohort, make_ontology, open_graph, question_reader
 
     settings = load(reasoner=reasoner)
     root = str(cohort_root.resolve()) if cohort_root else None
     dictionary = load_cohort(cohort, settings, root).dictionary()
     with counting("graph", quiet=as_json) as progress:
-        graph = Graph.load(graph_path(kg, settings, progress))
+        graph = open_graph(graph_path(kg, settings, progress), settings)
     given = question_input(prompt, dictionary, graph)
     corrections = corrections_of(
         exposure, endpoint, modifier, treatment, population, drop, question, yes=True

@@ -1,4 +1,4 @@
-"""`sage audit`: who asked, edited, approved and exported on a server."""
+"""`sage audit`: who asked, edited, approved and exported, on servers and from the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def audit(
     limit: int = typer.Option(50, min=1, help="How many rows, the latest ones."),
     as_json: AsJson = False,
 ) -> None:
-    """Show who did what on `sage serve`, and whether the log is whole.
+    """Show who did what on servers and by commands, and whether the log is whole.
 
     Rows are hashed together with the ones before them: exit code 1 where one was edited or removed.
 

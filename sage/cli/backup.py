@@ -26,10 +26,13 @@ def backup(
     """
     from sage.console import out, print_json
     from sage.control import backup as backups
+    from sage.control.audit import EXPORTED, log_command
     from sage.core.printable import amount
     from sage.settings import load
 
-    found = backups.backup(load(), archive)
+    settings = load()
+    log_command(settings, EXPORTED, archive, command="backup")
+    found = backups.backup(settings, archive)
     if as_json:
         print_json({"archive": str(archive), **found})
         return
@@ -60,11 +63,13 @@ def restore(
     """
     from sage.console import out, print_json
     from sage.control import backup as backups
+    from sage.control.audit import log_command
     from sage.core.printable import amount
     from sage.settings import load
 
     settings = load()
     found = backups.restore(settings, archive)
+    log_command(settings, "restored", archive)  # behind the rows of the archive's own log
     if as_json:
         print_json({"runs_dir": str(settings.runs_dir), **found})
         return

@@ -90,6 +90,7 @@ def campaign(
     """
     from sage.begin import check_second
     from sage.campaign.rounds import LEAST_BITS, begin_campaign
+    from sage.control.audit import ASKED, log_command
     from sage.settings import load
 
     need("literature", "a campaign")
@@ -101,6 +102,7 @@ def campaign(
     }
     settings = load(**said)
     check_second(None, confirm, split)
+    log_command(settings, ASKED, command="campaign")
     request: dict[str, Any] = {
         "kg": _absolute(kg),
         "cohort": _stable(cohort),

@@ -37,9 +37,8 @@ def forget(
     """
     from sage.console import out as console
     from sage.console import print_json
-    from sage.control.audit import open_audit
+    from sage.control.audit import log_command
     from sage.control.forget import forget as remove_all
-    from sage.control.people import owner
     from sage.settings import load
     from sage.wiring import demo_cohort, load_cohort
 
@@ -50,10 +49,8 @@ def forget(
     elif not folder.is_dir():
         folder = load_cohort(cohort, settings).root
     found = remove_all(patient, folder, settings, out, name=cohort, dry=dry_run, unnamed=unnamed)
-    if not dry_run:
-        with open_audit(settings) as log:
-            if log is not None:  # which must not name who is to be forgotten
-                log.add(owner(), "forgot a patient", str(folder), runs=len(found.emptied))
+    if not dry_run:  # the log must not name who is to be forgotten
+        log_command(settings, "forgot a patient", folder, runs=len(found.emptied))
     if as_json:
         print_json(found.model_dump())
         return

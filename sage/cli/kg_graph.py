@@ -35,10 +35,11 @@ def register(app: typer.Typer) -> None:
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
     """A graph by folder or file, as it was in a year if asked."""
     from kg.corpus.build import graph_folder
-    from kg.graph.model import Graph
+    from sage.settings import load
+    from sage.wiring import open_graph
 
     folder = graph_folder(path)
-    graph = Graph.load(folder if folder.is_dir() else path)
+    graph = open_graph(folder if folder.is_dir() else path, load())
     return graph.as_of(as_of) if as_of is not None else graph
 
 

@@ -183,11 +183,14 @@ def export(
     Example: sage ledger export ledger-2026.jsonl
     """
     from sage.console import out
+    from sage.control.audit import EXPORTED, log_command
     from sage.core.files import write_text
+    from sage.settings import load
 
     if file.exists():
         raise InputError(f"{file} exists already: name a new file")
     lines = list(_store().exported())
+    log_command(load(), EXPORTED, file, command="ledger export")
     write_text(file, "".join(f"{line}\n" for line in lines))
     out.print(f"{amount(len(lines), 'row')} written to {file}", markup=False, soft_wrap=True)
 

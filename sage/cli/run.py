@@ -121,6 +121,7 @@ def run(
     """
     from sage.begin import Request, begin
     from sage.console import counting, err
+    from sage.control.audit import ASKED, log_command
     from sage.questions import lines
     from sage.settings import load
 
@@ -176,6 +177,7 @@ def run(
         for line in lines(found):
             err.print(line, markup=False, soft_wrap=True)
 
+    log_command(settings, ASKED)
     with counting("graph", quiet=as_json) as progress:
         services = begin(request, settings, progress, (lambda found: None) if as_json else show)
     if not as_json:
@@ -365,6 +367,7 @@ def review(
     Example: sage review last --approve
     """
     from sage.begin import reopen
+    from sage.control.audit import DECIDED, log_command
     from sage.machine.drive import review_answer, waiting
     from sage.review import decisions_from, drafts_of, given_decision
     from sage.review_form import decide
@@ -400,6 +403,11 @@ def review(
         return
     else:
         decisions = tuple(decide(services, draft) for draft in chosen)
+    for decision in decisions:
+        log_command(
+            services.settings, DECIDED[decision.action], services.folder.id,
+            hypothesis=decision.hypothesis_id,
+        )  # fmt: skip
     if queue:
         _queue(services, as_json=as_json, answer=review_answer(pause, decisions))
         return

@@ -382,7 +382,9 @@ def export(
     from mcp_servers.sessions.export import Reviewed
     from mcp_servers.sessions.export import export as write
     from sage.console import Terminal
+    from sage.control.audit import EXPORTED, log_command
     from sage.core.errors import InputError
+    from sage.settings import load
 
     if not replace and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
@@ -395,6 +397,7 @@ def export(
         raise InputError(
             "export: no round was accepted; review them first, or take drafts by --unreviewed"
         )
+    log_command(load(), EXPORTED, out, command="sessions export")
     names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]
     said = f"{out}: {amount(kept, 'round')} in {', '.join(names)}"
     Terminal().print(said, markup=False, soft_wrap=True)

@@ -36,11 +36,14 @@ def export(
 
     from sage.begin import open_run
     from sage.console import err
+    from sage.control.audit import EXPORTED, log_command
     from sage.core.files import write_text
     from sage.core.llm.otel import spans_of
     from sage.core.llm.trace import read_trace
+    from sage.settings import load
 
     folder = open_run(name)
+    log_command(load(), EXPORTED, folder.id, command="trace export")
     manifest = folder.manifest()
     document = spans_of(
         read_trace(folder.trace_path),

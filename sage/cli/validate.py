@@ -156,9 +156,12 @@ def run(
 
 def _script(folder: Path) -> Path:
     """The R script of the part that a finished verdict rests on."""
+    from sage.control.audit import EXPORTED, log_command
+    from sage.settings import load
     from validation.clinical.export_r import export_r
     from validation.runner import read_analysis
 
+    log_command(load(), EXPORTED, folder, command="validate --export-r")
     parts = ("confirmation", "all", "discovery")
     part = next(part for part in parts if (folder / "analysis" / part / "analysis.json").is_file())
     found = read_analysis(folder / "analysis" / part)

@@ -7,11 +7,13 @@ or removed is found.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sage.control.database import Database, Execute, open_database
+from sage.control.people import VARIABLE, owner
 from sage.core import clock
 from sage.core.errors import FaultError
 from sage.core.models import Strict
@@ -27,6 +29,10 @@ CREATE TABLE IF NOT EXISTS sage_audit (
 CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
 FIRST = sha256_text("sage audit 1")
+DECIDED = {"approve": "approved", "edit": "edited", "another": "asked for another",
+           "reject": "rejected"}  # fmt: skip
+"""What the log calls each decision on a hypothesis."""
+ASKED, EXPORTED = "asked", "exported"
 REFUSED = "refused"
 """What the log calls a request beyond a quota; `about` is the number of the request's row."""
 
@@ -131,6 +137,25 @@ def _entry(row: dict[str, Any]) -> Entry:
         raise FaultError(
             "a row of the audit log was edited and cannot be read; restore it from a backup"
         ) from None
+
+
+def log_command(settings: Settings, what: str, about: object = "", **detail: Any) -> None:
+    """Write down what this machine's user does from the command line, where a log is kept.
+
+    Nothing where a server started the command: it has written the row of the person who asked it.
+
+    Parameters
+    ----------
+    settings : where the log is
+    what : a verb in the past, as the servers write it
+    about : a run, a cohort, a file
+    detail : JSON values
+    """
+    if os.environ.get(VARIABLE):
+        return
+    with open_audit(settings) as log:
+        if log is not None:
+            log.add(owner(), what, str(about), via="command line", **detail)
 
 
 @contextmanager

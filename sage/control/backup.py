@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 CONTENTS = "contents.json"
 TABLES = (
-    "sage_runs", "sage_audit", "sage_campaigns", "sage_findings", "sage_reviews",
+    "sage_runs", "sage_promises", "sage_audit", "sage_campaigns", "sage_findings", "sage_reviews",
     "checkpoint_migrations", "checkpoints", "checkpoint_blobs",
     "checkpoint_writes", "sage_ledger", "sage_ledger_tokens", "sage_ledger_meta",
 )  # fmt: skip
@@ -335,6 +335,7 @@ def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
 
     from sage.campaign.notebook import TABLES as CAMPAIGNS
     from sage.control.audit import TABLES as AUDIT
+    from sage.control.promises import TABLES as PROMISES
     from sage.control.reviews import TABLES as REVIEWS
     from sage.control.runs import TABLES as RUNS
     from validation.ledger.store import TABLES as LEDGER
@@ -347,9 +348,8 @@ def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
 
             PostgresSaver(live).setup()
         live.autocommit = False
-        for (
-            statement
-        ) in f"{AUDIT};{RUNS};{CAMPAIGNS};{REVIEWS};{LEDGER.format(bytes='BYTEA')}".split(";"):
+        made = (AUDIT, RUNS, PROMISES, CAMPAIGNS, REVIEWS, LEDGER.format(bytes="BYTEA"))
+        for statement in ";".join(made).split(";"):
             live.execute(statement.encode())
         for table in TABLES:
             path = place / f"{table}.copy"

@@ -226,11 +226,6 @@ class Runs:
         """Where each run lies."""
         return [row["folder"] for row in self.database.one("SELECT folder FROM sage_runs")]
 
-    def of(self, owner: str, within_s: float) -> list[KnownRun]:
-        """A person's runs that were begun within so many seconds."""
-        text = "SELECT * FROM sage_runs WHERE owner = ? AND created >= {now} - ?"
-        return [_row(row) for row in self.database.one(text, [owner, within_s])]
-
     def under_way(self) -> int:
         """How many runs wait for workers or are worked on by one."""
         text = (
@@ -242,6 +237,22 @@ class Runs:
         """How many runs are in each state."""
         found = self.database.one("SELECT state, COUNT(*) AS n FROM sage_runs GROUP BY state")
         return {row["state"]: int(row["n"]) for row in found}
+
+
+def of_owner(execute: Execute, owner: str, within_s: float) -> list[KnownRun]:
+    """A person's runs that were begun within so many seconds.
+
+    One that no worker takes over is stopped where the lease of who worked on it ended.
+    """
+    (clock,) = execute("SELECT {now} AS now")
+    text = "SELECT * FROM sage_runs WHERE owner = ? AND created >= {now} - ?"
+    found = [_row(row) for row in execute(text, [owner, within_s])]
+    return [
+        run.model_copy(update={"state": "stopped"})
+        if run.state == "running" and not run.pooled and run.leased_until < clock["now"]
+        else run
+        for run in found
+    ]
 
 
 def _insert(

@@ -92,9 +92,9 @@ class Services:
     @cached_property
     def graph(self) -> Graph:
         """The knowledge graph."""
-        from kg.graph.model import Graph
+        from sage.wiring import open_graph
 
-        return Graph.load(Path(self.manifest.kg))
+        return open_graph(Path(self.manifest.kg), self.settings)
 
     @cached_property
     def embedder(self) -> Embedder:

@@ -19,13 +19,14 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from mcp_servers.servers.health import Family, Watch, by
 from mcp_servers.sessions.recording import Recordings
 from sage.control.audit import Audit, open_audit
+from sage.control.promises import Promises, open_promises
 from sage.control.reviews import Reviews, open_reviews
 from sage.control.runs import open_runs
 from sage.core.errors import InputError, SageError
 from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
-from sage.web.quotas import OverQuotaError, Promises
+from sage.web.quotas import OverQuotaError
 from sage.web.routes import (
     cohorts,
     drafts,
@@ -97,7 +98,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app.state.csrf = Secrets(options.token).csrf
     app.state.audit = _audit(site)
     app.state.reviews = _reviews(site)
-    app.state.promises = Promises()
+    app.state.promises = _promises(site)
     app.state.deciding = threading.Lock()
     page, imports = shell()
 
@@ -153,6 +154,15 @@ def _audit(site: Site) -> Audit | None:
     kept.enter_context(open_runs(site.settings, new=True))  # so that every run is known
     atexit.register(kept.close)
     return kept.enter_context(open_audit(site.settings, new=True))
+
+
+def _promises(site: Site) -> Promises | None:
+    """What runs were promised, until the process ends, where people are named."""
+    if site.trust is None:
+        return None
+    kept = ExitStack()
+    atexit.register(kept.close)
+    return kept.enter_context(open_promises(site.settings))
 
 
 def _reviews(site: Site) -> Reviews:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_servers.servers.callers import CALLER
-from sage.control.audit import Audit, open_audit
+from sage.control.audit import ASKED, DECIDED, EXPORTED, Audit, open_audit
+from sage.control.promises import Promises, open_promises
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
-from sage.runfolder import new_id
+from sage.runfolder import RunFolder, new_id
 from sage.web.people import Role, Trust
-from sage.web.quotas import ASKED, SLIDE, OverQuotaError, Promises, budget, count, count_slides
+from sage.web.quotas import SLIDE, OverQuotaError, budget, count, count_slides
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Answer
     from mcp_servers.spec import ToolSpec
     from sage.settings import Settings
-
-DECISIONS = {"approve": "approved", "edit": "edited", "another": "asked for another",
-             "reject": "rejected"}  # fmt: skip
-"""What the audit log calls each decision of `review_run`."""
 
 
 @dataclass
@@ -34,12 +31,13 @@ class People:
     trust : who may name people, and what those may do
     settings : where the runs are known
     audit : keeps who called what; a call that it cannot keep is not made
+    promises : what runs were promised
     """
 
     trust: Trust
     settings: Settings
     audit: Audit
-    promises: Promises = field(default_factory=Promises)
+    promises: Promises
 
     def named(self, scope: Any) -> str | None:
         """The person that the proxy names."""
@@ -61,26 +59,29 @@ class People:
             self.audit.refuse(entry)
             raise
 
+    def admit_reading(self, who: str, exported: str) -> None:
+        """Refuse who has no role here; write down an output that leaves."""
+        if reason := self.trust.refusal(who, Role.READ):
+            raise InputError(reason)
+        if exported:
+            self.audit.add(who, EXPORTED, exported)
+
     def drive(
         self, command: Callable[..., Answer]
     ) -> Callable[[Sequence[str], Callable[[], bool]], Answer]:
         """`command`, which runs `sage`, as the caller: the runs are theirs, within their money."""
 
         def as_caller(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
-            who, name = CALLER.get(), ""
+            who, run = CALLER.get(), None
             if words[0] == "run":
-                name = new_id(words[-1])
-                with self.promises.lock:
-                    free = self.settings.effective_reasoner == "rules"
-                    bound = budget(self.settings, who, self.trust.quotas(who), None, free=free,
-                                   promises=self.promises)  # fmt: skip
-                    if bound is not None:
-                        self.promises.make(name, who, bound)
+                run = RunFolder(self.settings.runs_dir / new_id(words[-1]))
+                bound = budget(self.promises, run, who, self.trust.quotas(who), None,
+                               free=self.settings.effective_reasoner == "rules")  # fmt: skip
                 most = [] if bound is None else [f"--budget-usd={bound}"]
-                words = ["run", f"--out={self.settings.runs_dir / name}", *most, *words[1:]]
+                words = ["run", f"--out={run.root}", *most, *words[1:]]
             answer = command(words, stop, owner=who)
-            if answer.code:
-                self.promises.forget(name)
+            if answer.code and run is not None:
+                self.promises.end(str(run.root.resolve()))
             return answer
 
         return as_caller
@@ -98,7 +99,7 @@ def said(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
     if spec.name == "start_run":
         return ASKED, ""
     if spec.name == "review_run":
-        return DECISIONS.get(str(arguments.get("decision")), "decided"), str(arguments.get("run"))
+        return DECIDED.get(str(arguments.get("decision")), "decided"), str(arguments.get("run"))
     if spec.read_only:
         return "", ""
     return (SLIDE if "slide" in arguments else "called"), spec.name
@@ -110,6 +111,8 @@ def people(trust: Trust | None, settings: Settings) -> Iterator[People | None]:
     if trust is None:
         yield None
         return
-    with open_runs(settings, new=True), open_audit(settings, new=True) as audit:
+    with ExitStack() as kept:
+        kept.enter_context(open_runs(settings, new=True))
+        audit = kept.enter_context(open_audit(settings, new=True))
         assert audit is not None
-        yield People(trust, settings, audit)
+        yield People(trust, settings, audit, kept.enter_context(open_promises(settings)))

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from sage.control.audit import ASKED, EXPORTED
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.printable import one_line
-from sage.web.quotas import ASKED, SLIDE, Quotas
+from sage.web.quotas import SLIDE, Quotas
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -93,7 +94,7 @@ LOGGED: tuple[tuple[str, str, str], ...] = (
     ("POST", r"/api/runs/([^/]+)/(?:stop|pause|resume)", "told to stop, pause or go on"),
     ("POST", r"/api/slides/(?:measure|nuclei|readings)", SLIDE),
     ("POST", r"/api/uploads", "uploaded"),
-    ("GET", r"/api/runs/([^/]+)/(?:report|hypotheses/.+)", "exported"),
+    ("GET", r"/api/runs/([^/]+)/(?:report|hypotheses/.+)", EXPORTED),
 )
 SILENT = r"/api/ask|/api/runs/[^/]+/preview|/api/sessions/[^/]+/events"
 """What is posted while somebody types, and changes nothing; and the views of a session, whose

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from sage.control.runs import open_runs
+from sage.control.audit import ASKED
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.printable import amount
 from sage.report.spending import paid
-from sage.runfolder import RunFolder
+from sage.runfolder import RunFolder, held
 
 if TYPE_CHECKING:
     from fastapi import Request
 
     from sage.control.audit import Audit, Entry
+    from sage.control.promises import Promise, Promises
     from sage.control.runs import KnownRun
-    from sage.settings import Settings
 
 MONTH = timedelta(days=30)
-ASKED, SLIDE = "asked", "measured a slide"
-"""What the audit log calls a run that was asked for, and a slide that was measured."""
-STARTS_S = 600.0
-"""Within which a run that was started is in the table, unless it failed."""
+SLIDE = "measured a slide"
+"""What the audit log calls a slide that was measured."""
 OVER = ("finished", "failed", "stopped")
 
 
@@ -39,36 +36,6 @@ class Quotas(Strict):
     runs_per_day: int | None = Field(default=None, ge=0)
     usd_per_month: float | None = Field(default=None, ge=0)
     slides_per_day: int | None = Field(default=None, ge=0)
-
-
-class Promises:
-    """Budgets of runs that were started and that the table does not know yet."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._made: dict[str, tuple[str, float, float]] = {}
-
-    def make(self, run: str, who: str, usd: float) -> None:
-        """Promise a run its budget."""
-        self._made[run] = who, usd, clock.monotonic() + STARTS_S
-
-    def forget(self, run: str) -> None:
-        """A run that failed to start needs nothing."""
-        self._made.pop(run, None)
-
-    def runs(self) -> list[str]:
-        """The runs with a promise that holds."""
-        now = clock.monotonic()
-        self._made = {run: made for run, made in self._made.items() if made[2] > now}
-        return list(self._made)
-
-    def sum(self, who: str, known: Collection[str]) -> float:
-        """What a person was promised beside the runs that are known."""
-        return sum(
-            self._made[run][1]
-            for run in self.runs()
-            if run not in known and self._made[run][0] == who
-        )
 
 
 class OverQuotaError(InputError):
@@ -152,52 +119,68 @@ def _over(who: str, most: int, thing: str) -> OverQuotaError:
 
 
 def budget(
-    settings: Settings,
+    promises: Promises,
+    run: RunFolder,
     who: str,
     quotas: Quotas,
     asked: float | None,
     *,
     free: bool,
-    promises: Promises,
-    without: str = "",
+    at_most: float | None = None,
 ) -> float | None:
-    """The bound on a run's cost: what was asked, within what is left of the person's month.
+    """Promise a run a bound on its cost: what was asked, within what is left of a person's month.
 
-    A run that goes on counts with its whole budget.
+    What other runs spent counts, and the whole budgets of those that go on or are about to begin.
 
     Parameters
     ----------
-    settings : where the runs are known
+    promises : by which no two runs, on whatever server, get the same money
+    run : its folder, whether it is there already or not; what it spent itself does not count
     who : the person
     quotas : theirs
     asked : the bound that they gave the run, in USD
     free : whether the run calls no model
-    promises : of runs that the table does not know yet
-    without : identity of a run that does not count, since it is the one that goes on
+    at_most : it gets no more than this, in USD
+
+    Returns
+    -------
+    The bound in USD; None where there is none.
 
     Raises
     ------
     OverQuotaError
         If nothing is left, or less than was asked for.
     """
-    if quotas.usd_per_month is None or free:
+    month = quotas.usd_per_month
+    if month is None or free:
         return asked
-    with open_runs(settings) as table:
-        known = table.of(who, MONTH.total_seconds()) if table is not None else []
-    spent = sum(_cost(run) for run in known if run.id != without)
-    left = quotas.usd_per_month - spent - promises.sum(who, {run.name for run in known})
-    if left <= 0 or (asked is not None and asked > left):
-        raise OverQuotaError(
-            f"{who} may spend {quotas.usd_per_month:.2f} USD in 30 days, of which"
-            f" {max(0.0, left):.2f} are left; ask for less, or wait"
-        )
-    return left if asked is None else asked
+
+    def decide(known: Sequence[KnownRun], promised: Mapping[str, Promise]) -> float:
+        table = {str(Path(row.folder).resolve()): row for row in known}
+        others = (table.keys() | promised.keys()) - {place}
+        left = month - sum(_cost(other, table.get(other), promised.get(other)) for other in others)
+        if left <= 0 or (asked is not None and asked > left):
+            raise OverQuotaError(
+                f"{who} may spend {month:.2f} USD in 30 days, of which"
+                f" {max(0.0, left):.2f} are left; ask for less, or wait"
+            )
+        return min(bound for bound in (left, asked, at_most) if bound is not None)
+
+    place = str(run.root.resolve())
+    return promises.make(place, who, MONTH.total_seconds(), decide)
 
 
-def _cost(run: KnownRun) -> float:
-    folder = RunFolder(Path(run.folder))
+def _cost(place: str, known: KnownRun | None, promise: Promise | None) -> float:
+    """What a run spent, or may still spend where it goes on or is about to begin, in USD."""
+    folder, promised = RunFolder(Path(place)), 0.0 if promise is None else promise.usd
+    begins = promise is not None and promise.holds
+    if begins and promise is not None and known is not None:
+        begins = known.updated <= promise.made  # else its state tells more
     if not (folder.root / "manifest.json").is_file():
-        return 0.0
+        return promised if begins or known is not None else 0.0
     spent = sum(row.usd for row in paid(folder))
-    reserved = folder.manifest().budget_usd or 0.0
-    return spent if run.state in OVER else max(spent, reserved)
+    if begins or (known is None and held(folder)):
+        return max(spent, promised)
+    if known is None or known.state in OVER:
+        return spent
+    return max(spent, folder.manifest().budget_usd or 0.0)

@@ -14,7 +14,7 @@ from sage.campaign.rounds import CampaignFolder
 from sage.core.errors import InputError
 from sage.runfolder import RunFolder, list_runs
 from sage.settings import Settings
-from sage.wiring import graph_path, load_cohort, make_ontology
+from sage.wiring import graph_path, load_cohort, make_ontology, open_graph
 
 if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
@@ -151,9 +151,7 @@ class Site:
     @cached_property
     def graph(self) -> Graph:
         """The graph that questions are read with."""
-        from kg.graph.model import Graph
-
-        return Graph.load(graph_path(self.kg, self.settings))
+        return open_graph(graph_path(self.kg, self.settings), self.settings)
 
     @cached_property
     def ontology(self) -> Ontology:

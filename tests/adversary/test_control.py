@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from sage.begin import reopen
 from sage.cli.app import app
 from sage.control.audit import open_audit
+from sage.control.people import VARIABLE, owner
 from sage.control.runs import open_runs
 from sage.control.worker import Worker
 from sage.runfolder import Manifest, RunFolder
@@ -105,3 +106,26 @@ def test_a_row_of_the_log_that_cannot_be_read_is_told_in_a_sentence(settings: Se
     ran = CliRunner().invoke(app, ["audit"])
     assert ran.exit_code != 0
     assert "edited" in str(ran.exception) + ran.output
+
+
+def test_what_a_command_takes_away_is_logged_once_and_by_the_server_that_started_it(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(settings.runs_dir / "one")
+    (settings.runs_dir / "one" / "trace.jsonl").touch()
+    words = ["trace", "export", "one", "--out", str(tmp_path / "spans.json")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert not (settings.runs_dir / ".control.sqlite").exists()  # no log is kept here
+    with open_audit(settings, new=True) as audit:
+        assert audit is not None
+        assert CliRunner().invoke(app, words).exit_code == 0
+        monkeypatch.setenv(VARIABLE, "ann")
+        assert CliRunner().invoke(app, words).exit_code == 0
+        monkeypatch.delenv(VARIABLE)
+        (row,) = audit.rows()
+        assert (row.who, row.what, row.about) == (owner(), "exported", "one")
+        (tmp_path / "spans.json").unlink()
+        audit.database.one("DROP TABLE sage_audit")
+        audit.database.one("CREATE VIEW sage_audit AS SELECT 1 AS seq, 'x' AS chain, '' AS at")
+        assert CliRunner().invoke(app, words).exit_code == 1
+        assert not (tmp_path / "spans.json").exists()  # what cannot be written down is not done

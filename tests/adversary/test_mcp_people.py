@@ -71,6 +71,12 @@ def url(folder: Path) -> Iterator[str]:
         process.stderr.close()
 
 
+def asked(client: httpx.Client, url: str, who: str, method: str, params: dict[str, Any]) -> str:
+    """What the server says to a request of somebody."""
+    body = {"jsonrpc": "2.0", "id": 9, "method": method, "params": params}
+    return client.post(url, json=body, headers={"x-user": who}).text
+
+
 def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, folder: Path) -> None:
     """Roles decide, quotas bound, the log tells; a session that another began lends no role."""
     with httpx.Client(headers=GOOD, timeout=120) as client:
@@ -100,6 +106,20 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         assert "no-such-cohort" in said("runner", "start_run", START)
         assert "runner may have 1 run in 24 hours" in said("runner", "start_run", START)
         assert "no runs in" in said("reviewer", "review_run", REVIEW)
+        saved = folder / "sage-output" / "save_table" / "abc" / "table.csv"
+        saved.parent.mkdir(parents=True)
+        saved.write_text("patient,age\n")
+        address = {"uri": "sage://output/save_table/abc/table.csv"}
+        for who, words in (("reader", "patient,age"), ("stranger", "has no role here")):
+            assert words in asked(client, url, who, "resources/read", address)
+        for method, given in (
+            ("resources/list", {}),
+            ("completion/complete", {"ref": {"type": "ref/resource", "uri": "x"},
+                                     "argument": {"name": "path", "value": ""}}),
+            ("tools/call", {"name": "job_status", "arguments": {"job": "x"}}),
+        ):  # fmt: skip
+            assert "has no role here" in asked(client, url, "stranger", method, given)
+            assert "has no role here" not in asked(client, url, "reader", method, given)
         metrics = client.get(url.removesuffix("/mcp") + "/metrics", headers={"x-user": ""})
         assert metrics.status_code == 200
     with open_audit(Settings(runs_dir=folder / "runs")) as audit:
@@ -108,7 +128,7 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         rows = [(row.who, row.what, row.about) for row in audit.rows()]
     assert rows == [
         ("runner", "asked", ""), ("runner", "asked", ""), ("runner", "refused", "2"),
-        ("reviewer", "approved", "some-run"),
+        ("reviewer", "approved", "some-run"), ("reader", "exported", "save_table/abc/table.csv"),
     ]  # fmt: skip
 
 

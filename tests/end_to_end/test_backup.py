@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from sage.control.backup import backup, restore
+from sage.control.people import owner
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.runfolder import Manifest, RunFolder, list_runs
@@ -61,6 +62,14 @@ def test_a_run_that_waits_goes_on_where_it_was_restored(
     ended = sage("review", "last", "--reject", "no", "--json", cwd=tmp_path, **second)
     assert ended.code == 0, ended.err
     assert ended.json["status"] == "finished"
+    log = sage("audit", "--json", cwd=tmp_path, **second).json
+    assert log["problem"] == ""
+    # An SQLite log is kept from the first run in the queue on.
+    assert [row["what"] for row in log["rows"] if row["what"] != "asked"] == [
+        "exported", "restored", "rejected",
+    ]  # fmt: skip
+    assert len(log["rows"]) == 3 + ("SAGE_CHECKPOINT_URL" in second)
+    assert {row["who"] for row in log["rows"]} == {owner()}
 
 
 def archive(path: Path, files: dict[str, bytes]) -> Path:

@@ -8,7 +8,7 @@ from validation.cohort.endpoints import coding_text
 from validation.cohort.model import CompetingSpec, ContinuousSpec, SurvivalSpec
 from validation.cohort.tables import text_of
 from validation.cohort.timing import before, known_at
-from validation.dictionary import Endpoint, JoinReport, Variable
+from validation.dictionary import Endpoint, JoinReport, Variable, pool_levels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,17 +140,9 @@ def joins_of(cohort: CohortColumns) -> tuple[JoinReport, ...]:
 
 def _levels(values: pd.Series, minimum: int) -> dict[str, int]:
     """Counts per level; levels under `minimum` are pooled, and left out if even the pool is."""
-    counts: dict[str, int] = {}
-    pooled = 0
     tally = values.map(text_of).value_counts()
-    for level, count in sorted((str(level), count) for level, count in tally.items()):
-        if count >= minimum:
-            counts[level] = int(count)
-        else:
-            pooled += int(count)
-    if pooled >= minimum:
-        counts["other (pooled)"] = pooled
-    return counts
+    counts = sorted((str(level), int(count)) for level, count in tally.items())
+    return pool_levels(dict(counts), minimum)
 
 
 def _reverse_median(outcome: pd.DataFrame) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,14 +14,14 @@ from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.machine.slide_readings import MOST_PER_END, MOST_SLIDES
 from sage.questions import LONGEST, Corrections, contract, lines, question_input
-from sage.runfolder import held, new_id
+from sage.runfolder import RunFolder, held, new_id
 from sage.versions import own_version
 from sage.web.people import Role, roles
 from sage.web.processes import Commands
 from sage.web.quotas import budget, check_count, check_slides
 
 if TYPE_CHECKING:
-    from sage.runfolder import Manifest, RunFolder
+    from sage.runfolder import Manifest
     from sage.web.site import Site
 
 router = APIRouter()
@@ -251,19 +252,16 @@ def start(asked: Start, request: Request) -> dict[str, str]:
         arguments.append(f"--reasoner={asked.reasoner}")
     if site.settings.checkpoint_url is not None:  # with workers
         arguments.append("--queue")
-    commands, promises = request.app.state.commands, request.app.state.promises
-    with promises.lock:  # two runs that are asked for at once do not get the same money
-        bound = asked.budget_usd
-        if site.trust is not None:
-            for run in promises.runs():
-                if commands.failure(run):
-                    promises.forget(run)
-            free = (asked.reasoner or site.settings.effective_reasoner) == "rules"
-            quotas = site.trust.quotas(owner)
-            bound = budget(site.settings, owner, quotas, bound, free=free, promises=promises)
-            if bound is not None and not free:
-                promises.make(name, owner, bound)
-        if bound is not None:
-            arguments.append(f"--budget-usd={bound}")
-        commands.start(name, *arguments, "--", asked.prompt, owner=owner)
+    commands: Commands = request.app.state.commands
+    bound, promises = asked.budget_usd, request.app.state.promises
+    if promises is not None and site.trust is not None:
+        for place in promises.waiting():
+            if commands.failure(Path(place).name):
+                promises.end(place)
+        free = (asked.reasoner or site.settings.effective_reasoner) == "rules"
+        run = RunFolder(site.settings.runs_dir / name)
+        bound = budget(promises, run, owner, site.trust.quotas(owner), bound, free=free)
+    if bound is not None:
+        arguments.append(f"--budget-usd={bound}")
+    commands.start(name, *arguments, "--", asked.prompt, owner=owner)
     return {"name": name}

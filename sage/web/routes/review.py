@@ -15,6 +15,7 @@ from pydantic import Field
 
 from agents.types import Draft, OntologyBrief
 from agents.wording import describe_design, describe_direction
+from sage.control.audit import DECIDED
 from sage.core.errors import InputError
 from sage.core.extras import need
 from sage.core.files import read_json, write_json
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
 router = APIRouter()
 
 DONE = {
-    "accept": "approved",
-    "edit": "edited",
-    "response": "asked for another",
-    "ignore": "rejected",
+    "accept": DECIDED["approve"],
+    "edit": DECIDED["edit"],
+    "response": DECIDED["another"],
+    "ignore": DECIDED["reject"],
 }
 """What the audit log calls each kind of response."""
 SHOWN = 40

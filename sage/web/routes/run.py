@@ -21,7 +21,7 @@ from sage.core.llm.trace import episodes, read_trace
 from sage.core.models import Strict
 from sage.core.printable import printable
 from sage.report.spending import paid
-from sage.runfolder import Manifest, RunFolder, held
+from sage.runfolder import RunFolder, held
 from sage.web.processes import Commands, stop
 from sage.web.quotas import budget
 from sage.web.routes.home import summary
@@ -369,24 +369,22 @@ def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
         raise InputError(f"run {run.id} is being worked on already")
     site: Site = request.app.state.site
     options, who = [f"--{how.answer}"] if how.answer else [], ""
-    with request.app.state.promises.lock:
-        if site.trust is not None:
-            who, bound = _allowance(request, site.trust, run.manifest())
-            options += [f"--budget-usd={bound}"] if bound is not None else []
-        run.pause_path.unlink(missing_ok=True)
-        request.app.state.commands.start(name, "resume", *options, "--", str(run.root), owner=who)
+    if site.trust is not None:
+        who, bound = _allowance(request, site.trust, run)
+        options += [f"--budget-usd={bound}"] if bound is not None else []
+    run.pause_path.unlink(missing_ok=True)
+    request.app.state.commands.start(name, "resume", *options, "--", str(run.root), owner=who)
     return {"resumed": True}
 
 
-def _allowance(request: Request, trust: Trust, manifest: Manifest) -> tuple[str, float | None]:
+def _allowance(request: Request, trust: Trust, run: RunFolder) -> tuple[str, float | None]:
     """Whose a run is that goes on, and its bound where their month has less left than it had."""
-    settings = request.app.state.site.settings
-    with open_runs(settings) as table:
+    manifest = run.manifest()
+    with open_runs(request.app.state.site.settings) as table:
         known = table.get(manifest.run_id) if table is not None else None
     who = known.owner if known is not None else request.scope["state"].get("person", "")
-    left = budget(
-        settings, who, trust.quotas(who), None, free=manifest.reasoner == "rules",
-        promises=request.app.state.promises, without=manifest.run_id,
+    bound = budget(
+        request.app.state.promises, run, who, trust.quotas(who), None,
+        free=manifest.reasoner == "rules", at_most=manifest.budget_usd,
     )  # fmt: skip
-    enough = left is None or (manifest.budget_usd is not None and manifest.budget_usd <= left)
-    return who, None if enough else left
+    return who, None if bound == manifest.budget_usd else bound
