@@ -8,9 +8,9 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -34,35 +34,57 @@ HOLDER = re.compile(r"(.*) \(process (\d+)\)", re.DOTALL)
 def navigating(folder: Path, who: str) -> Iterator[None]:
     """Hold a view: nobody else moves it until the block ends, or this process does.
 
+    The lock goes when the block ends, and with it the folders that were made for it if an error
+    leaves nothing in them.
+
     Raises
     ------
     InputError
         If another reader holds it; the message names it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "r+") as handle:
-        for attempt in range(TRIES):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                held = handle.read(300).strip()
-                if not held and attempt < TRIES - 1:
-                    time.sleep(0.05)  # `holder` looks at the lock for a moment
-                    continue
-                raise InputError(
-                    f"{folder}: {held or 'another reader'} is moving this view; wait for it, or"
-                    " name another output"
-                ) from None
-        handle.truncate(0)
-        handle.write(f"{one_line(who)[:200]} (process {os.getpid()})")
-        handle.flush()
-        try:
-            yield
-        finally:
+    absent = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        with _locked(folder) as handle:
             handle.truncate(0)
+            handle.write(f"{one_line(who)[:200]} (process {os.getpid()})")
+            handle.flush()
+            try:
+                yield
+            finally:
+                (folder / LOCK).unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):  # a folder that holds something stays
+            for place in absent:
+                place.rmdir()
+        raise
+
+
+def _locked(folder: Path) -> TextIO:
+    """The lock file of a folder, made where there is none, and held until it is closed."""
+    path = folder / LOCK
+    held = ""
+    for _ in range(TRIES):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        except FileNotFoundError:  # whoever made the folder has just taken it away
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle.fileno()), path.stat()):
+                return handle
+        except FileNotFoundError:  # as it was taken away, it holds nobody off
+            pass
+        except OSError:
+            held = handle.read(300).strip()
+        handle.close()
+        if held:
+            break
+        time.sleep(0.05)  # `holder` looks at the lock for a moment
+    raise InputError(
+        f"{folder}: {held or 'another reader'} is moving this view; wait for it, or"
+        " name another output"
+    )
 
 
 def holder(folder: Path) -> tuple[str, int] | None:

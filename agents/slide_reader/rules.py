@@ -40,6 +40,7 @@ from agents.slide_reader.types import (
     Reflection,
     plain,
 )
+from sage.core.printable import amount
 
 EVIDENCE: dict[Concept, float] = {
     Concept.TUMOR: 0.30,
@@ -259,8 +260,8 @@ def _absent(
         )
     best = max(fine, key=lambda seen: seen.value(TELLING[concept]) or 0.0)
     why = (
-        f"Every patch was ranked at low power; of {len(fine)} regions inspected none shows"
-        f" {NAMES[concept]}; the nearest is {_told(best, concept)}."
+        f"Every patch was ranked at low power; of {amount(len(fine), 'region')} inspected none"
+        f" shows {NAMES[concept]}; the nearest is {_told(best, concept)}."
     )
     if concept in (Concept.TUMOR, Concept.MARGIN):
         why += " Isolated tumor cells, and groups of a few, cannot be seen by these eyes."

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -656,7 +657,31 @@ def test_two_readers_do_not_move_one_view(tmp_path: Path) -> None:
     ):
         pass
     with navigating(tmp_path, "second"):
-        pass
+        assert (tmp_path / "view.lock").is_file()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_its_holder_takes_away_holds_nobody_off(tmp_path: Path) -> None:
+    """Threads that wait on a lock file that is removed must not move one view together."""
+    inside: list[int] = []
+    most: list[int] = []
+    done: list[int] = []
+
+    def reads(number: int) -> None:
+        for _ in range(40):
+            try:
+                with navigating(tmp_path / "view", f"reader {number}"):
+                    inside.append(number)
+                    most.append(len(inside))
+                    time.sleep(0.0005)
+                    inside.remove(number)
+                    done.append(number)
+            except InputError:
+                pass
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(reads, range(6)))
+    assert set(most) == {1} and len(done) > 6
 
 
 # -- a person ---------------------------------------------------------------------------------
@@ -912,7 +937,7 @@ def test_the_command_line_reads_a_slide(painted: Path, tmp_path: Path) -> None:
     assert done.json["answer"] == "upper left"
     kept = sorted(path.name for path in (tmp_path / "r").iterdir())
     assert kept == ["conversation.jsonl", "reading.json", "s.reading.geojson", "steps.jsonl",
-                    "trace.jsonl", "view.lock"]  # fmt: skip
+                    "trace.jsonl"]  # fmt: skip
     assert json.loads((tmp_path / "r" / "reading.json").read_text()) == done.json
 
 
@@ -936,6 +961,19 @@ def test_bad_input_is_named_with_exit_code_2(
     done = sage("read-slide", str(painted), "Where is the tumor?", *more, cwd=tmp_path)
     assert done.code == 2
     assert words in done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_reading_leaves_a_folder_as_it_was(painted: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "notes.txt").write_text("mine")
+    for out, words in (("kept", "--replace"), ("new/deep", "set vision = true")):
+        done = sage("read-slide", str(painted), "Where is the tumor?", "--eyes", "model",
+                    "--out", out, cwd=tmp_path)  # fmt: skip
+        assert done.code == 2 and words in done.err
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == [
+        "kept", "kept/notes.txt",
+    ]  # fmt: skip
 
 
 def test_read_slide_is_a_tool(painted: Path, tmp_path: Path) -> None:

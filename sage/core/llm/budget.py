@@ -15,7 +15,7 @@ from typing import Any, Literal
 from sage.core.errors import FaultError
 from sage.core.files import append_line
 
-Outcome = Literal["answered", "timed out", "broke off", "interrupted"]
+Outcome = Literal["answered", "timed out", "broke off", "cut off", "interrupted"]
 _step: ContextVar[tuple[str, str]] = ContextVar("step", default=("", ""))
 
 

@@ -2,7 +2,8 @@
 
 A reply is streamed under one deadline. What a call may cost is reserved from the run's budget
 before it is made and settled after it; a generation that ran out of time is paid as well, and never
-asked for again on its own.
+asked for again on its own. A reply that goes on past its limit is cut off: by what came of it, no
+reply costs more than twice what was reserved for it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ BACKOFF = wait_exponential(multiplier=0.5, max=8.0)
 """Seconds until a request is sent again where the server does not say: 0.5, 1, 2, 4, 8."""
 UNBOUNDED_REPLY = 8192
 """Tokens reserved for a reply of a model without `max_tokens`; under a budget also its limit."""
+PAST_LIMIT = 2
+"""A reply is cut off at so many times its limit, as tokens are counted by bytes only roughly."""
+LONGEST_REPLY = 8_000_000
+"""Tokens at which a reply without a limit is cut off."""
 
 
 class Endpoint(Strict):
@@ -212,7 +217,7 @@ class Client:
         service = self._service(model)
         await self._wait_for_turn()
         with self.meter.reserve(model.cost(prompt * 4 // 3, most)) as reserved:
-            received = _Received(prompt)
+            received = _Received(prompt, LONGEST_REPLY if limit is None else PAST_LIMIT * limit)
 
             def charge(outcome: Outcome) -> Charge:
                 reply = received.reply(model.name)
@@ -246,6 +251,14 @@ class Client:
                 if received.under_way:
                     charge("interrupted")
                 raise
+            except _TooLong:
+                charge("cut off")
+                raise ModelError(
+                    f"model {model.name} wrote on past the {limit or LONGEST_REPLY} tokens that"
+                    f" agent {request.agent} allowed it and was cut off; what came is counted as"
+                    " paid. Raise the model's max_tokens in sage.toml, or name another model, then"
+                    " `sage resume`"
+                ) from None
             except _BrokenOff as broken:
                 charge("broke off")
                 raise ModelError(
@@ -326,7 +339,7 @@ class Client:
             raise _NotServed(Unavailable(problem)) from None
         except openai.APIError as error:
             raise _BrokenOff(provider_reason(error)) from None
-        except _BrokenOff:
+        except (_BrokenOff, _TooLong):
             raise
         except Exception as error:
             lost = connection_lost(error)
@@ -413,6 +426,10 @@ class _BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
     """A reply ended before it was whole."""
 
 
+class _TooLong(Exception):  # noqa: N818 - becomes a fault with its cause
+    """A reply went on well past the limit that the server was sent."""
+
+
 class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
     """A request that may be served if it is sent again, `wait` seconds from now if that is said."""
 
@@ -423,15 +440,17 @@ class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
 
 
 class _Received:
-    """What has come of one reply so far; it outlives a time-out."""
+    """What has come of one reply so far, `most` tokens at most; it outlives a time-out."""
 
-    def __init__(self, prompt_tokens: int) -> None:
+    def __init__(self, prompt_tokens: int, most: int) -> None:
         self.under_way = False
         self.completion = False
         self.choices = False
         self.finish = ""
         self.refusal = ""
         self._prompt_tokens = prompt_tokens
+        self._most = most
+        self._bytes = 0
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, dict[str, str]] = {}
@@ -443,11 +462,13 @@ class _Received:
         if "event-stream" not in raw.headers.get("content-type", ""):
             self._add(json.loads(await raw.http_response.aread()), part="message")
             return
-        characters = 0
-        async for chunk in raw.parse():
-            self._add(chunk.model_dump(), part="delta")
-            characters += len(self._text[-1]) + len(self._reasoning[-1]) if self._text else 0
-            tell(f"{self._model or 'the model'} writes, about {characters // 4:,} tokens so far")
+        try:
+            async for chunk in raw.parse():
+                self._add(chunk.model_dump(), part="delta")
+                so_far = f"about {self._bytes // 4:,} tokens so far"
+                tell(f"{self._model or 'the model'} writes, {so_far}")
+        finally:
+            await raw.http_response.aclose()  # a server that is left stops to generate
         if self.choices and not self.finish:
             raise _BrokenOff("the stream ended without a finish_reason")
 
@@ -463,7 +484,9 @@ class _Received:
             piece = choice.get(part) or {}
             self._text.append(piece.get("content") or "")
             self._reasoning.append(piece.get("reasoning_content") or piece.get("reasoning") or "")
-            self.refusal += piece.get("refusal") or ""
+            refusal = piece.get("refusal") or ""
+            self.refusal += refusal
+            self._count(self._text[-1], self._reasoning[-1], refusal)
             for place, call in enumerate(piece.get("tool_calls") or []):
                 index = call.get("index")
                 kept = self._calls.setdefault(
@@ -471,8 +494,15 @@ class _Received:
                 )
                 function = call.get("function") or {}
                 kept["id"] = call.get("id") or kept["id"]
-                kept["name"] += function.get("name") or ""
-                kept["arguments"] += function.get("arguments") or ""
+                name, arguments = function.get("name") or "", function.get("arguments") or ""
+                kept["name"] += name
+                kept["arguments"] += arguments
+                self._count(name, arguments)
+
+    def _count(self, *texts: str) -> None:
+        self._bytes += sum(len(text.encode("utf-8", "replace")) for text in texts)
+        if self._bytes > 4 * self._most:
+            raise _TooLong
 
     def reply(self, asked: str) -> Reply:
         """The reply as it stands; tokens are counted from the texts where no usage came."""
@@ -492,7 +522,7 @@ class _Received:
             content=content,
             finish=self.finish,
             prompt_tokens=self._prompt_tokens if estimated else int(prompt or 0),
-            completion_tokens=counted if estimated else int(completion or 0),
+            completion_tokens=min(counted, self._most) if estimated else int(completion or 0),
             model=self._model or asked,
             reasoning=reasoning,
             calls=calls,

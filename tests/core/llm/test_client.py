@@ -101,6 +101,41 @@ def test_a_model_that_misbehaves_is_one_line_with_a_way_on(
     assert not list((tmp_path / "replies").glob("*.json"))
 
 
+@pytest.mark.parametrize(
+    "endless",
+    [
+        Answer("x" * 5_000_000, pieces=500, usage=False),
+        Answer("x" * 5_000_000, usage=False, whole=True),
+        Answer("", delta={"reasoning_content": "x" * 5_000_000}, usage=False),
+        Answer("", usage=False, delta={"tool_calls": [
+            {"id": "c", "function": {"name": "f", "arguments": "x" * 5_000_000}}]}),
+    ],
+    ids=["stream", "whole", "thoughts", "call"],
+)  # fmt: skip
+@pytest.mark.parametrize("limit", [None, 1000])
+def test_a_reply_without_end_is_cut_off_and_takes_little_of_the_budget(
+    endless: Answer, limit: int | None, tmp_path: Path
+) -> None:
+    """A server that ignores the limit: 5 MB would be 1.25 million tokens, 2.50 USD."""
+    with serve(lambda body: endless) as server:
+        client = _client(server, tmp_path)
+        client.meter.budget_usd = 1.0
+        with pytest.raises(FaultError, match=r"wrote on past the .*counted as paid.*sage resume"):
+            client.ask(_request(MODEL.model_copy(update={"max_tokens": limit})))
+    (paid,) = charges(tmp_path / "spending.jsonl")
+    bound = limit or UNBOUNDED_REPLY
+    assert server.requests[0]["max_tokens"] == bound and paid["outcome"] == "cut off"
+    assert bound <= paid["completion_tokens"] <= 2 * bound
+    assert client.meter.total_usd < 0.04 and not list((tmp_path / "replies").glob("*.json"))
+
+
+def test_long_words_within_the_limit_are_not_cut_off(tmp_path: Path) -> None:
+    """A quarter of the bytes is a rough count: 900 tokens of seven bytes fit into 1,000."""
+    with serve(lambda body: Answer("Zellen " * 900, pieces=20)) as server:
+        asked = _request(MODEL.model_copy(update={"max_tokens": 1000}))
+        assert _client(server, tmp_path).ask(asked).reply.content.count("Zellen") == 900
+
+
 def test_a_reply_longer_than_a_pause_but_within_the_deadline_is_whole(tmp_path: Path) -> None:
     """The deadline is of the reply, not of the gap between its pieces."""
     with serve(lambda body: Answer('{"a": 1}', pieces=4, pause=0.1)) as server:
