@@ -340,9 +340,9 @@ def _title(key: str) -> str:
 
 
 QUESTIONS = {
-    "association": "Is it associated?",
-    "independence": "Independently of the covariates?",
-    "relevance": "Is the effect large enough to matter?",
+    "association": "Associated, in the claimed direction?",
+    "independence": "Also beside the covariates?",
+    "relevance": "Large enough to matter, in the claimed direction?",
 }
 
 
@@ -482,9 +482,9 @@ def _controls(name: str, facts: Facts) -> list[Table]:
         return []
     note = (
         "For permutations and random features p is the share of draws that did at least as well as"
-        " the claim in the expected direction: small is good. The random features are a competitive"
-        " null: they ask whether the exposure does better than its like, not whether it is"
-        " associated. The known positive must be small."
+        " the claim, which is counted among them: of permutations in either direction, of random"
+        " features in the claimed one. Random features ask whether the exposure does better than"
+        " its like, not whether it is associated. The p of a known positive must be small."
     )
     return [Table("Controls", ["control", "draws or events", "p"], rows, note)]
 
