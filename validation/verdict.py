@@ -532,10 +532,12 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
         return Reason(rule=rule, outcome="limits", text=text)
     if rmst is None or rmst.p is None or rmst.statistic is None:
         return _prevents(rule, f"{text}, and the restricted mean difference could not be computed")
-    detail = "mean survival"
-    if "rmst.horizon" in analysis.numbers:
-        detail += f" to {analysis.numbers['rmst.horizon'].text} months"
-    detail += f" of the exposed differs by {rmst.statistic:.1f} months"
+    horizon = analysis.numbers.get("rmst.horizon")
+    until = f" to {horizon.text} months" if horizon is not None else ""
+    more = "longer" if rmst.statistic > 0 else "shorter"
+    detail = (
+        f"mean time to the event{until} is {abs(rmst.statistic):.1f} months {more} in the exposed"
+    )
     worse = rmst.statistic < 0
     agrees = worse == (contract.direction is Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:

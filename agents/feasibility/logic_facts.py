@@ -35,8 +35,8 @@ def logic_facts(
         "logic",
         "falsifiable",
         f"The claim names a direction ({'higher' if worse else 'lower'} risk), an endpoint "
-        f"({hypothesis.endpoint}) and a comparison ({hypothesis.comparison.value}); the opposite "
-        "or no difference would refute it.",
+        f"({hypothesis.endpoint}) and a comparison ({hypothesis.comparison.value}); an interval "
+        "that excludes a relevant effect in this direction would refute it.",
         "hypothesis",
         found=True,
         share=1.0,

@@ -91,8 +91,8 @@ def _pairs(seen: Reading) -> str:
     """How many pairs of parts stand together somewhere."""
     unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
     if not unseen:
-        return f"every one of {pairs} pairs of parts in some record"
-    return f"{unseen} of {pairs} pairs of parts together in no record"
+        return f"each of {pairs} pairs of parts stands together in some record"
+    return f"{unseen} of {pairs} pairs of parts were found together in none"
 
 
 JUDGE = Agent(

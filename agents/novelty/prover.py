@@ -45,7 +45,7 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
             Claim(
                 id=f"P{round_number}.{number}",
                 text=f"Searched by their names, {one} and {other} were found together in no "
-                f"retrieved record{'; in those cited, one of them' if near else ''}.",
+                f"retrieved record{'; in those cited one of them was found' if near else ''}.",
                 citations=cited,
             )
         )

@@ -41,18 +41,18 @@ SENTENCES: dict[str, tuple[str, str, str]] = {
     ),
     "proportional": (
         "No departure from proportional hazards was seen.",
-        "The test rejects proportional hazards.",
+        "By the test hazards were not proportional.",
         "",
     ),
     "stable": ("The sign was stable over the specifications.", "The sign was not stable.", ""),
     "permuted": (
-        "Permuted outcomes seldom did as well as the claim.",
-        "Permuted outcomes often did as well as the claim.",
+        "The permutation p was below alpha.",
+        "Permuted outcomes did as well too often.",
         "",
     ),
     "specific": (
-        "Random features seldom did as well as the exposure.",
-        "Random features often did as well as the exposure.",
+        "Random features do not do as well at the registered level.",
+        "Random features did as well too often.",
         "",
     ),
     "known_positive": (
@@ -62,13 +62,13 @@ SENTENCES: dict[str, tuple[str, str, str]] = {
     ),
     "negative_control": ("", "The negative control failed.", ""),
     "powered": (
-        "The events suffice to find the smallest relevant effect with 80% power.",
-        "More events are needed to find the smallest relevant effect with 80% power.",
+        "The number of events was sufficient for the registered power.",
+        "More events are needed for the registered power.",
         "",
     ),
     "controlled": (
         "",
-        "The primary comparison is not significant after control over the ledger.",
+        "The primary comparison does not survive control over the ledger.",
         "",
     ),
     "registered_first": ("", "The contract was written after results on this claim were seen.", ""),

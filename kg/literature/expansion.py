@@ -116,8 +116,8 @@ def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, .
     """What a paper may speak of in the place of `phrase`, each with its names.
 
     A kind of it (the immune-excluded phenotype for immune phenotypes), the cell whose infiltration
-    or the molecule whose expression it is, and endpoints that answer the same question. None is the same thing: who counts one says
-    so.
+    or the molecule whose expression it is, and endpoints that answer the same question. None is the
+    same thing: who counts one says so.
     """
     names = synonyms(phrase, ontology)
     found = {

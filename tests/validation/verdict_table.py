@@ -1328,7 +1328,7 @@ def _hazards() -> Iterator[Row]:
         **both,
         **horizon,
         others=(test(0.01), mean(-5, 0.01)),
-        reasons=("mean survival to 60.0 months of the exposed differs by -5.0 months",),
+        reasons=("mean time to the event to 60.0 months is 5.0 months shorter in the exposed",),
     )
     yield row(
         "no mean registered",
