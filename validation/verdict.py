@@ -288,6 +288,9 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
     lacking = f" (no term for {', '.join(absent)})" if (absent := _absent(evidence)) else ""
     text = f"beside {independent_of(evidence)}{lacking}: {_told(contract, effect)}, {p_is(p)}"
+    if answer == "no":
+        why = "the interval excludes the smallest relevant effect"
+        text += f": {'significant in the other direction' if significant else why}"
     return _answer("independence", answer, text, effect, p)
 
 
@@ -404,8 +407,6 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             limits.append("no external validation: the second cohort could not be tested")
         elif again.outcome == "limits":
             limits.append("the second cohort points the same way without reaching alpha")
-    else:
-        limits.append("one cohort only; no external validation")
     if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
             f"written after contract {evidence.seen[:12]} gave results in these patients on the "
@@ -606,6 +607,8 @@ def _limits(evidence: Evidence) -> list[str]:
         )
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
+    if evidence.replicate is None:
+        limits.append("one cohort only; no external validation")
     limits += _noted(contract)
     limits += kind_limits(contract, evidence.analysis)
     for name in ("exposed", "reference"):

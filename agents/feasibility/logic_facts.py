@@ -125,8 +125,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
             f"data dictionary of {dictionary.cohort}",
             found=False,
             share=0.0,
-            remedy="Name what confounds among the covariates, or use a cohort that records age and"
-            " stage.",
+            remedy="Use a cohort that records age and stage.",
         )
         return
     facts.add(

@@ -50,6 +50,11 @@ _HALF_SEEN = 4.0
 """Relevant records at which the reading counts half, against the critic's prior stance."""
 
 
+def denies(sentence: str) -> bool:
+    """Whether a sentence, asides apart, reports that something is not so."""
+    return bool(_DENIAL.search(_ASIDE.sub(" ", sentence)) or _MARKED.search(sentence))
+
+
 @dataclass(frozen=True)
 class Nearest:
     """A record and how much of the hypothesis it covers; for denials, the sentence.
@@ -274,8 +279,7 @@ class _Denying:
     def _negative(self, cited: CitedRecord, sentence: str) -> Nearest | None:
         """A sentence that denies, or runs against the claim, on a subject and one more part."""
         plain = _ASIDE.sub(" ", sentence)
-        denies = _DENIAL.search(plain) or _MARKED.search(sentence)
-        if not self._opposes(plain) and (not denies or self._opposes.agrees(plain)):
+        if not self._opposes(plain) and (not denies(sentence) or self._opposes.agrees(plain)):
             return None
         key = phrase_key(plain)
         named = [part.met(key) for part in self._parts]

@@ -80,7 +80,7 @@ def borne(debate: dict[str, Any]) -> str:
     return f"{'names' if count == 1 else 'name'} an exposure of the claim beside another part of it"
 
 
-AGAINST = {"refutes": "against", "weakens": "in part against"}
+AGAINST = {"refutes": "against", "weakens": "in part against", "stands": "leaves it standing"}
 """How a verifier's answer is called: one sentence of a record refutes nothing by itself."""
 
 
