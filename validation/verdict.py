@@ -535,11 +535,11 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
         return _prevents(rule, f"{text}, and the restricted mean difference could not be computed")
     horizon = analysis.numbers.get("rmst.horizon")
     until = f" to {horizon.text} months" if horizon is not None else ""
-    more = "longer" if rmst.statistic > 0 else "shorter"
+    worse = rmst.statistic < 0
+    more = "shorter" if worse else "longer"
     detail = (
         f"mean time to the event{until} is {abs(rmst.statistic):.1f} months {more} in the exposed"
     )
-    worse = rmst.statistic < 0
     agrees = worse == (contract.direction is Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:
         return _for(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")

@@ -1055,6 +1055,29 @@ def _independence() -> Iterator[Row]:
         "no relevant effect as claimed beside Age and Stage",
         primary=STRONG,
         adjusted=estimate(0.8, 0.5, 0.01),
+        reasons=("p = 0.010: significant in the other direction",),
+    )
+    yield row(
+        "adjusted to nothing",
+        independence,
+        "ynn",
+        "no relevant effect as claimed beside Age and Stage",
+        primary=STRONG,
+        adjusted=NOTHING,
+        reasons=(": the interval excludes the smallest relevant effect",),
+        unsaid=("significant in the other direction",),
+    )
+    yield row(
+        "what an estimate is per",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan={"exposed": "FABP5 higher (per standard deviation of the exploring patients)"},
+        reasons=(
+            "primary [for] hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard deviation of the"
+            " exploring patients, p <",
+            "beside Age and Stage: hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard",
+        ),
     )
     # lung: age per standard deviation
     yield row(
@@ -1331,6 +1354,15 @@ def _hazards() -> Iterator[Row]:
         reasons=("mean time to the event to 60.0 months is 5.0 months shorter in the exposed",),
     )
     yield row(
+        "the mean is longer",
+        open_("assumption"),
+        "yyy",
+        primary=STRONG,
+        **both,
+        others=(test(0.01), mean(5, 0.01)),
+        reasons=("mean time to the event is 5.0 months longer in the exposed",),
+    )
+    yield row(
         "no mean registered",
         SUPPORTED,
         "yyy",
@@ -1496,6 +1528,23 @@ def _others() -> Iterator[Row]:
         "yyy",
         primary=STRONG,
         limits=("one cohort only; no external validation",),
+    )
+    yield row(
+        "nothing in one cohort",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        adjusted=NOTHING,
+        limits=("one cohort only; no external validation",),
+    )
+    yield row(
+        "what cohort, exposure and endpoint say of themselves",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan={"notes": ("toy: seven are M1", "FABP5: a proxy", "Overall survival: old", "Age: x")},
+        limits=("toy: seven are M1\nFABP5: a proxy\nOverall survival: old",),
+        without=("Age: x",),
     )
     yield row(
         "nothing to replicate",
