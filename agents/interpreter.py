@@ -136,8 +136,8 @@ def generated(given: InterpreterInput) -> Interpretation:
               Key.KNOWN_POSITIVE_EVENTS),
         _line("Over {} registered specifications the sign was as expected in {}.", keys,
               Key.SPECIFICATIONS, Key.EXPECTED_SIGN),
-        _line("Of {} estimates without one site at a time {} have the expected sign.", keys,
-              Key.SITES_LEFT_OUT, Key.LEFT_OUT_SIGN),
+        _line("Of {} estimates without one site at a time, under each set of covariates, {} have"
+              " the expected sign.", keys, Key.SITES_LEFT_OUT, Key.LEFT_OUT_SIGN),
     ]  # fmt: skip
     assumptions = [
         _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),
