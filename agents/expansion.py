@@ -5,9 +5,12 @@ Reads the reviewed hypothesis only (SAGE, Table 9). In a revision the critics' r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agents.base import Agent, Resources, Role, Wording, prompt_file
+from agents.novelty.evidence import denies
 from agents.prose.check import Judge, early_judge, replaced_text, without_quotations
-from agents.types import ExpandedHypothesis, ReviewedHypothesis
+from agents.types import Citation, ExpandedHypothesis, ReviewedHypothesis
 from agents.views import Expansion, ExpansionInput
 from agents.wording import (
     describe_design,
@@ -58,11 +61,18 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
 
 def _background(reviewed: ReviewedHypothesis) -> str:
     """The sources' own sentences, those against the claim included."""
-    supporting = [citation for citation in reviewed.citations if not citation.retracted]
-    text = " ".join(dict.fromkeys(f"“{citation.quote.strip()}”" for citation in supporting[:4]))
-    if reviewed.contradicting:
-        text += f" Against it: “{reviewed.contradicting[0].quote.strip()}”"
+    quoted = [cited for cited in reviewed.citations if not cited.retracted][:4]
+    against = [cited for cited in quoted if denies(cited.quote)]
+    against += reviewed.contradicting[:1]
+    text = _quotations([cited for cited in quoted if cited not in against])
+    if against:
+        text += f" Against it, or finding nothing: {_quotations(against)}"
+    text = text.strip()
     return text or "No supporting passage in the graph."
+
+
+def _quotations(cited: Sequence[Citation]) -> str:
+    return " ".join(dict.fromkeys(f"“{one.quote.strip()}”" for one in cited))
 
 
 def _mechanism(reviewed: ReviewedHypothesis) -> str:

@@ -24,6 +24,7 @@ from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
 from validation.controls.keys import Key
 from validation.hypothesis import Hypothesis
+from validation.results import Part
 
 
 class KeyedNumber(View):
@@ -42,7 +43,11 @@ class ContractView(View):
 
 
 class ResultsView(View):
-    """Aggregated results: numbers by key, the verdict, its reasons and facts; never a patient."""
+    """Aggregated results: numbers by key, the verdict, its reasons and facts; never a patient.
+
+    `part` says of which patients they are, `beside` which covariates have a term in the adjusted
+    model, and `per` what an estimate is per (" per standard deviation"; empty for groups).
+    """
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
     badge: str
@@ -52,6 +57,9 @@ class ResultsView(View):
     numbers: tuple[KeyedNumber, ...]
     figures: tuple[str, ...]
     simulated: bool = False
+    part: Part = "all"
+    beside: str = ""
+    per: str = ""
 
 
 class InterpreterInput(View):
@@ -67,7 +75,7 @@ class Interpretation(View):
     """Significance, size, assumptions and limits in words, with a feasibility score of 1 to 10."""
 
     headline: str
-    findings: tuple[str, ...] = Field(min_length=1, max_length=10)
+    findings: tuple[str, ...] = Field(min_length=1, max_length=12)
     assumptions: tuple[str, ...] = Field(default=(), max_length=6)
     limits: tuple[str, ...] = Field(min_length=1, max_length=8)
     feasibility_score: int = Field(ge=1, le=10)
@@ -99,33 +107,37 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
 
 def generated(given: InterpreterInput) -> Interpretation:
     """SAGE's own interpretation: every sentence made from a typed fact."""
-    results = given.results
+    results, per = given.results, given.results.per
+    primary = given.expanded.hypothesis.endpoint
     headline = verdict_sentence(results.verdict, simulated=results.simulated)
     keys = {number.key for number in results.numbers}
     secondary = [
-        (f"{key} (secondary): ", f"{key}.secondary")
+        (f"{key} (secondary, in patients whose {primary} is known): ", f"{key}.secondary")
         for key in given.expanded.hypothesis.secondary_endpoints
     ]
     findings = [
-        _effect("Primary comparison: ", "primary", keys),
+        _effect(f"Primary comparison{PATIENTS[results.part]}: ", "primary", keys, per),
         _line(f"Median time to event: exposed {_months(results, 'exposed')}, reference"
               f" {_months(results, 'reference')}.", keys,
               "kaplan_meier.exposed.median", "kaplan_meier.reference.median"),
-        _line("Cumulative incidence by three years: exposed {}, reference {} (Gray's test p {}).",
+        _line("Cumulative incidence by 36 months: exposed {}, reference {} (Gray's test p {}).",
               keys, "cumulative_incidence.exposed.at_36", "cumulative_incidence.reference.at_36",
               "gray.p"),
-        _effect("Fine and Gray's model of the incidence: ", "fine_gray", keys),
-        _effect("Adjusted for the registered covariates: ", "adjusted", keys),
-        *(_effect(words, prefix, keys) for words, prefix in secondary),
-        _effect("In the second cohort: ", "replicate.primary", keys),
+        _effect("Fine and Gray's model of the incidence: ", "fine_gray", keys, per),
+        _effect(f"Adjusted for {results.beside or 'the registered covariates'}: ", "adjusted",
+                keys, per),
+        *(_effect(words, prefix, keys, per) for words, prefix in secondary),
+        _effect("In the second cohort: ", "replicate.primary", keys, per),
         _prediction(keys),
-        _line("Controls: with the outcome permuted {} times the result had p {}; the known"
-              " positive gave a hazard ratio of {} (p {}).", keys,
-              Key.PERMUTED_DRAWS, Key.PERMUTED_P, Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P),
-        _line("Over {} defensible specifications the sign was as expected in {}.", keys,
+        _line("Controls: with the outcome permuted {} times the result had p {}.", keys,
+              Key.PERMUTED_DRAWS, Key.PERMUTED_P),
+        _line("The known positive gave a hazard ratio of {} per standard deviation (p {}; {} events"
+              " in the patients who have it).", keys, Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P,
+              Key.KNOWN_POSITIVE_EVENTS),
+        _line("Over {} registered specifications the sign was as expected in {}.", keys,
               Key.SPECIFICATIONS, Key.EXPECTED_SIGN),
-        _line("Of {} estimates without one site at a time {} have the expected sign.", keys,
-              Key.SITES_LEFT_OUT, Key.LEFT_OUT_SIGN),
+        _line("Of {} estimates without one site at a time, under each set of covariates, {} have"
+              " the expected sign.", keys, Key.SITES_LEFT_OUT, Key.LEFT_OUT_SIGN),
     ]  # fmt: skip
     assumptions = [
         _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),
@@ -135,7 +147,7 @@ def generated(given: InterpreterInput) -> Interpretation:
     said = tuple(finding for finding in findings if finding)
     return Interpretation(
         headline=headline,
-        findings=said[:10] or ("No number was computed; see the reasons of the verdict.",),
+        findings=said[:12] or ("No number was computed; see the reasons of the verdict.",),
         assumptions=tuple(assumption for assumption in assumptions if assumption),
         limits=tuple(limits[:8]),
         feasibility_score=SCORE[results.verdict],
@@ -160,11 +172,22 @@ def _months(results: ResultsView, group: str) -> str:
     return "{} months" if reached else "{}"
 
 
-def _effect(words: str, prefix: str, known: set[str]) -> str:
-    sentence = _line(words + "{} (p {})", known, f"{prefix}.summary", f"{prefix}.p")
+PATIENTS: dict[Part, str] = {
+    "all": "",
+    "discovery": ", in the exploring patients",
+    "confirmation": ", in the patients held back to confirm it",
+    "replication": "",
+}
+"""Whose results they are."""
+
+
+def _effect(words: str, prefix: str, known: set[str], per: str) -> str:
+    sentence = _line(f"{words}{{}}{per} (p {{}})", known, f"{prefix}.summary", f"{prefix}.p")
     if not sentence:
         return ""
-    sentence += _line("; q {} after error control over the ledger", known, f"{prefix}.q")
+    if prefix == "primary":
+        # The ledger controls errors over primary comparisons alone.
+        sentence += _line("; q {} after error control over the ledger", known, f"{prefix}.q")
     sentence += _line("; {} patients, {} events", known, f"{prefix}.n", f"{prefix}.events")
     return sentence + "."
 
@@ -176,15 +199,18 @@ def _prediction(keys: set[str]) -> str:
         ("Applied to the held-back patients with nothing fitted again", "calibration"),
     ):
         found = _line(
-            words + ", the adjusted model has calibration slope {} and concordance {}; {} observed"
-            " events for each expected one.", keys, f"{prefix}.slope", f"{prefix}.harrell",
-            f"{prefix}.ratio",
+            words + ", the adjusted model has by {} months calibration slope {} and {} observed"
+            " events for each expected one; its concordance is {} ({} patients, {} events).", keys,
+            f"{prefix}.horizon", f"{prefix}.slope", f"{prefix}.ratio", f"{prefix}.harrell",
+            f"{prefix}.n", f"{prefix}.events",
         )  # fmt: skip
         if found:
             return found
     return _line(
-        "Within the cohort, corrected for optimism, the adjusted model has calibration slope {} and"
-        " concordance {}.", keys, "calibration.slope", "calibration.harrell",
+        "Within the cohort, corrected for optimism, the adjusted model has calibration slope {}"
+        " (events by {} months) and concordance {} (all follow-up); {} patients, {} events.", keys,
+        "calibration.slope", "calibration.horizon", "calibration.harrell", "calibration.n",
+        "calibration.events",
     )  # fmt: skip
 
 

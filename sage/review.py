@@ -161,7 +161,7 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
     if hypothesis.untested:
         table.add_row("not tested", "; ".join(hypothesis.untested))
     if draft.support_absent:
-        table.add_row("support", "no source that was searched supports it")
+        table.add_row("support", "the search found no passage in support of it")
     for title, sources in (("for", draft.citations), ("against", draft.contradicting)):
         for source in sources[:4]:
             mark = " RETRACTED" if source.retracted else ""

@@ -43,7 +43,14 @@ from validation.inputs.flow import group_numbers, patient_flow
 from validation.inputs.population import Cut
 from validation.inputs.study import NO_TERM, Study
 from validation.prediction import PredictionModel
-from validation.results import AnalysisResult, Book, Figure, TestOutcome, stable_json
+from validation.results import (
+    AnalysisResult,
+    Book,
+    Figure,
+    TestOutcome,
+    p_text,
+    stable_json,
+)
 from validation.types import sha256_file
 
 if TYPE_CHECKING:
@@ -57,6 +64,8 @@ VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sa
 # Repeated in a second cohort, beside the primary test.
 AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
 APPLIED = ("confirmation", "replication")
+COUNTED = ("primary", "secondary", "adjusted")
+"""Roles of tests whose patients and events are numbers of the results, for the report to quote."""
 C = TypeVar("C", bound=ControlResult)
 
 
@@ -201,6 +210,12 @@ class Analysis:
         if outcome.status == "ok":
             if plan.role in ("primary", "adjusted"):
                 put_e_value(outcome, book)
+            if plan.role in COUNTED or plan.method == "calibration":
+                for name, count in (("n", outcome.n), ("events", outcome.events)):
+                    if count is not None and f"{plan.id}.{name}" not in book.numbers:
+                        book.put(
+                            f"{plan.id}.{name}", count, "patients" if name == "n" else "events"
+                        )
             self._book.numbers.update(book.numbers)
             self._tables.update(tables)
         self._tests.append(outcome)
@@ -339,7 +354,11 @@ class Analysis:
         self.curve = curve
         self._tables["specification"] = [
             {
-                key: f"{value:.3f}" if isinstance(value, float) else str(value)
+                key: str(value)
+                if not isinstance(value, float)
+                else p_text(value)
+                if key == "p"
+                else f"{value:.3f}"
                 for key, value in row.items()
             }
             for row in curve.table()

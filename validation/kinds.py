@@ -82,7 +82,7 @@ def shown_words(contract: Contract, beside: str) -> str:
     """What a supported claim is called: of a mediation no more than what was seen."""
     if contract.comparison is Comparison.MEDIATION:
         return f"both paths associated beside {beside}: mediation only under its assumptions"
-    return f"associated and independent of {beside}"
+    return f"associated, also adjusted for {beside}"
 
 
 def _of_a_product(contract: Contract) -> list[str]:

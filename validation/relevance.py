@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from validation.contracts.contract import Contract
 from validation.hypothesis import Direction
@@ -40,6 +41,12 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
     if relevant > 0:
         return effect.signed(effect.lower) >= relevant
     return effect.signed(effect.upper) <= relevant
+
+
+def unit_text(contract: Contract) -> str:
+    """What an estimate is per: " per standard deviation", " per doubling"; empty for groups."""
+    found = re.search(r"\((per [^()]+)\)$", contract.exposed)
+    return f" {found[1]}" if found else ""
 
 
 def relevant_text(contract: Contract, effect: Effect) -> str:

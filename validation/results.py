@@ -318,6 +318,18 @@ def p_text(p: float) -> str:
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent; 0% and 100% only where it is exactly none or all."""
+    text = f"{100 * share:.{digits}f}"
+    while 0 < share < 1 and float(text) in (0, 100) and digits < MOST_DIGITS:
+        digits += 1
+        text = f"{100 * share:.{digits}f}"
+    return f"{text}%"
+
+
+MOST_DIGITS = 6
+
+
 def p_is(p: float | None, name: str = "p") -> str:
     """A p-value as a relation: `p = 0.012`, `p < 0.0001`, or that there is none."""
     if p is None:
@@ -382,7 +394,7 @@ def _text(value: float | int | None, unit: str) -> str:
     if isinstance(value, int):
         return f"{value}"
     if unit == "share":
-        return f"{100 * value:.1f}%"
+        return percent(value, 1)
     if unit in ("months", "years"):
         return f"{value:.1f}"
     if abs(value) >= 1e6:

@@ -89,6 +89,7 @@ from validation.relevance import (
     expected_direction,
     relevant_text,
     shows_relevant,
+    unit_text,
 )
 from validation.results import (
     AnalysisResult,
@@ -200,7 +201,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
     contract, alpha = evidence.contract, evidence.contract.rules.alpha
     effect, p, q = _estimate(primary)[0], _estimate(primary)[1], evidence.q
     expected = expected_direction(contract, effect)
-    text = f"{effect_text(effect)}, {p_is(p)}, {_over_the_ledger(evidence)}"
+    text = f"{_told(contract, effect)}, {p_is(p)}, {_over_the_ledger(evidence)}"
     if contract.online is not None:
         text += f", {p_is(contract.online.level, 'level')} in the campaign"
     if _undirected(primary) and p < alpha:
@@ -209,7 +210,8 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "yes"
     elif expected and p < CLEAR * alpha and _shown_beside_covariates(evidence, primary):
         answer = "yes"
-        text += f"; beside {independent_of(evidence)} {p_is(evidence.q_adjusted, 'q')}"
+        text += f"; with the p beside {independent_of(evidence)} in its place"
+        text += f" {p_is(evidence.q_adjusted, 'q')}"
     elif allows_relevant(contract, effect) or (expected and p < CLEAR * alpha):
         answer = "unclear"
     elif p < alpha:
@@ -285,7 +287,10 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
     lacking = f" (no term for {', '.join(absent)})" if (absent := _absent(evidence)) else ""
-    text = f"beside {independent_of(evidence)}{lacking}: {effect_text(effect)}, {p_is(p)}"
+    text = f"beside {independent_of(evidence)}{lacking}: {_told(contract, effect)}, {p_is(p)}"
+    if answer == "no":
+        why = "the interval excludes the smallest relevant effect"
+        text += f": {'significant in the other direction' if significant else why}"
     return _answer("independence", answer, text, effect, p)
 
 
@@ -305,7 +310,7 @@ def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer, words = "yes", "lies wholly at or beyond"
     else:
         answer, words = "unclear", "reaches"
-    text = f"{effect_text(effect)}: the interval {words} the smallest relevant effect"
+    text = f"{_told(contract, effect)}: the interval {words} the smallest relevant effect"
     text += f" ({_relevant(evidence)})"
     return _answer("relevance", answer, text, effect, p)
 
@@ -317,11 +322,15 @@ def adjusted_plan(contract: Contract) -> TestPlan | None:
 
 def independent_of(evidence: Evidence) -> str:
     """Labels of what independence was asked of, as a list in words: what the model has terms of."""
-    contract = evidence.contract
-    plan = adjusted_plan(contract) or contract.primary_test
+    plan = adjusted_plan(evidence.contract) or evidence.contract.primary_test
+    return adjusted_for(evidence.contract, plan, _absent(evidence))
+
+
+def adjusted_for(contract: Contract, plan: TestPlan, absent: tuple[str, ...] = ()) -> str:
+    """Labels of a test's covariates and strata, without those that have no term in it."""
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
-    names = [name for name in names if name not in _absent(evidence)]
+    names = [name for name in names if name not in absent]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
@@ -398,8 +407,6 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             limits.append("no external validation: the second cohort could not be tested")
         elif again.outcome == "limits":
             limits.append("the second cohort points the same way without reaching alpha")
-    else:
-        limits.append("one cohort only; no external validation")
     if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
             f"written after contract {evidence.seen[:12]} gave results in these patients on the "
@@ -430,9 +437,9 @@ def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
             return None
         words = independence.text.split(" (")[0]
     elif independence.answer == "no":
-        words = f"not independent of {independent_of(evidence)}"
+        words = f"no relevant effect as claimed beside {independent_of(evidence)}"
     else:
-        words = f"not shown to be independent of {independent_of(evidence)}"
+        words = f"not shown beside {independent_of(evidence)}"
     text = f"{words}: {independence.text}" if independence.effect else independence.text
     return Objection("independence", "adjusted model", words, text)
 
@@ -526,11 +533,13 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
         return Reason(rule=rule, outcome="limits", text=text)
     if rmst is None or rmst.p is None or rmst.statistic is None:
         return _prevents(rule, f"{text}, and the restricted mean difference could not be computed")
-    detail = "mean survival"
-    if "rmst.horizon" in analysis.numbers:
-        detail += f" to {analysis.numbers['rmst.horizon'].text} months"
-    detail += f" of the exposed differs by {rmst.statistic:.1f} months"
+    horizon = analysis.numbers.get("rmst.horizon")
+    until = f" to {horizon.text} months" if horizon is not None else ""
     worse = rmst.statistic < 0
+    more = "shorter" if worse else "longer"
+    detail = (
+        f"mean time to the event{until} is {abs(rmst.statistic):.1f} months {more} in the exposed"
+    )
     agrees = worse == (contract.direction is Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:
         return _for(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
@@ -573,7 +582,7 @@ def _replication(evidence: Evidence) -> Reason | None:
             text=f'cohort "{evidence.replicate.cohort}" could not be tested: {why}',
         )
     effect, p = _estimate(found)
-    text = f'cohort "{evidence.replicate.cohort}": {effect_text(effect)}, {p_is(p)}'
+    text = f'cohort "{evidence.replicate.cohort}": {_told(contract, effect)}, {p_is(p)}'
     against = "" if expected_direction(contract, effect) else "the other direction"
     if not against and contract.online is not None and elsewhere and p >= contract.online.level:
         against = f"not confirmed at the campaign's {p_is(contract.online.level, 'level')}"
@@ -598,6 +607,9 @@ def _limits(evidence: Evidence) -> list[str]:
         )
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
+    if evidence.replicate is None:
+        limits.append("one cohort only; no external validation")
+    limits += _noted(contract)
     limits += kind_limits(contract, evidence.analysis)
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
@@ -626,6 +638,14 @@ def _limits(evidence: Evidence) -> list[str]:
     return limits
 
 
+def _noted(contract: Contract) -> list[str]:
+    """What cohort, exposures and primary endpoint say of themselves."""
+    labels = [contract.cohort, *(use.label for use in contract.exposures)]
+    labels.append(contract.endpoint(contract.primary_test.endpoint).label)
+    names = tuple(f"{label}: " for label in labels)
+    return [note for note in contract.notes if note.startswith(names)]
+
+
 # -- small parts ---------------------------------------------------------------------------------
 
 
@@ -643,6 +663,11 @@ def _estimate(outcome: TestOutcome) -> tuple[Effect, float]:
     assert outcome.effect is not None
     assert outcome.p is not None
     return outcome.effect, outcome.p
+
+
+def _told(contract: Contract, effect: Effect) -> str:
+    """An effect with its interval, and what it is per."""
+    return f"{effect_text(effect)}{unit_text(contract)}"
 
 
 def _effect(outcome: TestOutcome) -> Effect:

@@ -151,7 +151,7 @@ def _endpoint(
     settings: FeasibilitySettings,
     dictionary: DataDictionary,
 ) -> None:
-    compared = f"{numbers.shown(numbers.patients)} patients whom the contract compares"
+    compared = f"{numbers.shown(numbers.patients)} patients whom the draft compares"
     whole = f"{dictionary.n_patients} in {dictionary.cohort}"
     compared += f" ({numbers.filters}; {whole})" if numbers.filters else f" (of {whole})"
     events = numbers.event_count
@@ -200,7 +200,7 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
     facts.add(
         "data",
         "power",
-        f"{counted or 'The'} smallest {numbers.scale} that the primary test sees with 80% power at"
+        f"{counted or 'The'} smallest {numbers.scale} that its primary test sees with 80% power at"
         f" alpha {numbers.alpha:g} is {ratio:.2f}.",
         CONTRACT,
         found=visible,

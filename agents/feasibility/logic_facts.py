@@ -35,8 +35,8 @@ def logic_facts(
         "logic",
         "falsifiable",
         f"The claim names a direction ({'higher' if worse else 'lower'} risk), an endpoint "
-        f"({hypothesis.endpoint}) and a comparison ({hypothesis.comparison.value}); the opposite "
-        "or no difference would refute it.",
+        f"({hypothesis.endpoint}) and a comparison ({hypothesis.comparison.value}); an interval "
+        "that excludes a relevant effect in this direction would refute it.",
         "hypothesis",
         found=True,
         share=1.0,
@@ -65,7 +65,7 @@ def logic_facts(
         "logic",
         "groups large enough",
         f"The smaller of the two groups has {numbers.shown(group)} of the"
-        f" {numbers.shown(numbers.patients)} patients whom the contract compares.",
+        f" {numbers.shown(numbers.patients)} patients whom the draft compares.",
         "draft contract",
         found=group >= 20,
         share=min(1.0, group / 50.0),
@@ -121,7 +121,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
         facts.add(
             "logic",
             "confounders",
-            "The cohort records neither age nor stage nor grade; confounding cannot be adjusted.",
+            f"The cohort records neither age nor stage nor grade{_others(dictionary, used)}.",
             f"data dictionary of {dictionary.cohort}",
             found=False,
             share=0.0,
@@ -141,6 +141,21 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
         share=1.0 - len(left) / len(known),
         remedy=f"Adjust for {', '.join(left)} beside the primary test." if left else "",
         adjust_for=tuple(left),
+    )
+
+
+def _others(dictionary: DataDictionary, used: list[str]) -> str:
+    """Clinical variables that nobody asked to adjust for, in words."""
+    left = [
+        variable.label
+        for variable in dictionary.variables
+        if variable.key.startswith("clinical:") and variable.key not in used and not variable.late
+    ]
+    if not left:
+        return ""
+    return (
+        f"; not adjusted for either, as only age, sex, stage and grade are without being asked:"
+        f" {', '.join(left)}"
     )
 
 

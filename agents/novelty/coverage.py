@@ -51,7 +51,7 @@ def covered(
         most = SERVICES * 0.9 ** len(missing)
     sized = f"{LOCAL} of {local_records} records" if local_records is not None else LOCAL
     if foreign:
-        sized += f", of which none that was found names {foreign}"
+        sized += f", {foreign} in none of those found"
     return Coverage(
         searched=tuple(sized if name == LOCAL else name for name in served),
         missing=tuple(f"{item.name}: {item.reason}" for item in missing),
@@ -102,10 +102,9 @@ def relevant_refs(
 def unborne(coverage: Coverage) -> str:
     """Why no record bears on the claim, as it was counted."""
     if coverage.foreign:
-        return f"none of the records found names {coverage.foreign}"
+        return f"{coverage.foreign} was found in none of the records"
     return (
-        "none of the records found names two parts of the claim, one of them neither its disease "
-        "nor its endpoint"
+        "in none of the records found does an exposure of the claim stand beside another part of it"
     )
 
 

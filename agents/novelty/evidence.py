@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from agents.novelty.direction import Opposition
-from agents.novelty.parts import Part, body_key, parts_of
+from agents.novelty.parts import Part, body_key, not_looked_for, parts_of
 from agents.novelty.types import CitedRecord
 from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
@@ -48,6 +48,11 @@ NEAR = 0.6
 
 _HALF_SEEN = 4.0
 """Relevant records at which the reading counts half, against the critic's prior stance."""
+
+
+def denies(sentence: str) -> bool:
+    """Whether a sentence, asides apart, reports that something is not so."""
+    return bool(_DENIAL.search(_ASIDE.sub(" ", sentence)) or _MARKED.search(sentence))
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ class Reading:
     `degree` counts, per part, the other parts it was seen with: its degree in the retrieved
     co-mention graph. `denials` are sentences against the claim, on an exposure of it, its outcome
     and its disease; `negatives` are negative findings on its parts that are not all of that; `kin`
-    names what was counted for a part, where it is not the part itself.
+    names what was counted for a part, where it is not the part itself; `unlooked` is the claim's
+    population where it was not looked for.
     """
 
     parts: tuple[str, ...]
@@ -105,6 +111,7 @@ class Reading:
     refutations: tuple[Nearest, ...]
     negatives: tuple[Nearest, ...] = ()
     kin: tuple[tuple[str, str], ...] = ()
+    unlooked: str = ""
 
     @property
     def seen(self) -> float:
@@ -115,13 +122,17 @@ class Reading:
     def names_of_nearest(self) -> str:
         """The nearest prior claim and the parts that it names, for prose."""
         if not self.nearest or not self.nearest[0].parts:
-            return "no retrieved record names a part of the claim"
+            return "no part of the claim was found in a retrieved record"
         near = self.nearest[0]
         count = "all" if len(near.parts) == len(self.parts) else f"{len(near.parts)} of"
         return (
-            f"the nearest prior claim, {near.short()}, names {count} {len(self.parts)} parts of "
-            f"the claim: {near.named()}"
+            f"the nearest record, {near.short()}, names {count} {len(self.parts)} parts that were "
+            f"looked for: {near.named()}{self.beside()}"
         )
+
+    def beside(self) -> str:
+        """What of the claim was not looked for, for prose; empty where nothing is left."""
+        return f" (not looked for: {self.unlooked})" if self.unlooked else ""
 
     @property
     def unseen_share(self) -> float:
@@ -211,6 +222,7 @@ def read(
         refutations=_most_first(refutations),
         negatives=_most_first(negatives),
         kin=tuple(dict.fromkeys(pair for one in near for pair in one.met.items())),
+        unlooked=not_looked_for(expanded),
     )
 
 
@@ -267,8 +279,7 @@ class _Denying:
     def _negative(self, cited: CitedRecord, sentence: str) -> Nearest | None:
         """A sentence that denies, or runs against the claim, on a subject and one more part."""
         plain = _ASIDE.sub(" ", sentence)
-        denies = _DENIAL.search(plain) or _MARKED.search(sentence)
-        if not self._opposes(plain) and (not denies or self._opposes.agrees(plain)):
+        if not self._opposes(plain) and (not denies(sentence) or self._opposes.agrees(plain)):
             return None
         key = phrase_key(plain)
         named = [part.met(key) for part in self._parts]

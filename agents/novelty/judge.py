@@ -57,14 +57,14 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
             reasons.append(
-                f"Already covered by {near.record.citation()}, which names {near.named()}; add a "
+                f"{near.record.citation()} names {near.named()}{seen.beside()}; add a "
                 "part that it lacks, or a population or endpoint that it did not study."
             )
     for denial in seen.denials[:2]:
         reasons.append(f'Answer this finding: "{denial.sentence}" ({denial.record.citation()})')
     known = [f"{a} with {b}" for (a, b), n in zip(seen.pairs, seen.together, strict=True) if n >= 3]
     if known:
-        reasons.append(f"Well-studied pairs add no novelty: {', '.join(known[:3])}.")
+        reasons.append(f"Pairs found in three records or more: {', '.join(known[:3])}.")
     if not seen.nearest:
         reasons.append("No literature was retrieved for the parts; name them as papers do.")
     return tuple(reasons)
@@ -72,21 +72,27 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
 
 def _summary(seen: Reading, refuted: bool) -> str:
     if refuted:
-        return "The claim is refuted by retrieved work; novelty of form does not save it."
+        return "Retrieved work reports against most of the claim; see what is cited."
     alone = [part for part, links in zip(seen.parts, seen.degree, strict=True) if not links]
-    apart = f" Seen with no other part: {', '.join(alone)}." if alone and seen.nearest else ""
+    apart = f" Found beside no other part: {', '.join(alone)}." if alone and seen.nearest else ""
     counted = ", ".join(f"{name} for {part}" for part, name in seen.kin)
     kin = f" Counted by kinship: {counted}." if counted else ""
     several, single = seen.several, seen.single
     if len(seen.parts) == 1:
-        return f"Retrieved records that name the claim: {several}."
+        return f"Retrieved records in which the claim was found by name: {several}."
     return (
-        f"Of the retrieved records {several} {'names' if several == 1 else 'name'} two or more "
-        f"parts of the claim and {single} {'names' if single == 1 else 'name'} one; "
-        f"{len(seen.unseen_pairs())} of {len(seen.pairs)} pairs of parts stand together in no "
-        f"record; {seen.names_of_nearest()}. "
+        f"By a search for their names, two or more parts of the claim were found in {several} of "
+        f"the retrieved records and one in {single}; {_pairs(seen)}; {seen.names_of_nearest()}. "
         f"This is a count of co-mentions, not a reading of arguments.{apart}{kin}"
     )
+
+
+def _pairs(seen: Reading) -> str:
+    """How many pairs of parts stand together somewhere."""
+    unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
+    if not unseen:
+        return f"each of {pairs} pairs of parts stands together in some record"
+    return f"{unseen} of {pairs} pairs of parts were found together in none"
 
 
 JUDGE = Agent(

@@ -51,9 +51,23 @@ def body_key(record: Record) -> str:
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
     """The parts of the claim; the statement is the only one where none is named."""
     return tuple(
-        Part(name, _role(name, ontology), synonyms(name, ontology), kin(name, ontology))
+        Part(name, role, (*synonyms(name, ontology), *_initials(name, role, ontology)),
+             kin(name, ontology))
         for name in expanded.parts or (expanded.hypothesis.statement,)
-    )
+        for role in (_role(name, ontology),)
+    )  # fmt: skip
+
+
+def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...]:
+    """An endpoint's two letters (OS), which `synonyms` leaves out: papers write little else."""
+    entry = ontology.find(name) if ontology is not None and role == "outcome" else None
+    return tuple(short for short in entry.synonyms if len(short) == 2) if entry else ()
+
+
+def not_looked_for(expanded: ExpandedHypothesis) -> str:
+    """What of the claim no part stands for: who its patients are; empty where all are meant."""
+    population = expanded.hypothesis.population
+    return population.description if population.filters else ""
 
 
 def _role(part: str, ontology: Ontology | None) -> Literal["subject", "disease", "outcome"]:

@@ -44,8 +44,8 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         claims.append(
             Claim(
                 id=f"P{round_number}.{number}",
-                text=f"No retrieved record names both {one} and {other}; "
-                f"{'those cited name one of them' if near else 'those cited name neither'}.",
+                text=f"Searched by their names, {one} and {other} were found together in no "
+                f"retrieved record{'; in those cited one of them was found' if near else ''}.",
                 citations=cited,
             )
         )
@@ -53,10 +53,11 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         top = seen.nearest[0]
         rest = [part for part in seen.parts if part not in top.parts]
         text = (
-            "Every pair of parts is named in some record, but the nearest record does not name "
+            "Every pair of parts was found in some record, but in the nearest record not: "
             f"{', '.join(rest)}."
             if rest
-            else "One record names every part; what is left is the claim's exact form."
+            else "One record names every part that was looked for; whether it makes the claim was "
+            f"not read{seen.beside()}."
         )
         claims.append(Claim(id=f"P{round_number}.1", text=text, citations=(top.ref,)))
     return tuple(claims)
@@ -65,14 +66,15 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
 def _summary(seen: Reading, objected: bool) -> str:
     if not seen.nearest:
         return (
-            "No retrieved record touches the hypothesis; this is absence of evidence, "
-            "not evidence of novelty."
+            "No part of the hypothesis was found in a retrieved record; this is absence of "
+            "evidence, not evidence of novelty."
         )
     unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
     counted = (
-        f"No retrieved record names both parts of {unseen} of the claim's {pairs} pairs of parts"
+        f"Of {pairs} pairs of the parts that were looked for {unseen} were found together in no "
+        "retrieved record"
         if unseen
-        else "Every pair of the claim's parts is named in some retrieved record"
+        else "Every pair of the parts that were looked for was found in some retrieved record"
     )
     text = f"{counted}; {seen.names_of_nearest()}."
     return text + (" The verifier's objections are partly conceded." if objected else "")

@@ -81,8 +81,8 @@ def _answers(
         Answer(
             claim=WHOLE,
             verdict="stands",
-            text=f"A negative finding on {negative.named()}, not on the claim's outcome in its "
-            f'disease: "{negative.sentence}"',
+            text=f"A negative finding on {negative.named()}{_without(negative, seen)}: "
+            f'"{negative.sentence}"',
             citations=(negative.ref,),
         )
         for negative in seen.negatives[:3]
@@ -92,8 +92,8 @@ def _answers(
         Answer(
             claim=WHOLE,
             verdict="overlaps",
-            text=f"Names {len(nearest.parts)} of {len(seen.parts)} parts of the claim: "
-            f"{nearest.named()}.",
+            text=f"Names {len(nearest.parts)} of {len(seen.parts)} parts that were looked for: "
+            f"{nearest.named()}{seen.beside()}.",
             citations=(nearest.ref,),
         )
         for nearest in near[:2]
@@ -109,6 +109,12 @@ def _answers(
             for claim in claims
         ]
     return tuple(answers)
+
+
+def _without(negative: Nearest, seen: Reading) -> str:
+    """What of the claim a sentence on parts of it was not found to name."""
+    rest = [part for part in seen.parts if part not in negative.parts]
+    return f"; not found in the sentence: {', '.join(rest)}" if rest else ""
 
 
 def _counter_queries(given: CriticInput) -> tuple[str, ...]:
@@ -133,8 +139,11 @@ def _reason(nearest: Nearest) -> str:
 def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
     if refuted:
         n = len(refuted)
-        said = f"{n} retrieved {'record refutes' if n == 1 else 'records refute'}"
-        return f"{said} the claim (first {refuted[0].short()})."
+        said = f"{n} retrieved {'record reports' if n == 1 else 'records report'}"
+        return (
+            f"{said} most of the claim as refuted or not reproduced, or stand retracted (first "
+            f"{refuted[0].short()})."
+        )
     if not seen.nearest:
         return "Nothing retrieved; novelty is unproven."
     text = _nearest(seen)

@@ -315,6 +315,14 @@ def check_before(
     return problems
 
 
+KNOWN = re.compile(
+    r"\b(?:(?:commonly|widely|generally|usually|long) (?:been )?(?:held|known|accepted|believed|"
+    r"assumed|thought|recogni[sz]ed|agreed|studied|debated)|well[- ](?:known|established)|"
+    r"(?:has|have) (?:long |often )?been (?:studied|known|debated|disputed)|"
+    r"(?:is|are|remains?|still) (?:disputed|debated|controversial)|old question|textbook)\b",
+    re.IGNORECASE,
+)
+SOURCED = re.compile(r"\bR\d{1,4}\b|\ba quotation\b|\bdoi\b|\bpmid\b", re.IGNORECASE)
 LONGEST_SENTENCE = 1200
 """Characters; mechanisms list several processes in one."""
 
@@ -326,6 +334,9 @@ def _surface(sentence: str, names: frozenset[str], markup: bool = True) -> Probl
     if hidden:
         return Problem(sentence, f"it holds {hidden}")
     bare = re.sub(r"\[\[[^\]]*\]\]", " ", sentence)
+    known = KNOWN.search(bare)
+    if known is not None and not SOURCED.search(bare):
+        return Problem(sentence, "it tells what is known without a source", known.group())
     if markup and (found := MARKUP.search(bare)) is not None:
         return Problem(sentence, "it holds markup", found.group())
     if re.search(r"\bsage\W{0,2}s own\b", bare, re.IGNORECASE):

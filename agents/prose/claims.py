@@ -232,7 +232,8 @@ TABLE = (
           r"beyond(?! what| chance)|incremental\w*|over and above|unchanged|"
           rf"(?:{EFFECT}|result|it|marker) (?:\w+ )?(?:remain|remains|remained|persist|persists|"
           rf"persisted|survive|survives|survived)|(?:{EFFECT}|marker) (?:\w+ )?(?:hold|holds|held)",
-          _is("independent", True), _is("independent", False), future=True),
+          _is("independent", True),
+          lambda facts, test: facts.independent is False and facts.associated, future=True),
     Claim("replication",
           r"replicat\w*|reproduc\w*|validat\w*|external\w*|(?:seen|found|shown) by others|"
           r"(?:seen|found|shown|holds?|held|same|true) (?:\w+ ){0,4}?elsewhere|earlier work|"

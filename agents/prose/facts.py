@@ -25,34 +25,34 @@ NAMED_TESTS = {
 }
 SENTENCES: dict[str, tuple[str, str, str]] = {
     "independent": (
-        "The association is independent of the covariates.",
-        "The association is not independent of the covariates.",
-        "Whether the association is independent of the covariates is left open.",
+        "Beside the covariates the effect is significant in the claimed direction.",
+        "Beside the covariates the interval excludes a relevant effect in the claimed direction.",
+        "Whether there is an effect beside the covariates is left open.",
     ),
     "relevant": (
-        "The effect is large enough to matter.",
-        "The effect is not large enough to matter.",
+        "The interval lies wholly at or beyond the smallest relevant effect.",
+        "The interval excludes the smallest relevant effect in the claimed direction.",
         "Whether the effect is large enough to matter is left open.",
     ),
     "replicated": (
         "The result was replicated in a second cohort.",
-        "The result was not replicated in the second cohort.",
+        "The second cohort does not confirm the claim.",
         "The result has not been replicated.",
     ),
     "proportional": (
         "No departure from proportional hazards was seen.",
-        "Hazards were not proportional.",
+        "By the test hazards were not proportional.",
         "",
     ),
     "stable": ("The sign was stable over the specifications.", "The sign was not stable.", ""),
     "permuted": (
-        "The permuted outcome gave nothing like it.",
-        "The permuted outcome did as well as the claim.",
+        "The permutation p was below alpha.",
+        "Permuted outcomes did as well too often.",
         "",
     ),
     "specific": (
-        "The effect is specific to the exposure.",
-        "Random features did as well as the exposure.",
+        "Random features do not do as well at the registered level.",
+        "Random features did as well too often.",
         "",
     ),
     "known_positive": (
@@ -62,11 +62,15 @@ SENTENCES: dict[str, tuple[str, str, str]] = {
     ),
     "negative_control": ("", "The negative control failed.", ""),
     "powered": (
-        "The number of events was sufficient for the smallest relevant effect.",
-        "More events are needed to find the smallest relevant effect.",
+        "The number of events was sufficient for the registered power.",
+        "More events are needed for the registered power.",
         "",
     ),
-    "controlled": ("", "The result does not survive control over the ledger.", ""),
+    "controlled": (
+        "",
+        "The primary comparison does not survive control over the ledger.",
+        "",
+    ),
     "registered_first": ("", "The contract was written after results on this claim were seen.", ""),
     "reproduced": (
         "The second implementation agrees.",

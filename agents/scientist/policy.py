@@ -393,7 +393,7 @@ def _proposal(
     rationale += (
         " The sources that speak of it are listed."
         if sources
-        else " No source that was searched supports it."
+        else " The search found no passage in support of it."
     )
     if conjectured:
         rationale += conjecture(unsigned)

@@ -101,12 +101,23 @@ _AMOUNT = re.compile(r"[\s-](infiltrat(?:ion|es?)|abundance|transcripts?)$", re.
 _PHENOTYPE = re.compile(r"\s+phenotype$")
 
 
+def _named_within(phrase: str, ontology: Ontology) -> tuple[str, OntologyEntry] | None:
+    """The thing that a longer phrase is about, as it is written there: PD-L1 of "PD-L1 expression"
+    and of "PD-L1 on immune cells"; the first where it names several."""
+    bare = _MEASURED.sub("", phrase).strip()
+    names = [bare, *(phrase[match.start : match.end] for match in ontology.find_all(phrase))]
+    for name in names:
+        if name != phrase and (found := ontology.find(name)) is not None:
+            return name, found
+    return None
+
+
 def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, ...]]:
     """What a paper may speak of in the place of `phrase`, each with its names.
 
     A kind of it (the immune-excluded phenotype for immune phenotypes), the cell whose infiltration
-    it is, and endpoints that answer the same question. None is the same thing: who counts one says
-    so.
+    or the molecule whose expression it is, and endpoints that answer the same question. None is the
+    same thing: who counts one says so.
     """
     names = synonyms(phrase, ontology)
     found = {
@@ -124,6 +135,10 @@ def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, .
         for one in (entry, *entries):
             narrower = ontology.links.narrower(one.id) if one is not None else ()
             entries += [other for name in narrower if (other := ontology.by_id(name)) is not None]
+        if (inside := _named_within(phrase, ontology)) is not None:
+            name, other = inside
+            if entry is None or other.id != entry.id:
+                found[name] = synonyms(name, ontology)
         if entry is not None and entry.type is EntityType.CLINICAL_ENDPOINT:
             links = ontology.related(entry.id)
             entries += [other for link, other in links if link is Link.INVERSE_MEASURE]

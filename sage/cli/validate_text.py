@@ -61,13 +61,16 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             out.print(f"    {key} ({test.endpoint}): {p_is(number.value)}", markup=False)
         elif test.method == "calibration":
             slope, harrell = (found.numbers[f"{key}.{name}"].text for name in ("slope", "harrell"))
+            when = found.numbers[f"{key}.horizon"].text
             where = "corrected for optimism"
             if test.part in APPLIED:
                 where = "the first model, nothing fitted here"
                 low, high = (found.numbers[f"{key}.slope_{end}"].text for end in ("lower", "upper"))
                 slope += f" (95% CI {low} to {high})"
-            line = f"    {key} ({test.endpoint}): slope {slope}, concordance {harrell}"
-            out.print(f"{line} ({where})", markup=False, soft_wrap=True)
+            line = f"    {key} ({test.endpoint}): slope {slope} by {when} months"
+            line += f", concordance {harrell}"
+            counted = f"{test.n} patients, {test.events} events"
+            out.print(f"{line} ({where}; {counted})", markup=False, soft_wrap=True)
     out.print(f"  results in {folder}", markup=False, soft_wrap=True)
 
 

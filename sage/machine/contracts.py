@@ -26,6 +26,8 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         coding = f"; {endpoint.coding}" if endpoint.coding else ""
         lines.append(f"Endpoint {endpoint.key}: {endpoint.label} ({endpoint.kind}{coding})")
     primary = contract.primary_test
+    if any(test.role == "secondary" for test in contract.tests):
+        lines.append(f"All endpoints are compared in patients whose {primary.endpoint} is known")
     lines.append(
         f"Primary test: {primary.method} on {primary.endpoint}, two-sided level"
         f" {contract.rules.alpha:g}, expected {contract.direction.value.replace('_', ' ')}"

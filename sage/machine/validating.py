@@ -256,7 +256,9 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
     Counts under `min_count` are suppressed, and shares whose text states such a count.
     """
     from agents.prose.facts import facts_of
+    from validation.relevance import unit_text
     from validation.results import Results
+    from validation.verdict import adjusted_for, adjusted_plan
 
     results: Results = Results.read(home / "results" / "results.json")
     counts = {
@@ -270,10 +272,13 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         for key in results.numbers
         if key.endswith(".share") and f"{key.removesuffix('.share')}.events" in hidden
     }
+    contract = FrozenContract.read(home / "contract.json").contract
+    adjusted = results.test("adjusted")
+    plan = adjusted_plan(contract)
     return ResultsView(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
-        facts=facts_of(results, FrozenContract.read(home / "contract.json").contract),
+        facts=facts_of(results, contract),
         reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(
@@ -288,4 +293,7 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         ),
         figures=tuple(f"{figure.title}: {figure.caption}" for figure in results.figures.values()),
         simulated=results.simulated,
+        part=results.tests[0].part if results.tests else "all",
+        beside=adjusted_for(contract, plan, adjusted.absent if adjusted else ()) if plan else "",
+        per=unit_text(contract),
     )

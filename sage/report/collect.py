@@ -205,7 +205,6 @@ def collect(folder: RunFolder) -> Page:
         evaluation["hypothesis_id"]: Evaluation.model_validate(evaluation)
         for evaluation in state.get("evaluations", [])
     }
-    ledger = read_ledger(folder.root / "ledger.jsonl", facts)
     pages = []
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
@@ -219,7 +218,7 @@ def collect(folder: RunFolder) -> Page:
         hypotheses=pages,
         rejected=_rejected(folder, decisions),
         candidates=read_candidates(folder, facts),
-        ledger=ledger,
+        ledger=read_ledger(folder.root / "ledger.jsonl", facts),
         explorations=read_explorations(folder, _checked),
         spending=_spending(folder, facts),
         facts=facts,
@@ -265,8 +264,8 @@ def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
     if TURNED_ROUND not in badge or question_of(folder, name).direction is not None:
         return badge
     return (
-        f"{badge}; the question named no direction: there is an association, opposite to the one"
-        " that was chosen before the test"
+        "an association, in the opposite direction to the one chosen before the test, as the"
+        f" question named none; the claim as chosen: {badge}"
     )
 
 

@@ -75,12 +75,13 @@ def borne(debate: dict[str, Any]) -> str:
     """What was counted of the records found, after "k of n records found": see `relevant_refs`."""
     foreign = debate.get("coverage", {}).get("foreign")
     if foreign:
-        return f"count, as none names {foreign}"
+        return f"count, as {foreign} was found in none"
     count = len(debate.get("coverage", {}).get("relevant", debate["records"]))
-    return (
-        f"{'names' if count == 1 else 'name'} two parts of the claim, one of them neither its "
-        "disease nor its endpoint"
-    )
+    return f"{'names' if count == 1 else 'name'} an exposure of the claim beside another part of it"
+
+
+AGAINST = {"refutes": "against", "weakens": "in part against", "stands": "leaves it standing"}
+"""How a verifier's answer is called: one sentence of a record refutes nothing by itself."""
 
 
 ORDINALS = ("initial assessment", "first round", "second round", "third round")
@@ -97,7 +98,10 @@ def turns(debate: dict[str, Any]) -> list[Turn]:
             for claim in position.get("claims", [])
         ]
         points += [
-            Point(f"{answer['verdict']}: {answer['text']}", _resolve(answer["citations"], records))
+            Point(
+                f"{AGAINST.get(answer['verdict'], answer['verdict'])}: {answer['text']}",
+                _resolve(answer["citations"], records),
+            )
             for answer in position.get("answers", [])
         ]
         points += [

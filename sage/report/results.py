@@ -340,9 +340,9 @@ def _title(key: str) -> str:
 
 
 QUESTIONS = {
-    "association": "Is it associated?",
-    "independence": "Independently of the covariates?",
-    "relevance": "Is the effect large enough to matter?",
+    "association": "Associated, in the claimed direction?",
+    "independence": "Also beside the covariates?",
+    "relevance": "Large enough to matter, in the claimed direction?",
 }
 
 
@@ -363,6 +363,11 @@ def _answers(answers: Sequence[Answer]) -> list[Table]:
     return [Table("What the verdict rests on", ["question", "answer", "estimate"], rows)]
 
 
+CURVE_NOTE = (
+    "Each row is a fit of its own, with Wald's p, on the patients who have all that it needs: that"
+    " of the claim's own choices may differ from the registered tests. Rows whose choices come to"
+    " the same patients and groups repeat each other."
+)
 LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
 """Steps of which each goes on from the one before."""
 
@@ -402,7 +407,7 @@ SINGLE_NUMBERS = (
     ("cut-point found by the search", "primary.cut"),
     ("p without correction for the search", "primary.p_uncorrected"),
     ("p for a departure from a straight line", "primary.nonlinearity.p"),
-    ("difference in mean survival, months", "rmst.difference"),
+    ("difference in mean survival, exposed less reference, months", "rmst.difference"),
     ("  its lower limit", "rmst.lower"),
     ("  its upper limit", "rmst.upper"),
     ("  its p", "rmst.p"),
@@ -482,9 +487,9 @@ def _controls(name: str, facts: Facts) -> list[Table]:
         return []
     note = (
         "For permutations and random features p is the share of draws that did at least as well as"
-        " the claim in the expected direction: small is good. The random features are a competitive"
-        " null: they ask whether the exposure does better than its like, not whether it is"
-        " associated. The known positive must be small."
+        " the claim, which is counted among them: of permutations in either direction, of random"
+        " features in the claimed one. Random features ask whether the exposure does better than"
+        " its like, not whether it is associated. The p of a known positive must be small."
     )
     return [Table("Controls", ["control", "draws or events", "p"], rows, note)]
 
@@ -498,6 +503,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
         title=_title(title),
         columns=columns,
         rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
+        note=CURVE_NOTE if title == "specification" else "",
         folded=title == "specification",
     )
 
@@ -550,7 +556,10 @@ def read_ledger(path: Path, facts: Facts) -> list[LedgerRow]:
             facts.put(f"{key}.p", test.p, p_text(test.p))
         controlled = adjusted.get(test.key)
         if controlled:
-            facts.put(f"{key}.q", controlled.q, p_text(controlled.q))
+            # The verdict's own: claims of other runs on these patients count in it.
+            judged = f"{test.hypothesis}.primary.q"
+            q = facts.values.get(judged) or {"value": controlled.q, "text": p_text(controlled.q)}
+            facts.put(f"{key}.q", q["value"], q["text"])
             facts.put(f"{key}.e", controlled.e)
         state = test.status if test.status == "ok" else f"{test.status}: {test.reason or test.code}"
         part = "" if test.part == "all" else f" ({test.part})"

@@ -234,7 +234,7 @@ def test_its_numbers_are_those_of_the_contract_that_is_frozen(tmp_path: Path) ->
     assert power.events is not None and power.minimum_detectable is not None
     assert by_check["endpoint"].value == round(power.events)
     assert by_check["power"].value == power.minimum_detectable
-    assert f"{power.n} patients whom the contract compares" in by_check["endpoint"].statement
+    assert f"{power.n} patients whom the draft compares" in by_check["endpoint"].statement
     assert by_check["events per model term"].value == round(power.events) / 2
     assert power.n < known.n_patients / 2
 
@@ -332,3 +332,22 @@ def test_fewer_covariates_demand_no_adjustment() -> None:
     assert not ADJUST.search("Use fewer covariates or a penalized model.")
     assert ADJUST.search("Add the covariates age and stage.")
     assert ADJUST.search("Results must be adjusted for smoking.")
+
+
+def test_covariates_that_exist_and_were_not_asked_for_are_named() -> None:
+    known = dictionary()
+    one = next(item for item in known.variables if item.key.startswith("clinical:"))
+    held = [
+        one.model_copy(update={"key": f"clinical:{key}", "label": label})
+        for key, label in (("gender", "Sex"), ("ecog", "ECOG"), ("smoking", "Smoking history"))
+    ]
+    late = one.model_copy(update={"key": "clinical:chemo", "label": "Chemo", "known_at": "later"})
+    others = [item for item in known.variables if not item.key.startswith("clinical:")]
+    bare = known.model_copy(update={"variables": (*others, *held, late)})
+    claim = hypothesis(covariates=("clinical:gender",))
+    facts = gather(expanded().model_copy(update={"hypothesis": claim}), bare)
+    said = next(fact.statement for fact in facts if fact.check == "confounders")
+    assert said == (
+        "The cohort records neither age nor stage nor grade; not adjusted for either, as only age,"
+        " sex, stage and grade are without being asked: ECOG, Smoking history."
+    )

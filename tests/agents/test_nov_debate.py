@@ -281,7 +281,7 @@ def test_the_rules_call_an_unseen_combination_more_novel_than_a_seen_one() -> No
     new = hold(expanded(), rules(), apart)
     old = hold(expanded(), rules(), together)
     assert new.score > 7 > 4 > old.score
-    assert old.below_threshold and "Already covered" in old.reasons[0]
+    assert old.below_threshold and "a part that it lacks" in old.reasons[0]
 
 
 def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
@@ -354,7 +354,7 @@ def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
         expanded(), rules(), found(known("FABP5", "bladder cancer"), known("overall survival"))
     )
     judged = outcome.transcript[2].position.summary
-    assert "Seen with no other part: tertiary lymphoid structure, overall survival." in judged
+    assert "Found beside no other part: tertiary lymphoid structure, overall survival." in judged
 
 
 def test_synonyms_count_as_mentions() -> None:
@@ -423,7 +423,7 @@ def test_an_index_of_another_disease_judges_nothing() -> None:
         outcome = hold(claim, sure, retriever(literature, DebateSettings()), ontology=ontology)
     assert not outcome.judged
     assert outcome.coverage.searched == (
-        "local index of 2 records, of which none that was found names breast cancer",
+        "local index of 2 records, breast cancer in none of those found",
     )
 
 

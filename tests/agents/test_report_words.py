@@ -19,12 +19,13 @@ from agents.interpreter import (
 from agents.prose.check import early_judge
 from agents.prose.facts import ResultFacts
 from agents.summary import FeasibilityView, NoveltyView, SummaryInput, generated, verdict_view
-from agents.types import ReviewedHypothesis
+from agents.types import Citation, ReviewedHypothesis
 from agents.views import ExpansionInput
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import expanded, hypothesis
+from validation.controls.keys import Key
 from validation.hypothesis import Comparison, Exposure
-from validation.results import Book
+from validation.results import Book, Effect, percent
 
 RESOURCES = Resources(ontology=Ontology([], []))
 
@@ -114,4 +115,80 @@ def test_the_tasks_name_the_covariates_of_the_contract() -> None:
     assert registered_tasks(models, ("a", "b", "grade")) == (
         "Adjust for two.",
         "Repeat adjusted for a, b, grade.",
+    )
+
+
+def test_a_finding_says_of_whom_it_is_and_what_it_is_per() -> None:
+    book = Book()
+    for name in ("primary", "adjusted", "PFI.secondary"):
+        book.effect(name, Effect(value=0.7, lower=0.5, upper=0.9, scale="hazard ratio"), 0.006)
+        book.put(f"{name}.q", 0.02, "q-value")
+        book.put(f"{name}.n", 141, "patients")
+        book.put(f"{name}.events", 61, "events")
+    for name, value in (("slope", 0.84), ("horizon", 45.1), ("harrell", 0.74)):
+        book.put(f"calibration.{name}", value, "months" if name == "horizon" else "")
+    book.put("calibration.n", 140, "patients")
+    book.put("calibration.events", 60, "events")
+    for key, value in ((Key.KNOWN_POSITIVE_HR, 1.6), (Key.KNOWN_POSITIVE_P, 0.01)):
+        book.put(key, value, "")
+    book.put(Key.KNOWN_POSITIVE_EVENTS, 62, "events")
+    numbers = tuple(KeyedNumber(key=key, text=one.text) for key, one in book.numbers.items())
+    whose = {"part": "confirmation", "beside": "Age and Sex", "per": " per standard deviation"}
+    given = interpreted().model_copy(
+        update={
+            "results": results().model_copy(update={"numbers": numbers, **whose}),
+            "expanded": expanded(endpoint="OS", secondary_endpoints=("PFI",)),
+        }
+    )
+    assert interpret(given, RESOURCES).findings == (
+        "Primary comparison, in the patients held back to confirm it: [[primary.summary]] per"
+        " standard deviation (p [[primary.p]]); q [[primary.q]] after error control over the"
+        " ledger; [[primary.n]] patients, [[primary.events]] events.",
+        "Adjusted for Age and Sex: [[adjusted.summary]] per standard deviation (p [[adjusted.p]]);"
+        " [[adjusted.n]] patients, [[adjusted.events]] events.",
+        "PFI (secondary, in patients whose OS is known): [[PFI.secondary.summary]] per standard"
+        " deviation (p [[PFI.secondary.p]]); [[PFI.secondary.n]] patients,"
+        " [[PFI.secondary.events]] events.",
+        "Within the cohort, corrected for optimism, the adjusted model has calibration slope"
+        " [[calibration.slope]] (events by [[calibration.horizon]] months) and concordance"
+        " [[calibration.harrell]] (all follow-up); [[calibration.n]] patients,"
+        " [[calibration.events]] events.",
+        "The known positive gave a hazard ratio of [[control.known_positive.hr]] per standard"
+        " deviation (p [[control.known_positive.p]]; [[control.known_positive.events]] events in"
+        " the patients who have it).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [(1, 0, "100%"), (0.9998, 0, "99.98%"), (0.996, 0, "99.6%"), (0.95, 0, "95%"), (0, 1, "0.0%"),
+     (0.0004, 1, "0.04%"), (0.5, 1, "50.0%")],
+)  # fmt: skip
+def test_all_and_none_are_said_only_where_it_is_so(share: float, digits: int, text: str) -> None:
+    assert percent(share, digits) == text
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "It is commonly held that breast cancer of young women recurs earlier.",
+        "That is a gap of a small index, and the claim narrows an old question.",
+        "The question has been studied for long.",
+        "Whether that is a gradient is disputed.",
+    ],
+)
+def test_general_knowledge_needs_a_source(sentence: str) -> None:
+    problems = early_judge(refs=("R1",))(sentence)
+    assert [problem.reason for problem in problems] == ["it tells what is known without a source"]
+    assert not early_judge(refs=("R1",))(f"{sentence[:-1]} (R1).")
+
+
+def test_what_was_found_against_the_claim_is_background_against_it() -> None:
+    null = Citation(title="A", doi="10.1/a", quote="CD68+ cells are not associated with OS.")
+    found = Citation(title="B", doi="10.1/b", quote="CD68+ cells are frequent.")
+    claim = ReviewedHypothesis(hypothesis=hypothesis(), review="approved", citations=(null, found))
+    told = expand(ExpansionInput(reviewed=claim), RESOURCES).background
+    assert told == (
+        "“CD68+ cells are frequent.” Against it, or finding nothing: “CD68+ cells are not"
+        " associated with OS.”"
     )

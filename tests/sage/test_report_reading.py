@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.question.types import Question
 from agents.wording import free_numbers
+from sage.report import collect
 from sage.report.curve import curve_of
 from sage.report.facts import Facts
 from sage.report.reading import (
@@ -26,6 +28,7 @@ from sage.report.reading import (
     checklists,
     would_change,
 )
+from sage.runfolder import RunFolder
 from validation.results import Effect, Reason, Verdict
 from validation.verdict import TURNED_ROUND
 
@@ -243,3 +246,14 @@ def test_every_mark_of_a_curve_lies_on_it(estimates: list[float], scale: str) ->
         assert 0 <= point.high <= point.at <= point.low <= curve.top
     heights = [at for at, _ in curve.ticks]
     assert all(abs(a - b) >= 14 for n, a in enumerate(heights) for b in heights[:n])
+
+
+def test_to_who_named_no_direction_the_association_comes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(collect, "question_of", lambda *_: Question(prompt="How does A go with B?"))
+    said = collect._verdict_words(RunFolder(tmp_path), "h1", f"not supported: {TURNED_ROUND}")
+    assert said == (
+        "an association, in the opposite direction to the one chosen before the test, as the"
+        f" question named none; the claim as chosen: not supported: {TURNED_ROUND}"
+    )

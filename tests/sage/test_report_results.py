@@ -108,3 +108,10 @@ def test_a_figures_numbers_are_its_tables_and_no_cell_is_a_formula(tmp_path: Pat
     assert primary["hazard ratio"] == results.tables["primary"][0]["hazard ratio"]
     attacked = rows[-1]
     assert [attacked[name] for name in evil] == ["'=cmd()", "-1.5", "'@x", "'-x"]
+
+
+def test_the_curve_says_what_a_row_is_and_its_p_is_printed_as_any_other(page: ResultsPage) -> None:
+    curve = table(page, "Specification curve")
+    assert "a fit of its own, with Wald's p" in curve.note
+    shown = {row[curve.columns.index("p")].text for row in curve.rows}
+    assert shown and not any(len(text) < 6 for text in shown if text.startswith("0.00"))

@@ -291,7 +291,7 @@ def test_age_in_lung_cancer_is_associated_and_not_shown_to_be_independent(tmp_pa
     assert independence.effect.value == pytest.approx(1.11, abs=0.02)
     assert (association.answer, independence.answer) == ("yes", "no")
     assert found.verdict.badge.startswith(
-        "inconclusive (independence): not independent of Sex and Stage"
+        "inconclusive (independence): no relevant effect as claimed beside Sex and Stage"
     )
 
 

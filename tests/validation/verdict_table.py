@@ -234,7 +234,7 @@ def controls(**changes: Any) -> Controls:
 def random_features(percentile: float, kind: str = "matched genes") -> RandomFeatures:
     """Random features that ran."""
     return RandomFeatures.model_validate(
-        {"status": RAN, "percentile": percentile, "draws": 500, "kind": kind}
+        {"status": RAN, "percentile": percentile, "draws": 1000, "kind": kind}
     )
 
 
@@ -435,14 +435,14 @@ def _controls() -> Iterator[Row]:
         "everything agrees",
         SUPPORTED,
         "yyy",
-        "supported: associated and independent of Age and Stage",
+        "supported: associated, also adjusted for Age and Stage",
         primary=STRONG,
         reasons=(
             "permuted outcome [for]",
             "random features [for]",
             "matched genes for FABP5",
             "specification curve [for] expected sign in 100%",
-            "competitive null",
+            "stronger, in the claimed direction, than 990 of 1000 matched genes for FABP5",
             "adjusted model [for]",
             "relevant effect [for]",
         ),
@@ -513,13 +513,15 @@ def _controls() -> Iterator[Row]:
         yield given(
             f"undeclared {role}",
             SUPPORTED,
-            "independent",
+            "also adjusted for",
             controls(),
             plan={"undeclared": {"clinical:other": role}},
         )
     off = TimingResult(status=OFF, reason="not asked for")
     followed = {"time_dependent": True}
-    yield given("time-dependent", SUPPORTED, "independent", controls(timing=off), plan=followed)
+    yield given(
+        "time-dependent", SUPPORTED, "also adjusted for", controls(timing=off), plan=followed
+    )
     crashed = RandomFeatures(status=CRASHED, reason="MemoryError")
     yield given(
         "one of two random features crashed",
@@ -552,8 +554,8 @@ def _controls() -> Iterator[Row]:
     )
     for p, says, words in (
         (0.049, control, "the negative control moves"),
-        (0.05, SUPPORTED, "independent"),
-        (0.8, SUPPORTED, "independent"),
+        (0.05, SUPPORTED, "also adjusted for"),
+        (0.8, SUPPORTED, "also adjusted for"),
     ):
         result = NegativeEndpoint(status=RAN, endpoint="NEG", p=p)
         yield given(
@@ -653,7 +655,7 @@ def _controls() -> Iterator[Row]:
         yield given(
             f"permutation p {p}",
             says,
-            "" if says == SUPPORTED else "chance does as well",
+            "" if says == SUPPORTED else "permuted outcomes do as well too often",
             controls(permuted=PermutedOutcome(status=RAN, p=p, draws=100)),
         )
     yield given(
@@ -673,27 +675,27 @@ def _controls() -> Iterator[Row]:
         without=("switched off",),
     )
     for share, says in ((0.949, control), (0.95, SUPPORTED), (0.2, control)):
-        words = "" if says == SUPPORTED else "features comparable to TLS do as well"
+        words = "" if says == SUPPORTED else "too many features like TLS do as well"
         yield given(
             f"random features {share}",
             says,
             words,
             controls(random=(random_features(0.99), random_features(share))),
-            reasons=("random features [for] stronger than 99%",),
+            reasons=("random features [for] stronger, in the claimed direction, than 990",),
         )
     yield given(
         "one of a thousand features does as well",
         SUPPORTED,
         "",
         controls(random=(random_features(0.999), random_features(0.99))),
-        reasons=("stronger than 99.9% of",),
+        reasons=("stronger, in the claimed direction, than 999 of 1000",),
     )
     yield given(
         "permuted feature",
         control,
-        "features comparable to FABP5 do as well",
+        "too many features like FABP5 do as well",
         controls(random=(random_features(0.5, "permuted feature"), random_features(0.99))),
-        reasons=("only stronger than 50% of permutations of FABP5",),
+        reasons=("only stronger, in the claimed direction, than 500 of 1000 permutations of",),
     )
     yield given(
         "random features switched off",
@@ -710,15 +712,15 @@ def _controls() -> Iterator[Row]:
         controls(random=()),
         plan={"controls": {"random_features": 1}},
     )
-    alone = specification().model_copy(update={"left_out_sign": 0.8})
+    alone = specification().model_copy(update={"left_out_sign": 0.8, "left_out": 10})
     yield given(
         "sign without one site at a time",
         open_("assumption"),
         "the sign depends on analytical choices",
         controls(specification=alone),
         reasons=(
-            "only expected sign in 100% of the specifications and in 80% of the estimates without"
-            " one site",
+            "only expected sign in 100% of the 24 specifications and in 80% of the 10 estimates"
+            " without one site",
         ),
     )
     for sign, own, says, words in (
@@ -766,10 +768,10 @@ def _association() -> Iterator[Row]:
         "a sign alone, shown beside the covariates",
         SUPPORTED,
         "yyu",
-        "associated and independent of Age and Stage",
+        "associated, also adjusted for Age and Stage",
         primary=sign,
         **beside,
-        reasons=("primary [for]", "beside Age and Stage q = 0.050"),
+        reasons=("primary [for]", "with the p beside Age and Stage in its place q = 0.050"),
     )
     for name, changes, answers in (
         ("no sign alone", {"primary": estimate(1.4, 0.2, 0.1)}, "uyu"),
@@ -1002,9 +1004,9 @@ def _independence() -> Iterator[Row]:
             "not shown",
             estimate(1.4, 0.25),
             "yuu",
-            "inconclusive (independence): not shown to be independent of Age and Stage",
+            "inconclusive (independence): not shown beside Age and Stage",
         ),
-        ("p 0.05", estimate(1.5, 0.2, 0.05), "yuu", "not shown to be independent"),
+        ("p 0.05", estimate(1.5, 0.2, 0.05), "yuu", "not shown beside"),
         ("gone", estimate(1.05, 0.1), "ynn", ""),
         ("the other way", estimate(0.5, 0.1), "ynn", ""),
         ("missing", None, "y-y", "the adjusted model gave no result"),
@@ -1021,7 +1023,7 @@ def _independence() -> Iterator[Row]:
         "adjusted p 0.0499",
         SUPPORTED,
         "yyu",
-        "independent of Age and Stage; whether it is large enough to matter is open",
+        "also adjusted for Age and Stage; whether it is large enough to matter is open",
         primary=STRONG,
         adjusted=estimate(1.5, 0.2, 0.0499),
         reasons=(
@@ -1033,7 +1035,7 @@ def _independence() -> Iterator[Row]:
         "no term for a covariate",
         SUPPORTED,
         "yyy",
-        "supported: associated and independent of Age",
+        "supported: associated, also adjusted for Age",
         primary=STRONG,
         adjusted=STRONG | {"absent": ("Stage",)},
         reasons=("beside Age (no term for Stage): ",),
@@ -1050,9 +1052,32 @@ def _independence() -> Iterator[Row]:
         "adjusted the other way, wide",
         independence,
         "ynu",
-        "not independent of Age and Stage",
+        "no relevant effect as claimed beside Age and Stage",
         primary=STRONG,
         adjusted=estimate(0.8, 0.5, 0.01),
+        reasons=("p = 0.010: significant in the other direction",),
+    )
+    yield row(
+        "adjusted to nothing",
+        independence,
+        "ynn",
+        "no relevant effect as claimed beside Age and Stage",
+        primary=STRONG,
+        adjusted=NOTHING,
+        reasons=(": the interval excludes the smallest relevant effect",),
+        unsaid=("significant in the other direction",),
+    )
+    yield row(
+        "what an estimate is per",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan={"exposed": "FABP5 higher (per standard deviation of the exploring patients)"},
+        reasons=(
+            "primary [for] hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard deviation of the"
+            " exploring patients, p <",
+            "beside Age and Stage: hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard",
+        ),
     )
     # lung: age per standard deviation
     yield row(
@@ -1092,7 +1117,12 @@ def _independence() -> Iterator[Row]:
     )
     within = {"strata": ("clinical:site",)}
     yield row(
-        "strata alone", SUPPORTED, "yyy", "independent of Site", primary=STRONG, plan=none | within
+        "strata alone",
+        SUPPORTED,
+        "yyy",
+        "also adjusted for Site",
+        primary=STRONG,
+        plan=none | within,
     )
     yield row(
         "strata alone, p not below alpha", open_("power"), "uuu", primary=WEAK, plan=none | within
@@ -1101,7 +1131,7 @@ def _independence() -> Iterator[Row]:
         "strata and covariates",
         SUPPORTED,
         "yyy",
-        "independent of Age, Stage and Site",
+        "also adjusted for Age, Stage and Site",
         primary=STRONG,
         plan=within,
     )
@@ -1109,7 +1139,7 @@ def _independence() -> Iterator[Row]:
         "one covariate",
         SUPPORTED,
         "yyy",
-        "independent of Age",
+        "also adjusted for Age",
         primary=STRONG,
         plan={"covariates": ("clinical:age",)},
     )
@@ -1321,7 +1351,16 @@ def _hazards() -> Iterator[Row]:
         **both,
         **horizon,
         others=(test(0.01), mean(-5, 0.01)),
-        reasons=("mean survival to 60.0 months of the exposed differs by -5.0 months",),
+        reasons=("mean time to the event to 60.0 months is 5.0 months shorter in the exposed",),
+    )
+    yield row(
+        "the mean is longer",
+        open_("assumption"),
+        "yyy",
+        primary=STRONG,
+        **both,
+        others=(test(0.01), mean(5, 0.01)),
+        reasons=("mean time to the event is 5.0 months longer in the exposed",),
     )
     yield row(
         "no mean registered",
@@ -1491,6 +1530,23 @@ def _others() -> Iterator[Row]:
         limits=("one cohort only; no external validation",),
     )
     yield row(
+        "nothing in one cohort",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        adjusted=NOTHING,
+        limits=("one cohort only; no external validation",),
+    )
+    yield row(
+        "what cohort, exposure and endpoint say of themselves",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan={"notes": ("toy: seven are M1", "FABP5: a proxy", "Overall survival: old", "Age: x")},
+        limits=("toy: seven are M1\nFABP5: a proxy\nOverall survival: old",),
+        without=("Age: x",),
+    )
+    yield row(
         "nothing to replicate",
         NOT,
         "nnn",
@@ -1599,7 +1655,7 @@ def _edges() -> Iterator[Row]:
         "yyy",
         primary=STRONG,
         ran=controls(random=(random_features(0.95), random_features(0.99))),
-        reasons=("random features [for] stronger than 95% of matched genes for FABP5",),
+        reasons=("random features [for] stronger, in the claimed direction, than 950",),
     )
     yield row(
         "share of signs in percent",
@@ -1607,7 +1663,7 @@ def _edges() -> Iterator[Row]:
         "yyy",
         primary=STRONG,
         ran=controls(specification=specification(0.5)),
-        reasons=("only expected sign in 50% of the specifications",),
+        reasons=("only expected sign in 50% of the 24 specifications",),
     )
     yield row(
         "known positive by its label",

@@ -114,7 +114,7 @@ def draft(
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
     require_known(hypothesis, variables, [endpoint, *secondary])
-    exposed, reference = _group_names(hypothesis, dictionary)
+    exposed, reference = _group_names(hypothesis, dictionary, split or SplitRule())
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
     tests, lost = for_rows(tests, dictionary)
@@ -411,7 +411,9 @@ def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False
     return f"{exposure.label} {'high' if high else 'low'}"
 
 
-def _group_names(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, str]:
+def _group_names(
+    hypothesis: Hypothesis, dictionary: DataDictionary, split: SplitRule
+) -> tuple[str, str]:
     exposed = " and ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
     if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         first, second = hypothesis.exposures
@@ -441,7 +443,8 @@ def _group_names(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[st
     if hypothesis.comparison is Comparison.PER_SD or not uses_groups(hypothesis):
         low = all(exposure.level == "low" for exposure in hypothesis.exposures)
         other_side = "higher" if low else "lower"
-        return f"{exposed} (per standard deviation)", f"one standard deviation {other_side}"
+        whose = "" if split.policy == "none" else " of the exploring patients"
+        return f"{exposed} (per standard deviation{whose})", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.EXTREMES:
         return exposed, " and ".join(
             _side(exposure, dictionary, other=True) for exposure in hypothesis.exposures
@@ -470,4 +473,5 @@ def _notes(
             notes.append(f"{exposure.label}: a doubling is one unit of {found.unit}")
     if endpoint.note:
         notes.append(f"{endpoint.label}: {endpoint.note}")
+    notes += [f"{dictionary.cohort}: {note.rstrip('.')}" for note in dictionary.notes]
     return tuple(notes)

@@ -43,7 +43,7 @@ from validation.controls.results import (
     Specifications,
 )
 from validation.hypothesis import Direction
-from validation.results import Because, Reason, p_is
+from validation.results import Because, Reason, p_is, percent
 
 KNOWN_EVENTS = 50
 HALVES_APART = 1.6
@@ -252,8 +252,8 @@ def _permuted_outcome(contract: Contract, controls: Controls) -> Iterator[Object
         yield Objection(
             because="control",
             rule="permuted outcome",
-            words="chance does as well",
-            text=f"permutation {p_is(found.p)}: chance does as well",
+            words="permuted outcomes do as well too often",
+            text=f"permuted outcomes do as well too often (permutation {p_is(found.p)})",
         )
 
 
@@ -266,7 +266,7 @@ def _random_features(contract: Contract, controls: Controls) -> Iterator[Objecti
             yield Objection(
                 because="control",
                 rule="random features",
-                words=f"features comparable to {label} do as well",
+                words=f"too many features like {label} do as well",
                 text=f"only {text}",
             )
 
@@ -276,9 +276,11 @@ def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str,
     for use, found in zip(contract.exposures, controls.random, strict=False):
         if found.ran:
             assert found.percentile is not None
+            assert found.draws is not None
             kind = "permutations of" if found.kind == "permuted feature" else "matched genes for"
-            text = f"stronger than {100 * found.percentile:.3g}% of {kind} {use.label}"
-            yield use.label, found.percentile, f"{text} (a competitive null)"
+            weaker = f"{round(found.percentile * found.draws)} of {found.draws}"
+            text = f"stronger, in the claimed direction, than {weaker} {kind} {use.label}"
+            yield use.label, found.percentile, text
 
 
 def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Objection]:
@@ -315,9 +317,10 @@ def _missingness(controls: Controls) -> Iterator[Objection]:
 
 
 def _sign_text(found: Specifications) -> str:
-    text = f"expected sign in {100 * (found.expected_sign or 0):.0f}% of the specifications"
+    text = f"expected sign in {percent(found.expected_sign or 0)} of the {found.n} specifications"
     if found.left_out_sign is not None:
-        text += f" and in {100 * found.left_out_sign:.0f}% of the estimates without one site"
+        share = percent(found.left_out_sign)
+        text += f" and in {share} of the {found.left_out} estimates without one site"
     return text
 
 

@@ -460,7 +460,7 @@ def _specification(analysis: Finished, out: Path) -> Figure:
     drawing = partial(
         specification_curve_figure,
         analysis.curve,
-        title=f"{endpoint} under every defensible choice",
+        title=f"{endpoint} under every registered choice",
         measure=contract.model_scale.capitalize(),
         description=f"Specification curve of {contract.exposed}",
     )
@@ -474,7 +474,7 @@ def _specification(analysis: Finished, out: Path) -> Figure:
         analysis,
         path,
         drawing,
-        f"{endpoint} under every defensible choice",
+        f"{endpoint} under every registered choice",
         f"{contract.model_scale.capitalize()} by {choices}; {share} of {count} specifications have"
         " the expected sign.",
     )

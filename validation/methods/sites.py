@@ -12,7 +12,7 @@ from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
 from validation.methods.shared import clusters_of, effect_of, fit_cox, matrix, outcome_of, row_at
-from validation.results import AnalysisResult, Book, TestOutcome
+from validation.results import AnalysisResult, Book, TestOutcome, p_is
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,8 +74,8 @@ def site_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
     """What the sites explain, as limits of a verdict."""
     numbers = analysis.numbers
     found = [
-        f"the site explains {what} ({numbers[key].text})"
-        for key, what in ((EXPOSURE_P, "who is exposed"), (OUTCOME_P, "the outcome"))
+        f"{what} by site ({p_is(numbers[key].value)})"
+        for key, what in ((EXPOSURE_P, "the exposure differs"), (OUTCOME_P, "the outcome differs"))
         if key in numbers and (numbers[key].value or 0.0) < alpha
     ]
     return [" and ".join(found) + ": see the hazard ratio within sites"] if found else []

@@ -131,7 +131,7 @@ function Card({ run, card, endpoints, notes, person, reload, response, respond, 
     ${card.hypothesis.rationale && !edited ? html`<p>${card.hypothesis.rationale}</p>` : null}
     <${Power} of=${shown.power}/>
     <div class="split"><section aria-label="What is known"><h3>What is known</h3>
-      ${card.support_absent ? html`<p class="said warn">No source that was searched supports it.</p>` : null}
+      ${card.support_absent ? html`<p class="said warn">The search found no passage in support of it.</p>` : null}
       ${card.steps.map((step) => html`<div><p class="small"><strong>${step.process}</strong> <span class="soft">belief ${number(step.belief)}</span></p>${step.evidence.slice(0, 3).map((s) => html`<${Source} of=${s}/>`)}${step.contradicting.slice(0, 3).map((s) => html`<${Source} of=${s} against/>`)}</div>`)}
       ${card.steps.length ? null : card.citations.slice(0, 6).map((s) => html`<${Source} of=${s}/>`)}
       ${card.contradicting.length ? html`<h3>What speaks against it</h3>${card.contradicting.slice(0, 6).map((s) => html`<${Source} of=${s} against/>`)}` : null}
