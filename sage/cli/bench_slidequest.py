@@ -13,7 +13,7 @@ from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from sage.bench.slidequest_run import Cost, Prepared
-    from sage.bench.slidequest_twins import Solved
+    from sage.bench.slidequest_twins.scoring import Solved
     from sage.bench.twin_questions import Answered
 
 
@@ -154,7 +154,8 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
     from agents.code_acting.agent import ask
     from agents.code_acting.session import Session
     from mcp_servers.registry import load
-    from sage.bench.slidequest_twins import TWINS, VARIANTS, cover, solve
+    from sage.bench.slidequest_twins.programs import TWINS
+    from sage.bench.slidequest_twins.scoring import VARIANTS, cover, solve
     from sage.console import out as console
     from sage.console import print_json
     from sage.core.llm.trace import Trace
@@ -206,7 +207,7 @@ def _twins_asked(
     *, as_json: bool,
 ) -> None:  # fmt: skip
     """Put the twins as questions to the agent, and hold its answers to the planted truths."""
-    from sage.bench.slidequest_twins import TWINS
+    from sage.bench.slidequest_twins.programs import TWINS
     from sage.bench.twin_questions import QUESTIONS, answers, pose
     from sage.console import out as console
     from sage.console import print_json

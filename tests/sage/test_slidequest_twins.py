@@ -10,15 +10,9 @@ from agents.code_acting.agent import ask
 from agents.code_acting.session import IMPORTS, Session
 from mcp_servers.registry import load
 from sage.bench.slidequest import CATEGORIES
-from sage.bench.slidequest_twins import (
-    TWINS,
-    WRITE,
-    Solved,
-    Twin,
-    capability_of,
-    cover,
-    solve,
-)  # fmt: skip
+from sage.bench.slidequest_twins.programs import TWINS, WRITE
+from sage.bench.slidequest_twins.scoring import Solved, capability_of, cover, solve
+from sage.bench.slidequest_twins.twin import Twin
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sandbox import policy
