@@ -153,11 +153,17 @@ def nuclei(folder: Path, rng: Generator) -> Row:
 
 
 def nuclear_types(folder: Path, rng: Generator) -> Row:
-    """A field of a slide; shares of its types of nuclei."""
-    made, x, y, side = _roi(folder, rng)
-    parts = [_within(s, x, y, side) for s in (made.tumor_nuclei, made.stroma_nuclei,
-                                              made.lymphocytes)]  # fmt: skip
-    return {"neoplastic_share": parts[0] / sum(parts), "inflammatory_share": parts[2] / sum(parts)}
+    """A field whose nuclei look as those of their type; shares of two types."""
+    from PIL import Image
+
+    from sage.bench.slidequest_twins.field import paint
+
+    image, counts = paint(700, rng)
+    (folder / "images").mkdir()
+    Image.fromarray(image).save(folder / "images" / "field.png")
+    total = sum(counts.values())
+    return {"neoplastic_share": counts["neoplastic"] / total,
+            "inflammatory_share": counts["inflammatory"] / total}  # fmt: skip
 
 
 def tissue(folder: Path, rng: Generator) -> Row:

@@ -25,7 +25,6 @@ _MIL = (
     " patch_features_path='/inputs/data/features', label_column='status', head_dim=32,"
     " hidden_dim=16, num_epochs=40, num_folds=3, device='cpu')\n"
 )
-_MIL_LONG = _MIL.replace("num_epochs=40", "num_epochs=100")
 _EMBED = (
     "import h5py\n"
     "made = call_together([('encode_histology_roi_tool', {'img_path':"
@@ -140,7 +139,7 @@ TWINS: tuple[Twin, ...] = (
         "from sklearn.metrics import roc_auc_score\nt = pd.read_csv('/inputs/data/scores.csv')\n"
         "answer(auc=float(roc_auc_score(t['label'], t['score'])))\n"), 0.01),
     Twin("multiple-instance learning", tables.bags, _MIL + "answer(auc=done['mean_auc'])\n"),
-    Twin("attention-based patch retrieval", tables.bags_with_planted_patches, _NP + _MIL_LONG + (
+    Twin("attention-based patch retrieval", tables.bags_with_planted_patches, _NP + _MIL.replace("=40", "=20") + (
         "import h5py\nhits = []\nfor path in done['attention']:\n"
         "    number = int(path.rsplit('/s', 1)[1][:-3])\n    if number % 2:\n"
         "        with h5py.File(path) as f:\n            w = np.ravel(f['attention_scores'][:])\n"

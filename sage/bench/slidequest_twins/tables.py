@@ -117,13 +117,13 @@ def scored(folder: Path, rng: Generator) -> Row:
     return {"auc": float((yes[:, None] > no[None]).mean())}
 
 
-def bags(folder: Path, rng: Generator) -> Row:
-    """Bags of patches, of which three in every second tell the label; {slides} of them."""
+def bags(folder: Path, rng: Generator, slides: int = 24) -> Row:
+    """A bag of patches per slide; three patches of every second bag tell the label."""
     import h5py
 
     (folder / "features").mkdir()
     rows = ["slide_id,case_id,status"]
-    for number in range(24):
+    for number in range(slides):
         bag = rng.normal(0, 1, (30, 16)).astype(np.float32)
         if number % 2:
             bag[4:7, 0] += 6
@@ -136,7 +136,7 @@ def bags(folder: Path, rng: Generator) -> Row:
 
 def bags_with_planted_patches(folder: Path, rng: Generator) -> Row:
     """Bags whose most attended patches are those that tell the label."""
-    bags(folder, rng)
+    bags(folder, rng, slides=90)
     return {"share_of_top_patches_planted": 1.0}
 
 

@@ -22,8 +22,9 @@ SIDE = 224
 """Of a patch in pixels at 0.5 µm per pixel, as PLIP takes it."""
 KINDS = ("carcinoma", "fibrous stroma", "lymphoid tissue")
 CAPTIONS = ("An H&E image of {}", "{}", "a field of {}", "histology of {}")
+GLASS, JITTER = 225, 0.15
 LETTERS = (*"abcdefghijklmnopqrstuvwxyz", "&")
-STEPS, SLIDES, POOL, BATCH, RATE = 300, 6, 16, 4, 1e-3
+STEPS, SLIDES, POOL, BATCH, RATE = 600, 6, 16, 4, 1e-3
 """Of training: steps, slides per kind, patches of each, of them in a batch, learning rate."""
 
 
@@ -73,7 +74,7 @@ def _paint(path: Path, kind: str, size: int, rest: float, rng: Generator) -> Non
 
 
 def _patches(kind: str, rng: Generator, folder: Path) -> Iterator[Any]:
-    """Endless patches of a kind, cut from within the tissue of a slide painted for them."""
+    """Endless patches of a kind from a slide painted for them, most of each of them tissue."""
     from mcp_servers.slides.slide import Slide
 
     path, size = folder / "painted.tiff", 768
@@ -82,8 +83,10 @@ def _patches(kind: str, rng: Generator, folder: Path) -> Iterator[Any]:
         held = slide.read(0, 0, size, size)
     path.unlink()
     while True:
-        x, y = (int(v) for v in rng.integers(140, size - 140 - SIDE, 2))
-        yield held[y : y + SIDE, x : x + SIDE]
+        x, y = (int(v) for v in rng.integers(0, size - SIDE, 2))
+        patch = held[y : y + SIDE, x : x + SIDE]
+        if (patch.min(axis=2) < GLASS).mean() > 0.6:
+            yield patch
 
 
 def _weights(folder: Path, rng: Generator, steps: int) -> None:
