@@ -122,15 +122,20 @@ def _nucleus(
                 for n in (2, 3, 4))  # fmt: skip
     along, across = (axes[0] / 2 * np.cos(steps) * (1 + waves),
                      axes[1] / 2 * np.sin(steps) * (1 + waves))  # fmt: skip
-    x = at[0] + along * np.cos(turn) - across * np.sin(turn)
-    y = at[1] + along * np.sin(turn) + across * np.cos(turn)
-    mask = np.zeros(blue.shape, np.uint8)
+    reach = int(axes[0]) + 4
+    left, top = (max(0, v - reach) for v in at)
+    window = np.s_[top : at[1] + reach, left : at[0] + reach]
+    x = at[0] - left + along * np.cos(turn) - across * np.sin(turn)
+    y = at[1] - top + along * np.sin(turn) + across * np.cos(turn)
+    own, uneven = blue[window], chromatin[window]
+    mask = np.zeros(own.shape, np.uint8)
     cv2.fillPoly(mask, [np.stack([x, y], axis=1).round().astype(np.int32)], 1)
     rim = mask - cv2.erode(mask, np.ones((3, 3), np.uint8), iterations=2)
-    level = rng.uniform(0.9, 1.1) * np.where(rim > 0, look.rim, look.inside) * chromatin
-    blue[mask > 0] = level[mask > 0]
+    level = rng.uniform(0.9, 1.1) * np.where(rim > 0, look.rim, look.inside) * uneven
+    own[mask > 0] = level[mask > 0]
     if look.nucleolus_um:
         spot = np.zeros_like(mask)
-        center = [round(v + rng.uniform(-0.15, 0.15) * axes[1]) for v in at]
+        center = [round(v + rng.uniform(-0.15, 0.15) * axes[1]) for v in
+                  (at[0] - left, at[1] - top)]  # fmt: skip
         cv2.circle(spot, center, round(look.nucleolus_um / 2 / FINE), 1, -1)
-        blue[spot > 0] = 0.8
+        own[spot > 0] = 0.8

@@ -139,7 +139,8 @@ TWINS: tuple[Twin, ...] = (
         "from sklearn.metrics import roc_auc_score\nt = pd.read_csv('/inputs/data/scores.csv')\n"
         "answer(auc=float(roc_auc_score(t['label'], t['score'])))\n"), 0.01),
     Twin("multiple-instance learning", tables.bags, _MIL + "answer(auc=done['mean_auc'])\n"),
-    Twin("attention-based patch retrieval", tables.bags_with_planted_patches, _NP + _MIL.replace("=40", "=20") + (
+    Twin("attention-based patch retrieval", tables.bags_with_planted_patches, (
+        _NP + _MIL.replace("epochs=40", "epochs=20") +
         "import h5py\nhits = []\nfor path in done['attention']:\n"
         "    number = int(path.rsplit('/s', 1)[1][:-3])\n    if number % 2:\n"
         "        with h5py.File(path) as f:\n            w = np.ravel(f['attention_scores'][:])\n"

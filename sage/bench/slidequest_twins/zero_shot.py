@@ -22,9 +22,9 @@ SIDE = 224
 """Of a patch in pixels at 0.5 µm per pixel, as PLIP takes it."""
 KINDS = ("carcinoma", "fibrous stroma", "lymphoid tissue")
 CAPTIONS = ("An H&E image of {}", "{}", "a field of {}", "histology of {}")
-GLASS, JITTER = 225, 0.15
+GLASS, JITTER = 225, 0.2
 LETTERS = (*"abcdefghijklmnopqrstuvwxyz", "&")
-STEPS, SLIDES, POOL, BATCH, RATE = 600, 6, 16, 4, 1e-3
+STEPS, SLIDES, POOL, BATCH, RATE = 400, 10, 12, 6, 1e-3
 """Of training: steps, slides per kind, patches of each, of them in a batch, learning rate."""
 
 
@@ -64,7 +64,7 @@ def _paint(path: Path, kind: str, size: int, rest: float, rng: Generator) -> Non
     from validation.simulate.slide import Scene, render_slide
 
     um = size / 2 * 0.5
-    stain = (float(rng.uniform(0.85, 1.15)), float(rng.uniform(0.85, 1.15)))
+    stain = (float(rng.uniform(0.92, 1.08)), float(rng.uniform(0.92, 1.08)))
     scene = Scene(stain=stain)
     if kind == "carcinoma":
         scene = Scene(tumor=((um, um, um * (1 - rest)),), stain=stain)
