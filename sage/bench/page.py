@@ -158,7 +158,9 @@ def _slidequest(held: dict[str, Any]) -> Iterable[Row]:
         cost=f"{sum(one['seconds'] for one in twins):.0f} s",
         notes=(
             f"{sum(one['score'] == 1 for one in twins)} of {len(twins)} twins are solved; not:"
-            f" {', '.join(short)}. Zero-shot interpretation needs the user's weights.",
+            f" {', '.join(short) or 'none'}. The zero-shot ones bring weights that were trained on"
+            " painted tissue: the tools carry such questions where the user has weights, which says"
+            " nothing about a pathology CLIP.",
         ),
     )
     yield _played(played)

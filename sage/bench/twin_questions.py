@@ -13,7 +13,9 @@ from pathlib import Path
 
 from sage.bench.slidequest import Row, read_answer
 from sage.bench.slidequest_run import ANSWER, Prepared, record_of
-from sage.bench.slidequest_twins import TWINS, VARIANTS, Solved, Twin, data_of, held_to
+from sage.bench.slidequest_twins.programs import TWINS
+from sage.bench.slidequest_twins.scoring import VARIANTS, Solved, data_of, held_to
+from sage.bench.slidequest_twins.twin import Twin
 from sage.core.errors import InputError
 
 OUTPUT = "Write answer.json into /output: a list with one object that has {names}."

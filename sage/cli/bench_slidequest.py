@@ -13,7 +13,7 @@ from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from sage.bench.slidequest_run import Cost, Prepared
-    from sage.bench.slidequest_twins import Solved
+    from sage.bench.slidequest_twins.scoring import Solved
     from sage.bench.twin_questions import Answered
 
 
@@ -154,9 +154,10 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
     from agents.code_acting.agent import ask
     from agents.code_acting.session import Session
     from mcp_servers.registry import load
-    from sage.bench.slidequest_twins import TWINS, VARIANTS, cover, solve
+    from sage.bench.slidequest_twins.programs import TWINS
+    from sage.bench.slidequest_twins.scoring import VARIANTS, cover, solve
+    from sage.console import err, print_json
     from sage.console import out as console
-    from sage.console import print_json
     from sage.core.llm.trace import Trace
     from sage.settings import load as load_settings
     from sandbox.chooser import choose
@@ -178,13 +179,11 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
             for variant in range(VARIANTS):
                 one = solve(twin, variant, Path(folder) / str(len(solved)), run)
                 solved.append(one)
-                if not as_json:
-                    said = f"; {one.problem}" if one.problem else ""
-                    console.print(
-                        f"{one.capability}, {variant + 1}: {one.score:.2f}, {one.seconds:.1f} s"
-                        f"{said}",
-                        markup=False, highlight=False, soft_wrap=True,
-                    )  # fmt: skip
+                said = f"; {one.problem}" if one.problem else ""
+                (err if as_json else console).print(
+                    f"{one.capability}, {variant + 1}: {one.score:.2f}, {one.seconds:.1f} s{said}",
+                    markup=False, highlight=False, soft_wrap=True,
+                )  # fmt: skip
     rows = [] if only else cover(benchmark, solved)
     if as_json:
         twins = [one.model_dump() for one in solved]
@@ -206,7 +205,7 @@ def _twins_asked(
     *, as_json: bool,
 ) -> None:  # fmt: skip
     """Put the twins as questions to the agent, and hold its answers to the planted truths."""
-    from sage.bench.slidequest_twins import TWINS
+    from sage.bench.slidequest_twins.programs import TWINS
     from sage.bench.twin_questions import QUESTIONS, answers, pose
     from sage.console import out as console
     from sage.console import print_json

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,17 +12,13 @@ from agents.code_acting.agent import ask
 from agents.code_acting.session import IMPORTS, Session
 from mcp_servers.registry import load
 from sage.bench.slidequest import CATEGORIES
-from sage.bench.slidequest_twins import (
-    TWINS,
-    WRITE,
-    Solved,
-    Twin,
-    capability_of,
-    cover,
-    solve,
-)  # fmt: skip
+from sage.bench.slidequest_twins import field, zero_shot
+from sage.bench.slidequest_twins.programs import TWINS, WRITE
+from sage.bench.slidequest_twins.scoring import Solved, capability_of, cover, solve
+from sage.bench.slidequest_twins.twin import Row, Twin
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
+from sage.core.seeds import generator
 from sandbox import policy
 from tests.sandbox.boxes import working
 
@@ -32,15 +30,25 @@ def test_programs_may_run_and_capabilities_stand_once() -> None:
         assert policy.check(WRITE + twin.program, IMPORTS) == [], twin.capability
 
 
-@pytest.mark.bubblewrap
-def test_a_program_reaches_the_truth_and_a_wrong_answer_does_not(tmp_path: Path) -> None:
+def runner() -> Callable[[Path, Path, str], tuple[float, str]]:
+    """Runs a program in the sandbox, as `sage bench slidequest --twins` does."""
     tools, box = load("nova"), working("bubblewrap")
 
     def run(data: Path, place: Path, program: str) -> tuple[float, str]:
         acted = ask(Session({"data": data}, tools, box, place), "twin", [program], trace=Trace())
         return acted.seconds, acted.steps[0].observation.error
 
-    (twin,) = (one for one in TWINS if one.capability == "WSI reading")
+    return run
+
+
+def twin_of(capability: str) -> Twin:
+    (twin,) = (one for one in TWINS if one.capability == capability)
+    return twin
+
+
+@pytest.mark.bubblewrap
+def test_a_program_reaches_the_truth_and_a_wrong_answer_does_not(tmp_path: Path) -> None:
+    run, twin = runner(), twin_of("WSI reading")
     right = solve(twin, 0, tmp_path / "right", run)
     assert right.score == 1 and right.problem == ""
     lie = Twin(twin.capability, twin.make, "answer(red=1, green=2, blue=3)\n")
@@ -48,6 +56,33 @@ def test_a_program_reaches_the_truth_and_a_wrong_answer_does_not(tmp_path: Path)
     assert wrong.score == 0 and "planted" in wrong.problem
     broken = Twin(twin.capability, twin.make, "1 / 0\n")
     assert "ZeroDivisionError" in solve(broken, 0, tmp_path / "broken", run).problem
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("capability", "make"),
+    [
+        ("zero-shot multi-patch interpretation", zero_shot.patients_to_name),
+        ("zero-shot WSI interpretation", zero_shot.slides_to_name),
+    ],
+)
+def test_tissue_is_named_with_trained_weights_and_not_with_others(
+    tmp_path: Path, capability: str, make: Callable[..., Row]
+) -> None:
+    twin, run = twin_of(capability), runner()
+    untrained = Twin(capability, partial(make, steps=0), twin.program)
+    guessed = solve(untrained, 0, tmp_path / "untrained", run)
+    assert guessed.score < 1 and "planted" in guessed.problem
+    assert solve(twin, 0, tmp_path / "trained", run).score == 1
+
+
+def test_the_field_shows_the_nuclei_that_it_counts() -> None:
+    image, counts = field.paint(400, generator(5))
+    dark_um2 = (image.mean(axis=2) < 80).sum() * field.MPP**2
+    each = 3.14 / 4 * 7.6 * 7.2  # only lymphocytes are so dark
+    assert counts["inflammatory"] > 20 and min(counts.values()) > 10
+    assert dark_um2 == pytest.approx(counts["inflammatory"] * each, rel=0.15)
 
 
 def test_a_question_counts_only_with_all_it_needs(tmp_path: Path) -> None:

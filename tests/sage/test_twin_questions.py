@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sage.bench.slidequest_twins import TWINS
+from sage.bench.slidequest_twins.programs import TWINS
 from sage.bench.twin_questions import QUESTIONS
 from tests.end_to_end.harness import Done, sage
 from tests.openai_server import serve

@@ -1,0 +1,137 @@
+"""Making a twin's data, running its program, holding what it left to the truth."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from sage.bench.slidequest import CATEGORIES, Question, score
+from sage.bench.slidequest_twins.programs import TWINS, WRITE
+from sage.bench.slidequest_twins.twin import Row, Twin
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from sage.core.seeds import generator
+
+PURPOSE = 63
+VARIANTS = 2
+
+
+class Solved(Strict):
+    """How a program did on one variant of a twin."""
+
+    capability: str
+    variant: int
+    score: float
+    problem: str = ""
+    seconds: float = 0.0
+
+
+class Coverage(Strict):
+    """Questions of a category whose capabilities all have solved twins."""
+
+    category: str
+    questions: int
+    covered: int
+    missing: dict[str, int]
+
+
+def capability_of(label: str) -> str:
+    """A label of notes.csv without what stands in parentheses."""
+    return re.sub(r"\s*\(.*\)", "", label).strip()
+
+
+def solve(
+    twin: Twin,
+    variant: int,
+    folder: Path,
+    run: Callable[[Path, Path, str], tuple[float, str]],
+    seed: int = 0,
+) -> Solved:
+    """Make a variant's data, run the program on them, and score what it left.
+
+    Parameters
+    ----------
+    twin, variant : which
+    folder : a new folder for data and session
+    run : runs a program on a data folder in a session folder, whose files/ it fills; gives seconds
+        and the program's error
+    seed : of the data
+    """
+    data = folder / "data"
+    truth = data_of(twin, variant, data, seed)
+    found = Solved(capability=twin.capability, variant=variant, score=0.0)
+    seconds, error = run(data, folder / "session", WRITE + twin.program)
+    left = folder / "session" / "files" / "answer.json"
+    if not left.is_file():
+        return found.model_copy(update={"seconds": seconds, "problem": error or "no answer.json"})
+    got, problem = held_to(twin, truth, json.loads(left.read_text(encoding="utf-8")))
+    return found.model_copy(update={"score": got, "seconds": seconds, "problem": problem[:500]})
+
+
+def data_of(twin: Twin, variant: int, folder: Path, seed: int = 0) -> Row:
+    """Write a variant's data, and return its truth.
+
+    Parameters
+    ----------
+    twin, variant : which
+    folder : a new one for the data
+    seed : of the data
+
+    Returns
+    -------
+    The planted values by name.
+    """
+    folder.mkdir(parents=True)
+    number = [one.capability for one in TWINS].index(twin.capability)
+    return twin.make(folder, generator(seed, PURPOSE, number, variant))
+
+
+def held_to(twin: Twin, truth: Row, rows: list[Row]) -> tuple[float, str]:
+    """The score of an answer's rows, and what is wrong with them."""
+    question = Question(
+        category="twin", number=0, id_column=None,
+        tolerances=dict.fromkeys(truth, twin.tolerance), truth=(truth,),
+    )  # fmt: skip
+    got = score(question, rows, repaired=True)
+    return got, "" if got == 1 else f"{rows[0]} where {truth} was planted"
+
+
+def cover(benchmark: Path, solved: list[Solved]) -> list[Coverage]:
+    """For each category, how many questions need only capabilities whose twins are all solved.
+
+    Raises
+    ------
+    InputError
+        If a notes.csv is absent or names a capability that has no twin.
+    """
+    there = {one.capability for one in solved}
+    lost = {one.capability for one in solved if one.score < 1}
+    out = []
+    for category in CATEGORIES:
+        path = benchmark / category / "notes.csv"
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                needs = [
+                    {capability_of(part) for part in row["capabilities"].split(",")}
+                    for row in csv.DictReader(file)
+                ]
+        except (OSError, KeyError) as error:
+            raise InputError(f"{path}: not SlideQuest's notes: {error}") from error
+        if unknown := sorted(set().union(*needs) - there):
+            raise InputError(f"{path}: no twin for {unknown[0]!r}")
+        missing: dict[str, int] = {}
+        for need in needs:
+            for one in need & lost:
+                missing[one] = missing.get(one, 0) + 1
+        out.append(
+            Coverage(
+                category=category,
+                questions=len(needs),
+                covered=sum(not need & lost for need in needs),
+                missing=dict(sorted(missing.items())),
+            )
+        )
+    return out

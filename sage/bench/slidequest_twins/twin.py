@@ -1,0 +1,27 @@
+"""What a twin is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.random import Generator
+
+Row = dict[str, Any]
+TOLERANCE = 0.15
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A task: who makes its data and truth, and the program that solves it.
+
+    `make(folder, rng)` writes the data and returns the truth by name; numbers are held to
+    `tolerance`, texts have to be equal. The program leaves answer.json.
+    """
+
+    capability: str
+    make: Callable[[Path, Generator], Row]
+    program: str
+    tolerance: float = TOLERANCE
