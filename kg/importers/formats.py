@@ -123,14 +123,26 @@ def _ctd_disease(row: dict[str, str]) -> tuple[Entity, str, Entity, Polarity, st
 
 def _ctd_interaction(row: dict[str, str]) -> tuple[Entity, str, Entity, Polarity, str] | None:
     degree = {"increases": ("upregulates", POSITIVE), "decreases": ("downregulates", NEGATIVE)}
+    response = {
+        "increases": ("sensitizes_to", POSITIVE),
+        "decreases": ("confers_resistance_to", NEGATIVE),
+    }
     actions = row["interactionactions"].split("|")
     if len(actions) != 1:  # "[X co-treated with Y] results in ...": whose act it is, is not said
         return None
+    way, _, action = actions[0].partition("^")
     chemical = _mesh(row["chemicalid"], row["chemicalname"], T.CHEMICAL)
-    relation, polarity = degree.get(actions[0].split("^")[0], ("affects", NEUTRAL))
-    if actions[0].endswith("^binding"):
+    acting, acted_on = chemical, gene(row["genesymbol"], row["geneid"])
+    text = row["interaction"]
+    if not text.casefold().startswith(row["chemicalname"].casefold()):
+        if not text.startswith(row["genesymbol"]):
+            return None
+        acting, acted_on = acted_on, acting  # "ABCC2 protein results in ... Cisplatin"
+    of = response if action == "response to substance" else degree
+    relation, polarity = of.get(way, ("affects", NEUTRAL))
+    if action == "binding":
         relation, polarity = "binds", NEUTRAL
-    return chemical, relation, gene(row["genesymbol"], row["geneid"]), polarity, row["interaction"]
+    return acting, relation, acted_on, polarity, text
 
 
 _HETIONET = {
@@ -145,6 +157,9 @@ _METAEDGE: dict[str, _Sign] = {
     "i": ("interacts_with", NEUTRAL), "l": ("acts_in", NEUTRAL),
     "p": ("participates_in", POSITIVE), "r": ("associated_with", POSITIVE),
     "t": ("treats", NEGATIVE), "u": ("upregulates", POSITIVE), "r>": ("regulates", NEUTRAL),
+    # letters that stand for two things: palliates, presents, covaries, includes
+    "CpD": ("treats", NEGATIVE), "DpS": ("associated_with", POSITIVE),
+    "GcG": ("correlates_with", NEUTRAL), "PCiC": ("contains", NEUTRAL),
 }  # fmt: skip
 
 
@@ -160,9 +175,8 @@ def hetionet(path: Path) -> Iterator[Fact]:
     with text_of(path) as stream:
         for row in table(path, stream, ("source", "metaedge", "target")):
             middle = re.search(r"[a-z]>?", row["metaedge"])
-            relation, polarity = _METAEDGE.get(
-                middle[0] if middle else "", ("associated_with", NEUTRAL)
-            )
+            usual = _METAEDGE.get(middle[0] if middle else "", ("associated_with", NEUTRAL))
+            relation, polarity = _METAEDGE.get(row["metaedge"], usual)
             ends = []
             for node in (row["source"], row["target"]):
                 kind, _, number = node.partition("::")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal
 
@@ -162,6 +163,9 @@ def generate(
     end = _named(graph, targets, said) if targets else None
     if (sources and not start) or (targets and not end):
         return _nothing(graph, said)
+    for phrase, group in said.classes:
+        if not len(group.members(graph)):
+            said.notes.append(f'The graph has no node that is one of the "{phrase}".')
     legs = _legs(graph, said, start, end, embedder)
     if not legs:
         return _nothing(graph, said)
@@ -181,6 +185,7 @@ def generate(
         if options.co_study:
             rows = alike
         elif len(alike):
+            _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)
     if not complete:
         said.notes.append("The search was cut off by its step budget; some paths were not seen.")
@@ -190,18 +195,43 @@ def generate(
         said.notes.append(
             f"No path of at most {options.max_hops} steps joins these concepts; name others."
         )
+        said.notes += [_neighbors(graph, graph.position[match.node_id]) for match in said.concepts]
         return _result(said, (), 0)
     rows = _through_named(graph, rows, said, options)
     if not options.co_study and options.rank == "mechanism":
+        alike = rows
         rows = rows[carries(rows, *Steps(graph).of(rows), graph)]
         if not len(rows):
             said.notes.append(
                 "These concepts are linked only by what acts on the same thing, or was studied "
                 "with both: nothing passes from one to the other."
             )
+            _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)
     paths = _ranked(graph, rows, said, options, embedder, domain)
     return _result(said, paths, len(rows))
+
+
+def _say_nearest(
+    graph: Graph,
+    rows: Rows,
+    said: Understanding,
+    options: PathOptions,
+    embedder: Embedder,
+    domain: str | None,
+) -> None:
+    """Note the best of the paths that are no mechanism."""
+    single = options.model_copy(update={"k": 1, "prospect": False})
+    best = _ranked(graph, rows, replace(said, notes=[]), single, embedder, domain)
+    said.notes.append(f"Nearest: {best[0].account()} `--co-study` shows such paths.")
+
+
+def _neighbors(graph: Graph, node: int) -> str:
+    """What the graph links with a node, the best connected first."""
+    indptr, indices = graph.adjacency
+    near = indices[indptr[node] : indptr[node + 1]]
+    near = near[np.argsort(-graph.degree[near], kind="stable")][:3]
+    return f"{graph.names[node]} is linked with {', '.join(graph.names[n] for n in near)}."
 
 
 def _through_named(graph: Graph, rows: Rows, said: Understanding, options: PathOptions) -> Rows:

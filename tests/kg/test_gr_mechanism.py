@@ -132,6 +132,23 @@ def test_microrna_is_a_class_of_nodes_that_paths_run_through() -> None:
     assert [node.name for node in found[0].nodes] == [hypoxia, "miR-210", "MDR1", resistance]
 
 
+def test_where_there_is_no_mechanism_the_notes_say_why_and_what_is_nearest() -> None:
+    question = "Which microRNAs link hypoxia and cisplatin resistance?"
+    told = [
+        act("hypoxia", "HIF1A", types=(P, G)),
+        act("cisplatin resistance", "HIF1A", types=(P, G)),
+    ]
+    found = generate(graph(told), question, STRICT, EMBEDDER)
+    assert not found.paths
+    notes = " ".join(found.notes)
+    assert 'no node that is one of the "microRNAs"' in notes
+    assert "Nearest: hypoxia activates HIF1A; cisplatin resistance activates HIF1A" in notes
+    assert "`--co-study` shows such paths" in notes
+    apart = [act("hypoxia", "HIF1A", types=(P, G)), act("cisplatin resistance", "MDR1")]
+    notes = " ".join(generate(graph(apart), question, STRICT, EMBEDDER).notes)
+    assert "hypoxia is linked with HIF1A. cisplatin resistance is linked with MDR1." in notes
+
+
 def test_a_class_by_name_takes_only_such_names() -> None:
     g = graph([act("miR-21", "MIRACLE1"), act("hsa-let-7b", "MIR205HG", types=(G, C))])
     names = NodeClass((G,), r"^(hsa-)?(mir|let)s?[- ]?\d").members(g)

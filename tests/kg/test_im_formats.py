@@ -47,6 +47,10 @@ CTD_GENES = (
     "increases^expression,15450951\n"
     "X,D1,,Y,7,mRNA,Homo sapiens,9606,[X co-treated with Z] results in more Y,"
     "affects^cotreatment|increases^expression,15450952\n"
+    "Cisplatin,D002945,,ABCC2,1244,protein,Homo sapiens,9606,ABCC2 protein results in decreased "
+    "susceptibility to Cisplatin,decreases^response to substance,15450953\n"
+    "Cisplatin,D002945,,SLC31A1,1317,protein,Homo sapiens,9606,SLC31A1 protein results in "
+    "increased uptake of Cisplatin,increases^uptake,15450954\n"
 )
 PUBTATOR = (
     "19110000|t|Naloxone reverses hypotension.\n19110000|a|Clonidine lowers pressure.\n"
@@ -101,6 +105,10 @@ INDRA = [
 HETIONET = (
     "source\tmetaedge\ttarget\nGene::9021\tGpBP\tBiological Process::GO:0071357\n"
     "Compound::DB00514\tCtD\tDisease::DOID:1\n"
+    "Compound::DB00514\tCpD\tDisease::DOID:2\n"
+    "Gene::9021\tGcG\tGene::2\n"
+    "Disease::DOID:1\tDpS\tSymptom::D3\n"
+    "Pharmacologic Class::N1\tPCiC\tCompound::DB00514\n"
 )
 
 POS, NEG, NEUTRAL = Polarity.POSITIVE, Polarity.NEGATIVE, Polarity.NEUTRAL
@@ -120,10 +128,18 @@ CASES = [
         ("mesh:D001241", "treats", "mesh:D020521", NEG, "21131030"),
         ("mesh:D001554", "promotes", "mesh:D007938", POS, "1511576"),
     ]),
-    ("ctd", CTD_GENES, [("mesh:D001151", "upregulates", "ncbigene:3162", POS, "15450951")]),
+    ("ctd", CTD_GENES, [
+        ("mesh:D001151", "upregulates", "ncbigene:3162", POS, "15450951"),
+        ("ncbigene:1244", "confers_resistance_to", "mesh:D002945", NEG, "15450953"),
+        ("ncbigene:1317", "upregulates", "mesh:D002945", POS, "15450954"),
+    ]),
     ("hetionet", HETIONET, [
         ("ncbigene:9021", "participates_in", "GO:0071357", POS, None),
         ("DB00514", "treats", "DOID:1", NEG, None),
+        ("DB00514", "treats", "DOID:2", NEG, None),
+        ("ncbigene:9021", "correlates_with", "ncbigene:2", NEUTRAL, None),
+        ("DOID:1", "associated_with", "D3", POS, None),
+        ("N1", "contains", "DB00514", NEUTRAL, None),
     ]),
     ("pubtator", PUBTATOR, [("mesh:D009270", "promotes", "mesh:D007022", POS, "19110000")]),
     ("pubtator", json.dumps(BIOC), [
