@@ -112,14 +112,15 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         address = {"uri": "sage://output/save_table/abc/table.csv"}
         for who, words in (("reader", "patient,age"), ("stranger", "has no role here")):
             assert words in asked(client, url, who, "resources/read", address)
-        for method, given in (
+        asking: list[tuple[str, dict[str, Any]]] = [
             ("resources/list", {}),
             ("completion/complete", {"ref": {"type": "ref/resource", "uri": "x"},
                                      "argument": {"name": "path", "value": ""}}),
             ("tools/call", {"name": "job_status", "arguments": {"job": "x"}}),
-        ):  # fmt: skip
-            assert "has no role here" in asked(client, url, "stranger", method, given)
-            assert "has no role here" not in asked(client, url, "reader", method, given)
+        ]  # fmt: skip
+        for method, params in asking:
+            assert "has no role here" in asked(client, url, "stranger", method, params)
+            assert "has no role here" not in asked(client, url, "reader", method, params)
         metrics = client.get(url.removesuffix("/mcp") + "/metrics", headers={"x-user": ""})
         assert metrics.status_code == 200
     with open_audit(Settings(runs_dir=folder / "runs")) as audit:
