@@ -22,7 +22,8 @@ SIDE = 224
 """Of a patch in pixels at 0.5 µm per pixel, as PLIP takes it."""
 KINDS = ("carcinoma", "fibrous stroma", "lymphoid tissue")
 CAPTIONS = ("An H&E image of {}", "{}", "a field of {}", "histology of {}")
-GLASS, JITTER = 225, 0.2
+GLASS = 225
+"""The darkest channel of a pixel from which it shows no tissue."""
 LETTERS = (*"abcdefghijklmnopqrstuvwxyz", "&")
 STEPS, SLIDES, POOL, BATCH, RATE = 400, 10, 12, 6, 1e-3
 """Of training: steps, slides per kind, patches of each, of them in a batch, learning rate."""
@@ -166,6 +167,6 @@ def _train(model: Any, tokens: Any, pool: list[Any], rng: Generator, steps: int)
         logits = model(pixel_values=pixels, **said).logits_per_image
         loss = torch.nn.functional.cross_entropy(logits, kinds)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     model.eval()
