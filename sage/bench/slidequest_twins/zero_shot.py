@@ -22,7 +22,8 @@ SIDE = 224
 """Of a patch in pixels at 0.5 µm per pixel, as PLIP takes it."""
 KINDS = ("carcinoma", "fibrous stroma", "lymphoid tissue")
 CAPTIONS = ("An H&E image of {}", "{}", "a field of {}", "histology of {}")
-GLASS, JITTER = 225, 0.2
+GLASS = 225
+"""The darkest channel of a pixel from which it shows no tissue."""
 LETTERS = (*"abcdefghijklmnopqrstuvwxyz", "&")
 STEPS, SLIDES, POOL, BATCH, RATE = 400, 10, 12, 6, 1e-3
 """Of training: steps, slides per kind, patches of each, of them in a batch, learning rate."""
@@ -91,8 +92,11 @@ def _patches(kind: str, rng: Generator, folder: Path) -> Iterator[Any]:
 
 def _weights(folder: Path, rng: Generator, steps: int) -> None:
     """Train a CLIP on patches with captions, and write it in the layout of transformers."""
-    import torch
-    from transformers import CLIPModel
+    try:
+        import torch
+        from transformers import CLIPModel
+    except ImportError:
+        return  # the tools lack them too: they say so, and the twin is not solved
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # so small a network is slower on several
@@ -163,6 +167,6 @@ def _train(model: Any, tokens: Any, pool: list[Any], rng: Generator, steps: int)
         logits = model(pixel_values=pixels, **said).logits_per_image
         loss = torch.nn.functional.cross_entropy(logits, kinds)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     model.eval()
