@@ -70,6 +70,22 @@ _PREVENTED = re.compile(
     r"|(?:myth|wrong|false|untrue) that\b.*) ?$",
     re.IGNORECASE,
 )
+# `A is thought to promote B, but we ruled this out`; `claims that A drives B were not reproduced`.
+_REFUTED = re.compile(
+    r"\b(?:(?:not|never|n't) (?:be )?(?:reproduc|replicat|confirm|verif|upheld|borne out)\w*"
+    r"|rul(?:ed|es?) (?:this|that|it) out|refuted|disprove[dn]|debunked"
+    r"|(?:proved|proven|turned out|found)(?: to be)? (?:wrong|false|untrue))",
+    re.IGNORECASE,
+)
+# `resistance to X` is no X.
+_TOWARD = re.compile(
+    r"\b(?:resistance|sensitivity|tolerance|susceptibility|response|responsiveness|adaptation)"
+    r"(?: of [\w-]+)? (?:to|against) (?:the )?$",
+    re.IGNORECASE,
+)
+# `A fell after B reduced C`, `A antagonizes what B activates`: the verb is of B.
+_SUBORDINATE = re.compile(r"\w+ \w+ (?:after|when|once|because|since|until) ([\w-]+)[^,]*$")
+_WHAT = re.compile(r"\b(?:what|that|which|whom) ([\w-]+) *$")
 _JOIN = re.compile(r"[,;]? ?\b(?:and|but) ")
 _RELATIVE = re.compile(r",? (?:which|that|who)\b")
 _NAME = re.compile(r"[A-Za-z][\w-]*")
@@ -207,6 +223,7 @@ class Verifier:
             or cues.EXAMINED.search(after)
             or cues.PURPOSE.search(before)
             or cues.CONDITION.search(before)
+            or _REFUTED.search(after)
             or sentence.rstrip().endswith("?")
         )
         if not stated:
@@ -239,6 +256,9 @@ class Verifier:
     ) -> bool:
         """Whether the verb has a nearer subject: `A secretes B, and B activates C` is not of A."""
         gap = sentence[min(head, tail)[1] : relation[0]]
+        for hit in (_SUBORDINATE.search(gap), _WHAT.search(gap)):
+            if hit and hit[1].lower() not in _NO_SUBJECT and not hit[1].endswith("ly"):
+                return True
         joined = list(_JOIN.finditer(gap))
         if not joined or _RELATIVE.match(gap) or max(head, tail)[0] < relation[1]:
             return False
@@ -251,8 +271,12 @@ class Verifier:
         self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
     ) -> bool:
         """Whether an entity is what the fact is not of, or the object of a later verb."""
-        if any(_INSTEAD.search(sentence[: place[0]]) for place in (head, tail)):
-            return True
+        for place in (head, tail):
+            toward = _TOWARD.search(sentence[: place[0]])
+            if toward and not _overlap(toward.span(), relation):
+                return True
+            if _INSTEAD.search(sentence[: place[0]]):
+                return True
         if _PREVENTED.search(sentence[: relation[0]]) or _KIN.match(sentence, min(head, tail)[1]):
             return True
         gap = sentence[relation[1] : max(head, tail)[0]]

@@ -46,12 +46,24 @@ S = {
     "kin": "The IL6 target TGFB1 promotes stemness of cells.",
     "list": "FABP5 and FABP4 promote angiogenesis.",
     "on": "FGF2 binds CD44 and then promotes stemness.",
+    "ruled": "FABP5 was thought to promote stemness, but our experiments ruled this out.",
+    "claims": "Earlier claims that CD44 drives metastasis could not be reproduced.",
+    "after": "IL6 production fell after metformin reduced MYC in mice.",
+    "what": "EGFR antagonizes what MYC activates, namely angiogenesis.",
+    "toward": "Resistance to cisplatin was promoted by ABCB1 in vitro.",
+    "against": "FGF2 confers resistance to cisplatin in mice.",
     "amount": "Nivolumab induces an increase in CD8 T cells.",
 }
 TEXT = " ".join(S.values())
 
 INVENTED = [
     # (head, relation text, relation, tail, polarity, negated, quote)
+    ("FABP5", "promote", "promotes", "stemness", "positive", False, S["ruled"]),
+    ("CD44", "drives", "promotes", "metastasis", "positive", False, S["claims"]),
+    ("IL6", "reduced", "downregulates", "MYC", "negative", False, S["after"]),
+    ("EGFR", "activates", "activates", "angiogenesis", "positive", False, S["what"]),
+    ("ABCB1", "promoted", "promotes", "cisplatin", "positive", False, S["toward"]),
+    ("FGF2", "confers", "promotes", "cisplatin", "positive", False, S["against"]),
     ("IL6", "activates", "activates", "TLS", "positive", False, S["unlike"]),
     ("FABP5", "activating", "activates", "MYC", "positive", False, S["prevents"]),
     ("CD44", "promotes", "promotes", "invasion", "positive", False, S["hardly"]),
@@ -187,6 +199,9 @@ HONEST = [
     ("MYC", "inhibits", "inhibits", "apoptosis", "negative", False, S["later"]),
     ("CCL21", "activates", "activates", "TLS", "positive", False, S["unlike"]),
     ("nivolumab", "induces", "upregulates", "CD8 T cell", "positive", False, S["amount"]),
+    ("metformin", "reduced", "downregulates", "MYC", "negative", False, S["after"]),
+    ("FGF2", "confers resistance to", "confers_resistance_to", "cisplatin", "negative", False,
+     S["against"]),
 ]  # fmt: skip
 
 
