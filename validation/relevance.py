@@ -44,7 +44,9 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
 
 
 def unit_text(contract: Contract) -> str:
-    """What an estimate is per: " per standard deviation", " per doubling"; empty for groups."""
+    """What an estimate is per, or for (" per doubling", " for the interaction"); "" for groups."""
+    if contract.comparison.is_product:
+        return " for the interaction"
     found = re.search(r"\((per [^()]+)\)$", contract.exposed)
     return f" {found[1]}" if found else ""
 
@@ -54,5 +56,7 @@ def relevant_text(contract: Contract, effect: Effect) -> str:
     value = smallest_relevant(contract, effect)
     if effect.is_difference:
         return f"a {amount_text(effect.scale, value)}"
+    if contract.comparison.is_product:
+        return f"a ratio of {math.exp(value):.2f}"
     article = "an" if effect.scale[0] in "aeiou" else "a"
     return f"{article} {effect.scale} of {math.exp(value):.2f}"

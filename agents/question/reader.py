@@ -35,10 +35,12 @@ POSSESSIVE = re.compile(r"['’]s$")
 QUALIFIERS = re.compile(
     r"\b(?:ratio of|changes? in|protein|signature|\d+[- ]years?|"
     r"(?:spatial |mean |median )*distances? (?:between|to|from)|near|close to|proximity|next to|"
+    r"(?:on|in|by) (?:the )?(?:tumou?r|cancer|malignant|immune|stromal|epithelial) cells|"
     r"(?:above|below|over|under|within|at least|at most) \d[\d.]*(?: \w+)?)\b",
     re.IGNORECASE,
 )
 """What makes another quantity of a measured one, or another outcome, which no claim carries."""
+SIDED = re.compile(r"^(?:high|low)[- ]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -198,13 +200,19 @@ class Reader:
                     concept = self.vocabulary.find(phrase)
                 if concept is None and size == 1:
                     concept = self._symbol(at)
-                if concept is not None:
+                if concept is not None and not self._only_sided(phrase, concept):
                     out.append(Hit(at, at + size, phrase, concept))
                     break
             else:
                 size = 1
             at += max(1, size)
         return _named(sorted(out, key=lambda hit: hit.first))
+
+    def _only_sided(self, phrase: str, concept: Concept) -> bool:
+        """Whether a name ("high tumor mutational burden") is one side of what is measured."""
+        rest, sided = SIDED.subn("", phrase, count=1)
+        measured = self.vocabulary.find(rest) if sided else None
+        return measured is not None and bool(measured.variables) and not concept.variables
 
     def _stop(self, index: int) -> bool:
         token = self.tokens[index].text

@@ -97,6 +97,7 @@ class ContractPage:
     statements: tuple[str, ...]
     endpoint_kind: str
     covariates: tuple[str, ...]
+    two_valued: frozenset[str]
     names: tuple[str, ...]
     text: str
 
@@ -530,6 +531,7 @@ def read_contract(home: Path) -> ContractPage | None:
         statements=statements(frozen),
         endpoint_kind=kind,
         covariates=contract.hypothesis.covariates,
+        two_valued=frozenset(v.key for v in contract.variables if v.kind == "binary"),
         names=(
             contract.exposed,
             contract.reference,

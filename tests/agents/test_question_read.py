@@ -613,10 +613,26 @@ def test_a_signature_that_the_cohort_holds_is_no_gene(known: Known) -> None:
         ("Does a CXCL13 signature relate to overall survival?", "signature"),
         ("Does the spatial distance between CD8 T cells and tumor cells relate to OS?", "distance"),
         ("Are regulatory T cells near TLS related to overall survival?", "near"),
+        ("Does FGFR3 on tumor cells relate to overall survival?", "on tumor cells"),
     ],
 )
 def test_a_quantity_that_no_claim_carries_is_said(known: Known, prompt: str, words: str) -> None:
     assert any("left aside" in note and words in note for note in ask(known, prompt).notes)
+
+
+def test_one_side_of_a_measured_amount_is_a_level(known: Known) -> None:
+    """The ontology has a node "high tumor mutational burden"; the cohort has the amount."""
+    words, _ = known["demo"]
+    amount = words.cohort.variables[0].model_copy(
+        update={"key": "mutation:load", "label": "Tumor mutational burden", "synonyms": ("TMB",)}
+    )
+    cohort = words.cohort.model_copy(update={"variables": (*words.cohort.variables, amount)})
+    prompt = "Is high tumor mutational burden associated with overall survival?"
+    given = words.model_copy(update={"cohort": cohort, "prompt": prompt})
+    vocabulary = Vocabulary(given, ONTOLOGY)
+    question = ground(given, read(prompt, vocabulary), vocabulary)
+    (part,) = question.named(PartRole.EXPOSURE)
+    assert part.variables == ("mutation:load",) and part.level == "high"
 
 
 def test_a_denied_relation_is_no_exposure(known: Known) -> None:

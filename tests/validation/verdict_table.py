@@ -1079,6 +1079,18 @@ def _independence() -> Iterator[Row]:
             "beside Age and Stage: hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard",
         ),
     )
+    yield row(
+        "an interaction is a ratio of ratios",
+        independence,
+        "ynn",
+        primary=STRONG,
+        adjusted=NOTHING,
+        plan={"comparison": "modification"},
+        reasons=(
+            "hazard ratio 2.00 (95% CI 1.64 to 2.43) for the interaction, p <",
+            "excludes the smallest relevant effect (a ratio of 1.50)",
+        ),
+    )
     # lung: age per standard deviation
     yield row(
         "lung, age",
