@@ -234,7 +234,7 @@ def _outcome(hypothesis: Hypothesis, known: Known) -> str:
     endpoint = next(
         (endpoint for endpoint in known.endpoints if endpoint.key == hypothesis.endpoint), None
     )
-    label = (endpoint.label or endpoint.key).lower() if endpoint else hypothesis.endpoint
+    label = within_sentence(endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
     kind = endpoint.kind if endpoint else "survival"
     worse = hypothesis.direction is Direction.HIGHER_RISK
     if kind == "survival":

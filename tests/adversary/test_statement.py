@@ -357,3 +357,10 @@ def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: 
     assert "changed by the reviewer: statement, exposures" in (run / "report.html").read_text()
     expanded = json.loads((run / "outputs/expansion-h1.json").read_text())["output"]
     assert not [part for part in expanded["parts"] if "COL1A1" in part]
+
+
+def test_an_abbreviated_outcome_keeps_its_capitals() -> None:
+    bare = DICTIONARY.endpoints[0].model_copy(update={"label": "OS"})
+    known = DICTIONARY.model_copy(update={"endpoints": (bare, *DICTIONARY.endpoints[1:])})
+    assert "with shorter OS" in state(claim(), known)
+    assert "with shorter overall survival" in state(claim(), DICTIONARY)
