@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from agents.base import View
+from agents.novelty.evidence import denies
 from agents.question.carried import account, beyond, unanswered
 from agents.question.types import Intent, PartRole, Question
 from agents.scientist.blind import DesignPower
@@ -100,8 +101,9 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
     """How far what was read bears the claim, in [0, 1].
 
     The geometric mean of the beliefs of the relationships that it rests on, less where one of them
-    is contradicted; or, if that is more, one minus a half for each source that is not retracted.
-    Little where there is neither, and less where the direction is a conjecture.
+    is contradicted; or, if that is more, one minus a half for each source that is not retracted
+    and reports no null finding, less where one does. Little where there is neither, and less where
+    the direction is a conjecture.
     """
     support = {(step.chain, step.step) for step in proposal.support}
     used = [
@@ -110,7 +112,9 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
         if (relationship.chain, relationship.step) in support
     ]
     cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
-    by_sources = 1 - (1 - ONE_SOURCE) ** len(cited) if cited else UNSUPPORTED
+    bearing = [source for source in cited if not denies(source.quote)]
+    by_sources = 1 - (1 - ONE_SOURCE) ** len(bearing) if bearing else UNSUPPORTED
+    by_sources *= CONTRADICTED if len(bearing) < len(cited) else 1.0
     mean = 0.0
     if used:
         beliefs = [max(item.belief, 0.01) for item in used]

@@ -108,7 +108,8 @@ def test_rewordings_are_set_aside_with_the_one_that_they_repeat() -> None:
 
 PAPER = Citation(title="t", doi="10.1000/a")
 RETRACTED = Citation(title="u", doi="10.1000/b", retracted=True)
-FOUND = {PAPER.key: PAPER, RETRACTED.key: RETRACTED}
+NULL = Citation(title="v", doi="10.1000/c", quote="A was not associated with overall survival.")
+FOUND = {cited.key: cited for cited in (PAPER, RETRACTED, NULL)}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,8 @@ FOUND = {PAPER.key: PAPER, RETRACTED.key: RETRACTED}
         ({"support": (StepRef(chain=3, step=1),)}, 0.56),
         ({"sources": (PAPER.key,)}, 0.5),
         ({"sources": (RETRACTED.key,)}, 0.2),
+        ({"sources": (NULL.key,)}, 0.14),
+        ({"sources": (PAPER.key, NULL.key)}, 0.35),
         ({"support_absent": True}, 0.2),
         ({"support": (StepRef(chain=1, step=1),), "sources": (PAPER.key,)}, 0.8),
     ],
