@@ -87,7 +87,7 @@ def _clinical(hypothesis: Hypothesis) -> str:
     )
     return (
         f"If it holds, {hypothesis.endpoint} differs by exposure: {describe_design(hypothesis)}."
-        f" It reads {sources}. It would be a prognostic association in one"
+        f" It reads {sources}. It would be an association in one"
         " cohort, not evidence of benefit from any treatment."
     )
 

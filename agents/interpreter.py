@@ -238,7 +238,8 @@ def _number_problems(given: InterpreterInput, text: str) -> list[Problem]:
         if found not in known
     ]
     quoted = given.expanded.hypothesis.statement
-    strange = [number for number in free_numbers(text) if number not in quoted]
+    beside = given.results.beside
+    strange = [number for number in free_numbers(text, beside) if number not in quoted]
     # Limits and reasons that the validation package wrote may quote its own figures.
     if strange and without_reasons(text) not in given.results.limits:
         problems.append(Problem(text, "it states a number without its key", strange[0]))

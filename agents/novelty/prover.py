@@ -56,8 +56,8 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
             "Every pair of parts was found in some record, but in the nearest record not: "
             f"{', '.join(rest)}."
             if rest
-            else "One record names every part that was looked for; whether it makes the claim was "
-            f"not read{seen.beside()}."
+            else "At least one record names every part that was looked for; whether it makes the"
+            f" claim was not read{seen.beside()}."
         )
         claims.append(Claim(id=f"P{round_number}.1", text=text, citations=(top.ref,)))
     return tuple(claims)

@@ -39,7 +39,7 @@ class Table:
     title: str
     columns: list[str]
     rows: list[list[Cell]]
-    note: str = ""
+    note: str | None = None
     folded: bool = False
 
     @property
@@ -437,7 +437,7 @@ def _single_numbers(name: str, facts: Facts) -> list[Table]:
     has_e_value = facts.has(f"{name}.primary.e_value")
     return [
         Table("Cut-points, assumptions, unmeasured confounding", ["what", "value"], rows,
-              note if has_e_value else "")
+              note if has_e_value else None)
     ] if rows else []  # fmt: skip
 
 
@@ -504,7 +504,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
         title=_title(title),
         columns=columns,
         rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
-        note=CURVE_NOTE if title == "specification" else "",
+        note=CURVE_NOTE if title == "specification" else None,
         folded=title == "specification",
     )
 
