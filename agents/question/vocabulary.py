@@ -68,6 +68,9 @@ def organ_of(text: str) -> str:
     return next((organ for organ, pattern in ORGANS if re.search(pattern, lowered)), "")
 
 
+ON_CELLS = re.compile(r"(?P<what>.+) on (?:the )?(?P<cells>\w+) cells?\b")
+
+
 @dataclass(frozen=True)
 class Concept:
     """What a phrase names, where it is known, and by what the cohort measures it."""
@@ -118,6 +121,7 @@ class Vocabulary:
         return (
             self._endpoint(key)
             or self._variable(key)
+            or self._on_cells(phrase, key)
             or self._entity(phrase, key)
             or self._gene(phrase)
         )
@@ -307,6 +311,22 @@ class Vocabulary:
             graph_node=self._node(key, entry),
             variables=(variable.key, *also),
         )
+
+    def _on_cells(self, phrase: str, key: str) -> Concept | None:
+        """What the cohort measures on some cells; nothing where others are asked about."""
+        asked = ON_CELLS.fullmatch(key)
+        found = self.find(asked["what"]) if asked else None
+        if asked is None or found is None or not found.variables:
+            return None
+        labels = [item.label for item in self.cohort.variables if item.key in found.variables]
+        cells = [on and on["cells"] for on in (ON_CELLS.match(key_of(label)) for label in labels)]
+        if not labels or None in cells:
+            return None
+        if asked["cells"] in cells:
+            return found
+        how = f"{self.cohort.cohort} measures {', '.join(labels)}"
+        supply = Supply(kind="cohort variable", how=how)
+        return replace(found, name=phrase, variables=(), stands_in="", supply=(supply,))
 
     def _gene(self, phrase: str) -> Concept | None:
         symbol = phrase.strip()

@@ -635,6 +635,27 @@ def test_one_side_of_a_measured_amount_is_a_level(known: Known) -> None:
     assert part.variables == ("mutation:load",) and part.level == "high"
 
 
+def test_a_marker_on_other_cells_is_not_the_one_that_is_measured(known: Known) -> None:
+    words, _ = known["demo"]
+    marker = words.cohort.variables[0].model_copy(
+        update={"key": "immune:pd_l1", "label": "PD-L1 on immune cells (IC level)",
+                "synonyms": ("PD-L1",)}
+    )  # fmt: skip
+    cohort = words.cohort.model_copy(update={"variables": (marker,), "genes": ()})
+    given = words.model_copy(update={"cohort": cohort})
+    vocabulary = Vocabulary(given, ONTOLOGY)
+    for name, variables in (
+        ("PD-L1", ("immune:pd_l1",)),
+        ("PD-L1 on the immune cells", ("immune:pd_l1",)),
+        ("PD-L1 on tumor cells", ()),
+    ):
+        asked = given.model_copy(update={"prompt": f"Does {name} relate to overall survival?"})
+        question = ground(asked, read(asked.prompt, vocabulary), vocabulary)
+        (part,) = question.named(PartRole.EXPOSURE)
+        assert part.variables == variables, name
+    assert "measures PD-L1 on immune cells" in " ".join(question.refusals)
+
+
 def test_a_denied_relation_is_no_exposure(known: Known) -> None:
     question = ask(known, "Is FGFR3 NOT associated with overall survival?")
     assert [part.words for part in question.named(PartRole.EXPOSURE)] == ["FGFR3"]
