@@ -8,7 +8,8 @@ prompts are chosen by a rule that sees no path: the best connected pairs of thin
 with at least three paths between them, each thing at most twice. The graph is that of the
 demonstration notes, the texts of `literature/` and the abstracts of BioRED, BC5CDR and BioNLP-ST
 2013 Cancer Genetics, read by `rules` with the imported lexicon of `kg/README.md` (915 nodes, 1,261
-edges). Each path was read once with its evidence and judged: `known` (a mechanism that the field
+edges). Each path was read with its evidence by two readers, the second without the first one's
+judgments, and judged: `known` (a mechanism that the field
 describes), `plausible` (every step says what its evidence says, and together they would explain),
 `co-study` (two things that were measured with a third, no action between them) or `wrong` (a step
 that its evidence does not say, or steps that do not join). `--draw` writes the sheet of another
@@ -27,13 +28,15 @@ import numpy as np
 from kg.embedding.embed import HashingEmbedder
 from kg.graph.model import Graph
 from kg.paths.find import PathOptions, between
+from sage.bench.claim_audit import kappa
 from sage.bench.triple_review import wilson
 from sage.settings import load
 from sage.wiring import make_embedder
 
 JUDGED = Path(__file__).parent / "results" / "paths" / "judged.tsv"
 JUDGMENTS = ("known", "plausible", "co-study", "wrong")
-COLUMNS = ("prompt", "rank", "account", "evidence", "judgment", "why")
+MECHANISM = ("known", "plausible")
+COLUMNS = ("prompt", "rank", "account", "evidence", "judgment", "why", "second", "second_why")
 PROMPTS, LEAST, TWICE = 12, 3, 2
 
 
@@ -74,23 +77,24 @@ def draw(folder: Path, out: Path, k: int = 6) -> None:
                 quotes = [" ".join(edge.evidence[0].text.split()) for edge in path.edges]
                 writer.writerow(
                     {"prompt": " and ".join(ends), "rank": rank, "account": path.account(),
-                     "evidence": " | ".join(quotes), "judgment": "", "why": ""}
+                     "evidence": " | ".join(quotes), **dict.fromkeys(COLUMNS[4:], "")}
                 )  # fmt: skip
 
 
-def score(path: Path = JUDGED) -> dict[str, int]:
-    """Paths per judgment.
+def judgments(path: Path = JUDGED) -> tuple[list[str], list[str]]:
+    """The judgments of the first reader and of the second.
 
     Raises
     ------
     ValueError
-        If a row has no judgment, or one that there is not.
+        If a row lacks one, or has one that there is not.
     """
     with path.open(encoding="utf-8", newline="") as handle:
-        found = [row["judgment"] for row in csv.DictReader(handle, delimiter="\t")]
-    if unknown := set(found) - set(JUDGMENTS):
+        rows = list(csv.DictReader(handle, delimiter="\t"))
+    first, second = ([row[name] for row in rows] for name in ("judgment", "second"))
+    if unknown := {*first, *second} - set(JUDGMENTS):
         raise ValueError(f"{path}: judgments {sorted(unknown)}; expected {', '.join(JUDGMENTS)}")
-    return {name: Counter(found)[name] for name in JUDGMENTS}
+    return first, second
 
 
 def main() -> None:
@@ -102,15 +106,19 @@ def main() -> None:
     if given.draw is not None:
         draw(given.draw, given.out)
         return
-    found = score()
-    n = sum(found.values())
-    for name, groups in (
-        ("known or plausible", ("known", "plausible")), ("co-study", ("co-study",)),
-        ("wrong", ("wrong",)),
-    ):  # fmt: skip
-        count = sum(found[group] for group in groups)
+    readers = judgments()
+    n = len(readers[0])
+    mechanism = [[said in MECHANISM for said in reader] for reader in readers]
+    counts = {"known or plausible, both": sum(map(min, *mechanism))}
+    for which, reader in zip(("first", "second"), readers, strict=True):
+        found = Counter("mechanism" if said in MECHANISM else said for said in reader)
+        counts |= {f"{name}, {which}": found[name] for name in ("mechanism", "co-study", "wrong")}
+    for name, count in counts.items():
         low, high = wilson(count, n)
-        print(f"{name:20} {count / n:.2f} ({low:.2f} to {high:.2f}), {count} of {n}")
+        print(f"{name:24} {count / n:.2f} ({low:.2f} to {high:.2f}), {count} of {n}")
+    print(
+        f"kappa of mechanism or not {kappa(*mechanism):.2f}, of the judgments {kappa(*readers):.2f}"
+    )
 
 
 if __name__ == "__main__":
