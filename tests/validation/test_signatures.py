@@ -80,3 +80,8 @@ def test_the_ontology_names_the_sets_that_are_measured() -> None:
         entry = ontology.find(name)
         assert entry is not None, name
         assert entry.id.startswith("signature:")
+
+
+def test_a_name_is_that_of_one_signature() -> None:
+    names = [name.casefold() for held in SHIPPED.values() for name in {held.label, *held.synonyms}]
+    assert [name for name in names if names.count(name) > 1] == []
