@@ -120,7 +120,7 @@ def generated(given: InterpreterInput) -> Interpretation:
         _line(f"Median time to event: exposed {_months(results, 'exposed')}, reference"
               f" {_months(results, 'reference')}.", keys,
               "kaplan_meier.exposed.median", "kaplan_meier.reference.median"),
-        _line("Cumulative incidence by 36 months: exposed {}, reference {} (Gray's test p {}).",
+        _line("Cumulative incidence by three years: exposed {}, reference {} (Gray's test p {}).",
               keys, "cumulative_incidence.exposed.at_36", "cumulative_incidence.reference.at_36",
               "gray.p"),
         _effect("Fine and Gray's model of the incidence: ", "fine_gray", keys, per),
