@@ -310,8 +310,7 @@ def slow_actions(events: list[dict[str, Any]], width: int, height: int) -> list[
         until = events[min(stop, n - 1)]["t"]
         if until - events[k]["t"] >= 1.0:
             raw.append({**events[k], "kind": "stay", "start": events[k]["t"], "end": until})
-            if stop < n:
-                stayed |= set(range(k, stop))
+            stayed |= set(range(k, stop))
         k = stop
     k = 0
     while k < n:  # pans
