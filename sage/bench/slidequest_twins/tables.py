@@ -97,7 +97,15 @@ def groups(folder: Path, rng: Generator) -> Row:
 
 
 def labelled(folder: Path, rng: Generator, shift: float = 4.0, rows: int = 120) -> Row:
-    """Features of which one tells the label."""
+    """Features of which one tells the label.
+
+    Parameters
+    ----------
+    folder : where features.csv is written
+    rng : of the noise
+    shift : standard deviations between the two labels
+    rows : of the table, an even number; the last quarter is the test part
+    """
     label = np.array([0, 1] * (rows // 2))
     features = rng.normal(0, 1, (rows, 6))
     features[:, 2] += shift * label
