@@ -46,13 +46,12 @@ from sage.core.llm.messages import (
     ModelChoice,
     Reply,
     Request,
-    ToolCall,
     estimate_tokens,
 )
-from sage.core.llm.structured import split_thoughts
+from sage.core.llm.received import BrokenOff, Received, TooLong
 from sage.core.log import logger
 from sage.core.models import Strict
-from sage.core.progress import heard_by, listening, tell
+from sage.core.progress import heard_by, listening
 
 if TYPE_CHECKING:
     import openai
@@ -217,7 +216,7 @@ class Client:
         service = self._service(model)
         await self._wait_for_turn()
         with self.meter.reserve(model.cost(prompt * 4 // 3, most)) as reserved:
-            received = _Received(prompt, LONGEST_REPLY if limit is None else PAST_LIMIT * limit)
+            received = Received(prompt, LONGEST_REPLY if limit is None else PAST_LIMIT * limit)
 
             def charge(outcome: Outcome) -> Charge:
                 reply = received.reply(model.name)
@@ -251,7 +250,7 @@ class Client:
                 if received.under_way:
                     charge("interrupted")
                 raise
-            except _TooLong:
+            except TooLong:
                 charge("cut off")
                 raise ModelError(
                     f"model {model.name} wrote on past the {limit or LONGEST_REPLY} tokens that"
@@ -259,7 +258,7 @@ class Client:
                     " paid. Raise the model's max_tokens in sage.toml, or name another model, then"
                     " `sage resume`"
                 ) from None
-            except _BrokenOff as broken:
+            except BrokenOff as broken:
                 charge("broke off")
                 raise ModelError(
                     f"{self._where()} broke off the reply to agent {request.agent} ({broken});"
@@ -330,7 +329,7 @@ class Client:
             raise _NotServed(problem, retry_after(error)) from None
         except openai.APIConnectionError:
             if call.received.completion:
-                raise _BrokenOff("the connection was lost") from None
+                raise BrokenOff("the connection was lost") from None
             call.received.under_way = False
             problem = ModelError(
                 f"{self._where()} cannot be reached (agent {call.request.agent}); check the"
@@ -338,15 +337,15 @@ class Client:
             )
             raise _NotServed(Unavailable(problem)) from None
         except openai.APIError as error:
-            raise _BrokenOff(provider_reason(error)) from None
-        except (_BrokenOff, _TooLong):
+            raise BrokenOff(provider_reason(error)) from None
+        except (BrokenOff, TooLong):
             raise
         except Exception as error:
             lost = connection_lost(error)
             if not (lost or isinstance(error, MALFORMED)):
                 raise
             if lost or call.received.completion:
-                raise _BrokenOff(type(error).__name__) from None
+                raise BrokenOff(type(error).__name__) from None
 
     async def _wait_for_turn(self) -> None:
         if self.endpoint.requests_per_minute is None:
@@ -356,7 +355,7 @@ class Client:
         self._next_start = start + 60 / self.endpoint.requests_per_minute
         await asyncio.sleep(start - now)
 
-    def _refuse_unusable(self, received: _Received, request: Request, model: ModelChoice) -> None:
+    def _refuse_unusable(self, received: Received, request: Request, model: ModelChoice) -> None:
         """A paid reply that says in the protocol itself that it holds no answer."""
         way_on = "rephrase the question, or name another model in sage.toml, then `sage resume`"
         if received.finish == "content_filter":
@@ -419,15 +418,7 @@ class _Call:
     model: ModelChoice
     limit: int | None
     wire: _Wire
-    received: _Received
-
-
-class _BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
-    """A reply ended before it was whole."""
-
-
-class _TooLong(Exception):  # noqa: N818 - becomes a fault with its cause
-    """A reply went on well past the limit that the server was sent."""
+    received: Received
 
 
 class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
@@ -437,97 +428,6 @@ class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
         super().__init__(str(problem))
         self.problem = problem
         self.wait = wait
-
-
-class _Received:
-    """What has come of one reply so far, `most` tokens at most; it outlives a time-out."""
-
-    def __init__(self, prompt_tokens: int, most: int) -> None:
-        self.under_way = False
-        self.completion = False
-        self.choices = False
-        self.finish = ""
-        self.refusal = ""
-        self._prompt_tokens = prompt_tokens
-        self._most = most
-        self._bytes = 0
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: dict[int, dict[str, str]] = {}
-        self._usage: Mapping[str, Any] | None = None
-        self._model = ""
-
-    async def read(self, raw: Any) -> None:
-        """Read a response to its end: a stream, or one object where the server does not stream."""
-        if "event-stream" not in raw.headers.get("content-type", ""):
-            self._add(json.loads(await raw.http_response.aread()), part="message")
-            return
-        try:
-            async for chunk in raw.parse():
-                self._add(chunk.model_dump(), part="delta")
-                so_far = f"about {self._bytes // 4:,} tokens so far"
-                tell(f"{self._model or 'the model'} writes, {so_far}")
-        finally:
-            await raw.http_response.aclose()  # a server that is left stops to generate
-        if self.choices and not self.finish:
-            raise _BrokenOff("the stream ended without a finish_reason")
-
-    def _add(self, chunk: Mapping[str, Any], part: str) -> None:
-        if "choices" not in chunk:
-            raise ValueError("no completion")
-        self.completion = True
-        self._model = chunk.get("model") or self._model
-        self._usage = chunk.get("usage") or self._usage
-        for choice in (chunk["choices"] or [])[:1]:
-            self.choices = True
-            self.finish = choice.get("finish_reason") or self.finish
-            piece = choice.get(part) or {}
-            self._text.append(piece.get("content") or "")
-            self._reasoning.append(piece.get("reasoning_content") or piece.get("reasoning") or "")
-            refusal = piece.get("refusal") or ""
-            self.refusal += refusal
-            self._count(self._text[-1], self._reasoning[-1], refusal)
-            for place, call in enumerate(piece.get("tool_calls") or []):
-                index = call.get("index")
-                kept = self._calls.setdefault(
-                    place if index is None else index, {"id": "", "name": "", "arguments": ""}
-                )
-                function = call.get("function") or {}
-                kept["id"] = call.get("id") or kept["id"]
-                name, arguments = function.get("name") or "", function.get("arguments") or ""
-                kept["name"] += name
-                kept["arguments"] += arguments
-                self._count(name, arguments)
-
-    def _count(self, *texts: str) -> None:
-        self._bytes += sum(len(text.encode("utf-8", "replace")) for text in texts)
-        if self._bytes > 4 * self._most:
-            raise _TooLong
-
-    def reply(self, asked: str) -> Reply:
-        """The reply as it stands; tokens are counted from the texts where no usage came."""
-        text = "".join(self._text)
-        content, thoughts = split_thoughts(text)
-        reasoning = "".join(self._reasoning) or thoughts
-        calls = tuple(
-            ToolCall(**call | {"id": call["id"] or f"call_{index}"})
-            for index, call in sorted(self._calls.items())
-        )
-        usage = self._usage or {}
-        prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        counted = estimate_tokens(text + "".join(self._reasoning) + self.refusal)
-        counted += sum(estimate_tokens(call.name + call.arguments) for call in calls)
-        estimated = prompt is None or completion is None
-        return Reply(
-            content=content,
-            finish=self.finish,
-            prompt_tokens=self._prompt_tokens if estimated else int(prompt or 0),
-            completion_tokens=min(counted, self._most) if estimated else int(completion or 0),
-            model=self._model or asked,
-            reasoning=reasoning,
-            calls=calls,
-            estimated=estimated,
-        )
 
 
 class _Wire:
