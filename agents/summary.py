@@ -90,7 +90,7 @@ def title_of(hypothesis: Hypothesis) -> str:
 def generated(given: SummaryInput) -> Summary:
     """SAGE's own summary."""
     hypothesis = given.expanded.hypothesis
-    next_steps = ["Repeat the registered analysis in an independent cohort (`--replicate`)."]
+    next_steps = ["Repeat the registered analysis in an independent cohort (--replicate)."]
     next_steps += [f"Design a test of {name}." for name in hypothesis.untested[:3]]
     return Summary(
         title=title_of(hypothesis),

@@ -200,6 +200,12 @@ class PathProspect(Strict):
             return ""
         return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.2g} times"
 
+    @property
+    def above(self) -> str:
+        """The whole percent of unlinked pairs that it is more plausible than, never all of them."""
+        share = self.plausible_percentile
+        return "" if share is None else f"{min(99, int(100 * share))}%"
+
 
 class ScoredPath(Strict):
     """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`."""

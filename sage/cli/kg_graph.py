@@ -151,7 +151,7 @@ def _print_axes(path: ScoredPath) -> None:
     if ahead.plausible_ratio is not None and ahead.plausible_percentile is not None:
         plausible = (
             f"{ahead.times} as likely as the average unlinked pair to be "
-            f"linked within {ahead.years} years, more than {ahead.plausible_percentile:.0%} of them"
+            f"linked within {ahead.years} years, more than {ahead.above} of them"
         )
     causal = f"{how.causal_steps} of {len(path.edges)} steps causal"
     out.print(f"   mechanism {how.strength:.2f} ({causal})", style="dim")

@@ -547,8 +547,7 @@ def _axes(key: str, path: ScoredPath, facts: Facts) -> str:
         return "linked" if ahead.linked else "unlearned"
     facts.put(f"{key}.plausible", ahead.plausible_ratio, ahead.times)
     facts.put(f"{key}.plausible_years", ahead.years or 0)
-    share = ahead.plausible_percentile
-    facts.put(f"{key}.plausible_percentile", share, f"{share:.0%}")
+    facts.put(f"{key}.plausible_percentile", ahead.plausible_percentile, ahead.above)
     return "learned"
 
 

@@ -233,3 +233,11 @@ def test_a_ratio_is_told_in_times_and_a_probability_of_old_is_not(
     old = {"linked": False, "plausible": 0.3, "understudied": 1.0, "papers": 0}
     told = PathProspect.model_validate({**old, "plausible_ratio": ratio})
     assert (told.plausible_ratio, told.times) == (ratio, said)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(None, ""), (0.996, "99%"), (1.0, "99%"), (0.758, "75%")]
+)
+def test_no_pair_is_more_plausible_than_all(share: float | None, said: str) -> None:
+    known = {"linked": False, "understudied": 1.0, "papers": 0, "plausible_percentile": share}
+    assert PathProspect.model_validate(known).above == said
