@@ -487,15 +487,13 @@ def _figure(
 
     Every figure names its cohort and carries the mark of simulated data. None is left half done.
     """
-    paths = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
     with ExitStack() as undone:
-        for item in paths:
-            undone.callback(item.unlink, missing_ok=True)
-        for entry in paths:
-            drawing(
-                path=entry,
-                subtitle=analysis.provenance["title"],
-                simulated=analysis.contract.simulated,
-            )
+        for suffix in (".svg", ".png"):
+            undone.callback(path.with_suffix(suffix).unlink, missing_ok=True)
+        drawing(
+            path=path.with_suffix(""),
+            subtitle=analysis.provenance["title"],
+            simulated=analysis.contract.simulated,
+        )
         undone.pop_all()
     return Figure(file=path.name, title=title, caption=caption, sha256=sha256_file(path))

@@ -72,14 +72,14 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
 
 
 def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Path:
-    """Write SVG or PNG, by the path's suffix, whole or not at all.
+    """Write SVG or PNG, by the path's suffix, or both from one layout where it has none.
 
-    No date and no program version is written, so that equal figures are equal files.
+    A file is written whole or not at all. No date and no program version is written, so that equal figures are equal files.
 
     Parameters
     ----------
     figure : on an Agg canvas, as `canvas` makes it
-    path : .svg, or .png at 200 dpi
+    path : .svg, or .png at 200 dpi; without a suffix both are written, under the suffixes
     title, description : kept in the file for screen readers
 
     Returns
@@ -93,16 +93,17 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
     """
     from matplotlib.text import Text
 
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("svg", "png"):
+    kinds = [path.suffix.lower()] if path.suffix else [".svg", ".png"]
+    if not {".svg", ".png"}.issuperset(kinds):
         raise InputError(f"{path}: figures are written as .svg or .png")
-    metadata: dict[str, str | None] = {"Title": drawn(title), "Description": drawn(description)}
-    metadata |= {"Date": None, "Creator": "SAGE"} if kind == "svg" else {"Software": None}
     for text in figure.findobj(Text):
         text.set_text(drawn(text.get_text()))
-    image = BytesIO()
-    figure.savefig(image, format=kind, dpi=DPI, metadata=metadata)
-    write_bytes(path, image.getvalue())
+    for kind in kinds:
+        metadata: dict[str, str | None] = {"Title": drawn(title), "Description": drawn(description)}
+        metadata |= {"Date": None, "Creator": "SAGE"} if kind == ".svg" else {"Software": None}
+        image = BytesIO()
+        figure.savefig(image, format=kind[1:], dpi=DPI, metadata=metadata)
+        write_bytes(path.with_suffix(kind), image.getvalue())
     return path
 
 
