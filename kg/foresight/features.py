@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,8 +64,10 @@ class PastGraph:
         rank = min(_RANK, n - 2)
         if rank >= 1 and len(indices):
             if n <= _DENSE:  # exact, and the iteration stalls on small graphs of low rank
-                left, sizes, right = np.linalg.svd(self.links.toarray())
-                left, sizes, right = left[:, :rank], sizes[:rank], right[:rank]
+                values, vectors = np.linalg.eigh(self.links.toarray())  # links go both ways
+                largest = np.argsort(-np.abs(values), kind="stable")[:rank]
+                left, sizes = vectors[:, largest], np.abs(values[largest])
+                right = left.T * np.sign(values[largest])[:, None]
             else:
                 left, sizes, right = svds(self.links, k=rank, v0=np.ones(n))
             self.left, self.right = left * np.sqrt(sizes), right.T * np.sqrt(sizes)
@@ -211,22 +214,42 @@ class PastGraph:
         Cosine of an end to the neighbors of the other that have its type, the nearest of them,
         both ways.
         """
+        rows.sort_indices()
         found = np.zeros((len(ends), 2))
-        whole = np.concatenate([ends, ends[:, ::-1]])
-        for target in np.unique(whole[:, 1]).tolist():
-            at = np.flatnonzero(whole[:, 1] == target)
-            neighbors = self.links.indices[
-                self.links.indptr[target] : self.links.indptr[target + 1]
-            ]
-            if not len(neighbors):
-                continue
-            cosine = (rows[whole[at, 0]] @ rows[neighbors].T).toarray()
-            alike = self.types[whole[at, 0]][:, None] == self.types[neighbors][None, :]
-            best = np.where(alike, cosine, 0.0).max(axis=1)
-            pair = at % len(ends)
-            found[pair, 0] = np.maximum(found[pair, 0], best)
-            found[pair, 1] += best
+        for one, other in ((0, 1), (1, 0)):
+            best = np.zeros(len(ends))
+            _most_alike(
+                ends[:, one], ends[:, other], self.links.indptr, self.links.indices, self.types,
+                rows.indptr, rows.indices, rows.data, np.zeros(rows.shape[1]), best,
+            )  # fmt: skip
+            found[:, 0] = np.maximum(found[:, 0], best)
+            found[:, 1] += best
         return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _most_alike(
+    ends: Any, others: Any, start: Any, linked: Any, types: Any,
+    at: Any, terms: Any, weights: Any, spread: Any, best: Any,
+) -> None:  # fmt: skip
+    """Write the highest cosine of each end to the neighbors of the other that have its type.
+
+    `start`, `linked` are the links and `at`, `terms`, `weights` the unit rows, both CSR; `spread`
+    is a row of zeros, and is left as one.
+    """
+    for n in range(ends.shape[0]):
+        end, other = ends[n], others[n]
+        for k in range(at[end], at[end + 1]):
+            spread[terms[k]] = weights[k]
+        for place in range(start[other], start[other + 1]):
+            neighbor = linked[place]
+            if types[neighbor] == types[end]:
+                cosine = 0.0
+                for k in range(at[neighbor], at[neighbor + 1]):
+                    cosine += spread[terms[k]] * weights[k]
+                best[n] = max(best[n], cosine)
+        for k in range(at[end], at[end + 1]):
+            spread[terms[k]] = 0.0
 
 
 _Spellings = dict[tuple[str, ...], list[int]]
