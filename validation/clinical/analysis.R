@@ -185,12 +185,14 @@ frame_of <- function(test) {
        start = if (followed) rows$start.[keep] else rep(0, sum(keep)),
        n = if (followed) length(unique(rows$person.[keep])) else sum(keep))
 }
-model <- function(f, X = f$X, init = rep(0, ncol(X)), steps = 50) {
-  time <- f$outcome$time
+response <- function(f) {
   event <- as.numeric(f$outcome$event == 1)
-  y <- if (length(plan$late)) Surv(f$start, time, event) else Surv(time, event)
-  coxph(y ~ X + strata(f$layer), cluster = f$person, ties = "efron", init = init,
-        control = coxph.control(eps = 1e-12, iter.max = steps, toler.chol = 1e-13))
+  if (length(plan$late)) Surv(f$start, f$outcome$time, event) else Surv(f$outcome$time, event)
+}
+model <- function(f, X = f$X) {
+  y <- response(f)
+  coxph(y ~ X + strata(f$layer), cluster = f$person, ties = "efron",
+        control = coxph.control(eps = 1e-12, iter.max = 50, toler.chol = 1e-13))
 }
 put_effect <- function(id, coef, se, df = Inf, ratio = TRUE) {
   z <- qt(0.975, df)
@@ -236,9 +238,13 @@ firth <- function(id, k, loglik, p = TRUE, profile = TRUE) {
   if (p) put(paste0(id, ".p"), pchisq(2 * (top$value - best(0)$value), 1, lower.tail = FALSE))
 }
 firth_cox <- function(id, f, p = TRUE) {
+  y <- response(f)
+  fit <- if (ncol(y) == 3) agreg.fit else coxph.fit  # below coxph(), which reads a formula each time
+  layer <- as.integer(factor(f$layer))
+  there <- coxph.control(iter.max = 0, toler.chol = 1e-13)
   firth(id, ncol(f$X), p = p, loglik = function(b) {
-    fit <- suppressWarnings(model(f, init = b, steps = 0))
-    c(fit$loglik[1], -as.numeric(determinant(fit$var)$modulus))
+    found <- suppressWarnings(fit(f$X, y, layer, NULL, b, there, NULL, "efron", NULL, FALSE))
+    c(found$loglik[1], -as.numeric(determinant(found$var)$modulus))
   })
 }
 wald <- function(id, f, penalty = FALSE) {
