@@ -38,7 +38,7 @@ demo: setup
 
 # What fails beside others runs once more alone: a failure that is gone then is printed as flaky.
 test: setup
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile; code=$$?; [ $$code -eq 0 ] && exit 0; \
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder; code=$$?; [ $$code -eq 0 ] && exit 0; \
 	[ $$code -eq 1 ] || exit $$code; \
 	echo "once more, alone, what failed:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v \
 	&& echo "flaky: the tests above failed beside others and passed alone; mend them"
@@ -47,7 +47,7 @@ test: setup
 # without attacks, slides and all whole runs but one. `pytest --record-slow` writes the list anew.
 SLOW := slow or docker or bubblewrap or browser or ray or postgres or slides or shared
 test-fast: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not ($(SLOW))" \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ($(SLOW))" \
 		--ignore=tests/adversary --ignore-glob="*/mcp_servers/test_sl_*"
 
 check: setup

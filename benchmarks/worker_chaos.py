@@ -1,10 +1,14 @@
 """Many runs by several workers, which are killed at random while connections are cut.
 
-    python benchmarks/worker_chaos.py --runs 50 --workers 8
+    python benchmarks/worker_chaos.py --runs 50 --workers 8 [--model]
 
 A PostgreSQL server of its own holds the queue, the checkpoints and the ledger. Every run is a whole
 one (rules reasoner, demonstration cohort) with its own seed, so that its contract is its own. At
 the end it is counted which runs ended, how often each step did, and what the ledger holds.
+
+With --model an endpoint of its own answers, a second after each request, what the recorded model
+answered in the first round of data/recordings/gbsg2-campaign, and what was asked of it is counted
+too: a reply that a run has kept may not be asked for again, whoever goes on with the run.
 """
 
 from __future__ import annotations
@@ -13,20 +17,52 @@ import argparse
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.openai_server import Answer
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 PROMPT = "Link tertiary lymphoid structures and genes in bladder cancer"
+RECORDED = ROOT / "data" / "recordings" / "gbsg2-campaign"
+HASH = re.compile(r"\b[0-9a-f]{64}\b")
 
 
-def queue(runs: int, place: Path) -> None:
+def recorded() -> Callable[[dict[str, Any]], Answer]:
+    """Replies of the recording's first round: by schema, and by how many were given before."""
+    from tests.openai_server import Answer
+
+    replies: dict[str, list[str]] = {}
+    for line in (RECORDED / "calls.jsonl").read_text(encoding="utf-8").splitlines():
+        call = json.loads(line)
+        text = (RECORDED / f"{call['key']}.reply.txt").read_text(encoding="utf-8")
+        replies.setdefault(call["schema"], []).append(text)
+        if call["schema"] == "Summary":
+            break
+
+    def answer(body: dict[str, Any]) -> Answer:
+        texts = replies[body["response_format"]["json_schema"]["name"]]
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        text = texts[min(turn, len(texts) - 1)]
+        asked = HASH.search(body["messages"][-1]["content"])
+        if asked is not None:  # the hash of this run's contract
+            text = HASH.sub(asked.group(), text)
+        return Answer(content=text, silent=1.0)
+
+    return answer
+
+
+def queue(runs: int, place: Path, prompt: str, cohort: str) -> None:
     """Put the runs in."""
     from sage.begin import Request, begin
     from sage.control.people import owner
@@ -34,13 +70,13 @@ def queue(runs: int, place: Path) -> None:
     from sage.questions import Corrections
     from sage.settings import load
 
-    settings = load(reasoner="rules")
+    settings = load()
     with open_runs(settings, new=True) as table:
         assert table is not None
         for seed in range(runs):
             request = Request(
-                prompt=PROMPT, seed=seed, auto_approve=True, out=place / "runs" / f"run-{seed:03d}",
-                corrections=Corrections(yes=True),
+                prompt=prompt, cohort=cohort, seed=seed, auto_approve=True,
+                out=place / "runs" / f"run-{seed:03d}", corrections=Corrections(yes=True),
             )  # fmt: skip
             services = begin(request, settings, lambda what, done, total: None)
             services.folder.update(status="queued")
@@ -66,6 +102,26 @@ def disturb(url: str, workers: list[subprocess.Popen[bytes]], rng: random.Random
             if rng.random() < 0.4:
                 live.execute("SELECT pg_terminate_backend(%s)", [process])
     return "cut"
+
+
+def paid(place: Path, asked: int) -> dict[str, int]:
+    """Calls of a model: what was asked of it, what the runs kept, and what was asked for twice.
+
+    A reply that was under way when its worker died was kept by nobody, so it is asked for again.
+    """
+    kept = answered = over = 0
+    for run in (place / "runs").glob("run-*"):
+        mine = len(list((run / "replies").glob("*.json")))
+        rows = (run / "spending.jsonl").read_text(encoding="utf-8").splitlines()
+        said = sum(json.loads(row)["outcome"] == "answered" for row in rows)
+        kept, answered, over = kept + mine, answered + said, over + max(said - mine, 0)
+    return {
+        "calls asked of the model": asked,
+        "calls answered and booked": answered,
+        "replies kept": kept,
+        "booked more often than kept": over,
+        "asked again": asked - kept,
+    }
 
 
 def counted(url: str, place: Path) -> dict[str, object]:
@@ -125,24 +181,36 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=20.0, help="seconds between disturbances")
     parser.add_argument("--lease", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--model", action="store_true", help="ask a recorded model over HTTP")
     given = parser.parse_args()
+    from tests.openai_server import serve
     from tests.postgres import server
 
     signal.signal(signal.SIGTERM, end)
     rng = random.Random(given.seed)
-    with server() as url, tempfile.TemporaryDirectory() as folder:
+    asked = (
+        "Does age at diagnosis relate to recurrence-free survival in node-positive breast cancer?",
+        "gbsg2",
+    )
+    with (
+        server() as url,
+        tempfile.TemporaryDirectory() as folder,
+        serve(recorded()) as model,
+    ):
         place = Path(folder)
         os.environ |= {
             "SAGE_CHECKPOINT_URL": url,
             "SAGE_LEDGER": url,
             "SAGE_RUNS_DIR": str(place / "runs"),
-            "SAGE_REASONER": "rules",
+            "SAGE_REASONER": "chat" if given.model else "rules",
+            "SAGE_BASE_URL": model.url,
+            "SAGE_API_KEY": "none",
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
         }
         os.environ.setdefault("SAGE_CACHE_DIR", str(place / "cache"))
         start = time.perf_counter()
-        queue(given.runs, place)
+        queue(given.runs, place, *(asked if given.model else (PROMPT, "demo")))
         print(f"{given.runs} runs queued in {time.perf_counter() - start:.0f} s", flush=True)
         start = time.perf_counter()
         command = [sys.executable, "-m", "sage", "worker", "--lease", str(given.lease)]
@@ -177,6 +245,8 @@ def main() -> None:
                 worker.kill()
                 worker.wait()
         found = counted(url, place)
+        if given.model:
+            found |= paid(place, len(model.requests))
         print(json.dumps({"seconds": round(seconds), "disturbed": told, **found}, indent=1))
         clean = (
             found["states"] == {"finished": given.runs}
@@ -184,6 +254,7 @@ def main() -> None:
             and not (
                 found["registered by no run"] or found["tests twice"] or found["tests missing"]
             )
+            and not found.get("booked more often than kept")
         )
         raise SystemExit(0 if clean else 1)
 

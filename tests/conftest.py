@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is slow by its place or by the list."""
+    """Mark as slow what is slow by its place or by the list; files with the most of it go first.
+
+    So that beside others none is still busy with a long file when the rest is done.
+    """
     listed = set(SLOW.read_text(encoding="utf-8").split())
+    slow: Counter[Path] = Counter()
     for item in items:
         where = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
         name = where.partition("[")[0]
         if name not in KEPT and (name in listed or any(part in where for part in PLACES)):
             item.add_marker(pytest.mark.slow)
+            slow[item.path] += 1
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

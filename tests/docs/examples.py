@@ -49,6 +49,8 @@ NOT_RUN = {
     "sage run … --reasoner chat": "needs a model",
     "sage run … --read-slides": "needs slides; tests/end_to_end/test_read_slides_run.py runs it",
     "sage run … --auto-approve": "a minute each; tests/end_to_end runs the like",
+    "sage models train nuclei": "trains for a minute; tests/mcp_servers/test_sl_nuclei_net.py does",
+    "sage kg backtest": "takes most of a minute; tests/kg/test_gr_backtest.py runs it",
     "sage restore": "needs an empty place; tests/end_to_end/test_backup.py restores",
     "sage validate e5_fabp5_tls.json": "a minute; tests/validation/test_core_tcga.py runs all four",
     "SAGE_LEDGER=": "a minute; tests/validation/test_export_r.py runs --export-r, with R",
