@@ -133,9 +133,11 @@ def assert_nothing_is_left(name: str) -> None:
 
 
 def own_containers() -> list[str]:
-    """Containers that this process started and that still exist."""
+    """Containers that this process started and that still exist; none where no engine runs."""
     from sandbox.docker_engine import OWNER_LABEL, engine
 
+    if DockerSandbox().unavailable():
+        return []
     with engine() as client:
         return [
             str(item.name)
