@@ -312,13 +312,19 @@ def test_a_stopped_exploration_leaves_no_row_and_no_other_works_beside_it(
     )  # fmt: skip
     slow = subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
     try:
+        rows, begun = [], False
         for _ in range(600):
-            if (rows := list((tmp_path / "out").rglob("*.parquet"))) and (
-                tmp_path / "out" / "running"
-            ).exists():
+            rows = list((tmp_path / "out").rglob("*.parquet"))
+            children = Path(f"/proc/{slow.pid}/task").glob("*/children")
+            begun = any(
+                Path(f"/proc/{child}/comm").read_text() == "bwrap\n"
+                for listed in children
+                for child in listed.read_text().split()
+            )
+            if rows and begun:
                 break
             time.sleep(0.2)
-        assert rows
+        assert rows and begun
         beside = explore(world, tmp_path, "", "--program", "slow.py")
         assert beside.code == 2 and "another process works there" in beside.err
         slow.terminate()
