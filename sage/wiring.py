@@ -167,7 +167,8 @@ def corpus_key(folder: Path) -> str:
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """The graph of the demonstration corpus, built once and kept by content and by SAGE's code."""
-    from kg.corpus.build import REPORT, BuildOptions, build
+    from kg.corpus.build import BuildOptions, build
+    from kg.corpus.places import REPORT
     from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from kg.corpus import corpus
 from kg.corpus.build_report import BuildOptions, BuildReport, Excluded
 from kg.corpus.chunks import Chunk, chunk
+from kg.corpus.places import GRAPHML, REPORT, STORE, graph_folder
 from kg.corpus.screen import screen
 from kg.corpus.store import Store
 from kg.extract.base import Extraction, Extractor
@@ -36,12 +37,7 @@ if TYPE_CHECKING:
     from kg.extract.chat import Estimate
     from sage.core.llm.client import Model
 
-__all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
-
-STORE = "store.sqlite"
-GRAPHML = "graph.graphml"
-REPORT = "report.json"
-RECIPE = "recipe.json"
+__all__ = ["BuildOptions", "BuildReport", "build"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -54,11 +50,6 @@ class Estimating(Protocol):
 
     def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
         """What reading these chunks will take."""
-
-
-def graph_folder(out: Path) -> Path:
-    """The folder that belongs to an output: itself, or `<stem>.kg/` beside a `.graphml` file."""
-    return out.with_suffix(".kg") if out.suffix.lower() == ".graphml" else out
 
 
 def build(

@@ -12,6 +12,7 @@ from kg.graph.belief import POLARITIES
 from kg.graph.build import columns_of
 from kg.graph.graphml_read import read_graphml
 from kg.graph.lookup import Lookup
+from kg.graph.rows import NO_MERGES
 from kg.graph.sidecar import SIDECAR, is_sidecar, read_sidecar, write_sidecar
 from kg.graph.stats import stats
 from kg.graph.time import as_of
@@ -166,7 +167,10 @@ class Graph(GraphArrays):
         rows: Sequence[int] = range(self.n_nodes) if about is None else [self.resolve(about)]
         out: list[Merge] = []
         for n in rows:
-            row = self.node_rows[int(self.node_row[n])]
+            at = int(self.node_row[n])
+            if NO_MERGES in self.node_rows.raw(at):  # most rows, and parsing them takes the time
+                continue
+            row = self.node_rows[at]
             out.extend(
                 Merge(node=self.ids[n], kept=self.names[n], kept_type=TYPES[self.types[n]], **m)
                 for m in row.get("merges", ())

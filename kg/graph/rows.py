@@ -15,6 +15,9 @@ from sage.core.errors import InputError
 NOTHING_MORE = b'{"aliases":[],"definition":null,"identifiers":{},"merges":[],"synonyms":[]}'
 """The row of a node of which nothing is known but its name."""
 
+NO_MERGES = b'"merges":[]'
+"""Stands in a row without merges; within a text of the row its quotes would be escaped."""
+
 
 _encode = json.JSONEncoder(
     ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False

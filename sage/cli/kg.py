@@ -98,7 +98,7 @@ def evaluate_graph(
 
     Example: sage kg evaluate graph/ --sheet graph/review/review.csv
     """
-    from kg.corpus.build import STORE, graph_folder
+    from kg.corpus.places import STORE, graph_folder
     from kg.corpus.store import Store
     from sage.bench.triple_review import score_sheet, stratified, write_sheet
     from sage.console import out, print_json

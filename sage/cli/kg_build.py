@@ -63,8 +63,8 @@ def build_graph(
 
     Example: sage kg build refs.bib articles/ --out blca.graphml --screen --as-of 2018
     """
-    from kg.corpus.build import graph_folder
     from kg.corpus.build_report import BuildOptions, Recipe
+    from kg.corpus.places import graph_folder
     from kg.corpus.screen import ScreenOptions
     from sage.console import print_json
     from sage.settings import load
@@ -137,7 +137,8 @@ def follow(
     InputError
         If the chat extractor has no model, or a bound on its cost and no prices.
     """
-    from kg.corpus.build import RECIPE, build, graph_folder
+    from kg.corpus.build import build
+    from kg.corpus.places import RECIPE, graph_folder
     from kg.gather.folder import CorpusFolder
     from sage.console import counting, err
     from sage.core.files import write_json
@@ -195,7 +196,7 @@ def fetched(source: Path, out: Path, settings: Settings) -> Path:
     """A folder with PubMed's records for a list of identifiers; other sources as they are."""
     if source.suffix.lower() != ".ids" or not source.is_file():
         return source
-    from kg.corpus.build import graph_folder
+    from kg.corpus.places import graph_folder
     from kg.sources.fetch import BASE, fetch_ids, read_ids
     from sage.console import err
 

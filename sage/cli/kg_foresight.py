@@ -43,7 +43,7 @@ def import_(
 
     Example: sage kg import trrust trrust.tsv --genes Homo_sapiens.gene_info.gz --out dated/
     """
-    from kg.corpus.build import GRAPHML
+    from kg.corpus.places import GRAPHML
     from kg.graph.graphml import write
     from kg.graph.model import Graph
     from kg.importers.facts import fuse_facts, number_genes, read_gene_numbers

@@ -176,8 +176,8 @@ def update_graph(
 
     Example: sage kg update living/ --runs runs/
     """
-    from kg.corpus.build import RECIPE, graph_folder
     from kg.corpus.build_report import Recipe
+    from kg.corpus.places import RECIPE, graph_folder
     from kg.gather.folder import STATE, CorpusFolder
     from kg.gather.gather import update
     from kg.gather.topic import query_of

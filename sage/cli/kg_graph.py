@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
     """A graph by folder or file, as it was in a year if asked."""
-    from kg.corpus.build import graph_folder
+    from kg.corpus.places import graph_folder
     from sage.settings import load
     from sage.wiring import open_graph
 

@@ -134,9 +134,9 @@ def assert_nothing_is_left(name: str) -> None:
 
 def own_containers() -> list[str]:
     """Containers that this process started and that still exist; none where no engine runs."""
-    from sandbox.docker_engine import OWNER_LABEL, engine
+    from sandbox.docker_engine import OWNER_LABEL, DockerSandbox, engine
 
-    if DockerSandbox().unavailable():
+    if not DockerSandbox().available().ok:
         return []
     with engine() as client:
         return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +181,33 @@ def test_a_cached_matrix_gives_the_same_values(tmp_path: Path) -> None:
     for _ in range(2):
         cached = cohorts.load(tmp_path / "world", cache=tmp_path / "cache")
         pd.testing.assert_frame_equal(plain, cached.table(["expression:FABP5"]))
+
+
+def test_a_matrix_that_was_written_again_under_its_old_date_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation.cohort import expression
+    from validation.types import sha256_file
+
+    hashed: list[Path] = []
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        return sha256_file(path)
+
+    monkeypatch.setattr(expression, "sha256_file", counted)
+    path, cache = tmp_path / "matrix.csv", tmp_path / "cache"
+    path.write_text("a,1")
+    first = expression._digest(path, cache)
+    assert expression._digest(path, cache) == first and len(hashed) == 2  # it may still change
+    monkeypatch.setattr(expression, "SETTLED_S", -1.0)
+    assert expression._digest(path, cache) == first and len(hashed) == 3
+    assert expression._digest(path, cache) == first and len(hashed) == 3
+    at = path.stat()
+    time.sleep(0.02)
+    path.write_text("a,2")
+    os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+    assert expression._digest(path, cache) == sha256_file(path) != first
 
 
 @pytest.mark.parametrize("orientation", ["genes_by_samples", "samples_by_genes"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,7 +94,7 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
             reports=tuple(planned.reports),
             notes=tuple(planned.notes),
         )
-    text = canonical_json(spec.model_dump(mode="json")) + sha256_file(path) + ids + "v1"
+    text = canonical_json(spec.model_dump(mode="json")) + _digest(path, cache) + ids + "v1"
     folder = cache / f"expression-{sha256_text(text)[:24]}"
     if (folder / "index.json").is_file():
         return _cached(folder)
@@ -111,6 +112,31 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
     }
     write_text(folder / "index.json", json.dumps(index))
     return _cached(folder)
+
+
+SETTLED_S = 5.0
+"""A file that changed less than this ago may change again within a tick of its clock."""
+
+
+def _digest(path: Path, cache: Path) -> str:
+    """SHA-256 of a file, remembered while inode, size and times of the file are the same.
+
+    The time of the last change of the inode is among them, which no program can set back: a file
+    that was written again is read again, whatever its date says.
+    """
+
+    def state() -> str:
+        at = path.stat()
+        return f"{at.st_dev} {at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}"
+
+    before, changed = state(), path.stat().st_ctime
+    kept = cache / f"digest-{sha256_text(f'{path.resolve()} {before}')[:24]}"
+    if kept.is_file():
+        return kept.read_text(encoding="utf-8")
+    digest = sha256_file(path)
+    if time.time() - changed > SETTLED_S and state() == before:
+        write_text(kept, digest)
+    return digest
 
 
 def _cached(folder: Path) -> Expression:

@@ -74,7 +74,8 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
 def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Path:
     """Write SVG or PNG, by the path's suffix, or both from one layout where it has none.
 
-    A file is written whole or not at all. No date and no program version is written, so that equal figures are equal files.
+    A file is written whole or not at all. No date and no program version is written, so that equal
+    figures are equal files.
 
     Parameters
     ----------
