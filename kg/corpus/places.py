@@ -1,0 +1,15 @@
+"""Where the files of a graph lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+STORE = "store.sqlite"
+GRAPHML = "graph.graphml"
+REPORT = "report.json"
+RECIPE = "recipe.json"
+
+
+def graph_folder(out: Path) -> Path:
+    """The folder that belongs to an output: itself, or `<stem>.kg/` beside a `.graphml` file."""
+    return out.with_suffix(".kg") if out.suffix.lower() == ".graphml" else out
