@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kg.fusion.mentions import Mentions
-from kg.fusion.merge import Cluster, Clusters
 from kg.fusion.model import FusedEdge, FusedNode, FusionOptions, Support
 from kg.types import Polarity, Triple
+
+if TYPE_CHECKING:
+    from kg.fusion.merge import Cluster, Clusters
 
 _Key = tuple[int, int, str, bool]
 
