@@ -29,10 +29,12 @@ def bh(p: npt.ArrayLike) -> FloatArray:
 
     Controls the false discovery rate under independence or positive dependence.
     """
-    from scipy.stats import false_discovery_control
-
-    values = _p_values(p)
-    return as_float(false_discovery_control(values), "q") if len(values) else values
+    values = _p_values(p)  # scipy has it too, behind imports that take longer than a screen's tests
+    order = np.argsort(values)
+    raw = values[order] * (len(values) / np.arange(1, len(values) + 1))
+    q = np.empty_like(values)
+    q[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
+    return q
 
 
 def p_to_e(
