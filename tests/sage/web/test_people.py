@@ -246,6 +246,23 @@ def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
     assert [later(hours) for hours in (24.1, 24.2, 24.3)] == [200, 200, 422]
 
 
+def test_a_run_that_could_not_begin_does_not_count(
+    guard: Guard, started: Any, settings: Settings
+) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"read_slides": 1},
+        {"auto_approve": True},
+        {"hypotheses": "many"},
+    ]
+    assert [start(guard, ANN, **more).status_code for more in wrong] == [422] * 3
+    assert [start(guard, ANN).status_code for _ in range(3)] == [200, 200, 422]
+    assert len(started) == 2
+    with open_audit(settings) as audit:
+        assert audit is not None
+        refused = [row.about for row in audit.rows() if row.what == "refused"]
+    assert len(refused) == 4
+
+
 @pytest.mark.parametrize("text", ["[quotas]\nruns_per_day = -1", "[quotas]\nruns = 3"])
 def test_a_quota_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "roles.toml"
