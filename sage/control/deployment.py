@@ -125,7 +125,7 @@ def _runs(settings: Settings) -> Iterator[Check]:
             problems.append(str(error))
     said = f", of which {len(problems)} cannot be read: {problems[0]}" if problems else ""
     yield _check("manifests of runs", not problems, amount(len(runs), "run") + said,
-                 "or move the folder out of runs_dir; lists leave it out")  # fmt: skip
+                 "restore it, or move its folder out of runs_dir; lists leave it out")  # fmt: skip
 
 
 def _secrets(settings: Settings) -> Iterator[Check]:
