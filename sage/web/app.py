@@ -8,7 +8,7 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
-from mcp_servers.servers.health import Family, Watch, by
+from mcp_servers.servers.health import Family, Watch, by, one
 from mcp_servers.sessions.recording import Recordings
 from sage.control.audit import ASKED, Audit, open_audit
 from sage.control.promises import Promises, open_promises
 from sage.control.reviews import Reviews, open_reviews
 from sage.control.runs import open_runs
-from sage.core.errors import InputError, SageError
+from sage.core.errors import FaultError, InputError, SageError
 from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
@@ -179,10 +179,14 @@ def measured(site: Site) -> list[Family]:
     """What is counted of the runs here and in the queue."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
     found = [by("status", "sage_runs", "gauge", "Runs in this server's folder by status.", here)]
-    with open_runs(site.settings) as table:
-        if table is not None:
-            states = table.counts()
-            found.append(
-                by("state", "sage_queue_runs", "gauge", "Runs that the queue knows.", states)
-            )
+    up = False  # where it is not, what else is measured is told all the same
+    with suppress(FaultError):
+        with open_runs(site.settings) as table:
+            if table is not None:
+                states = table.counts()
+                found.append(
+                    by("state", "sage_queue_runs", "gauge", "Runs that the queue knows.", states)
+                )
+        up = True
+    found.append(one("sage_database_up", "gauge", "Whether the database of runs answers.", up))
     return found

@@ -20,7 +20,7 @@ from sage.core import clock
 from sage.review import HumanResponse
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
-from sage.web.app import create_app
+from sage.web.app import create_app, measured
 from sage.web.guard import Guard
 from sage.web.people import logged, read_roles, trust
 from sage.web.routes import review
@@ -281,6 +281,16 @@ def test_health_is_for_anybody_and_metrics_for_who_has_the_token(guard: Guard) -
     assert lines[-1] == "# EOF"
     assert 'sage_http_answers_total{status="401"} 1' in lines
     assert any(line.startswith("process_open_fds ") for line in lines)
+
+
+@pytest.mark.parametrize("url", [None, "postgresql://sage@127.0.0.1:9/none"])
+def test_a_server_without_its_database_is_measured_all_the_same(
+    url: str | None, settings: Settings
+) -> None:
+    given = settings.model_dump() | {"checkpoint_url": url}
+    found = {one.name: one.values for one in measured(Site(Settings.model_validate(given)))}
+    assert found["sage_database_up"] == {(): url is None}
+    assert "sage_runs" in found
 
 
 def test_the_commands_of_a_person_know_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
