@@ -132,8 +132,9 @@ class Settings(BaseSettings):
     @classmethod
     def _is_postgres(cls, value: SecretStr | None) -> SecretStr | None:
         """Anything else a driver would quote in its error, with the password."""
-        given = value.get_secret_value() if value is not None else POSTGRES[0]
-        if not given.startswith(POSTGRES):
+        if value is None or not value.get_secret_value():
+            return None
+        if not value.get_secret_value().startswith(POSTGRES):
             raise ValueError("no postgresql://USER:PASSWORD@HOST/DATABASE")
         return value
 

@@ -67,7 +67,7 @@ def test_a_user_without_rights_is_told_which(kind: str, url: str, tmp_path: Path
                 assert "checkpoint_url" in check.remedy
 
 
-@pytest.mark.parametrize("url", ["postgres//sage:hunter2@h/d", "mysql://sage:hunter2@h/d", ""])
+@pytest.mark.parametrize("url", ["postgres//sage:hunter2@h/d", "mysql://sage:hunter2@h/d"])
 def test_an_address_that_is_none_is_refused_without_its_password(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
