@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -128,6 +128,16 @@ class Settings(BaseSettings):
     sandbox_runtime: str | None = None
     user_tools: Path | None = None
 
+    @field_validator("checkpoint_url")
+    @classmethod
+    def _is_postgres(cls, value: SecretStr | None) -> SecretStr | None:
+        """Anything else a driver would quote in its error, with the password."""
+        if value is None or not value.get_secret_value():
+            return None
+        if not value.get_secret_value().startswith(POSTGRES):
+            raise ValueError("no postgresql://USER:PASSWORD@HOST/DATABASE")
+        return value
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -172,6 +182,7 @@ class Settings(BaseSettings):
         return self.reasoner
 
 
+POSTGRES = ("postgresql://", "postgres://")
 USUAL = {
     "base_url": "OPENAI_BASE_URL",
     "api_key": "OPENAI_API_KEY",

@@ -19,17 +19,20 @@ def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = No
     from sage.console import err, nodes
     from sage.control.lease import listed
     from sage.control.people import owner
-    from sage.core.errors import FaultError, Paused
+    from sage.core.errors import InputError, Paused, SageError
     from sage.machine.drive import advance_to_person
 
     with nodes(quiet=quiet) as listen:
         services.listener = listen
+        before = services.folder.manifest()
         try:
             with listed(services, owner()):
                 pause = advance_to_person(services, answer)
-        except FaultError as error:
+        except SageError as error:
             if services.folder.manifest().status == "running":  # it did not come to a step
-                services.folder.update(status="failed", problem=str(error)[:1000])
+                as_before = {"status": before.status, "problem": before.problem}
+                failed = {"status": "failed", "problem": str(error)[:1000]}
+                services.folder.update(**(as_before if isinstance(error, InputError) else failed))
             raise
         except (KeyboardInterrupt, Paused) as ended:
             how = "paused" if isinstance(ended, Paused) else "stopped"

@@ -25,6 +25,7 @@ def audit(
     from sage.settings import load
 
     with open_audit(load()) as log:
+        kept = log is not None
         rows, problem = (log.rows(), log.problem()) if log is not None else ([], "")
     shown = [row for row in rows if who in (None, row.who)][-limit:]
     if as_json:
@@ -34,7 +35,10 @@ def audit(
             said = ", ".join(f"{name} {value}" for name, value in row.detail.items())
             line = f"{row.at}  {row.who}  {row.what}  {row.about}  {said}"
             out.print(one_line(line), markup=False, soft_wrap=True)
-        if not shown:
+        if not shown and kept:
+            out.print("nothing is logged yet" if who is None else f"nothing of {who} is logged",
+                      markup=False)  # fmt: skip
+        elif not shown:
             out.print(
                 "nothing is logged: the log is kept where `sage serve --trust-header` names people,"
                 " or checkpoint_url names a database"

@@ -50,7 +50,7 @@ def forget(
         folder = load_cohort(cohort, settings).root
     found = remove_all(patient, folder, settings, out, name=cohort, dry=dry_run, unnamed=unnamed)
     if not dry_run:  # the log must not name who is to be forgotten
-        log_command(settings, "forgot a patient", folder, runs=len(found.emptied))
+        log_command(settings, "forgot a patient", folder, tables=len(found.emptied))
     if as_json:
         print_json(found.model_dump())
         return

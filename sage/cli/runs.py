@@ -21,13 +21,21 @@ def runs(
 
     Example: sage runs
     """
-    from sage.console import out, print_json
+    from sage.console import err, out, print_json
     from sage.control.runs import open_runs
+    from sage.core.errors import InputError
     from sage.runfolder import list_runs
     from sage.settings import load
 
     settings = load()
-    found = [(run, run.manifest()) for run in reversed(list_runs(settings.runs_dir))][:limit]
+    found = []
+    for run in reversed(list_runs(settings.runs_dir)):
+        try:
+            found.append((run, run.manifest()))
+        except InputError as error:  # the others are listed all the same
+            err.print(f"left out: {error}", markup=False, soft_wrap=True)
+        if len(found) == limit:
+            break
     with open_runs(settings) as runs:
         known = {run.id: run for run in runs.newest(10 * limit)} if runs is not None else {}
     here = {manifest.run_id for _, manifest in found}

@@ -76,6 +76,7 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
     rows = 0
     with tempfile.TemporaryDirectory() as folder, replacing(archive) as part:
         place = Path(folder)
+        part.touch(mode=0o600)  # it holds what several people may not see of each other's
         with tarfile.open(part, "w:gz", compresslevel=3) as tar:
             for kind, url in _servers(settings).items():
                 for table, path, count in _dumped(url, place / kind):

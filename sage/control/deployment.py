@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from sage.control.audit import open_audit
 from sage.control.runs import open_runs
 from sage.core import clock
-from sage.core.errors import SageError
+from sage.core.errors import InputError, SageError
 from sage.core.extras import absent, install
 from sage.core.printable import amount
 from sage.diagnose import Check
+from sage.runfolder import list_runs
 from sage.settings import Settings, config_file
 
 ROOM = 20 << 30
@@ -26,12 +27,17 @@ OFF_S = 30.0
 def check_deployment(settings: Settings) -> list[Check]:
     """All checks; what cannot be looked at counts as broken."""
     found = []
-    for check in (_database, _queue, _ledger, _audit, _storage, _secrets, _user):
+    for check in (_database, _queue, _ledger, _audit, _storage, _runs, _secrets, _user):
         try:
             found += list(check(settings))
         except (SageError, OSError) as error:
             what = (check.__doc__ or "").rstrip(".")
-            found.append(Check(what=what, state="broken", found=str(error), remedy=""))
+            asked = settings.checkpoint_url is not None and isinstance(error, SageError)
+            remedy = (
+                "start the server, or mend checkpoint_url" if asked
+                else "see that this user can write runs_dir"
+            )  # fmt: skip
+            found.append(Check(what=what, state="broken", found=str(error), remedy=remedy))
     return found
 
 
@@ -107,6 +113,19 @@ def _storage(settings: Settings) -> Iterator[Check]:
     yield _check("folder of runs", free > ROOM, f"{runs}: {free / 2**30:.0f} GiB free, can be "
                  "written and locked", f"free some: {ROOM >> 30} GiB at least",
                  needed=free < 1 << 30)  # fmt: skip
+
+
+def _runs(settings: Settings) -> Iterator[Check]:
+    """manifests of runs."""
+    runs, problems = list_runs(settings.runs_dir), []
+    for run in runs:
+        try:
+            run.manifest()
+        except InputError as error:
+            problems.append(str(error))
+    said = f", of which {len(problems)} cannot be read: {problems[0]}" if problems else ""
+    yield _check("manifests of runs", not problems, amount(len(runs), "run") + said,
+                 "restore it, or move its folder out of runs_dir; lists leave it out")  # fmt: skip
 
 
 def _secrets(settings: Settings) -> Iterator[Check]:

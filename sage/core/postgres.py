@@ -73,10 +73,12 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
     Raises
     ------
     FaultError
-        If the database cannot be reached, at the start or for longer than `again` tries.
+        If the database cannot be reached, at the start or for longer than `again` tries, or
+        refuses to let its user make or change tables.
     """
     need("postgres", what)
     import psycopg
+    from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, ReadOnlySqlTransaction
     from psycopg.rows import dict_row
     from psycopg_pool import ConnectionPool
 
@@ -105,6 +107,11 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
             yield cast("ConnectionPool[Connection[dict[str, Any]]]", pool)
     except psycopg.OperationalError as error:
         raise FaultError(f"{what} cannot be reached: {reason_of(error)}") from None
+    except (InsufficientPrivilege, InvalidSchemaName, ReadOnlySqlTransaction) as error:
+        raise FaultError(
+            f"{what} refuses: {reason_of(error)}; its user must own the database, or be granted"
+            " CREATE and USAGE on its schema"
+        ) from None
 
 
 @contextmanager

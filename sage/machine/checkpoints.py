@@ -51,7 +51,14 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         finally:
             connection.close()
         return
+    own = services.folder.checkpoints
     with _in_postgres(url.get_secret_value(), serializer(), services.manifest) as saver:
+        thread: Any = {"configurable": {"thread_id": services.manifest.thread}}
+        if own.exists() and saver.get_tuple(thread) is None:  # else it would begin anew
+            raise InputError(
+                f"the run's checkpoints lie in {own}, and not in the database: go on with"
+                " SAGE_CHECKPOINT_URL= (empty), or begin a new run"
+            )
         yield saver
 
 

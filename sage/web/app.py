@@ -8,7 +8,7 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
-from mcp_servers.servers.health import Family, Watch, by
+from mcp_servers.servers.health import Family, Watch, by, one
 from mcp_servers.sessions.recording import Recordings
-from sage.control.audit import Audit, open_audit
+from sage.control.audit import ASKED, Audit, open_audit
 from sage.control.promises import Promises, open_promises
 from sage.control.reviews import Reviews, open_reviews
 from sage.control.runs import open_runs
-from sage.core.errors import InputError, SageError
+from sage.core.errors import FaultError, InputError, SageError
 from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
@@ -105,8 +105,8 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     @app.exception_handler(SageError)
     def refused(request: Request, error: SageError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
-        if isinstance(error, OverQuotaError) and entry is not None:
-            app.state.audit.refuse(entry)
+        if entry is not None and (isinstance(error, OverQuotaError) or entry.what == ASKED):
+            app.state.audit.refuse(entry)  # a run that did not begin does not count
         status = 422 if isinstance(error, InputError) else 500
         return JSONResponse({"error": str(error)}, status)
 
@@ -117,6 +117,9 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
 
     @app.exception_handler(RequestValidationError)
     def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
+        entry = request.scope["state"].get("logged")
+        if entry is not None and entry.what == ASKED:
+            app.state.audit.refuse(entry)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:]) or "request"
         return JSONResponse({"error": f"{where}: {first['msg']}"}, 422)
@@ -176,10 +179,14 @@ def measured(site: Site) -> list[Family]:
     """What is counted of the runs here and in the queue."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
     found = [by("status", "sage_runs", "gauge", "Runs in this server's folder by status.", here)]
-    with open_runs(site.settings) as table:
-        if table is not None:
-            states = table.counts()
-            found.append(
-                by("state", "sage_queue_runs", "gauge", "Runs that the queue knows.", states)
-            )
+    up = False  # where it is not, what else is measured is told all the same
+    with suppress(FaultError):
+        with open_runs(site.settings) as table:
+            if table is not None:
+                states = table.counts()
+                found.append(
+                    by("state", "sage_queue_runs", "gauge", "Runs that the queue knows.", states)
+                )
+        up = True
+    found.append(one("sage_database_up", "gauge", "Whether the database of runs answers.", up))
     return found

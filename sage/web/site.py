@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -76,13 +77,21 @@ class Site:
         return self.sessions or self.settings.runs_dir / ".sessions"
 
     def runs(self) -> list[tuple[str, RunFolder]]:
-        """Runs and rounds of campaigns with the names that `run` takes, newest first."""
+        """Runs and rounds of campaigns with the names that `run` takes, newest first.
+
+        One whose manifest cannot be read is left out: `sage doctor --deployment` names it.
+        """
         found = [(run.id, run) for run in list_runs(self.settings.runs_dir)]
         for campaign in self.campaigns():
             found += [
                 (f"{campaign.root.name}{ROUND}{run.id}", run) for run in list_runs(campaign.root)
             ]
-        return sorted(found, key=lambda item: item[1].manifest().created, reverse=True)
+        created = {}
+        for name, run in found:
+            with suppress(InputError):
+                created[name] = run.manifest().created
+        kept = [item for item in found if item[0] in created]
+        return sorted(kept, key=lambda item: created[item[0]], reverse=True)
 
     def campaigns(self) -> list[CampaignFolder]:
         """The campaigns, newest first."""

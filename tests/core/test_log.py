@@ -172,6 +172,18 @@ def test_a_run_that_is_held_keeps_its_own_log(tmp_path: Path) -> None:
         assert events == [("run held", None), ("in", folder.id)]
 
 
+def test_a_run_s_log_does_not_name_who_is_to_be_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["sage", "forget", "SIM-0001", "--cohort", "demo"])
+    folder = RunFolder(tmp_path)
+    folder.hold()
+    folder.release()
+    said = (tmp_path / "log.jsonl").read_text()
+    assert "forget" in said
+    assert "SIM-0001" not in said
+
+
 def test_a_file_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--log-file .*no/log: No such file.*choose another"):
         log.configure("info", tmp_path / "no" / "log")

@@ -135,6 +135,7 @@ def test_a_run_that_goes_on_while_it_is_copied_can_be_restored(tmp_path: Path) -
         worker.join()
         run.release()
     backup(here, tmp_path / "quiet.tar.gz")
+    assert (tmp_path / "quiet.tar.gz").stat().st_mode & 0o077 == 0  # its owner alone reads it
     assert restore(Settings(runs_dir=tmp_path / "quiet"), tmp_path / "quiet.tar.gz")["runs"] == 1
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from sage.runfolder import FORMAT
 from tests.end_to_end.harness import sage
+from tests.postgres import NEEDED, server
 
 KEPT = sorted((Path(__file__).parent / "formats").glob("format-*.tar.xz"))
 
@@ -52,3 +53,18 @@ def test_a_changed_draft_of_an_earlier_format_is_refused(tmp_path: Path) -> None
     draft.write_text(draft.read_text().replace("shorter", "longer", 1))
     refused = sage("review", str(run), "--approve", cwd=tmp_path)
     assert refused.code == 2 and "draft-h1.json" in refused.err
+
+
+@pytest.mark.parametrize("kind", [pytest.param("postgres", marks=NEEDED)])
+def test_a_run_whose_checkpoints_lie_in_its_folder_does_not_begin_anew_in_a_database(
+    kind: str, tmp_path: Path
+) -> None:
+    run = unpacked(KEPT[-1], tmp_path)
+    with server() as url:
+        for command in (["resume", str(run)], ["review", str(run), "--approve"]):
+            refused = sage(*command, cwd=tmp_path, SAGE_CHECKPOINT_URL=url)
+            assert refused.code == 2
+            assert "checkpoints.sqlite" in refused.err and "SAGE_CHECKPOINT_URL=" in refused.err
+            manifest = json.loads((run / "manifest.json").read_text())
+            assert manifest["status"] == "waiting for review"
+    assert "Waiting for" in sage("resume", str(run), cwd=tmp_path, SAGE_CHECKPOINT_URL="").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shutil
 import subprocess
@@ -98,6 +99,44 @@ def test_the_chart_s_roles_are_those_that_the_server_reads(tmp_path: Path) -> No
     assert said["metadata"]["name"] in [
         item["configMap"]["name"] for item in pod["volumes"] if "configMap" in item
     ]
+
+
+@helm
+@pytest.mark.parametrize(
+    "wrong", [{"workers": "two"}, {"wrokers": 4}, {"trust": {"proxies": [""]}}, {"secret": ""}]
+)
+def test_values_that_the_chart_does_not_take_are_named(
+    wrong: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match=next(iter(wrong))):
+        manifests(tmp_path, **wrong)
+
+
+@helm
+def test_roles_that_change_start_the_server_anew(tmp_path: Path) -> None:
+    def pod(roles: str) -> Any:
+        found = manifests(tmp_path, roles=roles)
+        return next(item for item in found if item["metadata"]["name"] == "lab-server")["spec"]
+
+    assert pod(ROLES) == pod(ROLES) != pod(ROLES.replace(', "review"', ""))
+
+
+def test_the_image_takes_sage_s_arguments_and_what_nextflow_starts(tmp_path: Path) -> None:
+    """Nextflow's launcher is an argument on Kubernetes and AWS Batch, not the entry point."""
+    said = re.search(r"^ENTRYPOINT (.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert said is not None
+    (tmp_path / "sage").write_text('#!/bin/sh\necho "sage: $*"\n')
+    (tmp_path / "sage").chmod(0o755)
+
+    def started(*arguments: str) -> str:
+        return subprocess.run(
+            [*json.loads(said[1]), *arguments], env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+
+    assert started("worker", "--pool", "two words") == "sage: worker --pool two words\n"
+    for shell in ("bash", "/bin/bash"):
+        assert started(shell, "-ue", "-c", 'echo "$0" task', "a b") == "a b task\n"
 
 
 def test_compose_starts_server_and_workers_on_one_database() -> None:

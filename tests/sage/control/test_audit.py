@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sage.cli.app import app
 from sage.control.audit import open_audit
 from sage.settings import Settings
 from tests.postgres import NEEDED, Line, server
@@ -85,3 +87,20 @@ def test_a_process_that_stops_inside_a_transaction_is_cut_off_by_the_server(
         assert row["idle_in_transaction_session_timeout"] == "1min"
         (row,) = audit.database.one("SHOW tcp_keepalives_idle")
         assert row["tcp_keepalives_idle"] == "20"
+
+
+def test_a_log_without_rows_of_somebody_is_told_from_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
+
+    def told(*words: str) -> str:
+        return CliRunner().invoke(app, ["audit", *words]).output
+
+    assert "nothing is logged: the log is kept where" in told()
+    with open_audit(Settings(runs_dir=tmp_path), new=True) as audit:
+        assert audit is not None
+        assert told() == "nothing is logged yet\n"
+        audit.add("ann", "asked")
+    assert told("--who", "bob") == "nothing of bob is logged\n"
+    assert "ann" in told("--who", "ann")

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sage.cli.runs import runs
 from sage.control.audit import open_audit
 from sage.control.deployment import check_deployment
 from sage.control.runs import open_runs
-from sage.settings import Settings
+from sage.core.errors import InputError
+from sage.runfolder import RunFolder
+from sage.settings import Settings, load
+from sage.web.app import measured
+from sage.web.site import Site
 from tests.postgres import NEEDED, server
 from tests.sage.control.test_runs import manifest
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server of this file."""
+    with server() as found:
+        yield found
 
 
 def states(settings: Settings) -> dict[str, str]:
@@ -21,10 +34,9 @@ def states(settings: Settings) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", [pytest.param("postgres", marks=NEEDED)])
-def test_a_server_with_its_database_has_what_it_needs(kind: str, tmp_path: Path) -> None:
-    with server() as url:
-        place = {"runs_dir": tmp_path, "checkpoint_url": url, "ledger": url}
-        found = states(Settings.model_validate(place))
+def test_a_server_with_its_database_has_what_it_needs(kind: str, url: str, tmp_path: Path) -> None:
+    place = {"runs_dir": tmp_path, "checkpoint_url": url, "ledger": url}
+    found = states(Settings.model_validate(place))
     assert found["database of runs"] == found["clock"] == found["ledger for all"] == "ok"
     assert "broken" not in found.values()
 
@@ -35,6 +47,55 @@ def test_a_database_that_is_not_there_is_broken(tmp_path: Path) -> None:
     broken = {check.what: check.found for check in found if check.state == "broken"}
     assert set(broken) == {"database of runs", "queue of runs", "audit log"}
     assert "hunter2" not in str(broken)
+
+
+@pytest.mark.parametrize("kind", [pytest.param("postgres", marks=NEEDED)])
+def test_a_user_without_rights_is_told_which(kind: str, url: str, tmp_path: Path) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as live:
+        live.execute("CREATE ROLE poor LOGIN")
+        given = {"runs_dir": tmp_path, "checkpoint_url": url.replace("sage@", "poor@")}
+        for taken, reason in (("CREATE", "permission denied"), ("ALL", "no schema")):
+            live.execute(f"REVOKE {taken} ON SCHEMA public FROM public")
+            found = check_deployment(Settings.model_validate(given))
+            broken = {check.what: check for check in found if check.state == "broken"}
+            assert set(broken) == {"database of runs", "queue of runs", "audit log"}
+            for check in broken.values():
+                assert reason in check.found
+                assert "granted CREATE" in check.found
+                assert "checkpoint_url" in check.remedy
+
+
+@pytest.mark.parametrize("url", ["postgres//sage:hunter2@h/d", "mysql://sage:hunter2@h/d"])
+def test_an_address_that_is_none_is_refused_without_its_password(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGE_CHECKPOINT_URL", url)
+    with pytest.raises(InputError, match=r"checkpoint_url.*postgresql://USER") as said:
+        load()
+    assert "hunter2" not in str(said.value)
+
+
+def test_a_run_that_cannot_be_read_is_named_and_the_others_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first", "hurt"):
+        RunFolder(tmp_path / name).save(manifest(1).model_copy(update={"id": name}))
+    (tmp_path / "hurt/manifest.json").write_text("{")
+    settings = Settings(runs_dir=tmp_path)
+    found = {check.what: check for check in check_deployment(settings)}["manifests of runs"]
+    assert found.state == "broken"
+    assert found.found.startswith("2 runs, of which 1 cannot be read:")
+    assert "hurt/manifest.json is damaged" in found.found
+    assert [name for name, _ in Site(settings).runs()] == ["first"]
+    assert "sage_runs" in str(measured(Site(settings)))
+    monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
+    runs(limit=20, as_json=False)
+    told = capsys.readouterr()
+    assert "first" in told.out
+    assert "left out" in told.err
+    assert "hurt/manifest.json" in told.err
 
 
 def test_runs_that_nobody_takes_and_an_edited_log_are_broken(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sage.core import clock
 from sage.review import HumanResponse
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
-from sage.web.app import create_app
+from sage.web.app import create_app, measured
 from sage.web.guard import Guard
 from sage.web.people import logged, read_roles, trust
 from sage.web.routes import review
@@ -246,6 +246,23 @@ def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
     assert [later(hours) for hours in (24.1, 24.2, 24.3)] == [200, 200, 422]
 
 
+def test_a_run_that_could_not_begin_does_not_count(
+    guard: Guard, started: Any, settings: Settings
+) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"read_slides": 1},
+        {"auto_approve": True},
+        {"hypotheses": "many"},
+    ]
+    assert [start(guard, ANN, **more).status_code for more in wrong] == [422] * 3
+    assert [start(guard, ANN).status_code for _ in range(3)] == [200, 200, 422]
+    assert len(started) == 2
+    with open_audit(settings) as audit:
+        assert audit is not None
+        refused = [row.about for row in audit.rows() if row.what == "refused"]
+    assert len(refused) == 4
+
+
 @pytest.mark.parametrize("text", ["[quotas]\nruns_per_day = -1", "[quotas]\nruns = 3"])
 def test_a_quota_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "roles.toml"
@@ -264,6 +281,16 @@ def test_health_is_for_anybody_and_metrics_for_who_has_the_token(guard: Guard) -
     assert lines[-1] == "# EOF"
     assert 'sage_http_answers_total{status="401"} 1' in lines
     assert any(line.startswith("process_open_fds ") for line in lines)
+
+
+@pytest.mark.parametrize("url", [None, "postgresql://sage@127.0.0.1:9/none"])
+def test_a_server_without_its_database_is_measured_all_the_same(
+    url: str | None, settings: Settings
+) -> None:
+    given = settings.model_dump() | {"checkpoint_url": url}
+    found = {one.name: one.values for one in measured(Site(Settings.model_validate(given)))}
+    assert found["sage_database_up"] == {(): url is None}
+    assert "sage_runs" in found
 
 
 def test_the_commands_of_a_person_know_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
