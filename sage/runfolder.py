@@ -235,7 +235,8 @@ class RunFolder:
         Raises
         ------
         InputError
-            If a file is not as the run left it: nothing goes on from what somebody changed.
+            If a file is not as the run left it: nothing goes on from what somebody changed. Or if
+        another folder beside it holds the same run, and neither lies where it was.
         """
         self.verify(under_way=True)
         manifest, here = self.manifest(), str(self.root)
@@ -257,7 +258,7 @@ class RunFolder:
                 self.record.seal()
             self.record.seal_manifest()
         if manifest.place != here:
-            copied = names_run(Path(manifest.place), manifest.run_id)
+            copied = self._is_copy(manifest)
             if copied:
                 identity = str(uuid.uuid4())
                 update = {
@@ -274,6 +275,25 @@ class RunFolder:
             if copied:
                 self.record.seal_manifest()
         return manifest
+
+    def _is_copy(self, manifest: Manifest) -> bool:
+        """Whether a folder that lies elsewhere than its manifest says was copied, not moved."""
+        if names_run(Path(manifest.place), manifest.run_id):
+            return True
+        beside = [
+            run
+            for run in list_runs(self.root.parent)
+            if run.root != self.root and names_run(run.root, manifest.run_id)
+        ]
+        if any(run.manifest().place == str(run.root) for run in beside):
+            return True
+        if beside:
+            raise InputError(
+                f"{self.root} and {beside[0].root} hold the same run, and which of them is the copy"
+                " cannot be told: move one out of this folder, `sage resume` the other, then move"
+                " it back"
+            )
+        return False
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append one event; a line is written with a single call so that lines stay whole."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_servers.servers.callers import CALLER
-from sage.control.audit import ASKED, DECIDED, EXPORTED, Audit, open_audit
+from sage.control.audit import ASKED, DECIDED, EXPORTED, REFUSED, Audit, open_audit
 from sage.control.promises import Promises, open_promises
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
@@ -82,9 +82,20 @@ class People:
             answer = command(words, stop, owner=who)
             if answer.code and run is not None:
                 self.promises.end(str(run.root.resolve()))
+                if not run.root.exists():
+                    self._never_began(who)
             return answer
 
         return as_caller
+
+    def _never_began(self, who: str) -> None:
+        """Write down that the last run somebody asked for was refused: it does not count."""
+        rows = self.audit.rows()
+        refused = {row.about for row in rows if row.what == REFUSED}
+        for row in reversed(rows):
+            if (row.who, row.what) == (who, ASKED) and str(row.seq) not in refused:
+                self.audit.refuse(row)
+                return
 
 
 def needed(spec: ToolSpec) -> Role:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from mcp_servers.knowledge.runs import Answer
 from mcp_servers.servers.callers import CALLER
 from sage.cli.app import app
-from sage.control.audit import open_audit
+from sage.control.audit import ASKED, open_audit
 from sage.settings import Settings
 from sage.web.callers import people
 from sage.web.people import trust
@@ -103,8 +103,12 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         ):
             role = "review" if tool == "review_run" else "run"
             assert f'this needs the role \\"{role}\\"; {who} has' in said(who, tool, given)
-        assert "no-such-cohort" in said("runner", "start_run", START)
-        assert "runner may have 1 run in 24 hours" in said("runner", "start_run", START)
+        for _ in range(2):  # what did not begin does not count
+            assert "no-such-cohort" in said("runner", "start_run", START)
+        with open_audit(Settings(runs_dir=folder / "runs")) as audit:
+            assert audit is not None
+            audit.add("reviewer", ASKED, "")
+        assert "reviewer may have 1 run in 24 hours" in said("reviewer", "start_run", START)
         assert "no runs in" in said("reviewer", "review_run", REVIEW)
         saved = folder / "sage-output" / "save_table" / "abc" / "table.csv"
         saved.parent.mkdir(parents=True)
@@ -128,7 +132,9 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         assert audit.problem() == ""
         rows = [(row.who, row.what, row.about) for row in audit.rows()]
     assert rows == [
-        ("runner", "asked", ""), ("runner", "asked", ""), ("runner", "refused", "2"),
+        ("runner", "asked", ""), ("runner", "refused", "1"),
+        ("runner", "asked", ""), ("runner", "refused", "3"),
+        ("reviewer", "asked", ""), ("reviewer", "asked", ""), ("reviewer", "refused", "6"),
         ("reviewer", "approved", "some-run"), ("reader", "exported", "save_table/abc/table.csv"),
     ]  # fmt: skip
 

@@ -7,12 +7,13 @@ cohort, answered by rules.
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from sage.runfolder import FORMAT
+from sage.runfolder import FORMAT, RunFolder
 from tests.end_to_end.harness import sage
 from tests.postgres import NEEDED, server
 
@@ -68,3 +69,19 @@ def test_a_run_whose_checkpoints_lie_in_its_folder_does_not_begin_anew_in_a_data
             manifest = json.loads((run / "manifest.json").read_text())
             assert manifest["status"] == "waiting for review"
     assert "Waiting for" in sage("resume", str(run), cwd=tmp_path, SAGE_CHECKPOINT_URL="").out
+
+
+def test_of_two_copies_of_a_run_that_was_moved_neither_is_taken_for_it(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    first = unpacked(KEPT[-1], tmp_path / "runs")
+    second = Path(shutil.copytree(first, first.with_name("second")))
+    for run in (first, second):
+        refused = sage("resume", str(run), cwd=tmp_path)
+        assert refused.code == 2 and "hold the same run" in refused.err, refused.err
+    away = second.rename(tmp_path / "away")
+    assert sage("resume", str(first), "--json", cwd=tmp_path).json["status"] == "waiting for review"
+    away.rename(second)
+    copied = sage("resume", str(second), "--json", cwd=tmp_path)
+    assert copied.json["status"] == "waiting for review", copied.err
+    kept, own = RunFolder(first).manifest(), RunFolder(second).manifest()
+    assert own.parent == kept.run_id != own.run_id and own.thread != kept.thread
