@@ -22,6 +22,7 @@ from agents.prose.reading import sentences
 from agents.types import Citation
 from agents.wording import free_numbers
 from kg.literature.local import read_note
+from sage.bench.tables import LONGEST
 from sage.bench.triple_review import wilson
 from sage.core.data import data_root
 from sage.core.errors import InputError
@@ -431,6 +432,7 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     if path.suffix.lower() == ".csv":
+        csv.field_size_limit(LONGEST)  # of the whole process: others may have changed it
         table = csv.DictReader(text.splitlines(keepends=True))
         try:
             read = [(f"{path}, line {table.line_num}", row) for row in table]

@@ -229,7 +229,8 @@ def test_a_file_of_decisions_that_does_not_fit_is_refused(
 
 
 def test_the_core_alone_serves_and_says_what_the_rest_needs(tmp_path: Path) -> None:
-    with serving(tmp_path, **core_only(tmp_path / "core")) as served:
+    own = core_only(tmp_path / "core") | {"SAGE_CACHE_DIR": str(tmp_path / "cache")}
+    with serving(tmp_path, **own) as served:  # a graph that others built would be shown
         token = served.address.partition("token=")[2]
         headers = {"authorization": f"Bearer {token}"}
         with httpx.Client(base_url=served.origin, headers=headers, timeout=60) as http:
