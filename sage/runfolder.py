@@ -236,7 +236,7 @@ class RunFolder:
         ------
         InputError
             If a file is not as the run left it: nothing goes on from what somebody changed. Or if
-        another folder beside it holds the same run, and neither lies where it was.
+            another folder beside it holds the same run, and neither lies where it was.
         """
         self.verify(under_way=True)
         manifest, here = self.manifest(), str(self.root)

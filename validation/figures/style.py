@@ -104,7 +104,7 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
         metadata |= {"Date": None, "Creator": "SAGE"} if kind == ".svg" else {"Software": None}
         image = BytesIO()
         figure.savefig(image, format=kind[1:], dpi=DPI, metadata=metadata)
-        write_bytes(path.with_suffix(kind), image.getvalue())
+        write_bytes(path if path.suffix else path.with_suffix(kind), image.getvalue())
     return path
 
 
