@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sage.core.clock import seconds
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
 from validation.cohort.ids import SAMPLE_NAMES, patient_of, sample_type_of
@@ -134,7 +134,7 @@ def _digest(path: Path, cache: Path) -> str:
     if kept.is_file():
         return kept.read_text(encoding="utf-8")
     digest = sha256_file(path)
-    if time.time() - changed > SETTLED_S and state() == before:
+    if seconds() - changed > SETTLED_S and state() == before:
         write_text(kept, digest)
     return digest
 
