@@ -8,7 +8,8 @@ hashing embedder for tests. Models load on first use, never on import.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 from sage.core.errors import FaultError, InputError
 
 if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
+
     from kg.embedding.cache import VectorCache
 
 FloatArray = NDArray[np.float32]
@@ -108,7 +112,6 @@ class MiniLM:
             raise InputError(f'embedding precision "{precision}": choose bf16 or fp32.')
         self._cache = cache
         self._precision = precision
-        self._loaded: tuple[object, object] | None = None
 
     @property
     def name(self) -> str:
@@ -120,8 +123,8 @@ class MiniLM:
     def _compute(self, texts: Sequence[str]) -> FloatArray:
         import torch
 
-        model, tokenizer = self._load()
-        encoded = [e.ids for e in tokenizer.encode_batch(list(texts))]  # type: ignore[attr-defined]
+        model, tokenizer = _load_minilm(self._precision)
+        encoded = [e.ids for e in tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
         out = np.empty((len(texts), self.dimension), dtype=np.float32)
         start = 0
@@ -134,15 +137,9 @@ class MiniLM:
             rows = order[start:stop]
             with torch.inference_mode():
                 ids = torch.tensor([encoded[i] for i in rows])
-                hidden = model(input_ids=ids)[0].float()  # type: ignore[operator]
-                out[rows] = normalize(hidden.mean(dim=1).numpy())
+                out[rows] = normalize(model(ids).float().mean(dim=1).numpy())
             start = stop
         return out
-
-    def _load(self) -> tuple[object, object]:
-        if self._loaded is None:
-            self._loaded = _load_minilm(self._precision)
-        return self._loaded
 
 
 def minilm_folder() -> Path:
@@ -176,34 +173,58 @@ def minilm_folder() -> Path:
 
 
 @lru_cache(maxsize=2)
-def _load_minilm(precision: str) -> tuple[object, object]:
-    """Model and tokenizer, loaded once in a process."""
+def _load_minilm(precision: str) -> tuple[Callable[[torch.Tensor], torch.Tensor], Tokenizer]:
+    """Token ids (n, length) to hidden states (n, length, 384), and the tokenizer; loaded once.
+
+    The layers are called one by one, as transformers' BertModel does and with its very results:
+    importing that takes longer than a short run.
+    """
     import torch
     from safetensors.torch import load_file
     from tokenizers import Tokenizer
-    from transformers import BertConfig, BertModel
+    from torch.nn import functional
 
     folder = minilm_folder()
-    config = BertConfig.from_json_file(folder / "config.json")
-    with torch.device("meta"):  # random weights, which the real ones replace, take longest
-        model = BertModel(config, add_pooling_layer=False)
+    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
     weights = {
-        name: tensor
+        name: tensor.to(kind)
         for name, tensor in load_file(folder / "model.safetensors").items()
-        if not name.startswith("pooler.") and name != "embeddings.position_ids"
+        if tensor.is_floating_point()
     }
-    model.load_state_dict(weights, strict=True, assign=True)
-    places = torch.arange(config.max_position_embeddings)[None]
-    model.embeddings.register_buffer("position_ids", places, persistent=False)
-    kinds = torch.zeros_like(places)
-    model.embeddings.register_buffer("token_type_ids", kinds, persistent=False)
-    if precision == "bf16":
-        model.bfloat16()
-    model.train(False)
+
+    def linear(states: torch.Tensor, name: str) -> torch.Tensor:
+        return functional.linear(states, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def norm(states: torch.Tensor, name: str) -> torch.Tensor:
+        scale, shift = weights[f"{name}.LayerNorm.weight"], weights[f"{name}.LayerNorm.bias"]
+        return functional.layer_norm(states, scale.shape, scale, shift, shape["layer_norm_eps"])
+
+    def hidden(ids: torch.Tensor) -> torch.Tensor:
+        words, kinds, places = (
+            weights[f"embeddings.{of}_embeddings.weight"]
+            for of in ("word", "token_type", "position")
+        )
+        states = norm(words[ids] + kinds[0] + places[: ids.shape[1]], "embeddings")
+        for number in range(shape["num_hidden_layers"]):
+            at = f"encoder.layer.{number}"
+            query, key, value = (
+                linear(states, f"{at}.attention.self.{part}")
+                .view(*ids.shape, shape["num_attention_heads"], -1)
+                .transpose(1, 2)
+                for part in ("query", "key", "value")
+            )
+            seen = functional.scaled_dot_product_attention(query, key, value)
+            seen = linear(seen.transpose(1, 2).flatten(2), f"{at}.attention.output.dense")
+            states = norm(seen + states, f"{at}.attention.output")
+            wide = functional.gelu(linear(states, f"{at}.intermediate.dense"))
+            states = norm(linear(wide, f"{at}.output.dense") + states, f"{at}.output")
+        return states
+
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)
-    return model, tokenizer
+    return hidden, tokenizer
 
 
 class SentenceModel:
