@@ -108,6 +108,8 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
         if entry is not None and (isinstance(error, OverQuotaError) or entry.what == ASKED):
             app.state.audit.refuse(entry)  # a run that did not begin does not count
         status = 422 if isinstance(error, InputError) else 500
+        if isinstance(error, OverQuotaError):
+            status = 429  # as machines in front know it; the words say when to come again
         return JSONResponse({"error": str(error)}, status)
 
     @app.exception_handler(ModuleNotFoundError)
