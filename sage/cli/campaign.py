@@ -231,9 +231,10 @@ def _tell(
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     if pause is not None:
         verb = "review" if pause.kind == "review" else "resume"
-        out.print(f"\nwaits for you: sage {verb} {waiting}\nthen: sage resume {folder.root}")
+        text = f"\nwaits for you: sage {verb} {waiting}\nthen: sage resume {folder.root}"
+        out.print(text, markup=False, soft_wrap=True)  # to be copied whole
     elif plan.stopped:
         out.print(f"\nstopped: {plan.stopped}", markup=False)
     else:
-        out.print(f"\ngo on with: sage resume {folder.root}", markup=False)
+        out.print(f"\ngo on with: sage resume {folder.root}", markup=False, soft_wrap=True)
     out.print(f"notebook: {page}", soft_wrap=True)

@@ -209,6 +209,9 @@ def test_slides_that_are_read_count_as_those_that_are_measured(
     inner: Any = (guard := create_app(site, HttpOptions(token=TOKEN, port=8766))).app
     monkeypatch.setattr(inner.state.commands, "start", lambda name, *given: None)
     answers = []
+    for absent in ({"slide": str(tmp_path / "slides" / "absent.svs"), "question": "Any?"}, {}):
+        told = ask(guard, "POST", "/api/slides/readings", ANN, json=absent)
+        assert told.status_code == 422  # and does not count
     for number in range(3):
         slide = tmp_path / "slides" / f"{number}.png"
         Image.new("RGB", (600, 600)).save(slide)
