@@ -90,7 +90,7 @@ def campaign(
     """
     from sage.begin import check_second
     from sage.campaign.rounds import LEAST_BITS, begin_campaign
-    from sage.control.audit import ASKED, log_command
+    from sage.control.audit import ASKED, BEGAN, log_command
     from sage.settings import load
 
     need("literature", "a campaign")
@@ -130,6 +130,7 @@ def campaign(
         notebook=notebook,
         out=out,
     )
+    log_command(settings, BEGAN, folder.root.name, command="campaign")
     try:
         _conduct(folder, settings, as_json=as_json)
     except InputError:
