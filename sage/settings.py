@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -22,6 +23,9 @@ from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
 from sage.core.llm.messages import ModelChoice
 from sage.core.models import Strict
+
+MISTYPED = re.compile(r"^[A-Za-z][\w+.-]*:(?!//)|^(?![A-Za-z][\w+.-]*://).*:[^/@]*@")
+"""What looks like an address but has no `://` after its scheme: `postgres//ann:secret@db`."""
 
 
 class Models(Strict):
@@ -56,6 +60,14 @@ class LedgerSettings(Strict):
     def _plain(cls, value: Any) -> Any:
         """`SAGE_LEDGER` is the path or URL itself."""
         return {"url": value} if isinstance(value, str) else value
+
+    @field_validator("url")
+    @classmethod
+    def _no_mistyped_address(cls, value: SecretStr | None) -> SecretStr | None:
+        """An address with a slip in it is no path: its password would be shown as a file's name."""
+        if value is not None and MISTYPED.search(value.get_secret_value()):
+            raise ValueError("neither a path nor postgresql://USER:PASSWORD@HOST/DATABASE")
+        return value
 
     @property
     def place(self) -> str:
@@ -229,9 +241,10 @@ def load(**overrides: Any) -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        variable = f"SAGE_{field.upper().replace('.', '__')}"
+        variable = f"SAGE_{field.upper().replace('.', '__')}".replace("LEDGER__URL", "LEDGER")
+        said = first["msg"].removeprefix("Value error, ")
         raise InputError(
-            f"setting {field}: {first['msg']} (set in {config_file()}, as {variable}"
+            f"setting {field}: {said} (set in {config_file()}, as {variable}"
             " or on the command line; `sage config` shows all)"
         ) from None
     except ValueError as error:

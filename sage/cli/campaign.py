@@ -90,7 +90,7 @@ def campaign(
     """
     from sage.begin import check_second
     from sage.campaign.rounds import LEAST_BITS, begin_campaign
-    from sage.control.audit import ASKED, log_command
+    from sage.control.audit import ASKED, BEGAN, log_command
     from sage.settings import load
 
     need("literature", "a campaign")
@@ -130,6 +130,7 @@ def campaign(
         notebook=notebook,
         out=out,
     )
+    log_command(settings, BEGAN, folder.root.name, command="campaign")
     try:
         _conduct(folder, settings, as_json=as_json)
     except InputError:
@@ -231,9 +232,10 @@ def _tell(
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     if pause is not None:
         verb = "review" if pause.kind == "review" else "resume"
-        out.print(f"\nwaits for you: sage {verb} {waiting}\nthen: sage resume {folder.root}")
+        text = f"\nwaits for you: sage {verb} {waiting}\nthen: sage resume {folder.root}"
+        out.print(text, markup=False, soft_wrap=True)  # to be copied whole
     elif plan.stopped:
         out.print(f"\nstopped: {plan.stopped}", markup=False)
     else:
-        out.print(f"\ngo on with: sage resume {folder.root}", markup=False)
+        out.print(f"\ngo on with: sage resume {folder.root}", markup=False, soft_wrap=True)
     out.print(f"notebook: {page}", soft_wrap=True)

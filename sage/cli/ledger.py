@@ -210,11 +210,10 @@ def merge(
     Example: sage ledger merge colleague.jsonl
     """
     from sage.console import out, print_json
-    from validation.ledger.store import open_store
+    from validation.ledger.store import open_store, read_lines
 
-    store = _store(new=True)
-    taken: dict[str, int] = {}
-    for source in sources:
+    found = {}
+    for source in sources:  # all are whole before a ledger is made
         path = Path(source)
         if "://" not in source and not path.is_file():
             raise InputError(f"{source}: no such file")
@@ -222,7 +221,9 @@ def merge(
             lines = path.read_text(encoding="utf-8").splitlines()
         else:
             lines = list(open_store(source).exported())
-        taken[path.name] = store.merge(lines, path.name)
+        found[path.name] = read_lines(lines, path.name)
+    store = _store(new=True)
+    taken = {name: store.take(rows) for name, rows in found.items()}
     if as_json:
         print_json({"store": store.where, "taken": taken})
         return

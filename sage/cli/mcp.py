@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -194,10 +195,15 @@ def serve(
             )
 
 
+MOUNTED = Path("/run")
+"""Where container engines mount secrets, which only the container sees, whatever their mode."""
+
+
 def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str | None, bool]:
     """The token to ask for, and whether it was made here."""
     import secrets
 
+    from sage.console import err
     from sage.core.errors import InputError
 
     if none:
@@ -207,8 +213,14 @@ def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str
     if file is not None:
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
+            mode = file.stat().st_mode
         except OSError as error:
             raise InputError(f'token file "{file}": {error.strerror}') from error
+        if mode & (stat.S_IROTH | stat.S_IWOTH) and MOUNTED not in file.absolute().parents:
+            err.print(
+                f'others with an account here can read the token file "{file}": chmod 640 {file}',
+                style="yellow", highlight=False, soft_wrap=True, markup=False,
+            )  # fmt: skip
         if not lines or not lines[0].strip():
             raise InputError(f'token file "{file}" is empty; its first line must be the token')
         return lines[0].strip(), False

@@ -121,7 +121,7 @@ def run(
     """
     from sage.begin import Request, begin
     from sage.console import counting, err
-    from sage.control.audit import ASKED, log_command
+    from sage.control.audit import ASKED, BEGAN, log_command
     from sage.questions import lines
     from sage.settings import load
 
@@ -180,6 +180,7 @@ def run(
     log_command(settings, ASKED)
     with counting("graph", quiet=as_json) as progress:
         services = begin(request, settings, progress, (lambda found: None) if as_json else show)
+    log_command(settings, BEGAN, services.folder.id)
     if not as_json:
         err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
     if queue:

@@ -32,7 +32,8 @@ FIRST = sha256_text("sage audit 1")
 DECIDED = {"approve": "approved", "edit": "edited", "another": "asked for another",
            "reject": "rejected"}  # fmt: skip
 """What the log calls each decision on a hypothesis."""
-ASKED, EXPORTED = "asked", "exported"
+ASKED, BEGAN, EXPORTED = "asked", "began", "exported"
+"""A run is asked for before it has a name; the row of its beginning has it."""
 REFUSED = "refused"
 """What the log calls a request beyond a quota; `about` is the number of the request's row."""
 

@@ -18,7 +18,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from mcp_servers.servers.health import Family, Watch, by, one
 from mcp_servers.sessions.recording import Recordings
-from sage.control.audit import ASKED, Audit, open_audit
+from sage.control.audit import Audit, open_audit
 from sage.control.promises import Promises, open_promises
 from sage.control.reviews import Reviews, open_reviews
 from sage.control.runs import open_runs
@@ -26,7 +26,7 @@ from sage.core.errors import FaultError, InputError, SageError
 from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
-from sage.web.quotas import OverQuotaError
+from sage.web.quotas import COUNTED, OverQuotaError
 from sage.web.routes import (
     cohorts,
     drafts,
@@ -105,9 +105,11 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     @app.exception_handler(SageError)
     def refused(request: Request, error: SageError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
-        if entry is not None and (isinstance(error, OverQuotaError) or entry.what == ASKED):
-            app.state.audit.refuse(entry)  # a run that did not begin does not count
+        if entry is not None and (isinstance(error, OverQuotaError) or entry.what in COUNTED):
+            app.state.audit.refuse(entry)  # what did not begin does not count
         status = 422 if isinstance(error, InputError) else 500
+        if isinstance(error, OverQuotaError):
+            status = 429  # as machines in front know it; the words say when to come again
         return JSONResponse({"error": str(error)}, status)
 
     @app.exception_handler(ModuleNotFoundError)
@@ -118,7 +120,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     @app.exception_handler(RequestValidationError)
     def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
-        if entry is not None and entry.what == ASKED:
+        if entry is not None and entry.what in COUNTED:
             app.state.audit.refuse(entry)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:]) or "request"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_servers.servers.callers import CALLER
-from sage.control.audit import ASKED, DECIDED, EXPORTED, REFUSED, Audit, open_audit
+from sage.control.audit import ASKED, BEGAN, DECIDED, EXPORTED, REFUSED, Audit, open_audit
 from sage.control.promises import Promises, open_promises
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
@@ -80,6 +80,8 @@ class People:
                 most = [] if bound is None else [f"--budget-usd={bound}"]
                 words = ["run", f"--out={run.root}", *most, *words[1:]]
             answer = command(words, stop, owner=who)
+            if run is not None and run.root.exists():
+                self.audit.add(who, BEGAN, run.root.name)
             if answer.code and run is not None:
                 self.promises.end(str(run.root.resolve()))
                 if not run.root.exists():

@@ -6,6 +6,7 @@ Without a proxy whoever holds the token may do everything, and says who they are
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,9 +72,11 @@ def read_roles(path: Path) -> Roles:
     Raises
     ------
     InputError
-        If it cannot be read, or names a role that there is not.
+        If it cannot be read, anybody may write it, or it names a role that there is not.
     """
     try:
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise InputError(f"--roles {path}: anybody can write roles into it: chmod o-w it")
         return Roles.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"--roles {path}: {error.strerror}") from None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MONTH = timedelta(days=30)
 SLIDE = "measured a slide"
 """What the audit log calls a slide that was measured."""
+COUNTED = (ASKED, SLIDE)
+"""What a day has a number of."""
 OVER = ("finished", "failed", "stopped")
 
 

@@ -446,6 +446,31 @@ def test_a_contract_frozen_elsewhere_is_known_after_a_merge(tmp_path: Path) -> N
     assert mine.is_registered(frozen)
 
 
+@pytest.mark.parametrize("lines", [None, "no row\n"])
+def test_a_merge_that_fails_leaves_no_empty_ledger(tmp_path: Path, lines: str | None) -> None:
+    source = tmp_path / "theirs.jsonl"
+    if lines is not None:
+        source.write_text(lines)
+    done = runner.invoke(app, ["ledger", "merge", str(source)])
+    assert isinstance(done.exception, InputError)
+    assert not store_path().exists()
+
+
+@pytest.mark.parametrize(
+    "place", ["postgres//ann:hunter2@db/sage", "postgresql:/ann:hunter2@db/sage", "pg:x:hunter2@db"]
+)
+def test_a_mistyped_address_is_no_path_and_its_password_is_not_shown(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAGE_LEDGER", place)
+    for command in (["ledger", "show"], ["ledger", "verify"], ["doctor"]):
+        done = runner.invoke(app, command)
+        assert isinstance(done.exception, InputError) and "SAGE_LEDGER" in str(done.exception)
+        assert "hunter2" not in str(done.exception) + done.output
+    assert not any(tmp_path.iterdir())
+
+
 # -- emptied, edited, exchanged -----
 
 

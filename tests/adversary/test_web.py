@@ -100,7 +100,11 @@ def test_a_token_of_a_file_is_not_printed_where_logs_keep_it(
 
     monkeypatch.setattr("sage.web.serve.run_server", run_server)
     (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").chmod(0o644)
     monkeypatch.chdir(tmp_path)
+    app(["serve", "--token-file", "token"], standalone_mode=False)
+    assert "chmod 640 token" in capsys.readouterr().err
+    (tmp_path / "token").chmod(0o640)
     app(["serve", "--token-file", "token"], standalone_mode=False)
     assert capsys.readouterr().err == "open http://127.0.0.1:1/?token= and the token of token\n"
     app(["serve"], standalone_mode=False)

@@ -65,10 +65,12 @@ def test_a_run_that_waits_goes_on_where_it_was_restored(
     log = sage("audit", "--json", cwd=tmp_path, **second).json
     assert log["problem"] == ""
     # An SQLite log is kept from the first run in the queue on.
-    assert [row["what"] for row in log["rows"] if row["what"] != "asked"] == [
+    begun = [row["about"] for row in log["rows"] if row["what"] == "began"]
+    assert begun == ([item["id"]] if "SAGE_CHECKPOINT_URL" in second else [])
+    assert [row["what"] for row in log["rows"] if row["what"] not in ("asked", "began")] == [
         "exported", "restored", "rejected",
     ]  # fmt: skip
-    assert len(log["rows"]) == 3 + ("SAGE_CHECKPOINT_URL" in second)
+    assert len(log["rows"]) == 3 + 2 * ("SAGE_CHECKPOINT_URL" in second)
     assert {row["who"] for row in log["rows"]} == {owner()}
 
 

@@ -377,6 +377,24 @@ def test_an_unknown_variable_is_refused_with_its_neighbors(tmp_path: Path) -> No
         draft(wrong, dictionary)
 
 
+def test_a_gene_is_read_without_hashing_the_whole_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pseudonyms rest on the file of the patients; what freezes a contract hashes every file."""
+    from validation.cohort import data
+    from validation.simulate import write_world
+
+    hashed: list[str] = []
+    real = data.sha256_file
+    monkeypatch.setattr(data, "sha256_file", lambda path: hashed.append(path.name) or real(path))
+    write_world(tmp_path / "world", seed=1, patients=60)
+    cohort = cohorts.load(tmp_path / "world")
+    cohort.table(["expression:FABP5"])
+    assert hashed == ["clinical.csv"]
+    assert {"clinical.csv", "expression.csv"} <= cohort.hashes().keys()
+    assert len(hashed) == len(set(hashed))
+
+
 def test_features_computed_on_slides_become_imaging_variables(tmp_path: Path) -> None:
     cohort = load(tmp_path / "cohort", patients(60))
     rows = "patient,slide,status,lymphoid_density,note\n"

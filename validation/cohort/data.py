@@ -73,6 +73,7 @@ class CohortData:
                 )
         self._outcomes: dict[str, pd.DataFrame] = {}
         self._columns: dict[str, pd.Series] = {}
+        self._digests: dict[Path, str] = {}
 
     @property
     def id(self) -> str:
@@ -128,13 +129,11 @@ class CohortData:
                 paths.add((self.root / self.spec.expression.library_sizes).resolve())
         return sorted(paths)
 
-    @cached_property
-    def _hashes(self) -> dict[str, str]:
-        found = {self._name_of(path): sha256_file(path) for path in self.files()}
-        found["cohort.toml"] = sha256_text(
-            canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes", "maps"}))
-        )
-        return dict(sorted(found.items()))
+    def _hash_of(self, path: Path) -> str:
+        """SHA-256 of a data file, read once: all that this object says is of one content."""
+        if path not in self._digests:
+            self._digests[path] = sha256_file(path)
+        return self._digests[path]
 
     def _name_of(self, path: Path) -> str:
         """A file's name in the hashes: relative to the root, or as a feature table."""
@@ -144,7 +143,11 @@ class CohortData:
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every data file and of the cohort's description."""
-        return dict(self._hashes)
+        found = {self._name_of(path): self._hash_of(path) for path in self.files()}
+        found["cohort.toml"] = sha256_text(
+            canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes", "maps"}))
+        )
+        return dict(sorted(found.items()))
 
     @cached_property
     def pseudonyms(self) -> dict[str, str]:
@@ -153,7 +156,7 @@ class CohortData:
         Which patients a split holds back follows from it, so that it rests on the file of the
         patients alone: no label, no further variable and no further table draws others.
         """
-        salt = self._hashes[self._name_of(self.tables[self.spec.patient.table].path)]
+        salt = self._hash_of(self.tables[self.spec.patient.table].path)
         order = sorted(
             self.patients,
             key=lambda patient: hashlib.sha256(f"{salt}:{patient}".encode()).hexdigest(),

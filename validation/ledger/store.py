@@ -357,37 +357,60 @@ class Store(ABC):
         InputError
             If a line is none, or was edited: nothing is taken over then.
         """
-        rows: list[Row] = []
-        chains: list[str] = []
-        head: Mark | None = None
-        for number, line in enumerate(lines, start=1):
-            try:
-                said = Exported.model_validate_json(line)
-                data = None if said.data is None else base64.b64decode(said.data, validate=True)
-            except (ValidationError, ValueError):
-                raise InputError(f"{name}: line {number} is no row of a ledger") from None
-            before = chains[-1] if chains else first_chain(said.store)
-            row = Row(
-                said.kind, said.contract, said.population, said.body, data, said.origin,
-                said.seq, said.at,
-            )  # fmt: skip
-            if row.chained(before) != said.chain or said.seq != number:
-                raise InputError(
-                    f"{name}: line {number} was edited, or a line before it was removed; export "
-                    "the ledger again"
-                )
-            chains.append(said.chain)
-            head = Mark(store=said.store, seq=said.seq, chain=said.chain)
-            rows.append(replace(row, origin=said.origin or said.store, seq=0))
+        return self.take(read_lines(lines, name))
+
+    def take(self, found: ReadLines) -> int:
+        """Take over rows that `read_lines` found whole; return how many were new."""
+        head = found.head
         if head is None or self.lacks([head]) is None:
             return 0
         before_it = self.head()
-        source = Row(
-            "merged", "", "", canonical_json(head.model_dump()), bytes.fromhex("".join(chains))
-        )
-        self.append([*rows, source])
+        source = Row("merged", "", "", canonical_json(head.model_dump()), found.chains)
+        self.append([*found.rows, source])
         after = self.head()
         return (after.seq if after else 0) - (before_it.seq if before_it else 0) - 1
+
+
+@dataclass(frozen=True)
+class ReadLines:
+    """The rows of an exported store, its last one, and the bytes of all its chain."""
+
+    rows: list[Row]
+    head: Mark | None
+    chains: bytes
+
+
+def read_lines(lines: Iterable[str], name: str) -> ReadLines:
+    """The rows of another store, oldest first.
+
+    Raises
+    ------
+    InputError
+        If a line is none, or was edited.
+    """
+    rows: list[Row] = []
+    chains: list[str] = []
+    head: Mark | None = None
+    for number, line in enumerate(lines, start=1):
+        try:
+            said = Exported.model_validate_json(line)
+            data = None if said.data is None else base64.b64decode(said.data, validate=True)
+        except (ValidationError, ValueError):
+            raise InputError(f"{name}: line {number} is no row of a ledger") from None
+        before = chains[-1] if chains else first_chain(said.store)
+        row = Row(
+            said.kind, said.contract, said.population, said.body, data, said.origin,
+            said.seq, said.at,
+        )  # fmt: skip
+        if row.chained(before) != said.chain or said.seq != number:
+            raise InputError(
+                f"{name}: line {number} was edited, or a line before it was removed; export "
+                "the ledger again"
+            )
+        chains.append(said.chain)
+        head = Mark(store=said.store, seq=said.seq, chain=said.chain)
+        rows.append(replace(row, origin=said.origin or said.store, seq=0))
+    return ReadLines(rows, head, bytes.fromhex("".join(chains)))
 
 
 SELECT = (

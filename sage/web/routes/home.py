@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from agents.question.types import PartRole
+from sage.control.audit import BEGAN
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.machine.slide_readings import MOST_PER_END, MOST_SLIDES
@@ -263,5 +264,8 @@ def start(asked: Start, request: Request) -> dict[str, str]:
         bound = budget(promises, run, owner, site.trust.quotas(owner), bound, free=free)
     if bound is not None:
         arguments.append(f"--budget-usd={bound}")
+    audit, logged = request.app.state.audit, request.scope["state"].get("logged")
+    if audit is not None and logged is not None:
+        audit.add(logged.who, BEGAN, name, request=logged.seq)
     commands.start(name, *arguments, "--", asked.prompt, owner=owner)
     return {"name": name}

@@ -17,6 +17,7 @@ from sage.control.audit import open_audit
 from sage.control.people import VARIABLE, owner
 from sage.control.runs import open_runs
 from sage.core import clock
+from sage.core.errors import InputError
 from sage.review import HumanResponse
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
@@ -76,9 +77,9 @@ def test_runs_beyond_a_day_s_number_are_refused_and_each_person_has_a_number_of_
     guard: Guard, started: Any
 ) -> None:
     answers = [start(guard, ANN) for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [200, 200, 422]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert "ann may have 2 runs in 24 hours" in answers[2].json()["error"]
-    assert [start(guard, BOB).status_code for _ in range(4)] == [200, 200, 200, 422]
+    assert [start(guard, BOB).status_code for _ in range(4)] == [200, 200, 200, 429]
     assert [owner for owner, _ in started] == ["ann"] * 2 + ["bob"] * 3
 
 
@@ -95,7 +96,7 @@ def test_slides_that_a_run_reads_count_among_a_day_s_slides(
     assert "--read-slides=1" in started[-1][1] and "--cohort=/c" in started[-1][1]
     # Four of BOB's five slides are gone: two more are refused, and count neither as run nor slide.
     over = start(guard, BOB, cohort="c", read_slides=1)
-    assert over.status_code == 422 and "5 slides in 24 hours" in over.json()["error"]
+    assert over.status_code == 429 and "5 slides in 24 hours" in over.json()["error"]
     assert start(guard, BOB).status_code == 200
     assert start(guard, ANN, cohort="c", read_slides=9).status_code == 422
 
@@ -112,7 +113,7 @@ def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
         assert runs is not None
         runs.take(manifest, "ann", "shell", 600.0)
     too_much = start(guard, ANN, reasoner="chat", budget_usd=3.0)
-    assert too_much.status_code == 422
+    assert too_much.status_code == 429
     assert "2.50 are left" in too_much.json()["error"]
     assert start(guard, ANN, reasoner="chat").status_code == 200
     assert "--budget-usd=2.5" in started[-1][1]
@@ -123,7 +124,7 @@ def test_runs_that_are_asked_for_at_once_do_not_get_the_same_money(
 ) -> None:
     first = start(guard, ANN, reasoner="chat", budget_usd=8.0)
     second = start(guard, ANN, reasoner="chat", budget_usd=8.0)
-    assert [first.status_code, second.status_code] == [200, 422]
+    assert [first.status_code, second.status_code] == [200, 429]
     assert "2.00 are left" in second.json()["error"]
     assert len(started) == 1
     assert start(guard, BOB, reasoner="chat", budget_usd=8.0).status_code == 200
@@ -153,14 +154,16 @@ def test_a_run_that_goes_on_gets_no_more_than_is_left_of_its_owner_s_month(
 def test_who_asked_decided_and_exported_is_written_before_it_is_done(
     guard: Guard, settings: Settings
 ) -> None:
-    start(guard, ANN)
+    name = start(guard, ANN).json()["name"]
     ask(guard, "GET", "/api/runs/some-run/report", BOB)
     ask(guard, "GET", "/api/runs", BOB)
     with open_audit(settings) as audit:
         assert audit is not None
         rows = [(row.who, row.what, row.about) for row in audit.rows()]
         assert audit.problem() == ""
-    assert rows == [("ann", "asked", ""), ("bob", "exported", "some-run")]
+    assert rows == [
+        ("ann", "asked", ""), ("ann", "began", name), ("bob", "exported", "some-run"),
+    ]  # fmt: skip
 
 
 def test_what_cannot_be_written_down_is_not_done(
@@ -206,12 +209,15 @@ def test_slides_that_are_read_count_as_those_that_are_measured(
     inner: Any = (guard := create_app(site, HttpOptions(token=TOKEN, port=8766))).app
     monkeypatch.setattr(inner.state.commands, "start", lambda name, *given: None)
     answers = []
+    for absent in ({"slide": str(tmp_path / "slides" / "absent.svs"), "question": "Any?"}, {}):
+        told = ask(guard, "POST", "/api/slides/readings", ANN, json=absent)
+        assert told.status_code == 422  # and does not count
     for number in range(3):
         slide = tmp_path / "slides" / f"{number}.png"
         Image.new("RGB", (600, 600)).save(slide)
         body = {"slide": str(slide), "question": "Any tumor?"}
         answers.append(ask(guard, "POST", "/api/slides/readings", ANN, json=body))
-    assert [answer.status_code for answer in answers] == [200, 200, 422]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert "ann may have 2 slides in 24 hours" in answers[2].json()["error"]
     measured = ask(guard, "POST", "/api/slides/measure", ANN,
                    json={"slide": body["slide"], "maps": str(tmp_path)})  # fmt: skip
@@ -233,7 +239,7 @@ def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
         code: int = start(guard, ANN).status_code
         return code
 
-    assert [later(hours) for hours in (0, 0, 12, 13, 14)] == [200, 200, 422, 422, 422]
+    assert [later(hours) for hours in (0, 0, 12, 13, 14)] == [200, 200, 429, 429, 429]
     assert len(started) == 2
     with open_audit(settings) as audit:
         assert audit is not None
@@ -243,7 +249,7 @@ def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
     refused = [row for row in rows if row.what == "refused"]
     assert [row.about for row in refused] == [str(seq) for seq in asked[2:]]
     assert all(row.who == "ann" and row.detail == {"request": "asked"} for row in refused)
-    assert [later(hours) for hours in (24.1, 24.2, 24.3)] == [200, 200, 422]
+    assert [later(hours) for hours in (24.1, 24.2, 24.3)] == [200, 200, 429]
 
 
 def test_a_run_that_could_not_begin_does_not_count(
@@ -255,7 +261,7 @@ def test_a_run_that_could_not_begin_does_not_count(
         {"hypotheses": "many"},
     ]
     assert [start(guard, ANN, **more).status_code for more in wrong] == [422] * 3
-    assert [start(guard, ANN).status_code for _ in range(3)] == [200, 200, 422]
+    assert [start(guard, ANN).status_code for _ in range(3)] == [200, 200, 429]
     assert len(started) == 2
     with open_audit(settings) as audit:
         assert audit is not None
@@ -268,6 +274,14 @@ def test_a_quota_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "roles.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match="quotas"):
+        read_roles(path)
+
+
+def test_a_file_of_roles_that_anybody_can_write_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "roles.toml"
+    path.write_text('[people]\nann = "read"\n')
+    path.chmod(0o646)
+    with pytest.raises(InputError, match="anybody can write"):
         read_roles(path)
 
 
