@@ -230,6 +230,15 @@ def load(**overrides: Any) -> Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         variable = f"SAGE_{field.upper().replace('.', '__')}"
+        if first["type"] == "extra_forbidden":
+            name = str(first["loc"][-1])
+            meant = (
+                f"; {name} stands at the top of the file" if name in Settings.model_fields else ""
+            )
+            raise InputError(
+                f"setting {field}: there is no such setting{meant} (found in {config_file()} or as"
+                f" {variable}; `sage config` shows all)"
+            ) from None
         raise InputError(
             f"setting {field}: {first['msg']} (set in {config_file()}, as {variable}"
             " or on the command line; `sage config` shows all)"
