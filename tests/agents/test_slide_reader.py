@@ -923,6 +923,16 @@ def test_a_model_that_cannot_see_is_refused(tmp_path: Path) -> None:
         model_eyes(chat_reasoner(server.url, tmp_path))
 
 
+def test_a_slide_too_coarse_for_nuclei_is_abstained_on_by_its_power(tmp_path: Path) -> None:
+    render_slide(tmp_path / "s.tiff", seed=3, size_px=768, mpp=1.3, aggregates=[],
+                 scene=Scene(tumor=((500.0, 500.0, 150.0),)))  # fmt: skip
+    with Slide.open(tmp_path / "s.tiff", threads=1) as slide:
+        asked = Question(text="Is there tumor?", options=("yes", "no"))
+        reading = read_slide(Scope(slide, SMALL), computed_eyes(), asked, SMALL)
+    assert reading.answer is None
+    assert "nuclei can be measured from 8x on, this slide has 7.69x" in reading.reasoning
+
+
 VISION = """vision = true
 [models.high]
 name = "m"
