@@ -2,12 +2,15 @@
 
     python -m benchmarks.behavior --work FOLDER [--recorded SESSIONS] [--real FOLDER]
         [--patients 15] [--judged 6] [--out benchmarks/results/behavior.md] [--ship MODEL]
+    python -m benchmarks.behavior --work FOLDER --ship MODEL --later SESSIONS
 
 Paints simulated lymph nodes below --work, lets scripted readers of four strategies read them
 (two of each on every slide), trains with patients in five folds, and measures beside baselines.
 --recorded holds sessions that `benchmarks.scripted_viewer` recorded in Chromium on these slides:
 they are learned from in place of the streams of an ideal viewer, with which they are compared.
 Pathologist-o3 is judged on nodes of other patients, painted finely enough to measure nuclei.
+--later measures a model that is there on nodes of later patients, and trains nothing: without the
+folder SESSIONS the nodes are painted and it ends, so that the viewer can record them.
 """
 
 from __future__ import annotations
@@ -94,6 +97,22 @@ def learn(sessions: Path, slides: Path, settings: TrainSettings, model: Path, ho
         [head, "", *guide_table(card.scores), "", "## Against the best baseline", "",
          *difference_table(trained.measured, settings.seed), ""]
     )  # fmt: skip
+
+
+def later_lines(work: Path, sessions: Path, patients: str, model: Path) -> list[str]:
+    """A trained model on sessions over nodes of patients that took part in no training."""
+    slides = work / "later"
+    first, _, last = patients.partition("-")
+    for node in nodes(range(int(first), int(last or first) + 1)):
+        painted(node, slides, LEARNED_MPP)
+    if not sessions.is_dir():
+        return [f"record them: python -m benchmarks.scripted_viewer {slides} --out {sessions}"]
+    own = BehaviorModel(model)
+    examples = read_examples(sessions, slides, own.card.thumbnail_px, patient=patient_of_node)
+    measured = measure(own.net, own.card, examples, 0)
+    count = sum(len(visits) for e in examples for visits in e.visits.values())
+    return [f"{count} sessions on {len(examples)} nodes of later patients:", "",
+            *guide_table(table(measured, 0)), "", *difference_table(measured, 0)]  # fmt: skip
 
 
 def real_lines(work: Path, real: Path, model: Path, settings: TrainSettings) -> list[str]:
@@ -231,7 +250,14 @@ def main() -> None:
     parser.add_argument("--thumbnail-px", type=int, default=192)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--ship", type=Path, help="folder of the model of all slides")
+    parser.add_argument("--later", type=Path, help="sessions on nodes of later patients")
+    parser.add_argument("--later-patients", default="300-304")
     given = parser.parse_args()
+    if given.later is not None:
+        if given.ship is None:
+            parser.error("--later needs --ship, the model to measure")
+        say("\n".join(later_lines(given.work, given.later, given.later_patients, given.ship)))
+        return
     settings = TrainSettings(epochs=given.epochs, thumbnail_px=given.thumbnail_px)
     slides = given.work / "learned"
     every = nodes(LEARNED_FROM[: given.patients])

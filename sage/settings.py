@@ -242,9 +242,14 @@ def load(**overrides: Any) -> Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         variable = f"SAGE_{field.upper().replace('.', '__')}".replace("LEDGER__URL", "LEDGER")
-        said = first["msg"].removeprefix("Value error, ")
+        said, place = first["msg"].removeprefix("Value error, "), "set in"
+        if first["type"] == "extra_forbidden":
+            name = str(first["loc"][-1])
+            said, place = "there is no such setting", "found in"
+            if name in Settings.model_fields:
+                said += f"; {name} stands at the top of the file"
         raise InputError(
-            f"setting {field}: {said} (set in {config_file()}, as {variable}"
+            f"setting {field}: {said} ({place} {config_file()}, as {variable}"
             " or on the command line; `sage config` shows all)"
         ) from None
     except ValueError as error:

@@ -40,11 +40,11 @@ class ChatReasoner:
         self.client = client
         self.withheld = withheld
         self.trace = trace or Trace()
-        priced = all(model.priced for model in settings.models.values())
-        if client.meter.budget_usd is not None and not priced:
+        unpriced = [f"models.{role.value}" for role, it in settings.models.items() if not it.priced]
+        if client.meter.budget_usd is not None and unpriced:
             raise InputError(
-                "--budget-usd needs prices: set models.ROLE.price_in and price_out (USD per"
-                " million tokens) in sage.toml"
+                "--budget-usd needs prices: set price_in and price_out (USD per million tokens) of"
+                f" {', '.join(unpriced)} in sage.toml"
             )
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:

@@ -210,6 +210,11 @@ def _abstain(why: str) -> Prediction:
 def _by_impression(scope: Scope, state: State, question: Question, asked: Meaning) -> Prediction:
     """A first guess at a place from the patch that ranks highest; nothing else at low power."""
     if asked.asked is not Asked.WHERE or not state.screened or not state.seen:
+        if scope.native < NUCLEI_FROM:
+            return _abstain(
+                f"nuclei can be measured from {NUCLEI_FROM:g}x on,"
+                f" this slide has {scope.native:.3g}x"
+            )
         return _abstain("nuclei were not looked at yet")
     seen = state.seen[0]
     x, y = seen.region.box.center

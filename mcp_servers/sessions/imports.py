@@ -73,7 +73,7 @@ def read_log(
     Raises
     ------
     InputError
-        If the file is too large, is no such log, or names nothing that was looked at.
+        If the file is too large, is no such log, or names nothing that was looked at on the slide.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -133,6 +133,11 @@ def _lacking(error: Exception) -> str:
 def _session(seen: Sequence[Seen], header: SessionHeader) -> Session:
     if not seen:
         raise InputError("nothing in it was looked at")
+    width, height = header.width, header.height
+    if not any(v.x < width and v.y < height and v.x + v.w > 0 and v.y + v.h > 0 for v in seen):
+        raise InputError(
+            f"no view lies on {header.slide} of {width} x {height} pixels; is it of another slide?"
+        )
     if len(seen) >= MAX_EVENTS:
         raise InputError(f"{len(seen)} views; a session has at most {MAX_EVENTS}")
     timed = [view.seconds is not None for view in seen]

@@ -125,7 +125,7 @@ def _lines(form: str, rows: list[Asked], choice: list[Choice], open_: Open | Non
     slides = amount(len({row.slide for row in rows}), "slide")
     lines = [f"{form}: {amount(len(rows), 'question')} on {slides}"]
     lines += [
-        f"{row.group}: {row.accuracy:.0%} ({row.low:.0%} to {row.high:.0%}) of {row.questions};"
+        f"{row.group}: {row.accuracy:.0%} ({_interval(row)}) of {row.questions};"
         f" {row.floor_answer}: {row.floor:.0%}; abstained {row.abstained:.0%}, failed"
         f" {row.failed:.0%}"
         for row in choice
@@ -138,6 +138,15 @@ def _lines(form: str, rows: list[Asked], choice: list[Choice], open_: Open | Non
             f" {open_.abstained:.0%}, failed {open_.failed:.0%}"
         )
         lines.append(open_.how)
+    failed = [row for row in rows if row.error]
+    lines += [f"question {row.number}, {row.slide}: {row.error}" for row in failed[:5]]
+    if len(failed) > 5:
+        lines.append(f"and {len(failed) - 5} more that failed")
     cost = sum(row.usd for row in rows)
     lines.append(f"{sum(row.seconds for row in rows):.0f} s, {cost:.4f} USD")
     return lines
+
+
+def _interval(row: Choice) -> str:
+    """Of an accuracy, over slides; of one slide there is none."""
+    return f"{row.low:.0%} to {row.high:.0%}" if row.slides > 1 else "one slide, no interval"

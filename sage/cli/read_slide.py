@@ -142,8 +142,11 @@ def read_slide(
     from mcp_servers.slides.slide import Slide
     from sage.console import Terminal, print_json
     from sage.core.errors import InputError
+    from sage.core.llm.budget import Meter
+    from sage.core.llm.failures import ModelError
     from sage.core.llm.trace import Trace
     from sage.core.llm.turns import problems_of
+    from sage.core.printable import amount
 
     if (intervene and from_page) or (pause and not from_page):
         raise InputError(
@@ -190,19 +193,27 @@ def read_slide(
             person: Person | None = TerminalPerson(scope, input, show) if intervene else None
             if from_page:
                 person = FolderPerson(scope, folder, pause=pause)
-            if guide is not None:
-                reading = read_guided(
-                    scope, chosen, guide, router_of(chosen), asked, guided, trace=tracing
-                )
-            else:
-                show(f"{opened.name}: {patches} patches at {magnification:g}x")
-                reading = read(scope, chosen, asked, options, trace=tracing, person=person)
+            try:
+                if guide is not None:
+                    reading = read_guided(
+                        scope, chosen, guide, router_of(chosen), asked, guided, trace=tracing
+                    )
+                else:
+                    show(f"{opened.name}: {patches} patches at {magnification:g}x")
+                    reading = read(scope, chosen, asked, options, trace=tracing, person=person)
+            except ModelError as error:
+                # A model's failures name the remedy of a run; this is none.
+                way = f"the same command with --replace, which keeps {folder}'s replies,"
+                raise ModelError(str(error).replace("`sage resume`", way)) from None
             names = write_reading(reading, folder)
     if as_json:
         print_json(reading.model_dump(mode="json"))
         return
     for line in told(reading):
         show(line)
+    meter = Meter(folder / "spending.jsonl")
+    if meter.calls:
+        show(f"Model: {amount(meter.calls, 'call')}, {meter.total_usd:.4f} USD")
     show(f"{folder}: {', '.join(names.values())}, trace.jsonl")
 
 

@@ -923,6 +923,72 @@ def test_a_model_that_cannot_see_is_refused(tmp_path: Path) -> None:
         model_eyes(chat_reasoner(server.url, tmp_path))
 
 
+def test_a_slide_too_coarse_for_nuclei_is_abstained_on_by_its_power(tmp_path: Path) -> None:
+    render_slide(tmp_path / "s.tiff", seed=3, size_px=768, mpp=1.3, aggregates=[],
+                 scene=Scene(tumor=((500.0, 500.0, 150.0),)))  # fmt: skip
+    with Slide.open(tmp_path / "s.tiff", threads=1) as slide:
+        asked = Question(text="Is there tumor?", options=("yes", "no"))
+        reading = read_slide(Scope(slide, SMALL), computed_eyes(), asked, SMALL)
+    assert reading.answer is None
+    assert "nuclei can be measured from 8x on, this slide has 7.69x" in reading.reasoning
+
+
+VISION = """vision = true
+[models.high]
+name = "m"
+price_in = 1
+price_out = 1
+[models.mini]
+name = "m"
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (VISION.replace("vision = true\n", "") + "vision = true\n",
+         "models.mini.vision: there is no such setting; vision stands at the top of the file"),
+        (VISION, "price_out (USD per million tokens) of models.nano, models.mini in"),
+    ],
+    ids=["misplaced", "unpriced"],
+)  # fmt: skip
+def test_settings_that_do_not_let_a_model_look_are_named(
+    painted: Path, tmp_path: Path, settings: str, words: str
+) -> None:
+    (tmp_path / "sage.toml").write_text(settings)
+    done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--budget-usd", "1",
+                "--out", "r", cwd=tmp_path, SAGE_BASE_URL="http://127.0.0.1:9/v1")  # fmt: skip
+    assert done.code == 2
+    assert words in done.err
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_reading_that_a_model_breaks_off_names_its_own_way_on(
+    painted: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sage.toml").write_text(VISION)
+    with serve(lambda _: Answer("{}", breaks=True, pieces=2)) as server:
+        done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
+                    cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
+    assert done.code == 1
+    assert "the same command with --replace, which keeps r's replies" in done.err
+    assert "sage resume" not in done.err
+
+
+def test_what_a_reading_by_a_model_cost_is_told(painted: Path, tmp_path: Path) -> None:
+
+    (tmp_path / "sage.toml").write_text(VISION)
+    with serve(player(GOOD)) as server:
+        done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
+                    *(word for option in QUADRANTS for word in ("--answer", option)),
+                    cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
+    assert done.code == 0, done.err
+    paid = [json.loads(line) for line in (tmp_path / "r" / "spending.jsonl").open()]
+    cost = sum(line["usd"] for line in paid)
+    assert cost > 0
+    assert f"Model: {len(paid)} calls, {cost:.4f} USD" in done.out
+
+
 # -- the command line and MCP -----------------------------------------------------------------
 
 

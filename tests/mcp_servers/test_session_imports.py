@@ -177,6 +177,10 @@ OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><ASAP_Annotatio
         (TRACKED.replace("500\t0", "left\t0"), "view .: left is no finite number"),
         (TRACKED.replace("500\t0", "inf\t0"), "no finite number"),
         (TRACKED.replace("1600\t500", "99999999999\t500"), "604800"),
+        (
+            '[{"t": 1, "imageBounds": {"x": 99999, "y": 0, "width": 5, "height": 5}}]',
+            "no view lies on .* is it of another slide",
+        ),
     ],
 )
 def test_a_hostile_log_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:

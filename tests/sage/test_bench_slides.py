@@ -253,3 +253,14 @@ def test_what_is_no_benchmark_ends_with_code_2_and_no_folder(tmp_path: Path, sli
         done = bench(tmp_path, "q.json", slides, *more)
         assert done.code == 2 and "Traceback" not in done.err
     assert not (tmp_path / "bench-slides").exists()
+
+
+def test_the_terminal_says_why_questions_failed_and_gives_no_interval_of_one_slide(
+    tmp_path: Path, slides: Path
+) -> None:
+    gone = {"Id": "TCGA-AA-0009", "Question": WHERE, "Choice": HALVES, "Answer": "left half"}
+    (tmp_path / "q.json").write_text(json.dumps([gone]))
+    done = sage("bench", "slides", "q.json", "--slides", str(slides), cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "all: 0% (one slide, no interval) of 1" in done.out
+    assert "question 1, TCGA-AA-0009: there is no slide of this name" in done.out
