@@ -7,6 +7,7 @@ the sandbox is. Code that passes here is still treated as hostile.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Collection, Iterator
 
 from sage.core.models import Strict
@@ -121,7 +122,7 @@ def _module(name: str, modules: frozenset[str]) -> Iterator[str]:
         yield (
             f"import of `{top}` is not allowed; allowed are the standard library's "
             "mathematics and data modules and: "
-            + ", ".join(sorted(modules & set(_THIRD_PARTY.split()) or modules))
+            + ", ".join(sorted(modules - sys.stdlib_module_names or modules))
         )
     for part in name.split(".")[1:]:
         yield from _attribute(part)

@@ -527,7 +527,7 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
         return _prevents(rule, f"registered, and could not be tested{why}")
     if not _crosses(contract, analysis):
         return _for(rule, f"no sign against proportional hazards ({p_is(test.p)})")
-    text = f"hazards are not proportional ({p_is(test.p)})"
+    text = f"hazards are not proportional ({p_is(test.p)}{_by_period(analysis)})"
     if "rmst" not in registered:
         text += ": the hazard ratio is an average over follow-up"
         return Reason(rule=rule, outcome="limits", text=text)
@@ -544,6 +544,14 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     if agrees and rmst.p < contract.rules.alpha:
         return _for(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
     return _prevents(rule, f"{text}; {detail} ({p_is(rmst.p)}), which does not bear the claim out")
+
+
+def _by_period(analysis: AnalysisResult) -> str:
+    """How the effect changes over follow-up, in the report's words; "" where it was not asked."""
+    keys = ("cut", "early.summary", "late.summary")
+    found = [analysis.numbers.get(f"period_hazards.{key}") for key in keys]
+    cut, early, late = (number.text if number is not None else "" for number in found)
+    return f"; {early} up to {cut} months, {late} after" if cut and early and late else ""
 
 
 def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:

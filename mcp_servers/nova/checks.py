@@ -12,6 +12,7 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.nova import store
 from mcp_servers.nova.common import (
+    ELSEWHERE,
     FEATURES,
     KEY,
     TILES,
@@ -81,7 +82,7 @@ def _store(given: WsiInput, context: ToolContext) -> Any:
 
 
 def _answer(key: str, keys: Any, held: Any, **more: Any) -> CheckResult:
-    log = [] if held is not None else ["the job has no store of this slide"]
+    log = [] if held is not None else [f"the job has no store of this slide{ELSEWHERE}"]
     return CheckResult(
         exists=key in keys, key=key, available_keys=sorted(keys), operations_log=log, **more
     )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SUITE = "nova"
 TISSUES, TILES, FEATURES = "tissues", "tissue_tiles", "handcrafted_tissue_tiles"
 """Keys under which a store holds tissue, tiles and features when a call names none."""
+ELSEWHERE = "; if it ran in a call of its own, give the folder of its files as job_dir"
+"""Over MCP each call writes into a folder of its own."""
 KEY = r"^[A-Za-z0-9_.-]{1,120}$"
 
 # What lies in the job's folder decides too, so that no result is kept by its arguments alone.
@@ -77,6 +79,8 @@ class Job:
             self.name = given.as_posix()
             with contextlib.suppress(InputError):
                 self.earlier = context.roots.input(job_dir, "folder")
+                if not (output / given).is_dir():
+                    self.name = self.earlier.name  # no path that grows from call to call
         context.roots.write_path(self.out("x"), make=False)
 
     def out(self, name: str) -> str:
@@ -94,7 +98,8 @@ class Job:
         """As `find`; raises `InputError` with the remedy where it is absent."""
         found = self.find(name)
         if found is None:
-            raise InputError(f"the job {self.name} has no {name}: {remedy}")
+            again = "" if self.earlier else ELSEWHERE
+            raise InputError(f"the job {self.name} has no {name}: {remedy}{again}")
         return found
 
 

@@ -12,7 +12,7 @@ HEIGHT = 150
 """Pixels of the estimates' part; a row of choices has ROW."""
 ROW = 18
 MARGIN = 8
-NUMBERS = ("estimate", "lower", "upper", "n", "events", "p", "reason")
+NUMBERS = ("estimate", "lower", "upper", "n", "events", "p", "reason", "same fit")
 RATIOS = (0.1, 0.2, 0.33, 0.5, 0.67, 1, 1.5, 2, 3, 5, 10)
 LIMITS = (0.05, 20.0)
 

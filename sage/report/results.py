@@ -366,8 +366,8 @@ def _answers(answers: Sequence[Answer]) -> list[Table]:
 
 CURVE_NOTE = (
     "Each row is a fit of its own, with Wald's p, on the patients who have all that it needs: that"
-    " of the claim's own choices may differ from the registered tests. Rows whose choices come to"
-    " the same patients and groups repeat each other."
+    " of the claim's own choices may differ from the registered tests. Choices that come to the"
+    " same fit are one row, which names them under “same fit”."
 )
 LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
 """Steps of which each goes on from the one before."""

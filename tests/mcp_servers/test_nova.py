@@ -116,6 +116,26 @@ def test_stores_are_read_back_row_by_row(stored: dict[str, Any], job: ToolContex
         run(job, "read_zarr_data_tool", path=store, key="none")
 
 
+def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
+    painted: tuple[Path, SlideTruth], tmp_path: Path
+) -> None:
+    """As over MCP: the folder of one call's files is the next one's job, under its own name."""
+    place, told = "work", ""
+    for at, (name, more) in enumerate({
+        "extract_tissue_in_wsi_tool": {}, "extract_tissue_tiles_in_wsi_tool": {"tile_px": 64},
+        "extract_patch_features_in_wsi_tool": {"model": "handcrafted"},
+    }.items()):  # fmt: skip
+        call = ToolContext(Roots.of([painted[0], tmp_path], tmp_path / f"call{at}"))
+        if at:
+            with pytest.raises(InputError, match="give the folder of its files as job_dir"):
+                run(call, name, wsi_path="one.tiff", job_dir="work", **more)
+            told = run(call, "check_tile_key_in_wsi_tool", wsi_path="one.tiff")["operations_log"][0]
+        run(call, name, wsi_path="one.tiff", job_dir=place, **more)
+        assert (tmp_path / f"call{at}" / "work" / "one.zarr").is_dir()
+        place = f"call{at}/work"
+    assert told.endswith("give the folder of its files as job_dir")
+
+
 def test_pictures_and_exemplars_of_clusters(stored: dict[str, Any], job: ToolContext) -> None:
     slide = stored["slide"]
     top = run(job, "get_topk_close_patch_coords_to_embedding_space_clusters_tool", top_k=2, **slide)

@@ -213,6 +213,25 @@ def test_sign_of_a_null_claim_is_not_called_stable_and_significant():
     assert specifications(s).significant < 0.3
 
 
+def test_choices_that_are_one_fit_are_one_specification():
+    """Follow-up that nobody reaches, an exclusion of nobody, one stratum: no more votes."""
+    s = survival_sample(100, [0.6, 0.3], seed=1)
+    once = specifications(s, follow_up={"all": None}, exclusions={"none": None})
+    idle = {
+        "follow_up": {"all": None, "1e6 months": 1e6},
+        "strata": {"none": None, "one": np.zeros(100)},
+    }
+    twice = specifications(s, exclusions={"none": None, "nobody": np.ones(100)}, **idle)
+    assert len(twice.specifications) == len(once.specifications) == 6
+    assert (twice.median, twice.sign_stability) == (once.median, once.sign_stability)
+    assert all(len(found.same) == 7 for found in twice.specifications)
+    assert twice.table()[0]["same fit"].startswith(
+        "strata one; exclusions nobody; exclusions nobody, s"
+    )
+    # Groups that differ are two, also where their estimates might not.
+    assert len(specifications(s).specifications) == 24
+
+
 def test_specifications_that_fail_keep_their_reason():
     s = survival_sample(100, [0.6, 0.3], seed=1)
     nobody = {"all": np.ones(100), "nobody": np.zeros(100, dtype=bool)}

@@ -1296,6 +1296,10 @@ def _hazards() -> Iterator[Row]:
 
     assumption = open_("assumption")
     horizon = {"found": {"numbers": {"rmst.horizon": Number(value=60, unit="months", text="60.0")}}}
+    told = {"cut": "12.0", "early.summary": "HR 3.00", "late.summary": "HR 0.90"}
+    periods = {
+        f"period_hazards.{key}": Number(value=1, unit="", text=text) for key, text in told.items()
+    }
     for name, others, says, text in (
         ("proportional", (test(0.05),), SUPPORTED, "[for] no sign against proportional hazards"),
         ("not, mean agrees", (test(0.049), mean(-5, 0.01)), SUPPORTED, "which agrees"),
@@ -1364,6 +1368,16 @@ def _hazards() -> Iterator[Row]:
         **horizon,
         others=(test(0.01), mean(-5, 0.01)),
         reasons=("mean time to the event to 60.0 months is 5.0 months shorter in the exposed",),
+    )
+    yield row(
+        "the change over follow-up is told",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        **both,
+        found={"numbers": periods},
+        others=(test(0.01), mean(-5, 0.01)),
+        reasons=("(p = 0.010; HR 3.00 up to 12.0 months, HR 0.90 after); mean time",),
     )
     yield row(
         "the mean is longer",

@@ -2,12 +2,14 @@
 
 Simonsohn, Simmons and Nelson 2020 (Nature Human Behaviour). A specification fixes a cut-point, the
 covariates, the strata, the follow-up and the exclusions; none of these may look at the outcome.
+Choices that give the same patients the same model (a cut of follow-up that nobody reaches) are one
+specification, so that none has two votes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -28,7 +30,10 @@ from validation.statistics.errors import (
 
 @dataclass(frozen=True)
 class Specification:
-    """One set of choices and what came out. `reason` is set where nothing could be estimated."""
+    """One set of choices and what came out. `reason` is set where nothing could be estimated.
+
+    `same` are further choices that are this very fit.
+    """
 
     choices: dict[str, str]
     value: float
@@ -38,6 +43,7 @@ class Specification:
     n: int
     events: int
     reason: str = ""
+    same: tuple[dict[str, str], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -68,9 +74,17 @@ class SpecificationCurve:
         """One row per specification, for a file."""
         return [
             {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
-             "n": s.n, "events": s.events, "reason": s.reason}
+             "n": s.n, "events": s.events, "reason": s.reason, "same fit": _others(s)}
             for s in (*self.specifications, *self.left_out)
         ]  # fmt: skip
+
+
+def _others(kept: Specification) -> str:
+    """The further choices of a fit, by what sets them apart: "follow-up 60 months; …"."""
+    return "; ".join(
+        ", ".join(f"{name} {value}" for name, value in other.items() if value != kept.choices[name])
+        for other in kept.same
+    )
 
 
 @dataclass(frozen=True)
@@ -86,11 +100,13 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Model:
-    """How a specification is fitted. `size` counts rows and events before a fit is tried."""
+    """How a specification is fitted. `size` counts rows and events before a fit is tried; `read` is
+    the outcome that a fit reads of them."""
 
     n: int
     null: float
     size: Callable[[Chosen], tuple[int, int]]
+    read: Callable[[Chosen], tuple[npt.NDArray[np.generic], ...]]
     fit: Callable[[Chosen], tuple[float, float, float, float]]
 
 
@@ -152,7 +168,7 @@ def cox_model(
             found = model(penalty="firth")
         return _first(found.hr, found.lower, found.upper, found.p)
 
-    return Model(len(t), 1.0, size, fit)
+    return Model(len(t), 1.0, size, cut, fit)
 
 
 def logistic_model(y: npt.ArrayLike) -> Model:
@@ -166,9 +182,10 @@ def logistic_model(y: npt.ArrayLike) -> Model:
             found = logistic(flags[chosen.rows], chosen.X, chosen.names, penalty="firth")
         return _first(found.odds_ratio, found.lower, found.upper, found.p)
 
-    return Model(
-        len(flags), 1.0, lambda chosen: (int(chosen.rows.sum()), int(flags[chosen.rows].sum())), fit
-    )
+    def size(chosen: Chosen) -> tuple[int, int]:
+        return int(chosen.rows.sum()), int(flags[chosen.rows].sum())
+
+    return Model(len(flags), 1.0, size, lambda chosen: (flags[chosen.rows],), fit)
 
 
 def linear_model(y: npt.ArrayLike) -> Model:
@@ -180,7 +197,10 @@ def linear_model(y: npt.ArrayLike) -> Model:
         found = linear(values[chosen.rows] / spread, chosen.X, chosen.names, robust=True)
         return _first(found.coef, found.lower, found.upper, found.p)
 
-    return Model(len(values), 0.0, lambda chosen: (int(chosen.rows.sum()), 0), fit)
+    def size(chosen: Chosen) -> tuple[int, int]:
+        return int(chosen.rows.sum()), 0
+
+    return Model(len(values), 0.0, size, lambda chosen: (values[chosen.rows],), fit)
 
 
 def _first(
@@ -213,11 +233,13 @@ def specification_curve(
     exclusions : name to the (n,) mask of patients kept (None: all)
     strata : name to the (n,) codes of the strata (-1: unknown, left out), or None for no strata
 
+    Choices that lead to one and the same fit are one specification, which names all of them.
     Every refusal of a single specification (no events in a group, say) is kept with its reason.
     """
     if not exposures:
         raise ShapeError("a specification curve needs at least one exposure")
-    found = []
+    fits: dict[tuple[object, ...], Specification] = {}
+    failed = []
     layered = strata or {"none": None}
     for (cut, x), (adjust, c), (until, limit), (kept, mask), (layer, codes) in product(
         exposures.items(),
@@ -230,9 +252,17 @@ def specification_curve(
         if len(layered) > 1:
             choices["strata"] = layer
         block = as_float(x, cut).reshape(model.n, -1)
-        found.append(_specification(model, _chosen(block, c, limit, mask, codes), choices))
-    estimates = sorted((s for s in found if s.ok), key=lambda s: s.value)
-    failed = [s for s in found if not s.ok]
+        chosen = _chosen(block, c, limit, mask, codes)
+        fit = _identity(model, chosen)
+        if fit in fits:
+            fits[fit] = replace(fits[fit], same=(*fits[fit].same, choices))
+            continue
+        found = _specification(model, chosen, choices)
+        if found.ok:
+            fits[fit] = found
+        else:
+            failed.append(found)
+    estimates = sorted(fits.values(), key=lambda s: s.value)
     values = np.array([s.value for s in estimates])
     signs = np.sign(values - model.null)
     middle = _median(values, model.null)
@@ -309,6 +339,19 @@ def _chosen(
         rows = rows & (every >= 0)
         layers = every[rows]
     return Chosen(rows, block[rows], names, limit, layers)
+
+
+def _identity(model: Model, chosen: Chosen) -> tuple[object, ...]:
+    """What a fit is made of: equal for choices that are one fit."""
+    layers = chosen.layers
+    if layers is not None and len(set(layers.tolist())) < 2:
+        layers = None  # one stratum is none
+    read = (chosen.rows, chosen.X, *model.read(chosen))
+    return (
+        *(np.ascontiguousarray(part).tobytes() for part in read),
+        chosen.X.shape,
+        None if layers is None else layers.tobytes(),
+    )
 
 
 def _specification(model: Model, chosen: Chosen, choices: dict[str, str]) -> Specification:

@@ -129,8 +129,9 @@ def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifica
     first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
     own = any(
-        all(str(first.get(key)) == value for key, value in specification.choices.items())
+        all(str(first.get(key)) == value for key, value in choices.items())
         for specification in kept
+        for choices in (specification.choices, *specification.same)
     )
     # A searched cut-point or a spline is none of the curve's choices.
     searched = contract.exposures[0].cut not in contract.specification.cuts
