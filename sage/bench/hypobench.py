@@ -3,10 +3,8 @@
 Rules are conjunctions ("math is A or B and science is A"), looked for among the training rows and
 confirmed among the validation rows: the whole rule (Fisher's exact test, one-sided, Bonferroni over
 the rules that may be tried) and each of its conditions among the rows that meet the others, so that
-a condition is only kept where the rule needs it. A column whose rules are each too rare to be
-confirmed is named where it tells the label by itself (`telling_columns`), at a false discovery rate
-of 5% over the columns. What is not confirmed is not claimed. Test rows are opened once. Beside it
-stands a decision tree on the same rows.
+a condition is only kept where the rule needs it. What is not confirmed is not claimed. Test rows
+are opened once. Beside it stands a decision tree on the same rows.
 """
 
 from __future__ import annotations
@@ -22,12 +20,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2_contingency, fisher_exact, mannwhitneyu
+from scipy.stats import fisher_exact
 
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.seeds import generator
-from validation.statistics.multiplicity import bh
 
 Mask = NDArray[np.bool_]
 LABEL = "admission_"
@@ -270,30 +267,6 @@ def _p(hit: Mask, label: Mask, among: Mask) -> float:
     return float(fisher_exact(table, alternative="greater").pvalue)
 
 
-def telling_columns(*parts: Rows) -> list[str]:
-    """Columns that tell the label by themselves, at a false discovery rate of `ALPHA` over them.
-
-    Numbers by the Mann-Whitney test, categories by the chi-squared test, over the rows of all
-    parts: nothing is chosen from them first, so none are kept apart.
-    """
-    label = np.concatenate([rows.label for rows in parts])
-    names = list(parts[0].columns)
-    given = [np.concatenate([rows.columns[name] for rows in parts]) for name in names]
-    told = bh([_p_alone(values, label) for values in given]) <= ALPHA
-    return [name for name, tells in zip(names, told, strict=True) if tells]
-
-
-def _p_alone(given: NDArray[Any], label: Mask) -> float:
-    """p that a column's values and the label are independent; 1 where either is constant."""
-    values, codes = np.unique(given, return_inverse=True)
-    if len(values) < 2 or label.all() or not label.any():
-        return 1.0
-    if given.dtype.kind == "f":
-        return float(mannwhitneyu(given[label], given[~label]).pvalue)
-    counts = [np.bincount(codes[part], minlength=len(values)) for part in (label, ~label)]
-    return float(chi2_contingency(counts, correction=False).pvalue)
-
-
 def predict(rules: Sequence[Rule], known: Sequence[Rows], rows: Rows) -> Mask:
     """The label of each row by the first rule that it meets; of the others, the commoner one."""
     label = np.concatenate([one.label for one in known])
@@ -343,19 +316,16 @@ def score_settings(settings: Sequence[Setting], seed: int = 0) -> list[Score]:
             f"{' and '.join(map(str, rule.conditions))}: {setting.labels[0 if rule.label else 1]}"
             for rule in rules
         )
-        alone = [name for name in telling_columns(*known) if name not in named]
-        said += tuple(f"{name} tells the label" for name in alone)
-        guessed = predict(rules, known, setting.test)
-        out.append(_score(setting, "rules", {*named, *alone}, guessed, said))
+        out.append(_score(setting, "rules", named, predict(rules, known, setting.test), said))
         used, guessed = _tree(setting, seed)
         out.append(_score(setting, "tree", used, guessed, tuple(sorted(used))))
     return out
 
 
-def false_claims(settings: Sequence[Setting], times: int, seed: int = 0) -> tuple[int, int]:
-    """In how many of `times` shuffles of each setting's labels there was a claim, and of how many.
+def false_rules(settings: Sequence[Setting], times: int, seed: int = 0) -> tuple[int, int]:
+    """In how many of `times` shuffles of each setting's labels a rule was claimed, and of how many.
 
-    No column tells a shuffled label, so each rule and each named column is a false claim.
+    No column tells a shuffled label, so each is a false claim.
     """
     claimed = 0
     for setting in settings:
@@ -365,7 +335,7 @@ def false_claims(settings: Sequence[Setting], times: int, seed: int = 0) -> tupl
                 Rows(rows.columns, rng.permutation(rows.label))
                 for rows in (setting.train, setting.validation)
             ]
-            claimed += bool(find_rules(*shuffled) or telling_columns(*shuffled))
+            claimed += bool(find_rules(*shuffled))
     return claimed, times * len(settings)
 
 

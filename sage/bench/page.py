@@ -90,10 +90,10 @@ def _hypobench(held: dict[str, Any]) -> Iterable[Row]:
         on=f"{count} of 13 settings; planted columns named, named ones right, test rows right",
         floor=f"{three('tree')} (decision tree)",
         rules=three("rules"),
-        cost="4 s, 44 s with shuffles",
+        cost="2 s, 17 s with shuffles",
         notes=(
-            f"with shuffled labels something was claimed in {held['claimed_when_shuffled']} of"
-            f" {held['shuffled']}; the tree names columns then too, each time.",
+            f"with shuffled labels a rule was claimed in {held['claimed_when_shuffled']} of"
+            f" {held['shuffled']}; fewer columns are named than by the tree, none of them wrong.",
         ),
     )
 

@@ -22,20 +22,19 @@ def hypobench(
     """Find HypoBench's planted rules: conditions and their interactions, confirmed on other rows.
 
     Training rows suggest a rule, validation rows confirm it and each of its conditions, test rows
-    are opened once. Columns that tell the label by themselves are named too, at a false discovery
-    rate of 5%. A decision tree on the same rows stands beside.
+    are opened once. A decision tree on the same rows stands beside.
 
     Example: sage bench hypobench hypobench/admission --permuted 20
     """
     from statistics import mean
 
-    from sage.bench.hypobench import false_claims, read_settings, score_settings
+    from sage.bench.hypobench import false_rules, read_settings, score_settings
     from sage.console import out as console
     from sage.console import print_json
 
     settings = read_settings(benchmark)
     scores = score_settings(settings, seed)
-    claimed, shuffles = false_claims(settings, permuted, seed)
+    claimed, shuffles = false_rules(settings, permuted, seed)
     means = {
         method: {
             name: mean(getattr(row, name) for row in scores if row.method == method)
@@ -70,4 +69,4 @@ def hypobench(
             soft_wrap=True,
         )
     if shuffles:
-        console.print(f"shuffled labels: something was claimed in {claimed} of {shuffles}")
+        console.print(f"shuffled labels: a rule was claimed in {claimed} of {shuffles}")
