@@ -1,19 +1,21 @@
 """Print how many top paths are mechanisms, from the judgments that are committed.
 
     python -m benchmarks.paths_judged
-    python -m benchmarks.paths_judged --draw graph/ --out sheet.tsv
+    python -m benchmarks.paths_judged --draw graph/ --out sheet.tsv [--but SHEET ...]
 
-`benchmarks/results/paths/judged.tsv` holds up to six best paths of each of twelve prompts. The
-prompts are chosen by a rule that sees no path: the best connected pairs of things (endpoints apart)
-with at least three paths between them, each thing at most twice. The graph is that of the
-demonstration notes, the texts of `literature/` and the abstracts of BioRED, BC5CDR and BioNLP-ST
-2013 Cancer Genetics, read by `rules` with the imported lexicon of `kg/README.md` (915 nodes, 1,261
-edges). Each path was read with its evidence by two readers, the second without the first one's
-judgments, and judged: `known` (a mechanism that the field
+The sheets of `benchmarks/results/paths/`, each of prompts chosen by a rule that sees no path: the
+best connected pairs of things (endpoints apart), each thing at most twice. `twelve_prompts.tsv`
+holds up to six best paths of prompts with at least three, from the demonstration notes, the texts
+of `literature/` and the abstracts of BioRED, BC5CDR and BioNLP-ST 2013 Cancer Genetics, read by an
+earlier version of `rules` (915 nodes, 1,261 edges). `ten_prompts.tsv` holds the six best paths of
+prompts with at least six, from the same texts read by version 16 (1,045 nodes, 1,462 edges), and
+`ten_other_prompts.tsv` those of the next ten, once paths through an association of two inner nodes
+were refused because of the sheet before. Each path was read with its evidence by two readers, the
+second without the first one's judgments, and judged: `known` (a mechanism that the field
 describes), `plausible` (every step says what its evidence says, and together they would explain),
 `co-study` (two things that were measured with a third, no action between them) or `wrong` (a step
-that its evidence does not say, or steps that do not join). `--draw` writes the sheet of another
-graph, to be judged.
+that its evidence does not say, or steps that do not join). `--draw` writes the sheet of a graph, to
+be judged.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from __future__ import annotations
 import argparse
 import csv
 from collections import Counter
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 import numpy as np
 
-from kg.embedding.embed import HashingEmbedder
+from kg.embedding.embed import Embedder
 from kg.graph.model import Graph
 from kg.paths.find import PathOptions, between
 from sage.bench.claim_audit import kappa
@@ -33,14 +36,16 @@ from sage.bench.triple_review import wilson
 from sage.settings import load
 from sage.wiring import make_embedder
 
-JUDGED = Path(__file__).parent / "results" / "paths" / "judged.tsv"
+SHEETS = Path(__file__).parent / "results" / "paths"
 JUDGMENTS = ("known", "plausible", "co-study", "wrong")
 MECHANISM = ("known", "plausible")
 COLUMNS = ("prompt", "rank", "account", "evidence", "judgment", "why", "second", "second_why")
-PROMPTS, LEAST, TWICE = 12, 3, 2
+PROMPTS, LEAST, TWICE = 10, 6, 2
 
 
-def prompts(graph: Graph, k: int) -> list[tuple[str, str]]:
+def prompts(
+    graph: Graph, k: int, embedder: Embedder, but: Set[str] = frozenset()
+) -> list[tuple[str, str]]:
     """The best connected pairs of nodes that are no endpoint and have paths, each node twice."""
     from kg.paths.mechanism import NO_BRIDGES, no_bridges
 
@@ -58,17 +63,22 @@ def prompts(graph: Graph, k: int) -> list[tuple[str, str]]:
         if max(used[a], used[b]) == TWICE or len(found) == PROMPTS:
             continue
         ends = graph.names[a], graph.names[b]
-        if len(between(graph, *ends, options, HashingEmbedder(64)).paths) >= LEAST:
+        if " and ".join(ends) in but:
+            continue
+        if len(between(graph, *ends, options, embedder).paths) >= LEAST:
             found.append(ends)
             used.update((a, b))
     return found
 
 
-def draw(folder: Path, out: Path, k: int = 6) -> None:
-    """The `k` best paths of each prompt with their evidence, judgments left empty."""
+def draw(folder: Path, out: Path, but: Sequence[Path] = (), k: int = 6) -> None:
+    """The `k` best paths of each prompt with their evidence, judgments left empty.
+
+    Prompts of the sheets `but` are left out, so that a rule that they led to meets others.
+    """
     graph, embedder = Graph.load(folder), make_embedder(load())
     options = PathOptions(k=k, max_hops=4, prospect=False, co_study=False)
-    asked = prompts(graph, k)
+    asked = prompts(graph, k, embedder, _prompts_of(but))
     with out.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, COLUMNS, delimiter="\t", lineterminator="\n")
         writer.writeheader()
@@ -81,7 +91,16 @@ def draw(folder: Path, out: Path, k: int = 6) -> None:
                 )  # fmt: skip
 
 
-def judgments(path: Path = JUDGED) -> tuple[list[str], list[str]]:
+def _prompts_of(sheets: Sequence[Path]) -> set[str]:
+    return {row["prompt"] for sheet in sheets for row in _rows(sheet)}
+
+
+def _rows(sheet: Path) -> list[dict[str, str]]:
+    with sheet.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle, delimiter="\t"))
+
+
+def judgments(path: Path) -> tuple[list[str], list[str]]:
     """The judgments of the first reader and of the second.
 
     Raises
@@ -89,8 +108,7 @@ def judgments(path: Path = JUDGED) -> tuple[list[str], list[str]]:
     ValueError
         If a row lacks one, or has one that there is not.
     """
-    with path.open(encoding="utf-8", newline="") as handle:
-        rows = list(csv.DictReader(handle, delimiter="\t"))
+    rows = _rows(path)
     first, second = ([row[name] for row in rows] for name in ("judgment", "second"))
     if unknown := {*first, *second} - set(JUDGMENTS):
         raise ValueError(f"{path}: judgments {sorted(unknown)}; expected {', '.join(JUDGMENTS)}")
@@ -102,23 +120,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draw", type=Path)
     parser.add_argument("--out", type=Path, default=Path("sheet.tsv"))
+    parser.add_argument(
+        "--but", type=Path, nargs="*", default=[], help="sheets whose prompts are left out"
+    )
     given = parser.parse_args()
     if given.draw is not None:
-        draw(given.draw, given.out)
+        draw(given.draw, given.out, given.but)
         return
-    readers = judgments()
+    for sheet in sorted(SHEETS.glob("*.tsv")):
+        print("\n".join([f"{sheet.stem}:", *score(sheet), ""]))
+
+
+def score(sheet: Path) -> list[str]:
+    """How many paths of a sheet both readers, and each, call what; and how far they agree."""
+    readers = judgments(sheet)
     n = len(readers[0])
     mechanism = [[said in MECHANISM for said in reader] for reader in readers]
     counts = {"known or plausible, both": sum(map(min, *mechanism))}
     for which, reader in zip(("first", "second"), readers, strict=True):
         found = Counter("mechanism" if said in MECHANISM else said for said in reader)
         counts |= {f"{name}, {which}": found[name] for name in ("mechanism", "co-study", "wrong")}
+    lines = []
     for name, count in counts.items():
         low, high = wilson(count, n)
-        print(f"{name:24} {count / n:.2f} ({low:.2f} to {high:.2f}), {count} of {n}")
-    print(
+        lines.append(f"{name:24} {count / n:.2f} ({low:.2f} to {high:.2f}), {count} of {n}")
+    lines.append(
         f"kappa of mechanism or not {kappa(*mechanism):.2f}, of the judgments {kappa(*readers):.2f}"
     )
+    return lines
 
 
 if __name__ == "__main__":

@@ -49,15 +49,13 @@ def ingest(
     results: dict[Path, tuple[SourceReport, list[str]]] = {}
     pending: list[tuple[Path, str]] = []
     real: dict[Path, Path] = {}
+    stamps, known = store.stamps(), store.files(reader)
     for path in files:
-        digest = _digest(store, path, real)
-        known = store.file(digest, reader) if digest else None
-        if known is None:
-            pending.append((path, digest or ""))
+        digest = _digest(store, path, real, stamps)
+        if digest in known:
+            results[path] = _reported(path, known[digest])
         else:
-            documents = known.pop("documents")
-            report = SourceReport(path=str(path), documents=len(documents), **known)
-            results[path] = (report, documents)
+            pending.append((path, digest or ""))
     cached = len(results)
     queued: set[str] = set()
     unique = []
@@ -71,13 +69,11 @@ def ingest(
         if result.sha256:
             store.add_file(result.sha256, reader, result.report.model_dump(), result.documents)
         results[path] = (result.report, [d.id for d in result.documents])
+    if len(unique) < len(pending):
+        known = store.files(reader)
     for path, digest in pending:
-        if path not in results:
-            known = store.file(digest, reader)
-            if known is not None:
-                documents = known.pop("documents")
-                report = SourceReport(path=str(path), documents=len(documents), **known)
-                results[path] = (report, documents)
+        if path not in results and digest in known:
+            results[path] = _reported(path, known[digest])
     order = []
     for path in files:
         report, documents = results[path]
@@ -87,10 +83,19 @@ def ingest(
     return reports, order, cached
 
 
-def _digest(store: Store, path: Path, real: dict[Path, Path]) -> str | None:
+def _reported(path: Path, known: dict[str, Any]) -> tuple[SourceReport, list[str]]:
+    """What was read of these bytes before, under this name."""
+    documents = known["documents"]
+    report = {name: value for name, value in known.items() if name != "documents"}
+    return SourceReport(path=str(path), documents=len(documents), **report), documents
+
+
+def _digest(
+    store: Store, path: Path, real: dict[Path, Path], stamps: dict[str, tuple[str, str]]
+) -> str | None:
     """SHA-256 of a file, remembered while size and modification time stay the same.
 
-    `real` holds the folders that were resolved in this call.
+    `real` holds the folders that were resolved in this call, `stamps` what earlier calls hashed.
     """
     try:
         stat = path.stat()
@@ -98,7 +103,7 @@ def _digest(store: Store, path: Path, real: dict[Path, Path]) -> str | None:
         if path.parent not in real:
             real[path.parent] = path.parent.resolve()
         place = str(path.resolve() if path.is_symlink() else real[path.parent] / path.name)
-        known = store.stamp(place)
+        known = stamps.get(place)
         if known is not None and known[0] == stamp:
             return known[1]
         digest = sha256_bytes(path.read_bytes())

@@ -82,12 +82,10 @@ class Store:
             self._pending = 0
             self._db.commit()
 
-    def stamp(self, path: str) -> tuple[str, str] | None:
-        """Size and time of a file when it was hashed, and its hash."""
-        row = self._db.execute(
-            "SELECT stamp, sha256 FROM stamps WHERE path = ?", (path,)
-        ).fetchone()
-        return (row[0], row[1]) if row else None
+    def stamps(self) -> dict[str, tuple[str, str]]:
+        """By path: size and time of a file when it was hashed, and its hash."""
+        rows = self._db.execute("SELECT path, stamp, sha256 FROM stamps")
+        return {path: (stamp, sha256) for path, stamp, sha256 in rows}
 
     def set_stamp(self, path: str, stamp: str, sha256: str) -> None:
         """Remember a file's hash."""
@@ -95,28 +93,31 @@ class Store:
 
     # -- files and documents -------------------------------------------------------------------
 
-    def file(self, sha256: str, reader: str) -> dict[str, Any] | None:
-        """What reading this file gave, if it was read by this reader before."""
-        row = self._db.execute(
-            "SELECT status, reason, pages, tier, quality, notes FROM files "
-            "WHERE sha256 = ? AND reader = ?",
-            (sha256, reader),
-        ).fetchone()
-        if row is None:
-            return None
-        documents = self._db.execute(
-            "SELECT doc_id FROM file_documents WHERE sha256 = ? AND reader = ? ORDER BY ordinal",
-            (sha256, reader),
-        ).fetchall()
-        return {
-            "status": row[0],
-            "reason": row[1],
-            "pages": row[2],
-            "tier": row[3],
-            "quality": row[4],
-            "notes": tuple(json.loads(row[5])),
-            "documents": [d[0] for d in documents],
+    def files(self, reader: str) -> dict[str, dict[str, Any]]:
+        """What each file gave that this reader has read before, by the hash of its bytes."""
+        found = {
+            sha256: {
+                "status": status,
+                "reason": reason,
+                "pages": pages,
+                "tier": tier,
+                "quality": quality,
+                "notes": tuple(json.loads(notes)),
+                "documents": [],
+            }
+            for sha256, status, reason, pages, tier, quality, notes in self._db.execute(
+                "SELECT sha256, status, reason, pages, tier, quality, notes FROM files "
+                "WHERE reader = ?",
+                (reader,),
+            )
         }
+        for sha256, doc_id in self._db.execute(
+            "SELECT sha256, doc_id FROM file_documents WHERE reader = ? ORDER BY sha256, ordinal",
+            (reader,),
+        ):
+            if sha256 in found:
+                found[sha256]["documents"].append(doc_id)
+        return found
 
     def add_file(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from sage.core.models import Strict
 
@@ -46,7 +47,11 @@ class Study(Strict):
 
 def study_of(text: str) -> Study:
     """Design, cohort and number of a document's opening."""
-    opening = text[:_OPENING]
+    return _study(text[:_OPENING])
+
+
+@lru_cache(maxsize=4096)  # a server adds a paper to the same corpus again and again
+def _study(opening: str) -> Study:
     design = next((name for name, pattern in _DESIGN if pattern.search(opening)), None)
     cohorts = dict.fromkeys(match.group() for match in _COHORT.finditer(opening))
     counts = [_number(match.group(1)) for match in _COUNTED.finditer(opening)]

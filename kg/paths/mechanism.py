@@ -140,7 +140,8 @@ def carries(
     """(n,) whether something passes along each path, so that it can be a mechanism.
 
     A path does not carry where no step acts, where both steps act on an inner node (two causes of
-    one effect), or where both only associate with it (studied with the one, and with the other). A
+    one effect), where both only associate with it (studied with the one, and with the other), or
+    where two inner nodes are only associated (what acts on the one need not reach the other). A
     direct link always does.
 
     Parameters
@@ -151,11 +152,13 @@ def carries(
     graph : the graph that was searched; it says which relations act
     """
     there = edges >= 0
-    acts = there & (roles(graph) >= _CAUSAL)[edges]
+    role = roles(graph)
+    acts = there & (role >= _CAUSAL)[edges]
     inner = there[:, 1:]
+    within = (role <= _ASSOCIATED)[edges][:, 1:-1] & there[:, 2:]
     met = forward[:, :-1] & acts[:, :-1] & ~forward[:, 1:] & acts[:, 1:]
     alike = ~acts[:, :-1] & ~acts[:, 1:]
-    broken = np.asarray((inner & (met | alike)).any(axis=1), dtype=np.bool_)
+    broken = np.asarray((inner & (met | alike)).any(axis=1) | within.any(axis=1), dtype=np.bool_)
     direct = there.sum(axis=1) == 1
     passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken)
     return passes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.paths_judged import MECHANISM, judgments
+from benchmarks.paths_judged import SHEETS, judgments, score
 from kg.paths.concepts import NodeClass, understand
 from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
 from kg.types import EntityType, PathProspect, Polarity
@@ -209,11 +209,24 @@ def test_linked_ends_are_not_foretold_and_papers_on_both_are_counted() -> None:
         assert path.prospect.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
 
 
-def test_the_judged_paths_are_mechanisms_more_often_than_not() -> None:
-    for reader in judgments():
-        assert len(reader) > 50
-        assert sum(said in MECHANISM for said in reader) / len(reader) >= 0.6
-        assert reader.count("co-study") / len(reader) <= 0.1
+@pytest.mark.parametrize("sheet", sorted(SHEETS.glob("*.tsv")), ids=lambda sheet: sheet.stem)
+def test_the_page_gives_what_the_judged_paths_come_to(sheet: Path) -> None:
+    share = score(sheet)[0].removeprefix("known or plausible, both ").partition(",")[0]
+    page = (SHEETS.parents[2] / "kg" / "README.md").read_text(encoding="utf-8")
+    assert f"{len(judgments(sheet)[0])} paths" in page
+    assert share in page
+
+
+def test_an_association_of_two_inner_nodes_carries_nothing_on() -> None:
+    names = ("PTEN", "apoptosis", "cell proliferation", "doxorubicin")
+    acts = [act("PTEN", "apoptosis", types=(G, P)),
+            act("doxorubicin", "cell proliferation", "inhibits", DOWN, types=(C, P))]  # fmt: skip
+    told = act("apoptosis", "cell proliferation", "associated_with", Polarity.NEUTRAL, types=(P, P))
+    held = graph([*acts, told])
+    assert not between(held, names[0], names[3], STRICT, EMBEDDER).paths
+    assert between(held, names[0], names[3], PLAIN, EMBEDDER).paths
+    at_the_end = graph([act("doxorubicin", "apoptosis", types=(C, P)), told])
+    assert between(at_the_end, names[3], names[2], STRICT, EMBEDDER).paths
 
 
 def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> None:
