@@ -550,8 +550,8 @@ def _by_period(analysis: AnalysisResult) -> str:
     """How the effect changes over follow-up, in the report's words; "" where it was not asked."""
     keys = ("cut", "early.summary", "late.summary")
     found = [analysis.numbers.get(f"period_hazards.{key}") for key in keys]
-    cut, early, late = (number.text if number is not None else "" for number in found)
-    return f"; {early} up to {cut} months, {late} after" if cut and early and late else ""
+    told = [number.text for number in found if number is not None]
+    return f"; {told[1]} up to {told[0]} months, {told[2]} after" if len(told) == 3 else ""
 
 
 def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:
