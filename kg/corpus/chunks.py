@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kg.corpus.textnorm import abbreviations, sentences
+from kg.corpus.textnorm import abbreviations, sentences, viral
 from kg.types import Document, Section
 
 CHUNK_TOKENS = 1500  # SAGE, A.2
@@ -51,7 +51,7 @@ def chunk(
     `tokens` (then it is a chunk of its own). Abbreviations defined anywhere in the document travel
     with the chunks that use them.
     """
-    defined = abbreviations(document.text)
+    defined = viral(document.text) | abbreviations(document.text)
     whole = (Section(title="", start=0, end=len(document.text)),)
     for section in document.sections or whole:
         body = document.text[section.start : section.end]

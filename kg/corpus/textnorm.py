@@ -116,6 +116,9 @@ def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 _PAREN = re.compile(r"\(([A-Za-z][\w+/.-]{1,14})(?:[;,][^()]*)?\)")
 
 
+_GLUED = re.compile(r"(?<=\w)\(([^()\s]*)\)(?=\w)")  # `3,6-di(2,3-epoxypropoxy)xanthone (EPOX)`
+
+
 def abbreviations(text: str) -> dict[str, str]:
     """Short form to long form, as defined in the text: `tertiary lymphoid structures (TLS)`.
 
@@ -129,7 +132,7 @@ def abbreviations(text: str) -> dict[str, str]:
         if not 2 <= len(short) <= 12 or not any(c.isupper() for c in short) or short in found:
             continue
         window = text[max(0, match.start() - 160) : match.start()].rstrip()
-        window = re.split(r"[.;:()\[\]\n]", window)[-1]
+        window = re.split(r"[.;:()\[\]\n]", _GLUED.sub(r"-\1-", window))[-1]
         words = window.split()
         limit = min(len(short) + 5, len(short) * 2)
         candidate = " ".join(words[-limit:])
@@ -137,6 +140,27 @@ def abbreviations(text: str) -> dict[str, str]:
         if long is not None and len(long) > len(short) and len(long.split()) <= limit:
             found[short] = long
     return found
+
+
+_VIRUS = (
+    r"(?:EBV|KSHV|HHV-?8|HPV-?(?:16|18)?|HIV(?:-1)?|H[BC]V|HTLV-?1|H?CMV|SV40|"
+    r"(?:[A-Z][\w-]+|[a-z-]+) ?virus(?: type \d+)?)"
+)
+_NAME = r"((?=\w*[A-Z]\w*[A-Z0-9])[A-Z]\w{1,9})"
+_VIRAL = re.compile(
+    rf"\b{_NAME}(?: (?:gene|protein|oncoprotein|oncogene|antigen))? of (?:the )?{_VIRUS}\b"
+    rf"|\b{_VIRUS}[- ](?:encoded|derived|oncogene|oncoprotein|protein|latent membrane protein)s? "
+    rf"\(?{_NAME}\b"
+    rf"|\b{_VIRUS} {_NAME} (?:onco)?(?:protein|gene)s?\b"
+)
+
+
+def viral(text: str) -> dict[str, str]:
+    """Names that the text gives to a virus, with the words that say so: `LMP1 of EBV`.
+
+    PDLIM7 has the alias LMP1; what is said of a viral protein is not said of a human gene.
+    """
+    return {str(hit[hit.lastindex or 0]): hit.group() for hit in _VIRAL.finditer(text)}
 
 
 def _long_form(short: str, candidate: str) -> str | None:

@@ -75,6 +75,8 @@ def object_group(sentence: str, right: Sequence[Mention], trigger: Trigger) -> l
     for mention in usable[1:]:
         if not syntax.coordinated(sentence, group[-1], mention):
             break
+        if syntax.next_verb(sentence[group[-1].end : mention.start], trigger):
+            break
         if syntax.starts_predicate(sentence, mention):
             break
         group.append(mention)

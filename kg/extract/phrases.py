@@ -146,7 +146,8 @@ _NOUNS_TOO = words("increase decrease result results use need")
 _TOKEN = re.compile(r"[A-Za-z][\w'/-]*|\d[\w.,-]*|[,;:–—-]|[^\w\s]")
 _PARENS = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
 _AFTER = re.compile(r"(?:'s?|’s?)?\s*(?:\([^()]*\)\s*)?([A-Za-z][\w-]*)")
-_CUT = re.compile(r"(?:\s?\([^()]*\))?[-–/](?=\w|\s(?:and|or)\b)")
+# `VEGF-induced migration`, `growth factor- (GF-) induced migration`: said of the migration.
+_CUT = re.compile(r"(?:\s?\([^()]*\))?[-–/](?=\w|\s(?:and|or)\b|\s?\([^()]*-\))")
 _GLUED = re.compile(r"(?:[\w)][-–]|\banti-?|\bnon-?|\bpro-?|\bpre-?|\bpost-?)$", re.IGNORECASE)
 _PHOSPHO = re.compile(r"\b(?:phospho|p|over|hyper|wild-type|mutant|soluble|serum)[-–]$", re.I)
 

@@ -29,7 +29,7 @@ from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "16"
+VERSION = "17"
 BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
@@ -84,6 +84,7 @@ _NOMINAL = re.compile(
 )
 # `enhanced or weakened`: neither is said.
 _TURNED = re.compile(r"\s+(?:or|and/or) (?:\w+(?:ed|s)|not)\b(?=.*\brespectively)", re.IGNORECASE)
+_COMMA_ALONE = re.compile(r"(?: \w+)?(?:\s*\([^()]*\))?,\s*(?:\w+ly\s+)?")
 _JOINED = re.compile(r"(?:[\s,]|and|or|\w+ly|also|then|thereby|thus)*")  # `activates and raises X`
 _BIBLIOGRAPHY = re.compile(r"^(?:references?|bibliography|literature cited)\b", re.IGNORECASE)
 _NOT_CAUSES = frozenset(
@@ -349,6 +350,8 @@ class RulesExtractor:
             heads = groups.group_before(sentence, between)
         elif trigger.continues and subjects:
             shared = True
+        elif between and _is_next_verb(sentence, between[-1], trigger, low):
+            pass
         elif between and previous > low:
             heads = groups.subject_after(sentence, between)
         elif left and previous <= low:
@@ -522,6 +525,18 @@ class RulesExtractor:
                 )
             )
         return extra
+
+
+def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> bool:
+    """Whether the verb is one of a list whose subject stands before the last mention.
+
+    `treated cells showed more proliferation, stimulated angiogenesis, and ...`: a single comma
+    never parts a subject from its verb.
+    """
+    if trigger.passive or trigger.relative or trigger.text.endswith("ing"):
+        return False
+    gap = sentence[last.end : trigger.start]
+    return "," not in sentence[low : last.start] and bool(_COMMA_ALONE.fullmatch(gap))
 
 
 def _listed(sentence: str, head: Mention, last: Mention) -> bool:

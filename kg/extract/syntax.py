@@ -107,13 +107,13 @@ class TriggerFinder:
             start, end = match.span()
             if any(start < b and a < end for a, b in blocked):
                 continue
-            trigger = self._read(sentence, start, end, ends, bool(found))
+            trigger = self._read(sentence, start, end, ends, found[-1] if found else None)
             if trigger is not None:
                 found.append(trigger)
         return found
 
     def _read(
-        self, sentence: str, start: int, end: int, ends: set[int], after: bool
+        self, sentence: str, start: int, end: int, ends: set[int], last: Trigger | None
     ) -> Trigger | None:
         text = sentence[start:end]
         before, rest = sentence[:start], sentence[end : end + 12]
@@ -125,7 +125,8 @@ class TriggerFinder:
         if word == "phosphorylated" and before.rstrip().endswith(","):
             return None
         passive = single and _is_participle(word) and bool(_BY.match(sentence[end:]))
-        if single and not passive and not _single_word_is_verb(word, before, rest, after_mention):
+        verb = passive or _single_word_is_verb(word, before, rest, after_mention)
+        if single and not verb and not _parallel(word, before, last):
             return None
         if word == "lower" and (
             (not after_mention and _ADJECTIVE_AFTER.search(before)) or _BE.search(before)
@@ -138,7 +139,7 @@ class TriggerFinder:
         tail = before.rstrip()
         pronoun = _RELATIVE.search(tail)
         relative = pronoun is not None and not any(pronoun.start() < at <= start for at in ends)
-        continues = after and not relative and bool(_CONTINUES.search(tail))
+        continues = last is not None and not relative and bool(_CONTINUES.search(tail))
         return Trigger(start, end, relation, text, passive, continues, relative)
 
 
@@ -168,6 +169,22 @@ def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool)
     return not _NOUN_AFTER.match(rest) or word.endswith(("ing", "or", "ed"))
 
 
+def _parallel(word: str, before: str, last: Trigger | None) -> bool:
+    """Whether a past form after `and` is a verb beside an earlier past verb (`raised A and cut B`).
+
+    `induced B cells and activated T cells` may be a list: such states are left out.
+    """
+    return (
+        word.endswith("ed")
+        and word not in _ALSO_STATES
+        and last is not None
+        and last.text.isalpha()
+        and last.text.endswith("ed")
+        and not last.passive
+        and bool(_AND.search(before))
+    )
+
+
 def _is_participle(word: str) -> bool:
     return word.endswith("ed") or word in {"driven", "bound", "given"}
 
@@ -180,10 +197,16 @@ def _moved_phrase(moved: re.Match[str]) -> str:
     return "increased in" if up else "decreased in"
 
 
+_AND = re.compile(r"\band\s+$")
+_ALSO_STATES = frozenset({"activated", "phosphorylated", "mutated", "targeted"})
 _BY = re.compile(r"\s+(?:\w+ly\s+)?by\b")
 _LEVELS = re.compile(r" at (?:the )?\w+ levels?")
 _ADVERBS = re.compile(r"(?:[\s,]*\b(?:\w+ly|also|then|further|not))*[\s,]*(?:\([^()]*\))?\s*$")
-_NO_SUBJECT = re.compile(r"\b(?:with|of|a|the|by|to|show|shows|and|or)\s+$")
+# `of leukocytes, especially activated T cells`: an adjective of the noun that follows.
+_NO_SUBJECT = re.compile(
+    r"(?:\b(?:with|of|a|the|by|to|show|shows|and|or|especially|particularly|notably|namely|including)"
+    r"|, (?:mainly|mostly|primarily|predominantly|chiefly|specifically))\s+$"
+)
 _CONTINUES = re.compile(
     r"(?:\b(?:and|or|but|by|thus|thereby|then|also|through)|,)(?:\s+\w+ly|\s+not"
     r"|\s+may|\s+is|\s+are|\s+was|\s+were|\s+also|\s+has|\s+can)*$"
@@ -193,6 +216,7 @@ _BEFORE_ING = re.compile(r"(?:\b(?:by|and|thus|thereby|through|while)|,)\s+(?:\w
 _ADJECTIVE_AFTER = re.compile(r"\b(?:have|has|had|shows?|with|of|at|and|or|in)\s+$")
 _SUBORDINATE = re.compile(r"\b(?:in|of|on|from|by|to|than|versus)\b", re.IGNORECASE)
 _REPEATED = re.compile(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s")
+_ED = re.compile(r"(?<![\w-])\w{3,}ed\b(?!-)")
 _NEW_CLAUSE = re.compile(
     r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|"
     r"(?<!but )not)\b",
@@ -242,6 +266,15 @@ def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
     if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as|but not)\b|^-$", between):
         return False
     return bool(cues.COORDINATION.match(between))
+
+
+def next_verb(between: str, trigger: Trigger) -> bool:
+    """Whether another past verb stands between two objects (`reduced A and increased B`).
+
+    After `associated with` and the like, words such as `increased` are modifiers.
+    """
+    words = {word.lower() for word in _ED.findall(between)}
+    return bool(words if trigger.text.isalpha() else words - cues.UP - cues.DOWN - cues.LOSS)
 
 
 def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:

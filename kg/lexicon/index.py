@@ -176,7 +176,8 @@ class Lexicon:
         owner: list[int] = []
         symbol: list[bool] = []
         for term in terms:
-            for form in sorted(variants(term.text, term.symbol)):
+            plural = entries[term.entry].type is not EntityType.GENE
+            for form in sorted(variants(term.text, term.symbol, plural=plural)):
                 texts.append(form)
                 owner.append(term.entry)
                 symbol.append(term.symbol)

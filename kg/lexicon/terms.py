@@ -32,8 +32,11 @@ _SPELLINGS = (
 )
 
 
-def variants(text: str, symbol: bool) -> set[str]:
-    """Spellings that tokens alone do not unify: plurals, British and American, glued Greek."""
+def variants(text: str, symbol: bool, *, plural: bool = True) -> set[str]:
+    """Spellings that tokens alone do not unify: plurals, British and American, glued Greek.
+
+    `plural=False` adds no plural of a symbol: `SAPKs` are a family, not the gene SAPK.
+    """
     forms = {text}
     lowered = text.lower()
     for british, american in _SPELLINGS:
@@ -51,7 +54,7 @@ def variants(text: str, symbol: bool) -> set[str]:
                 if symbol and name in {"alpha", "beta", "gamma"}:
                     forms.add(re.sub(rf"{name}(?![A-Za-z])", name[0], form))
                     forms.add(re.sub(rf"[- ]?{name}(?![A-Za-z])", name[0], form))
-    if symbol and len(text) >= 3 and text[-1].isupper():
+    if symbol and plural and len(text) >= 3 and text[-1].isupper():
         forms.add(text + "s")
     if not symbol:
         for form in list(forms):

@@ -80,6 +80,7 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
     claims = Counter(
         synonym for row in rows if row[2] == EntityType.GENE for synonym in set(row[3])
     )
+    families = _families(rows)
     entries: list[LexiconEntry] = []
     tiers: list[list[Term]] = [[], [], [], []]  # gene names, gene aliases, names, synonyms
     for identity, name, kind, others in rows:
@@ -96,6 +97,8 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
                 report.left_out["alias is another symbol"] += 1
             elif gene and claims[synonym] > 1 and " " not in synonym:
                 report.left_out["alias of several genes"] += 1
+            elif gene and _plain(synonym) in families:
+                report.left_out["name of a family"] += 1
             elif not _usable(synonym, kind):
                 report.left_out["short or common word"] += 1
             else:
@@ -106,6 +109,26 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
     lexicon.save(out)
     report.entries, report.terms = len(entries), lexicon.terms
     return report
+
+
+_NUMBERED = re.compile(r"(.{4,}?) (?:\d+[a-z]?|[a-z]\d*)")
+_FAMILY_FROM = 5
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", " ")
+
+
+def _families(rows: Sequence[Row]) -> set[str]:
+    """Names that at least five genes bear with a number: `G protein-coupled receptor` is no gene,
+    though one of its members has it as an alias.
+    """
+    bearers: dict[str, set[str]] = {}
+    for identity, _name, kind, others in rows:
+        for other in others if kind == EntityType.GENE else ():
+            if numbered := _NUMBERED.fullmatch(_plain(other)):
+                bearers.setdefault(numbered.group(1), set()).add(identity)
+    return {name for name, genes in bearers.items() if len(genes) >= _FAMILY_FROM}
 
 
 def _usable(name: str, kind: EntityType) -> bool:

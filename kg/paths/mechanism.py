@@ -52,9 +52,16 @@ _READOUT = re.compile(
     r"\b(survival|prognos\w*|outcomes?|mortality|death|recurrences?|progression|stage|grade|staging|"
     r"grading|cohorts?|patients?|h&e|hematoxylin|immunohistochemi\w*|sequencing|microarray|"
     r"follow-up|tumou?r size|multifocality|age|sex|margins?|nodal|(lymph )?node metastas[ie]s|"
-    r"performance status|biomarkers?|expression|levels?|risk|tissues?|samples?|cases?|controls?)$",
+    r"performance status|adverse (events?|effects?|reactions?)|side effects?|complications?|"
+    r"biomarkers?|expression|levels?|risk|tissues?|samples?|cases?|controls?)$",
     re.IGNORECASE,
 )
+# What is given from outside, and what is observed in tissue or patients.
+_AGENTS = (EntityType.TREATMENT, EntityType.CHEMICAL)
+_OBSERVED = (
+    EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR,
+    EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION,
+)  # fmt: skip
 _READ_OUT_TYPES = frozenset(
     {EntityType.CLINICAL_FACTOR, EntityType.DISEASE, EntityType.OTHER, EntityType.IMAGING_FEATURE}
 )
@@ -139,26 +146,39 @@ def carries(
 ) -> NDArray[np.bool_]:
     """(n,) whether something passes along each path, so that it can be a mechanism.
 
-    A path does not carry where no step acts, where both steps act on an inner node (two causes of
-    one effect), where both only associate with it (studied with the one, and with the other), or
-    where two inner nodes are only associated (what acts on the one need not reach the other). A
-    direct link always does.
+    A direct link always carries. A longer path does where steps act and it runs on: a common cause
+    within it (a node that acts on both of its neighbors) is allowed once, and then every other step
+    must act too; a drug or chemical that changes two things tells of itself. Two causes of one
+    effect carry nothing on. A step that only associates may end the path at what is observed in
+    tissue or patients (a disease, an endpoint, a feature); among molecules, cells and processes it
+    says that two things were studied together.
 
     Parameters
     ----------
     rows : (n, m) node positions, -1 at the end of short ones
     edges, forward : (n, m - 1) the edge of each step, -1 where there is none, and whether the path
         walks it in its own direction
-    graph : the graph that was searched; it says which relations act
+    graph : the graph that was searched; it says which relations act, and the types of its nodes
     """
     there = edges >= 0
     role = roles(graph)
+    agent, observed = (
+        np.isin(graph.types, [TYPES.index(kind) for kind in kinds])[rows]
+        for kinds in (_AGENTS, _OBSERVED)
+    )
     acts = there & (role >= _CAUSAL)[edges]
+    idle = there & ~acts
     inner = there[:, 1:]
-    within = (role <= _ASSOCIATED)[edges][:, 1:-1] & there[:, 2:]
-    met = forward[:, :-1] & acts[:, :-1] & ~forward[:, 1:] & acts[:, 1:]
-    alike = ~acts[:, :-1] & ~acts[:, 1:]
-    broken = np.asarray((inner & (met | alike)).any(axis=1) | within.any(axis=1), dtype=np.bool_)
+    ahead, back = forward & acts, ~forward & acts
+    met = inner & ahead[:, :-1] & back[:, 1:]
+    fork = inner & back[:, :-1] & ahead[:, 1:]
+    last = there & ~np.pad(inner, ((0, 0), (0, 1)))
+    ends = last & observed[:, 1:]
+    ends[:, 0] |= there[:, 0] & observed[:, 0]
+    vague = there & (role <= _ASSOCIATED)[edges] & ~ends
+    broken = met.any(axis=1) | vague.any(axis=1) | (fork & agent[:, 1:-1]).any(axis=1)
+    broken |= (idle[:, :-1] & idle[:, 1:]).any(axis=1)
+    broken |= (fork.sum(axis=1) > 1) | (fork.any(axis=1) & idle.any(axis=1))
     direct = there.sum(axis=1) == 1
     passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken)
     return passes

@@ -87,29 +87,6 @@ def test_endpoints_methods_and_settings_are_no_bridges(bridge: str, kind: Entity
     assert [node.name for node in shown.paths[0].nodes] == ["AAA1", bridge, "CCC1"]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "passes"),
-    [
-        (("AAA1", "activates", "MID1"), ("MID1", "activates", "CCC1"), True),
-        (("MID1", "inhibits", "AAA1"), ("CCC1", "inhibits", "MID1"), True),
-        (("MID1", "activates", "AAA1"), ("MID1", "activates", "CCC1"), True),  # one cause of both
-        (("AAA1", "activates", "MID1"), ("MID1", "associated_with", "CCC1"), True),
-        (("AAA1", "activates", "MID1"), ("CCC1", "activates", "MID1"), False),
-        (("AAA1", "associated_with", "MID1"), ("MID1", "associated_with", "CCC1"), False),
-        (("AAA1", "binds", "MID1"), ("MID1", "expressed_in", "CCC1"), False),
-    ],
-)
-def test_a_mechanism_passes_from_end_to_end(
-    first: tuple[str, str, str], second: tuple[str, str, str], passes: bool
-) -> None:
-    g = graph([act(head, tail, relation) for head, relation, tail in (first, second)])
-    found = between(g, "AAA1", "CCC1", STRICT, EMBEDDER)
-    assert bool(found.paths) == passes
-    if not passes:
-        assert any("nothing passes from one to the other" in note for note in found.notes)
-        assert between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).paths
-
-
 def test_microrna_is_a_class_of_nodes_that_paths_run_through() -> None:
     hypoxia, resistance = "hypoxia", "cisplatin resistance"
     told = [
@@ -217,16 +194,43 @@ def test_the_page_gives_what_the_judged_paths_come_to(sheet: Path) -> None:
     assert share in page
 
 
-def test_an_association_of_two_inner_nodes_carries_nothing_on() -> None:
-    names = ("PTEN", "apoptosis", "cell proliferation", "doxorubicin")
-    acts = [act("PTEN", "apoptosis", types=(G, P)),
-            act("doxorubicin", "cell proliferation", "inhibits", DOWN, types=(C, P))]  # fmt: skip
-    told = act("apoptosis", "cell proliferation", "associated_with", Polarity.NEUTRAL, types=(P, P))
-    held = graph([*acts, told])
-    assert not between(held, names[0], names[3], STRICT, EMBEDDER).paths
-    assert between(held, names[0], names[3], PLAIN, EMBEDDER).paths
-    at_the_end = graph([act("doxorubicin", "apoptosis", types=(C, P)), told])
-    assert between(at_the_end, names[3], names[2], STRICT, EMBEDDER).paths
+T = EntityType.TREATMENT
+
+
+def told(head, tail, types):  # type: ignore[no-untyped-def]
+    return act(head, tail, "associated_with", Polarity.NEUTRAL, types=types)
+
+
+@pytest.mark.parametrize(
+    ("edges", "carried"),
+    [
+        pytest.param([act("AA", "BB"), act("BB", "CC")], True, id="a chain"),
+        pytest.param([act("BB", "AA", "inhibits"), act("CC", "BB")], True, id="a chain back"),
+        pytest.param([act("BB", "AA"), act("BB", "CC")], True, id="a common cause"),
+        pytest.param([act("AA", "BB", "binds"), act("BB", "CC", "expressed_in")], False,
+                     id="where things are"),
+        pytest.param([act("AA", "BB"), act("CC", "BB")], False, id="a common effect"),
+        pytest.param([act("BB", "AA", types=(T, P)), act("BB", "CC", types=(T, P))], False,
+                     id="two readouts of a drug"),
+        pytest.param([act("BB", "AA"), act("BB", "DD"), act("EE", "DD"), act("EE", "CC")], False,
+                     id="two turns"),
+        pytest.param([told("AA", "BB", (P, P)), act("BB", "CC", types=(P, P))], False,
+                     id="studied together"),
+        pytest.param([told("AA", "BB", (D, P)), act("CC", "BB", types=(G, P))], True,
+                     id="a disease at the end"),
+        pytest.param([act("AA", "BB"), told("BB", "CC", (G, D))], True, id="up to a disease"),
+        pytest.param([act("BB", "AA"), act("BB", "DD"), told("DD", "CC", (G, D))], False,
+                     id="a common cause of a marker"),
+        pytest.param([act("AA", "BB"), told("BB", "DD", (G, D)), act("DD", "CC", types=(D, P))],
+                     False, id="an association within"),
+        pytest.param([told("AA", "CC", (P, P))], True, id="a direct link"),
+    ],
+)  # fmt: skip
+def test_what_runs_on_from_end_to_end_is_a_mechanism(edges, carried) -> None:  # type: ignore[no-untyped-def]
+    found = between(graph(edges), "AA", "CC", STRICT, EMBEDDER)
+    assert bool(found.paths) is carried
+    assert carried or any("nothing passes from one" in note for note in found.notes)
+    assert between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths
 
 
 def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> None:

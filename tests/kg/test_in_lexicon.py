@@ -108,6 +108,20 @@ def test_hazardous_aliases_are_left_out_and_counted(tmp_path: Path) -> None:
     assert report.left_out["pseudogene or unnamed locus"] == 1
 
 
+def test_a_family_is_none_of_its_genes(tmp_path: Path) -> None:
+    rows = [
+        f"9606\t{n}\tGPR{n}\tABK{n}\t-\tG protein-coupled receptor {n}\tprotein-coding\t-"
+        for n in range(11, 17)
+    ]
+    alias = "9606\t148\tADRA1A\tABK\t-\tadrenoceptor\tprotein-coding\tG protein coupled receptor"
+    source = _gene_info(tmp_path / "genes.gz", [*rows, alias])
+    report = import_lexicons([source], tmp_path / "g.lex")
+    lexicon = Lexicon.load(tmp_path / "g.lex")
+    text = "G protein-coupled receptor 12; G protein-coupled receptor; ABK; ABKs"
+    assert [lexicon.entry(m.entry).name for m in lexicon.find(text)] == ["GPR12", "ADRA1A"]
+    assert report.left_out["name of a family"] == 1
+
+
 def test_an_unknown_vocabulary_lists_the_known_ones(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("a\tb\n1\t2\n")

@@ -67,6 +67,54 @@ def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str,
 
 
 @pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        (
+            "TGFB1 reduced cell migration and increased apoptosis.",
+            {("TGFB1", "downregulates", "cell migration"), ("TGFB1", "upregulates", "apoptosis")},
+        ),
+        (
+            "IL6 induced STAT3, activated AKT1, and inhibited apoptosis.",
+            {("IL6", "activates", "STAT3"), ("IL6", "activates", "AKT1"),
+             ("IL6", "inhibits", "apoptosis")},
+        ),
+        ("IL6 recruits B cells and activated T cells.", {("IL6", "recruits", "B cell")}),
+        (
+            "Treated cells demonstrated greater cell proliferation, stimulated angiogenesis, and "
+            "decreased caspase-3 activity.",
+            set(),
+        ),
+        (
+            "These symptoms may be the result of apoptosis of leukocytes, especially activated T "
+            "cells, and of inflammation.",
+            set(),
+        ),
+        (
+            "FGF2 greatly potentiates vascular endothelial growth factor- (VEGF-) induced "
+            "endothelial cell proliferation.",
+            set(),
+        ),
+        ("TGFB1, via SMAD3, activates fibroblasts.", {("TGFB1", "activates", "fibroblast")}),
+    ],
+)  # fmt: skip
+def test_each_verb_of_a_list_has_its_own_object_and_the_first_one_s_subject(
+    sentence: str, told: set[tuple[str, str, str]]
+) -> None:
+    assert {(s.head, s.relation, s.tail) for s in kept(sentence)} == told
+
+
+def test_a_viral_protein_is_no_human_gene_of_its_name() -> None:
+    text = "MYC of Epstein-Barr virus was cloned. MYC promotes cell proliferation."
+    document = Document(id="d" * 64, path="x", title="t", text=text)
+    [piece] = chunk(document)
+    assert not extractor().read(piece).statements
+    human = next(
+        chunk(document.model_copy(update={"text": text.replace("Epstein-Barr virus", "mice")}))
+    )
+    assert extractor().read(human).statements
+
+
+@pytest.mark.parametrize(
     "sentence",
     [
         "PD-L1 expression on tumour cells was not associated with time to recurrence in MIBC.",

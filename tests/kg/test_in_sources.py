@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences
+from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences, viral
 from kg.sources import SourceReport, discover, read, read_file
 from kg.types import Document
 from sage.core.errors import InputError
@@ -237,9 +237,25 @@ def test_words_broken_at_line_ends_are_joined_and_compounds_kept() -> None:
 def test_abbreviations_need_their_letters_in_the_long_form() -> None:
     found = abbreviations(
         "tertiary lymphoid structures (TLSs) and overall survival (OS; n = 3), in mice (Figure 2) "
-        "and bladder cancer (XYZ)"
+        "and bladder cancer (XYZ) by 3,6-di(2,3-epoxypropoxy)xanthone (EPOX)"
     )
-    assert found == {"TLS": "tertiary lymphoid structures", "OS": "overall survival"}
+    assert found == {
+        "TLS": "tertiary lymphoid structures",
+        "OS": "overall survival",
+        "EPOX": "3,6-di-2,3-epoxypropoxy-xanthone",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("The LMP1 gene of EBV and HPV16 E6 oncoprotein", {"LMP1", "E6"}),
+        ("EBV-encoded EBNA2 in B cells; DNA of mice", {"EBNA2"}),
+        ("Expression of CD8A in hepatitis B virus carriers, TP53 of tumors", set()),
+    ],
+)
+def test_names_that_the_text_gives_to_a_virus(text: str, names: set[str]) -> None:
+    assert set(viral(text)) == names
 
 
 @pytest.mark.shared
