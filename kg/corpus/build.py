@@ -237,7 +237,7 @@ def _chunk(
     tell: Progress,
 ) -> tuple[list[Chunk], list[str]]:
     """Chunks that still need the extractor, and the hashes of all chunks."""
-    cut = f"2:{options.chunk_tokens}:{options.chunk_overlap}"
+    cut = f"3:{options.chunk_tokens}:{options.chunk_overlap}"
     known = store.extracted(extractor.key)
     pending: dict[str, Chunk] = {}
     hashes: list[str] = []

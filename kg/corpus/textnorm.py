@@ -152,6 +152,7 @@ _VIRAL = re.compile(
     rf"|\b{_VIRUS}[- ](?:encoded|derived|oncogene|oncoprotein|protein|latent membrane protein)s? "
     rf"\(?{_NAME}\b"
     rf"|\b{_VIRUS} {_NAME} (?:onco)?(?:protein|gene)s?\b"
+    rf"|\b[A-Z]{{2,4}}V-([A-Z]+\d\w*)\b"
 )
 
 

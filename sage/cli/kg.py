@@ -200,7 +200,7 @@ def import_lexicon(
         print_json(asdict(report))
         return
     for name, count in report.files.items():
-        console.print(f"{count:8,}  {name}")
+        console.print(f"{count:8,}  {name}{'' if count else ' (tree numbers of MeSH, no names)'}")
     for reason, count in sorted(report.left_out.items()):
         console.print(f"{count:8,}  left out: {reason}", style="dim")
     console.print(f"{report.entries:,} entries, {report.terms:,} spellings in {out}")

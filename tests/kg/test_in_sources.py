@@ -250,7 +250,7 @@ def test_abbreviations_need_their_letters_in_the_long_form() -> None:
     ("text", "names"),
     [
         ("The LMP1 gene of EBV and HPV16 E6 oncoprotein", {"LMP1", "E6"}),
-        ("EBV-encoded EBNA2 in B cells; DNA of mice", {"EBNA2"}),
+        ("EBV-encoded EBNA2 in B cells; DNA of mice; EBV-LMP1, HBV-HCC", {"EBNA2", "LMP1"}),
         ("Expression of CD8A in hepatitis B virus carriers, TP53 of tumors", set()),
     ],
 )
