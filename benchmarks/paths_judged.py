@@ -41,7 +41,7 @@ SHEETS = Path(__file__).parent / "results" / "paths"
 JUDGMENTS = ("known", "plausible", "co-study", "wrong")
 MECHANISM = ("known", "plausible")
 COLUMNS = ("prompt", "rank", "account", "evidence", "judgment", "why", "second", "second_why")
-PROMPTS, LEAST, TWICE, HUBS = 10, 3, 2, 80
+PROMPTS, LEAST, TWICE, HUBS = 10, 3, 2, 300
 
 
 class _Blind:

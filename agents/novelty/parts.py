@@ -20,6 +20,8 @@ _OUTCOME = re.compile(
 )
 _DISEASE = re.compile(r"\b(cancers?|carcinomas?|tumou?rs?|neoplasms?|metastas\w+)\b", re.IGNORECASE)
 _REPORTS_OF_OTHERS = re.compile(r"\([^()]*\b(?:contradict\w*|unlike)\b[^()]*\)", re.IGNORECASE)
+_RECEPTORS = {"ER": "estrogen receptor", "PR": "progesterone receptor"}
+_RECEPTOR = re.compile(r"\b(ER|PR)(?=[+/−–-]|[ -](?:positiv|negativ|status|express|level))")
 _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
     EntityType.DISEASE: "disease",
     EntityType.CLINICAL_ENDPOINT: "outcome",
@@ -43,9 +45,10 @@ class Part:
 
 
 def body_key(record: Record) -> str:
-    """The record's text, ready for `Part.met`, without what it says of others' reports in brackets:
-    "in NMIBC (contradicts reports in MIBC)" is not on MIBC."""
-    return phrase_key(_REPORTS_OF_OTHERS.sub(" ", record.body))
+    """The record's text, ready for `Part.met`: with receptors written out (ER+ tumors), and without
+    what it says of others' reports in brackets ("in NMIBC (contradicts reports in MIBC)")."""
+    own = _REPORTS_OF_OTHERS.sub(" ", record.body)
+    return phrase_key(_RECEPTOR.sub(lambda hit: f" {_RECEPTORS[hit[1]]} ", own))
 
 
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:

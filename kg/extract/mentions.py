@@ -122,8 +122,8 @@ _PATTERNS = (
 )
 
 
-# `CD8+, FoxP3+ and CD20+ cells`: the marker stands for the cell.
-_MARKED = {
+#: Genes that mark a cell: in `CD8+, FoxP3+ and CD20+ cells` the marker stands for it.
+MARKED = {
     "CD3D": "T cell", "CD3E": "T cell", "CD4": "CD4 T cell", "CD8A": "CD8 T cell",
     "FOXP3": "regulatory T cell", "MS4A1": "B cell", "CD79A": "B cell", "CD19": "B cell",
     "CD68": "macrophage", "CD163": "M2 macrophage", "MRC1": "M2 macrophage",
@@ -375,7 +375,7 @@ class MentionFinder:
 
     def _marked(self, text: str, mention: Mention) -> Mention:
         """A marker followed by a plus sign as the cell that carries it."""
-        cell = _MARKED.get(mention.name)
+        cell = MARKED.get(mention.name)
         if cell is None or text[mention.end : mention.end + 1] not in {"+", "⁺"}:
             return mention
         entry = self._ontology.find(cell)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from kg.extract.mentions import MARKED
 from kg.lexicon.links import Link
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.literature.text import phrase_key
@@ -116,7 +117,7 @@ def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, .
     """What a paper may speak of in the place of `phrase`, each with its names.
 
     A kind of it (the immune-excluded phenotype for immune phenotypes), the cell whose infiltration
-    or the molecule whose expression it is, and endpoints that answer the same question. None is the
+    it is or that it marks (CD8 T cells for CD8A), the molecule whose expression it is, and endpoints that answer the same question. None is the
     same thing: who counts one says so.
     """
     names = synonyms(phrase, ontology)
@@ -132,6 +133,8 @@ def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, .
         cell = ontology.find(_AMOUNT.sub("", phrase))
         if cell is not None and cell.type is EntityType.CELL_TYPE:
             entries.append(cell)
+        marks = ontology.find(MARKED.get(entry.name, "")) if entry is not None else None
+        entries += [marks] if marks is not None else []
         for one in (entry, *entries):
             narrower = ontology.links.narrower(one.id) if one is not None else ()
             entries += [other for name in narrower if (other := ontology.by_id(name)) is not None]

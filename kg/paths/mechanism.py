@@ -56,8 +56,7 @@ _READOUT = re.compile(
     r"biomarkers?|expression|levels?|risk|tissues?|samples?|cases?|controls?)$",
     re.IGNORECASE,
 )
-# What is given from outside, and what is observed in tissue or patients.
-_AGENTS = (EntityType.TREATMENT, EntityType.CHEMICAL)
+# What is observed in tissue or patients.
 _OBSERVED = (
     EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR,
     EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION,
@@ -146,12 +145,11 @@ def carries(
 ) -> NDArray[np.bool_]:
     """(n,) whether something passes along each path, so that it can be a mechanism.
 
-    A direct link always carries. A longer path does where steps act and it runs on: a common cause
-    within it (a node that acts on both of its neighbors) is allowed once, and then every other step
-    must act too; a drug or chemical that changes two things tells of itself. Two causes of one
-    effect carry nothing on. A step that only associates may end the path at what is observed in
-    tissue or patients (a disease, an endpoint, a feature); among molecules, cells and processes it
-    says that two things were studied together.
+    A direct link always carries. A longer path does where its steps act, all one way: two causes of
+    one effect carry nothing on, and neither does one cause of two effects, which tells of the
+    cause. Things that bind each other stand for one another. A step that only associates may end
+    the path at what is observed in tissue or patients (a disease, an endpoint, a feature), and one
+    that says where something is at a tissue or a feature: a level in a disease explains neither.
 
     Parameters
     ----------
@@ -162,23 +160,21 @@ def carries(
     """
     there = edges >= 0
     role = roles(graph)
-    agent, observed = (
-        np.isin(graph.types, [TYPES.index(kind) for kind in kinds])[rows]
-        for kinds in (_AGENTS, _OBSERVED)
-    )
     acts = there & (role >= _CAUSAL)[edges]
+    turns = (acts & forward).any(axis=1) & (acts & ~forward).any(axis=1)
     idle = there & ~acts
     inner = there[:, 1:]
-    ahead, back = forward & acts, ~forward & acts
-    met = inner & ahead[:, :-1] & back[:, 1:]
-    fork = inner & back[:, :-1] & ahead[:, 1:]
     last = there & ~np.pad(inner, ((0, 0), (0, 1)))
-    ends = last & observed[:, 1:]
-    ends[:, 0] |= there[:, 0] & observed[:, 0]
-    vague = there & (role <= _ASSOCIATED)[edges] & ~ends
-    broken = met.any(axis=1) | vague.any(axis=1) | (fork & agent[:, 1:-1]).any(axis=1)
-    broken |= (idle[:, :-1] & idle[:, 1:]).any(axis=1)
-    broken |= (fork.sum(axis=1) > 1) | (fork.any(axis=1) & idle.any(axis=1))
+    observed, disease = (
+        np.isin(graph.types, [TYPES.index(kind) for kind in kinds])[rows]
+        for kinds in (_OBSERVED, [EntityType.DISEASE])
+    )
+    seen, ill = last & observed[:, 1:], last & disease[:, 1:]
+    seen[:, 0] |= there[:, 0] & observed[:, 0]
+    ill[:, 0] |= there[:, 0] & disease[:, 0]
+    located = there & (role == _LOCATED)[edges]
+    vague = (there & (role <= _ASSOCIATED)[edges] & ~seen) | (located & (ill | ~seen))
+    broken = turns | vague.any(axis=1) | (idle[:, :-1] & idle[:, 1:]).any(axis=1)
     direct = there.sum(axis=1) == 1
     passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken)
     return passes
