@@ -10,7 +10,11 @@ of `literature/` and the abstracts of BioRED, BC5CDR and BioNLP-ST 2013 Cancer G
 earlier version of `rules` (915 nodes, 1,261 edges). `ten_prompts.tsv` holds the six best paths of
 prompts with at least six, from the same texts read by version 16 (1,045 nodes, 1,462 edges), and
 `ten_other_prompts.tsv` those of the next ten, once paths through an association of two inner nodes
-were refused because of the sheet before. Each path was read with its evidence by two readers, the
+were refused because of the sheet before. `twenty_prompts_common_causes.tsv` and
+`ten_later_prompts.tsv` are of version 17 (1,035 nodes, 1,444 edges), up to six paths of prompts
+with at least three, none of the two sheets before; one cause of two effects carried a path in the
+former and does not in the latter, which may share prompts with it. They were read blind, mixed with
+paths of the two sheets before. Each path was read with its evidence by two readers, the
 second without the first one's judgments, and judged: `known` (a mechanism that the field
 describes), `plausible` (every step says what its evidence says, and together they would explain),
 `co-study` (two things that were measured with a third, no action between them) or `wrong` (a step

@@ -117,8 +117,8 @@ def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, .
     """What a paper may speak of in the place of `phrase`, each with its names.
 
     A kind of it (the immune-excluded phenotype for immune phenotypes), the cell whose infiltration
-    it is or that it marks (CD8 T cells for CD8A), the molecule whose expression it is, and endpoints that answer the same question. None is the
-    same thing: who counts one says so.
+    it is or that it marks (CD8 T cells for CD8A), the molecule whose expression it is, and
+    endpoints that answer the same question. None is the same thing: who counts one says so.
     """
     names = synonyms(phrase, ontology)
     found = {

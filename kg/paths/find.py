@@ -203,8 +203,8 @@ def generate(
         rows = rows[carries(rows, *Steps(graph).of(rows), graph)]
         if not len(rows):
             said.notes.append(
-                "These concepts are linked only by what acts on both, or is acted on by both, or was "
-                "studied with both: nothing passes from one to the other."
+                "These concepts are linked only by what acts on both, or is acted on by both, or "
+                "was studied with both: nothing passes from one to the other."
             )
             _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)

@@ -11,6 +11,7 @@ from agents.base import Resources
 from agents.novelty.coverage import relevant_refs, unborne
 from agents.novelty.debate import hold
 from agents.novelty.evidence import read
+from agents.novelty.parts import body_key, parts_of
 from agents.novelty.types import CitedRecord, DebateOutcome
 from agents.reasoners.rules import RulesReasoner
 from agents.types import ExpandedHypothesis
@@ -69,6 +70,23 @@ def said(claim: ExpandedHypothesis, *records: Record) -> str:
 )
 def test_a_name_inside_its_own_negation_is_not_named(text: str, phrase: str, named: bool) -> None:
     assert mentions(phrase_key(text), [phrase]) is named
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "met"),
+    [
+        ("estrogen receptor", "ER+ tumors of 200 patients recurred late.", "estrogen receptor"),
+        ("progesterone receptor", "ER/PR-positive cancers", "progesterone receptor"),
+        ("estrogen receptor", "ER stress in tumors", None),
+        ("CD8A expression", "Cytotoxic T cells were dense in the margin.", "CD8 T cell"),
+        ("CD8A expression", "CD8A was high.", "CD8A expression"),
+    ],
+)
+def test_a_receptor_s_letters_and_a_marker_s_cell_are_read(
+    part: str, text: str, met: str | None
+) -> None:
+    [looked_for] = [one for one in parts_of(expanded((part,)), ONTOLOGY) if one.name == part]
+    assert looked_for.met(body_key(Record(title="t", snippets=(text,)))) == met
 
 
 def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_against_it() -> None:
