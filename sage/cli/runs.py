@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -63,7 +64,9 @@ def runs(
         if item := known.get(manifest.run_id):
             out.print(f"    {in_words(item)}", style="dim", markup=False, soft_wrap=True)
     for item in elsewhere:
-        out.print(f"[cyan]{item.name}[/]  {item.state}", soft_wrap=True)
+        # A campaign's rounds have one name each in their campaign alone.
+        of = f" of {Path(item.folder).parent.name}" if item.name.startswith("round-") else ""
+        out.print(f"[cyan]{item.name}[/]{of}  {item.state}", soft_wrap=True)
         out.print(f"    {item.prompt[:200]}", markup=False, soft_wrap=True)
         said = f"    {in_words(item)}; in {item.folder}"
         out.print(said, style="dim", markup=False, soft_wrap=True)
