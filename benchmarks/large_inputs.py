@@ -39,6 +39,7 @@ print(graph.n_nodes, round(time.perf_counter() - start, 2))
 ONE_GENE = """
 import sys, time
 from pathlib import Path
+import pandas
 from validation.cohort import load
 start = time.perf_counter()
 cohort = load(sys.argv[1], cache=Path(sys.argv[2]))
