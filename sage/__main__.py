@@ -11,6 +11,9 @@ from typing import NoReturn
 from sage.core.errors import SageError
 from sage.core.log import logger
 
+OF_RUNS = {"run", "resume", "review", "campaign", "worker"}
+"""Commands whose work `sage resume` goes on with."""
+
 
 def main() -> None:
     """Run the command line; turn errors into one clear line and an exit code.
@@ -51,8 +54,17 @@ def main() -> None:
         logger(__name__).failed("command failed", error, exit_code=code)
         if code is None:
             raise
-        _say(str(error))
+        _say(_way_on(error))
         sys.exit(code)
+
+
+def _way_on(error: Exception) -> str:
+    """An error's words; a model's failure advises `sage resume` where there is a run to resume."""
+    from sage.core.llm.failures import ModelError
+
+    if not isinstance(error, ModelError) or OF_RUNS & set(sys.argv[1:]):
+        return str(error)
+    return str(error).replace("`sage resume`", "the same command again")
 
 
 def _end(code: int) -> NoReturn:

@@ -331,6 +331,12 @@ def held(run: RunFolder) -> str:
     return ""
 
 
+def standing(run: RunFolder) -> str:
+    """How a run stands; "interrupted" where it says it is running and nobody works on it."""
+    status: str = run.manifest().status
+    return "interrupted" if status == "running" and not held(run) else status
+
+
 def _lock(file: IO[str]) -> None:
     """Take the lock; whoever only looks whether it is taken has it for a moment."""
     for look in range(LOOKS):

@@ -46,7 +46,8 @@ def _running(place: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     programs = BINARIES[-1]
-    init = [*as_user, str(programs / "initdb"), "-D", str(data), "-U", "sage", "-A", "trust"]
+    init = [*as_user, str(programs / "initdb"), "-D", str(data), "-U", "sage", "-A", "trust",
+            "-E", "UTF8"]  # fmt: skip
     subprocess.run(init, check=True, capture_output=True, cwd="/")
     control = [*as_user, str(programs / "pg_ctl"), "-D", str(data), "-w", "-o",
                f"-p {port} -k {place} -c listen_addresses=127.0.0.1"]  # fmt: skip

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import resource
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -142,6 +145,27 @@ def serve_app(
     scheme = "http" if options.certificate is None else "https"
     started(f"{scheme}://{host}:{bound.getsockname()[1]}")
     try:
-        uvicorn.Server(config).run(sockets=[bound])
+        with _ended_by_sigterm():
+            uvicorn.Server(config).run(sockets=[bound])
     finally:
         bound.close()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end the program as its end does: uvicorn raises it anew after the last answer.
+
+    By default it would then kill, and jobs under way would be left to themselves.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

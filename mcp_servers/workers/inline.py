@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -16,6 +17,9 @@ from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, job_for
 from sage.core.errors import Cancelled, FaultError, SageError
 
+STOPPING_S = 15.0
+"""How long what a job drives may take to stop when the workers close; its driver kills it first."""
+
 
 class InlineWorkers(Workers):
     """Runs each job in a thread of its own. For drivers of other processes, not for computing.
@@ -27,6 +31,7 @@ class InlineWorkers(Workers):
         """Run the tools of `registry`; `at_once` is by default one for each two processors."""
         super().__init__(Recipe(suite="knowledge"), max_attempts=1, registry=registry)
         self._turn = threading.Semaphore(at_once or max(1, (os.cpu_count() or 2) // 2))
+        self._threads: list[threading.Thread] = []
 
     def submit(
         self,
@@ -49,10 +54,11 @@ class InlineWorkers(Workers):
                 raise FaultError("the workers are closed")
             self.jobs[job.id] = job
             self._forget()
-        thread = threading.Thread(
-            target=copy_context().run, args=(self._run, job), name=job.tool, daemon=True
-        )
-        thread.start()
+            thread = threading.Thread(
+                target=copy_context().run, args=(self._run, job), name=job.tool, daemon=True
+            )
+            self._threads = [item for item in self._threads if item.is_alive()] + [thread]
+            thread.start()
         return job
 
     def _run(self, job: Job) -> None:
@@ -88,11 +94,14 @@ class InlineWorkers(Workers):
             self._turn.release()
 
     def close(self) -> None:
-        """Ask every running job to stop."""
+        """Have every running job stop, and wait: what it drives would outlive the server."""
         with self.lock:
             self.closed = True
             for job in self.jobs.values():
                 job.cancel_requested = True
+        deadline = time.monotonic() + STOPPING_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _wake(self) -> None:
         return None

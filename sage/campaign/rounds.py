@@ -248,7 +248,6 @@ def conduct(
             folder.update(status="finished", stopped=found)
             notebook.enter(_asked(folder, found))
             write_pages(notebook)
-            tell(f"stopped: {found}")
             return None
         services, moves = found
         folder.update(status="running", stopped="")

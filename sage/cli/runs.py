@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -24,7 +25,7 @@ def runs(
     from sage.console import err, out, print_json
     from sage.control.runs import open_runs
     from sage.core.errors import InputError
-    from sage.runfolder import list_runs
+    from sage.runfolder import list_runs, standing
     from sage.settings import load
 
     settings = load()
@@ -57,13 +58,15 @@ def runs(
         return
     for folder, manifest in found:
         cohort = manifest.cohort_title or manifest.cohort
-        out.print(f"[cyan]{folder.id}[/]  {manifest.status}", soft_wrap=True)
+        out.print(f"[cyan]{folder.id}[/]  {standing(folder)}", soft_wrap=True)
         out.print(f"    {manifest.prompt[:200]}", markup=False, soft_wrap=True)
         out.print(f"    [dim]{cohort}; {manifest.reasoner}[/]", soft_wrap=True)
         if item := known.get(manifest.run_id):
             out.print(f"    {in_words(item)}", style="dim", markup=False, soft_wrap=True)
     for item in elsewhere:
-        out.print(f"[cyan]{item.name}[/]  {item.state}", soft_wrap=True)
+        # A campaign's rounds have one name each in their campaign alone.
+        of = f" of {Path(item.folder).parent.name}" if item.name.startswith("round-") else ""
+        out.print(f"[cyan]{item.name}[/]{of}  {item.state}", soft_wrap=True)
         out.print(f"    {item.prompt[:200]}", markup=False, soft_wrap=True)
         said = f"    {in_words(item)}; in {item.folder}"
         out.print(said, style="dim", markup=False, soft_wrap=True)
@@ -94,6 +97,7 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
     from sage.control.runs import open_runs
     from sage.report.build import brief_result
     from sage.report.spending import paid
+    from sage.runfolder import standing
     from sage.settings import load
 
     if (campaign := find_campaign(name, load().runs_dir)) is not None:
@@ -117,7 +121,7 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
             }
         )
         return
-    out.print(f"[bold]{folder.id}[/]  {manifest.status}", soft_wrap=True)
+    out.print(f"[bold]{folder.id}[/]  {standing(folder)}", soft_wrap=True)
     out.print(f"prompt: {manifest.prompt}", soft_wrap=True)
     out.print(
         f"cohort: {manifest.cohort_title}{' (simulated)' if manifest.simulated else ''};"

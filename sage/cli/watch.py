@@ -8,16 +8,13 @@ import sys
 import time
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.progress import in_words
-
-if TYPE_CHECKING:
-    from sage.runfolder import RunFolder
 
 POLL = 0.2
 """Seconds between two looks at a run's event log."""
@@ -42,6 +39,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
     """
     from sage.begin import open_run
     from sage.console import err, out
+    from sage.runfolder import standing
 
     folder = open_run(name)
     manifest = folder.manifest()
@@ -51,7 +49,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
     try:
         with err.status("") as status:
             while True:
-                state = _state(folder)
+                state = standing(folder)
                 lines, offset = _fresh(folder.events_path, offset)
                 for line in lines:
                     if as_json:
@@ -73,16 +71,6 @@ def watch(name: str, *, as_json: bool = False) -> None:
         out.print(problem, markup=False, soft_wrap=True)
     if state in NEXT:
         out.print(f"next: {NEXT[state].format(run=folder.id)}", markup=False, soft_wrap=True)
-
-
-def _state(folder: RunFolder) -> str:
-    """How the run stands; "interrupted" where it says it is running and nobody works on it."""
-    from sage.runfolder import held
-
-    status: str = folder.manifest().status
-    if status == "running" and not held(folder):
-        return "interrupted"
-    return status
 
 
 def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
@@ -133,6 +121,7 @@ def open_report(
     from sage.begin import open_run
     from sage.campaign.rounds import find_campaign
     from sage.console import out, print_json
+    from sage.runfolder import standing
     from sage.settings import load
 
     campaign = find_campaign(name, load().runs_dir)
@@ -142,7 +131,7 @@ def open_report(
     else:
         folder = open_run(name)
         page = folder.root / "report.html"
-        state = _state(folder)
+        state = standing(folder)
         follow = NEXT.get(state, "sage run --watch {run}").format(run=folder.id)
         missing = f"run {folder.id} has no report yet: it is {state}; {follow}"
     if not page.is_file():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sage.core.errors import FaultError
+from sage.core.errors import FaultError, InputError
 from sage.core.extras import need
 from sage.core.log import logger
 
@@ -61,6 +61,16 @@ def reason_of(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
+def refuse_other_text(live: Connection[Any], what: str) -> None:
+    """Refuse a database that cannot keep every letter: SQL_ASCII gives bytes back for text."""
+    encoding = live.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise InputError(
+            f"{what} keeps text as {encoding}, and SAGE needs UTF8; make another database:"
+            " createdb --encoding UTF8 --template template0 NAME"
+        )
+
+
 @contextmanager
 def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict[str, Any]]]]:
     """Connections to the database at `url`, each replaced when it breaks; rows are dictionaries.
@@ -72,6 +82,8 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
 
     Raises
     ------
+    InputError
+        If the database keeps text in another encoding than UTF-8.
     FaultError
         If the database cannot be reached, at the start or for longer than `again` tries, or
         refuses to let its user make or change tables.
@@ -94,7 +106,8 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
         live.execute(ABANDONED)
 
     try:
-        psycopg.connect(url, **given).close()  # which says why, where it cannot
+        with psycopg.connect(url, **given) as first:  # which says why, where it cannot
+            refuse_other_text(first, what)
         with ConnectionPool(
             url,
             min_size=1,

@@ -79,9 +79,11 @@ class People:
                                free=self.settings.effective_reasoner == "rules")  # fmt: skip
                 most = [] if bound is None else [f"--budget-usd={bound}"]
                 words = ["run", f"--out={run.root}", *most, *words[1:]]
-            answer = command(words, stop, owner=who)
-            if run is not None and run.root.exists():
-                self.audit.add(who, BEGAN, run.root.name)
+            try:
+                answer = command(words, stop, owner=who)
+            finally:  # also where it was stopped on the way
+                if run is not None and run.root.exists():
+                    self.audit.add(who, BEGAN, run.root.name)
             if answer.code and run is not None:
                 self.promises.end(str(run.root.resolve()))
                 if not run.root.exists():

@@ -141,6 +141,26 @@ def test_a_run_that_goes_on_while_it_is_copied_can_be_restored(tmp_path: Path) -
     assert restore(Settings(runs_dir=tmp_path / "quiet"), tmp_path / "quiet.tar.gz")["runs"] == 1
 
 
+def test_an_archive_is_restored_by_a_python_without_filters_of_tar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 12's Python 3.11.2 has none."""
+    extract = tarfile.TarFile.extract
+
+    def as_before(
+        self: tarfile.TarFile, member: str, path: str = "", set_attrs: bool = True
+    ) -> None:
+        extract(self, member, path, set_attrs)
+
+    monkeypatch.setattr(tarfile.TarFile, "extract", as_before)
+    write_run(tmp_path / "runs")
+    backup(Settings(runs_dir=tmp_path / "runs"), tmp_path / "all.tar.gz")
+    there = Settings(runs_dir=tmp_path / "restored")
+    assert restore(there, tmp_path / "all.tar.gz")["runs"] == 1
+    (found,) = list_runs(there.runs_dir)
+    found.verify(under_way=True)
+
+
 @pytest.mark.parametrize("held", [True, False])
 def test_no_archive_is_left_of_a_run_that_could_not_be_restored(tmp_path: Path, held: bool) -> None:
     run = write_run(tmp_path / "runs")

@@ -77,6 +77,10 @@ def test_the_notebook_is_a_page_with_what_was_asked(killed: Path) -> None:
     again = sage("resume", str(killed), cwd=killed.parent)
     assert again.code == 0
     assert "stopped: all 2 rounds are done" in again.out
+    plan = killed / "campaign.json"  # as it is when the last round ends
+    plan.write_text(plan.read_text().replace('"finished"', '"running"'))
+    last = sage("resume", str(killed), cwd=killed.parent)
+    assert (last.out + last.err).count("rounds are done") == 1
 
 
 @pytest.mark.parametrize(

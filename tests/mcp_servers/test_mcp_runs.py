@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+
+from mcp_servers.knowledge.runs import Answer, run_tools
+from mcp_servers.registry import Registry
+from mcp_servers.roots import Roots
+from mcp_servers.workers.inline import InlineWorkers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,3 +67,25 @@ def test_an_agent_starts_a_run_and_answers_its_review(tmp_path: Path) -> None:
             assert "does not wait for a review" in again.content[0].text
 
     asyncio.run(main())
+
+
+def test_a_server_that_ends_waits_until_the_run_it_started_has_stopped(tmp_path: Path) -> None:
+    under_way, stopped = threading.Event(), threading.Event()
+
+    def drive(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
+        under_way.set()
+        while not stop():
+            time.sleep(0.01)
+        time.sleep(0.3)  # a run puts itself back
+        stopped.set()
+        return Answer(1, "", "stopped")
+
+    registry = Registry()
+    for spec in run_tools(drive):
+        registry.add(spec)
+    with InlineWorkers(registry) as workers:
+        roots = Roots.of([tmp_path], tmp_path / "out")
+        for seed in range(3):
+            workers.submit("start_run", {"prompt": "Does age matter?", "seed": seed}, roots)
+        assert under_way.wait(5)
+    assert stopped.is_set()

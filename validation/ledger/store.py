@@ -28,7 +28,7 @@ from sage.core.errors import FaultError, InputError
 from sage.core.extras import need
 from sage.core.files import write_text
 from sage.core.models import Strict
-from sage.core.postgres import ABANDONED, KEPT_ALIVE
+from sage.core.postgres import ABANDONED, KEPT_ALIVE, refuse_other_text
 from validation.patients import Patients, Population, index_of
 from validation.types import canonical_json, sha256_text
 
@@ -520,6 +520,7 @@ class PostgresStore(Store):
     def _open(self, *, write: bool = False) -> Iterator[Any]:
         try:
             with self._psycopg.connect(self._url, **KEPT_ALIVE) as db:
+                refuse_other_text(db, f"the ledger {self.where}")
                 db.execute(ABANDONED)
                 if write:
                     db.execute("SELECT pg_advisory_xact_lock(%s)", (self.LOCK,))

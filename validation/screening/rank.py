@@ -135,7 +135,8 @@ def screen(
     coef, se, score = np.full(p, np.nan), np.full(p, np.nan), np.full(p, np.nan)
     n_used = np.full(p, len(t), dtype=np.int64)
     if whole.any():
-        z = (x[:, whole] - mean[whole]) / sd[whole]
+        z = x - mean if whole.all() else x[:, whole] - mean[whole]
+        z /= sd[whole]
         batch = batched_cox(t, e, z, c, workers=workers)
         coef[whole], se[whole], score[whole] = batch.coef, batch.se, batch.score
         status[np.flatnonzero(whole)[batch.separated]] = SeparationError.code

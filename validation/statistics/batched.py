@@ -18,7 +18,8 @@ from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_
 
 _MOST_STEPS = 25
 _TOLERANCE = 1e-9
-_BLOCK = 160
+_BLOCK, _FEWEST, _CELLS = 160, 16, 40_000
+"""Features at once: at most, at least, and (patients x features) that a core's cache holds."""
 # A coefficient on its way to infinity: the extreme patients are this far apart on the log scale,
 # and the likelihood is so flat that Wald's chi-squared is below the second number.
 _FAR = 12.0
@@ -107,14 +108,17 @@ def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArra
 
 
 def _step(
-    plan: _Plan, z: FloatArray, z_events: FloatArray, beta: FloatArray
+    plan: _Plan, z: FloatArray, z_events: FloatArray, beta: FloatArray, *, first: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Score (k, features) and information (k, k, features) at beta (k, features)."""
+    """Score (k, features) and information (k, k, features) at beta (k, features).
+
+    At the `first` step no feature has an effect yet: one column of hazards serves all of them.
+    """
     k = beta.shape[0]
     c = plan.covariates
-    eta = z * beta[0]
+    eta = np.zeros((len(z), 1)) if first else z * beta[0]
     if k > 1:
-        eta += c @ beta[1:]
+        eta += c @ (beta[1:, :1] if first else beta[1:])
         eta -= eta.max(axis=0)
     w = np.exp(eta)
     inverse = 1.0 / _risk_sums(plan, w)
@@ -168,6 +172,7 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
             z if whole else z[:, active],
             z_events if whole else z_events[active],
             beta[:, active],
+            first=iteration == 0,
         )
         matrices = np.moveaxis(information, 2, 0)
         good = np.isfinite(matrices).all(axis=(1, 2)) & (np.linalg.det(matrices) > 1e-12)
@@ -229,7 +234,8 @@ def batched_cox(
     if c.shape[1]:
         null_coef = maximize(lambda beta: likelihood([sets], c, beta), null_coef, c).beta
     plan = _plan(sets, c, null_coef)
-    blocks = [slice(start, min(start + _BLOCK, p)) for start in range(0, p, _BLOCK)]
+    at_once = max(_FEWEST, min(_BLOCK, _CELLS // n))
+    blocks = [slice(start, min(start + at_once, p)) for start in range(0, p, at_once)]
 
     def solve(block: slice) -> tuple[FloatArray, ...]:
         return _solve_block(plan, np.ascontiguousarray(features[plan.rows, block]), newton)

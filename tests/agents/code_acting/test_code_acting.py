@@ -271,6 +271,15 @@ def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_
     assert missing.code == 2 and 'absent.svs" does not exist' in missing.err
 
 
+def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
+    image: Path, tmp_path: Path
+) -> None:
+    there = {"SAGE_BASE_URL": "http://127.0.0.1:9/v1", "SAGE_API_KEY": "x", "SAGE_RETRIES": "0"}
+    ended = sage("ask-slides", "What is x?", str(image), "--tools", "none", cwd=tmp_path, **there)
+    assert ended.code == 1
+    assert "then the same command again" in ended.err and "sage resume" not in ended.err
+
+
 def test_names_are_plain_and_apart(tmp_path: Path) -> None:
     for name in ("a b.svs", "made"):
         (tmp_path / name).touch()

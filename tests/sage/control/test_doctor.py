@@ -19,6 +19,7 @@ from sage.web.app import measured
 from sage.web.site import Site
 from tests.postgres import NEEDED, server
 from tests.sage.control.test_runs import manifest
+from validation.ledger.store import open_store
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,27 @@ def test_a_database_that_is_not_there_is_broken(tmp_path: Path) -> None:
     broken = {check.what: check.found for check in found if check.state == "broken"}
     assert set(broken) == {"database of runs", "queue of runs", "audit log"}
     assert "hunter2" not in str(broken)
+
+
+@pytest.mark.parametrize("kind", [pytest.param("postgres", marks=NEEDED)])
+def test_a_database_that_cannot_keep_every_letter_is_refused(
+    kind: str, url: str, tmp_path: Path
+) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as live:
+        live.execute(
+            "CREATE DATABASE old ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+            " TEMPLATE template0"
+        )
+    old = url.replace("/postgres", "/old")
+    place = {"runs_dir": tmp_path, "checkpoint_url": old, "ledger": old}
+    found = check_deployment(Settings.model_validate(place))
+    told = {check.what: check.found for check in found if check.state == "broken"}
+    assert set(told) == {"database of runs", "queue of runs", "audit log"}
+    assert all("keeps text as SQL_ASCII" in said for said in told.values())
+    with pytest.raises(InputError, match=r"the ledger .* keeps text as SQL_ASCII"):
+        open_store(old)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("postgres", marks=NEEDED)])

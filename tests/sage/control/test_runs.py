@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sage.cli.app import app
 from sage.control.lease import LOST
 from sage.control.runs import ATTEMPTS, Runs, open_runs
 from sage.core.errors import InputError
-from sage.runfolder import Manifest
+from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 from tests.end_to_end.harness import environment
 from tests.postgres import NEEDED, Line, server
@@ -235,3 +237,29 @@ def test_without_a_queue_nothing_is_made(tmp_path: Path) -> None:
     with open_runs(Settings(runs_dir=tmp_path / "runs")) as runs:
         assert runs is None
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_round_is_listed_with_its_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
+    with open_runs(Settings(runs_dir=tmp_path), new=True) as runs:
+        assert runs is not None
+        for number, campaign in enumerate(("tls-campaign", "fabp5-campaign")):
+            of = {"id": "round-1", "place": f"/runs/{campaign}/round-1"}
+            runs.add(manifest(number).model_copy(update=of), "ann")
+    listed = CliRunner().invoke(app, ["runs"]).output
+    assert "round-1 of tls-campaign " in listed and "round-1 of fabp5-campaign " in listed
+
+
+def test_a_run_that_was_killed_is_not_listed_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
+    run = RunFolder(tmp_path / "run-1")
+    run.root.mkdir()
+    run.save(manifest(1).model_copy(update={"status": "running"}))
+    run.hold()
+    assert "run-1  running" in CliRunner().invoke(app, ["runs"]).output
+    run.release()
+    assert "run-1  interrupted" in CliRunner().invoke(app, ["runs"]).output
