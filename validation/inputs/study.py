@@ -278,7 +278,8 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
 def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -> None:
     """An exposure that tells the event of every patient, or follows the time to it."""
     import numpy as np
-    from scipy.stats import spearmanr
+
+    from validation.statistics.base import ranks
 
     endpoint = study.contract.primary_test.endpoint
     if study.contract.endpoint(endpoint).kind == "continuous":
@@ -301,7 +302,7 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -
         )
     timed = event is not None and np.ptp(outcome[known]) > 0
     if timed and len(levels) > MOST_LEVELS:
-        same = abs(float(spearmanr(values[known], outcome[known]).statistic))
+        same = abs(float(np.corrcoef(ranks(values[known]), ranks(outcome[known]))[0, 1]))
         if same > SAME_ORDER:
             raise InputError(
                 f'exposure "{use.label}" ({use.key}) orders the patients as the time of {endpoint} '
