@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
@@ -59,7 +59,7 @@ class Study:
     exposure is time-dependent. `cuts` were found in the same rows, or handed over.
 
     `model` is the prediction model of the calibration test: handed over from the patients it was
-    developed in, or developed here by that test.
+    developed in, or developed here by that test. `curves` are the decision curves, by test.
     """
 
     contract: Contract
@@ -67,6 +67,7 @@ class Study:
     cuts: tuple[Cut, ...]
     exposed: Exposed
     model: PredictionModel | None = None
+    curves: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
