@@ -114,7 +114,8 @@ def test_the_default_merges_names_as_its_weights_in_float32_do() -> None:
     known = read_identity(shared("name_identity/mesh_to_other.tsv"))
     names = tuple(x for x in known.names if known.identity[x[0]] % 120 == 0)
     part = KnownNames(names, {n: known.identity[n] for n, _ in names})
-    default, full = (score_fusion(part, FusionOptions(), e) for e in (embed.default(), FULL))
+    options = FusionOptions(lexical=False)
+    default, full = (score_fusion(part, options, e) for e in (embed.default(), FULL))
     assert default == full.model_copy(update={"embedder": default.embedder})
     assert default.merges_by_tier["cosine"] > 0
 
