@@ -24,10 +24,10 @@ import signal
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.validation.verdict_table import Row
@@ -137,15 +137,24 @@ def mutants(path: str, source: str, within: str = "") -> Iterator[Mutant]:
     """
     lines = source.splitlines()
     named = _lines_of(ast.parse(source), within) if within else range(1, len(lines) + 1)
-    count = len(list(_places(ast.parse(source))))
-    for at in range(count):
-        tree = ast.parse(source)
-        node, change, apply = list(_places(tree))[at]
+    tree = ast.parse(source)
+    for node, change, holder, key, new in list(_places(tree)):
         if node.lineno not in named:
             continue
-        apply()
-        changed = ast.unparse(ast.fix_missing_locations(tree))
+        old = _put(holder, key, new)
+        changed = ast.unparse(tree)
+        _put(holder, key, old)
         yield Mutant(path, node.lineno, lines[node.lineno - 1].strip(), change, changed)
+
+
+def _put(holder: Any, key: Any, new: object) -> object:
+    """Put `new` into a list or an attribute of a node; what was there."""
+    if isinstance(holder, list):
+        old, holder[key] = holder[key], new
+    else:
+        old = getattr(holder, key)
+        setattr(holder, key, new)
+    return old
 
 
 def _lines_of(tree: ast.Module, name: str) -> range:
@@ -163,30 +172,31 @@ def _lines_of(tree: ast.Module, name: str) -> range:
     raise SystemExit(f"nothing is called {name}")
 
 
-def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, str, Callable[[], None]]]:
-    """Each place that can be changed, how, and what changes it."""
+Place = tuple[ast.expr, str, Any, Any, object]
+
+
+def _places(tree: ast.Module) -> Iterator[Place]:
+    """Each place that can be changed, how, what holds it under which key, and what comes there."""
     texts = _not_values(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             for at, operator in enumerate(node.ops):
                 for other in COMPARISONS[type(operator)]:
                     change = f"{type(operator).__name__} to {other.__name__}"
-                    yield node, change, lambda n=node, i=at, o=other: n.ops.__setitem__(i, o())
+                    yield node, change, node.ops, at, other()
         elif isinstance(node, ast.BoolOp):
             other = ast.Or if isinstance(node.op, ast.And) else ast.And
-            yield (node, f"{type(node.op).__name__} to {other.__name__}",
-                   lambda n=node, o=other: setattr(n, "op", o()))  # fmt: skip
+            yield node, f"{type(node.op).__name__} to {other.__name__}", node, "op", other()
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            double = ast.UnaryOp(ast.Not(), node.operand)
-            yield node, "not dropped", lambda n=node, d=double: setattr(n, "operand", d)
+            yield node, "not dropped", node, "operand", ast.UnaryOp(ast.Not(), node.operand)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            yield node, "minus dropped", lambda n=node: setattr(n, "op", ast.UAdd())
+            yield node, "minus dropped", node, "op", ast.UAdd()
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            yield node, "Mult to Div", lambda n=node: setattr(n, "op", ast.Div())
+            yield node, "Mult to Div", node, "op", ast.Div()
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             if isinstance(node.value.func, ast.Attribute) and _is(node.value.func.value, "os"):
-                yield (node.value, f"{ast.unparse(node.value)} dropped",
-                       lambda n=node: setattr(n, "value", ast.Constant(None)))  # fmt: skip
+                dropped = f"{ast.unparse(node.value)} dropped"
+                yield node.value, dropped, node, "value", ast.Constant(None)
         elif isinstance(node, ast.Constant) and id(node) not in texts:
             yield from _constants(node)
 
@@ -210,7 +220,7 @@ def _not_values(tree: ast.Module) -> set[int]:
     return found
 
 
-def _constants(node: ast.Constant) -> Iterator[tuple[ast.expr, str, Callable[[], None]]]:
+def _constants(node: ast.Constant) -> Iterator[Place]:
     value = node.value
     others: tuple[object, ...] = ()
     if isinstance(value, bool):
@@ -223,7 +233,7 @@ def _constants(node: ast.Constant) -> Iterator[tuple[ast.expr, str, Callable[[],
         kinds = [kind for kind in WORDS if value in kind]
         others = tuple(kind[(kind.index(value) + 1) % len(kind)] for kind in kinds)
     for other in others:
-        yield node, f"{value!r} to {other!r}", lambda n=node, o=other: setattr(n, "value", o)
+        yield node, f"{value!r} to {other!r}", node, "value", other
 
 
 def load(sources: Mapping[str, str]) -> types.ModuleType:
@@ -260,14 +270,22 @@ def survivors_of_rules() -> tuple[int, list[Mutant]]:
 
 
 def _noticed(sources: Mapping[str, str], table: list[Row], given: dict[int, Evidence]) -> bool:
-    """Whether a row of the table fails under these sources; one that cannot run is noticed."""
+    """Whether a row of the table fails under these sources; one that cannot run is noticed.
+
+    That row goes first from then on: it is the likeliest to notice the next one too.
+    """
     from tests.validation.verdict_table import ORDER, failures
 
     try:
         rules = load(sources)
         if rules.ORDER != ORDER:
             return True
-        return any(failures(row, rules.judge, _again(rules, given[id(row)])) for row in table)
+        for at, row in enumerate(table):
+            table.insert(0, table.pop(at))
+            if failures(row, rules.judge, _again(rules, given[id(row)])):
+                return True
+            table.insert(at, table.pop(0))
+        return False
     except Exception:  # noqa: BLE001 - whatever a mutant breaks, it was noticed
         return True
 

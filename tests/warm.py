@@ -34,9 +34,11 @@ LOADED = (
     "pandas", "pyarrow.parquet", "scipy.stats", "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg", "lifelines", "langgraph.graph",
     "langgraph.checkpoint.sqlite", "langchain_core.runnables", "networkx", "jinja2", "docker",
+    "numba", "sklearn.linear_model", "sklearn.isotonic", "fastparquet", "rocrate.rocrate",
     "sage.begin", "sage.wiring", "sage.machine.graph", "sage.machine.drive", "sage.report.build",
-    "agents.coding.loop", "agents.novelty.debate", "kg.corpus.build", "validation.analysis",
-    "validation.runner",
+    "agents.coding.loop", "agents.code_acting.exploring", "agents.novelty.debate",
+    "kg.corpus.build", "kg.foresight.model", "kg.paths.find", "mcp_servers.registry",
+    "sandbox.docker_engine", "validation.analysis", "validation.runner", "validation.simulate",
 )  # fmt: skip
 """Nothing that reads variables or the terminal while it is imported."""
 STARTED = 120.0

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from validation.controls.curve import SpecificationCurve
+    from validation.types import Number
 
 log = logger(__name__)
 
@@ -94,6 +95,7 @@ class Analysis:
         self._tables: dict[str, Any] = {}
         self._tests: list[TestOutcome] = []
         self._controls: Controls | None = None
+        self._study: Study | None = None
         self.curve: SpecificationCurve | None = None
         given = provenance.get("model")
         self.model = None if given is None else PredictionModel.model_validate(given)
@@ -141,6 +143,16 @@ class Analysis:
         """A copy of the analysis-ready table: one row per pseudonymous patient."""
         return self._table.copy()
 
+    @property
+    def tests(self) -> tuple[TestOutcome, ...]:
+        """What the tests and controls that ran so far came to."""
+        return tuple(self._tests)
+
+    @property
+    def numbers(self) -> dict[str, Number]:
+        """Their numbers by key."""
+        return self._book.numbers
+
     def run(self, tests: list[str] | None = None) -> list[TestOutcome]:
         """Run registered tests (default: all of them), then the controls of the claim.
 
@@ -158,7 +170,7 @@ class Analysis:
             self._attempt(plan, study, refusal)
         if study is not None:
             group_numbers(study, self._book)
-            self.model = study.model
+            self.model, self._study = study.model, study
             if self.part != "replication" and tests is None:
                 self._run_controls(study)
         return list(self._tests)
@@ -389,7 +401,7 @@ class Analysis:
     def finish(self, out: Path, *, figures: bool = True) -> AnalysisResult:
         """Draw the figures, write `analysis.json` and `attempts.jsonl`, and return the result."""
         out.mkdir(parents=True, exist_ok=True)
-        study, _ = self.study() if figures else (None, None)
+        study = (self._study or self.study()[0]) if figures else None
         drawn, failed = draw(self, study, out) if study is not None else ({}, [])
         found = self.result(drawn, failed)
         lines = "".join(json.dumps(attempt, sort_keys=True) + "\n" for attempt in self._attempts)

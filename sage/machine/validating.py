@@ -218,14 +218,13 @@ def contract_view(frozen: FrozenContract) -> ContractView:
     return ContractView(sha256=frozen.sha256, statements=statements(frozen))
 
 
-PICTURES = ("kaplan_meier", "cumulative_incidence", "forest", "specification")
-
-
 def pictures(home: Path) -> tuple[str, ...]:
     """The main figures as PNG in base64, of the part that the verdict rests on."""
+    from validation.figures.plots import SEEN
+
     for part in ("confirmation", "all", "discovery"):
         folder = home / "results" / "analysis" / part
-        found = [folder / f"{name}.png" for name in PICTURES]
+        found = [folder / f"{name}.png" for name in SEEN]
         if folder.is_dir():
             return tuple(
                 base64.b64encode(path.read_bytes()).decode() for path in found if path.is_file()

@@ -68,10 +68,14 @@ def test_results_are_the_same_bytes_when_run_again(tmp_path: Path) -> None:
         folder = tmp_path / name
         texts.append({
             path.relative_to(folder).as_posix(): path.read_bytes()
-            for path in sorted(folder.rglob("*")) if path.suffix in (".json", ".svg", ".jsonl")
+            for path in sorted(folder.rglob("*"))
+            if path.suffix in (".json", ".svg", ".jsonl", ".png")
         })  # fmt: skip
     assert texts[0] == texts[1]
     assert "figures/kaplan_meier.svg" in texts[0]
+    assert "figures/calibration.svg" in texts[0]
+    pixels = {Path(name).stem for name in texts[0] if name.endswith(".png")}
+    assert pixels == {"kaplan_meier", "forest", "specification"}
 
 
 def test_every_number_has_a_key_a_unit_and_a_printed_form(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import statsmodels.api as sm
 from scipy import stats
 from scipy.optimize import minimize
 
+from validation.statistics.base import ranks
 from validation.statistics.binary import area_under_curve, fisher, logistic
 from validation.statistics.continuous import linear, rank_test
 from validation.statistics.errors import (
@@ -130,6 +131,19 @@ def test_linear_refuses_dependent_covariates_and_too_many():
         linear(rng.normal(size=10), rng.normal(size=(10, 9)), [f"x{i}" for i in range(9)])
     with pytest.raises(MissingValuesError):
         linear([1, 2, np.nan], [[1], [2], [3]], ["a"])
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 200])
+def test_ranks_are_scipys_to_the_bit(n):
+    rng = np.random.default_rng(n)
+    for x in (
+        rng.normal(size=n),
+        rng.integers(0, 4, n) / 3,
+        np.where(rng.random(n) < 0.3, -np.inf, 1.5),
+    ):
+        np.testing.assert_array_equal(ranks(x), stats.rankdata(x))
+    x = np.append(rng.normal(size=n), np.nan)
+    np.testing.assert_array_equal(ranks(x), stats.rankdata(x))
 
 
 def test_rank_tests_agree_with_scipy():

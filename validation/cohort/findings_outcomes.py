@@ -140,13 +140,14 @@ def _events_last(
 def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
     """Chance that an event's time is later than a censored one, and its distance from even."""
     import numpy as np
-    from scipy.stats import rankdata
+
+    from validation.statistics.base import ranks
 
     cases, others = len(event), len(censored)
     if min(cases, others) == 0:
         return 0.5, 0.0
-    ranks = rankdata(np.concatenate([event.to_numpy(), censored.to_numpy()]))[:cases]
-    share = float((ranks.sum() - cases * (cases + 1) / 2) / (cases * others))
+    placed = ranks(np.concatenate([event.to_numpy(), censored.to_numpy()]))[:cases]
+    share = float((placed.sum() - cases * (cases + 1) / 2) / (cases * others))
     return share, (share - 0.5) / float(np.sqrt((cases + others + 1) / (12 * cases * others)))
 
 

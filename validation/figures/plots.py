@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from validation.controls.curve import SpecificationCurve
     from validation.inputs.study import Study
     from validation.prediction import PredictionModel
-    from validation.results import AnalysisResult, TestOutcome
+    from validation.results import TestOutcome
 
 log = logger(__name__)
+
+SEEN = ("kaplan_meier", "cumulative_incidence", "forest", "specification")
+"""The main figures: written as pixels too, for a model that interprets results and can see."""
 
 
 class Finished(Protocol):
@@ -33,7 +36,10 @@ class Finished(Protocol):
     model: PredictionModel | None
     curve: SpecificationCurve | None
 
-    def result(self) -> AnalysisResult: ...
+    @property
+    def tests(self) -> tuple[TestOutcome, ...]: ...
+    @property
+    def numbers(self) -> Mapping[str, Number]: ...
 
 
 def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
@@ -44,7 +50,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
     The figures by name, and a note for each that failed: the tests are done, and their results
     stand without it.
     """
-    done = {test.id: test for test in analysis.result().tests if test.status == "ok"}
+    done = {test.id: test for test in analysis.tests if test.status == "ok"}
     by_method = {
         "kaplan_meier": _kaplan_meier,
         "joint_groups": _joint_groups,
@@ -95,10 +101,10 @@ def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: P
         curves[label] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
     prefix = outcome.id.removesuffix("kaplan_meier")
     names = (f"{prefix}primary", f"{prefix}secondary")
-    test = next((test for test in analysis.result().tests if test.id in names), None)
+    test = next((test for test in analysis.tests if test.id in names), None)
     notes = []
     if test is not None and test.effect is not None and test.p is not None:
-        numbers = analysis.result().numbers
+        numbers = analysis.numbers
         within = "stratified " if contract.test(test.id).strata else ""
         notes = [numbers[f"{test.id}.summary"].text, f"{within}log-rank {p_is(test.p)}"]
     title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
@@ -141,7 +147,7 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
     for code, name in enumerate(names):
         mine = keep & (codes == code)
         curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
-    p = p_is(analysis.result().numbers[f"{outcome.id}.p"].value)
+    p = p_is(analysis.numbers[f"{outcome.id}.p"].value)
     within = "stratified " if contract.test(outcome.id).strata else ""
     asked = "trend over" if outcome.method == "ordered_groups" else "over"
     path = out / f"{outcome.id}.svg"
@@ -173,12 +179,12 @@ def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Pa
     assert model is not None
     keep, X = design_for(study, model)
     time, event = study.follow_up(model.endpoint, keep)
-    outside = f"{outcome.id}.ratio" in analysis.result().numbers
+    outside = f"{outcome.id}.ratio" in analysis.numbers
     if outside:
         model = model.within(time)
     survival = model.survival(X)
     found = calibration(time, event, survival, model.horizon)
-    numbers = analysis.result().numbers
+    numbers = analysis.numbers
     corrected = "" if outside else ", corrected for optimism"
     slope = numbers[f"{outcome.id}.slope"].text
     if outside:
@@ -220,7 +226,7 @@ def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -
     from validation.figures import spline_figure
     from validation.methods.regression import splined
 
-    contract, numbers = analysis.contract, analysis.result().numbers
+    contract, numbers = analysis.contract, analysis.numbers
     use, cut = contract.exposures[0], study.cuts[0]
     found = splined(study, contract.test(outcome.id))
     assert cut.mean is not None
@@ -332,7 +338,7 @@ def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path
         label = roles[role] if role == "all" else _short(name, roles[role])
         curves[label] = Incidences(event, other if other.n_events else None)
     prefix = outcome.id.removesuffix("cumulative_incidence")
-    numbers = analysis.result().numbers
+    numbers = analysis.numbers
     notes = []
     if study.exposed.grouped:
         if f"{prefix}fine_gray.summary" in numbers:
@@ -376,7 +382,7 @@ def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figu
     if primary is None or primary.effect is None or primary.effect.null != 1.0:
         return None
     rows = []
-    numbers = analysis.result().numbers
+    numbers = analysis.numbers
     for test in done.values():
         effect = test.effect or _control_effect(test.id, numbers)
         if effect is None or effect.scale != primary.effect.scale or test.n is None:
@@ -464,7 +470,7 @@ def _specification(analysis: Finished, out: Path) -> Figure:
         measure=contract.model_scale.capitalize(),
         description=f"Specification curve of {contract.exposed}",
     )
-    numbers = analysis.result().numbers
+    numbers = analysis.numbers
     share, count = (numbers[key].text for key in (Key.EXPECTED_SIGN, Key.SPECIFICATIONS))
     survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
     choices = "cut-point, covariates"
@@ -483,7 +489,7 @@ def _specification(analysis: Finished, out: Path) -> Figure:
 def _figure(
     analysis: Finished, path: Path, drawing: Callable[..., object], title: str, caption: str
 ) -> Figure:
-    """Draw for the report (SVG), and as pixels beside it for readers that see only those.
+    """Draw for the report (SVG); the main figures as pixels beside it (PNG).
 
     Every figure names its cohort and carries the mark of simulated data. None is left half done.
     """
@@ -491,7 +497,7 @@ def _figure(
         for suffix in (".svg", ".png"):
             undone.callback(path.with_suffix(suffix).unlink, missing_ok=True)
         drawing(
-            path=path.with_suffix(""),
+            path=path.with_suffix("") if path.stem in SEEN else path,
             subtitle=analysis.provenance["title"],
             simulated=analysis.contract.simulated,
         )

@@ -97,14 +97,15 @@ def rescaled(values: Floats, use: VariableUse) -> Floats:
         If a value has no logarithm.
     """
     import numpy as np
-    from scipy.stats import rankdata
+
+    from validation.statistics.base import ranks
 
     if use.rescale is None:
         return values
     known = ~np.isnan(values)
     found = np.full(len(values), np.nan)
     if use.rescale == "rank":
-        found[known] = (rankdata(values[known]) - 0.5) / max(int(known.sum()), 1)
+        found[known] = (ranks(values[known]) - 0.5) / max(int(known.sum()), 1)
         return found
     least = 0.0 if use.rescale == "log2" else -1.0
     none = int((values[known] <= least).sum())

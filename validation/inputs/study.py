@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
@@ -59,7 +59,7 @@ class Study:
     exposure is time-dependent. `cuts` were found in the same rows, or handed over.
 
     `model` is the prediction model of the calibration test: handed over from the patients it was
-    developed in, or developed here by that test.
+    developed in, or developed here by that test. `curves` are the decision curves, by test.
     """
 
     contract: Contract
@@ -67,6 +67,7 @@ class Study:
     cuts: tuple[Cut, ...]
     exposed: Exposed
     model: PredictionModel | None = None
+    curves: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -278,7 +279,8 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
 def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -> None:
     """An exposure that tells the event of every patient, or follows the time to it."""
     import numpy as np
-    from scipy.stats import spearmanr
+
+    from validation.statistics.base import ranks
 
     endpoint = study.contract.primary_test.endpoint
     if study.contract.endpoint(endpoint).kind == "continuous":
@@ -301,7 +303,7 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -
         )
     timed = event is not None and np.ptp(outcome[known]) > 0
     if timed and len(levels) > MOST_LEVELS:
-        same = abs(float(spearmanr(values[known], outcome[known]).statistic))
+        same = abs(float(np.corrcoef(ranks(values[known]), ranks(outcome[known]))[0, 1]))
         if same > SAME_ORDER:
             raise InputError(
                 f'exposure "{use.label}" ({use.key}) orders the patients as the time of {endpoint} '

@@ -350,6 +350,8 @@ class DecisionCurves:
 def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     """Curves with and without the exposure and of treating all, from 1% to where nobody is treated.
 
+    Kept in the study: the test computes them, the figure draws them.
+
     Raises
     ------
     InputError
@@ -357,6 +359,9 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     """
     import numpy as np
 
+    kept: DecisionCurves | None = study.curves.get(plan.id)
+    if kept is not None:
+        return kept
     keep, X, names, notes = matrix(study, plan)
     main = 1 + len(study.adjusters())
     if X.shape[1] == main:
@@ -378,7 +383,7 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
         name: net_benefit(time, event, risk, when, thresholds) for name, risk in risks.items()
     }
     benefit["all"] = net_benefit(time, event, np.ones(len(time)), when, thresholds)
-    return DecisionCurves(
+    found = DecisionCurves(
         thresholds=np.asarray(thresholds, dtype=float),
         benefit=benefit,
         overall=overall,
@@ -387,6 +392,8 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
         events=int(event.sum()),
         notes=tuple(notes),
     )
+    study.curves[plan.id] = found
+    return found
 
 
 def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[Floats, Floats, float]:

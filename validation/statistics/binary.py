@@ -22,6 +22,7 @@ from validation.statistics.base import (
     as_float,
     chi2_p,
     design,
+    ranks,
     z_of,
 )
 from validation.statistics.errors import (
@@ -211,9 +212,7 @@ def logistic(
 
 def area_under_curve(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
     """Area under the ROC curve: the chance that a case scores higher than a control."""
-    from scipy.stats import rankdata
-
     flags = outcome(y)
-    ranks = rankdata(as_float(score, "score"))
+    placed = ranks(as_float(score, "score"))
     cases = int(flags.sum())
-    return float((ranks[flags].sum() - cases * (cases + 1) / 2.0) / (cases * (~flags).sum()))
+    return float((placed[flags].sum() - cases * (cases + 1) / 2.0) / (cases * (~flags).sum()))

@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.stats import beta, norm, rankdata
+from scipy.special import ndtri
 
-from validation.statistics.base import BoolArray, FloatArray
+from validation.statistics.base import BoolArray, FloatArray, ranks
 from validation.statistics.batched import batched_cox
 from validation.statistics.concordance import harrell
 
@@ -94,7 +93,7 @@ def leak_of(values: FloatArray, event: FloatArray, time: FloatArray | None = Non
 
 
 def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak | None:
-    z = norm.ppf((rankdata(x) - 0.5) / len(x))
+    z = ndtri((ranks(x) - 0.5) / len(x))
     z = (z - z.mean()) / z.std()
     had, censored = e == 1, e == 0
     slope, far = _slope(t, had, z)
@@ -137,6 +136,8 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak 
 
 def _immortal(z: FloatArray, t: FloatArray) -> str | None:
     """Nearly nobody on the safe side left early: it had to be reached alive."""
+    from scipy.stats import beta
+
     safe = z < z.mean()
     early = t <= np.quantile(t, EARLY)
     count, all_early = int((early & safe).sum()), int(early.sum())
@@ -205,6 +206,8 @@ def _log_likelihood(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
 
 def _constant_ratio(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
     """The largest log-likelihood with a constant hazard ratio beside `log_ratio`."""
+    from scipy.optimize import minimize_scalar
+
     found = minimize_scalar(
         lambda constant: -_log_likelihood(leavers, log_ratio + constant),
         bounds=(-8, 8),
@@ -246,11 +249,11 @@ def _area(x: FloatArray, flag: BoolArray) -> float:
     cases, others = int(flag.sum()), int((~flag).sum())
     if min(cases, others) == 0:
         return 0.5
-    return float((rankdata(x)[flag].sum() - cases * (cases + 1) / 2) / (cases * others))
+    return float((ranks(x)[flag].sum() - cases * (cases + 1) / 2) / (cases * others))
 
 
 def _rank_correlation(x: FloatArray, t: FloatArray, among: BoolArray) -> float:
-    a, b = rankdata(x[among]), rankdata(t[among])
+    a, b = ranks(x[among]), ranks(t[among])
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
     return float(np.corrcoef(a, b)[0, 1])

@@ -22,6 +22,7 @@ from validation.statistics.base import (
     chi2_p,
     design,
     group_codes,
+    ranks,
     survival_arrays,
 )
 from validation.statistics.cox import CoxFit, cox
@@ -149,9 +150,7 @@ def _transformed(
         survival = np.where(before >= 0, curve.survival[np.maximum(before, 0)], 1.0)
         return np.asarray(1.0 - survival, dtype=np.float64)
     if transform == "rank":
-        from scipy.stats import rankdata
-
-        return np.asarray(rankdata(at), dtype=np.float64)
+        return ranks(at)
     if transform == "log":
         if (at <= 0.0).any():
             raise BadTimesError(
