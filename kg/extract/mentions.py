@@ -163,8 +163,8 @@ _GENERAL = words(
     light sound family mothers fathers students names time attention association memory role
     gases solvents dust acid bile cognition
     """
-) | {"blood plasma", "biosynthetic process", "catabolic process", "signal transduction",
-     "transcription factors", "metabolic process", "growth factor", "immune response"}  # fmt: skip
+) | {"cell line", "blood plasma", "biosynthetic process", "catabolic process",
+     "signal transduction", "transcription factors", "metabolic process", "growth factor", "immune response"}  # fmt: skip
 
 
 def _agent_kind(word: str) -> str:

@@ -67,7 +67,10 @@ _REMEDIES = frozenset({EntityType.TREATMENT, EntityType.CHEMICAL, EntityType.CEL
 _TREATED = frozenset({EntityType.DISEASE, EntityType.CLINICAL_FACTOR})
 # `increases bladder cancer`, `induces torsade de pointes`: nothing is expressed there.
 _HARMED = frozenset({EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT})
-_AS_CAUSE = {"upregulates": "promotes", "activates": "promotes", "downregulates": "inhibits"}
+_AS_CAUSE = {
+    "upregulates": "promotes", "activates": "promotes", "secretes": "promotes",
+    "downregulates": "inhibits",
+}  # fmt: skip
 # `by limiting Y`: said of the clause's subject, wherever that is.
 _BY_DOING = re.compile(
     r"\b(?:by|through|via|for|of|while|when|without|after|before)\s+(?:\w+ly\s+)?\w+ing$"
@@ -433,7 +436,8 @@ class RulesExtractor:
             or bool(re.match(r"\s*(?:-\s*)?no(?:ne of| \w+)?\b", opening, re.IGNORECASE))
         )
         speculative = unproven or bool(cues.SPECULATION.search(sentence[low : trigger.end]))
-        head_signs = groups.signs_of(sentence, heads.mentions, low)
+        floor = low if heads.mentions[0].start >= low else 0  # `... lowers A but raises B`
+        head_signs = groups.signs_of(sentence, heads.mentions, floor)
         tail_signs = groups.signs_of(
             sentence, tails.mentions, min(trigger.end, tails.mentions[0].start)
         )

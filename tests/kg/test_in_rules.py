@@ -80,6 +80,11 @@ def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str,
         ),
         ("IL6 recruits B cells and activated T cells.", {("IL6", "recruits", "B cell")}),
         (
+            "Depletion of STAT3 decreased cell migration but increased apoptosis.",
+            {("STAT3", "upregulates", "cell migration"), ("STAT3", "downregulates", "apoptosis")},
+        ),
+        ("Cisplatin produces nephrotoxicity.", {("cisplatin", "promotes", "nephrotoxicity")}),
+        (
             "Treated cells demonstrated greater cell proliferation, stimulated angiogenesis, and "
             "decreased caspase-3 activity.",
             set(),
