@@ -164,7 +164,8 @@ _GENERAL = words(
     gases solvents dust acid bile cognition
     """
 ) | {"cell line", "blood plasma", "biosynthetic process", "catabolic process",
-     "signal transduction", "transcription factors", "metabolic process", "growth factor", "immune response"}  # fmt: skip
+     "signal transduction", "transcription factors", "metabolic process", "growth factor",
+     "immune response"}  # fmt: skip
 
 
 def _agent_kind(word: str) -> str:
