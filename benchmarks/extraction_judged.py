@@ -1,4 +1,4 @@
-"""Print how many triples of unseen abstracts are right, from the judgments that are committed.
+"""Print how many triples of unseen abstracts are right, by committed judgments, and draw it.
 
     python -m benchmarks.extraction_judged
 
@@ -20,12 +20,13 @@ by two readers apart. Three mends were made after it (`VERSION` is the same).
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kg.extract.probability import THRESHOLD
 from sage.bench.claim_audit import kappa
 from sage.bench.triple_review import wilson
+from validation.figures.style import MUTED, OKABE_ITO, canvas, save
 
 JUDGED = Path(__file__).parent / "results" / "extraction"
 
@@ -68,15 +69,57 @@ def main() -> None:
     print("of what is right, kept:", share([float(row["probability"]) >= THRESHOLD
                                             for row, b in read if b]))  # fmt: skip
     print("reliability on its half, by quarters of the probability:")
-    half = sorted((float(row["probability"]), b) for row, b in read if row["half"] == "reliability")
-    for at in range(4):
-        part = half[at * len(half) // 4 : (at + 1) * len(half) // 4]
-        said = sum(probability for probability, _ in part) / len(part)
-        print(f"  said {said:.3f}  is {share([b for _, b in part])}")
+    half = [(float(row["probability"]), b) for row, b in read if row["half"] == "reliability"]
+    for said, right in quarters(half):
+        print(f"  said {said:.3f}  is {share(right)}")
     later = rows("held_out_17.tsv")
     one, two = ([row[reader] == "1" for row in later] for reader in ("first", "second"))
     print("version 17, right by both", share([a and b for a, b in zip(one, two, strict=True)]))
     print(f"  kappa of its readers {kappa(one, two):.3f}")
+    fresh = [
+        (float(row["probability"]), a and b) for row, a, b in zip(later, one, two, strict=True)
+    ]
+    for said, right in quarters(fresh):
+        print(f"  said {said:.3f}  is {share(right)}")
+    draw({f"{len(half)} readings, version 11": half, f"{len(fresh)} kept by version 17": fresh})
+
+
+def quarters(read: Sequence[tuple[float, bool]]) -> list[tuple[float, list[bool]]]:
+    """Mean probability and judgments of the four quarters by probability."""
+    order = sorted(read)
+    parts = [order[at * len(order) // 4 : (at + 1) * len(order) // 4] for at in range(4)]
+    return [(sum(p for p, _ in part) / len(part), [right for _, right in part]) for part in parts]
+
+
+def draw(sheets: Mapping[str, Sequence[tuple[float, bool]]]) -> None:
+    """The reliability plot, `reliability.svg` beside the sheets."""
+    with canvas(4.2, 4.2) as figure:
+        axes = figure.add_axes((0.15, 0.14, 0.8, 0.8))
+        axes.plot([0.5, 1], [0.5, 1], color=MUTED, linewidth=0.9, linestyle="--", label="ideal")
+        for (name, read), color, marker, shift in zip(
+            sheets.items(), OKABE_ITO, "os", (-0.003, 0.003), strict=False
+        ):
+            points = quarters(read)
+            center = [sum(right) / len(right) for _, right in points]
+            ends = [wilson(sum(right), len(right)) for _, right in points]
+            axes.errorbar(
+                [said + shift for said, _ in points],
+                center,
+                yerr=[
+                    [max(c - low, 0) for c, (low, _) in zip(center, ends, strict=True)],
+                    [max(high - c, 0) for c, (_, high) in zip(center, ends, strict=True)],
+                ],
+                fmt=marker,
+                color=color,
+                markersize=5,
+                elinewidth=1.1,
+                capsize=2.5,
+                label=name,
+            )
+        axes.set(xlim=(0.6, 1), ylim=(0.3, 1.03), xlabel="Probability that a triple is right")
+        axes.set_ylabel("Share right by all readers (95% interval)")
+        axes.legend(loc="upper left", fontsize=8)
+        save(figure, JUDGED / "reliability.svg", title="Reliability of the rules' probabilities")
 
 
 if __name__ == "__main__":
