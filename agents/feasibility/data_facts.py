@@ -201,7 +201,7 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         "data",
         "power",
         f"{counted or 'The'} smallest {numbers.scale} that its primary test sees with 80% power at"
-        f" alpha {numbers.alpha:g} is {ratio:.2f}.",
+        f" alpha {numbers.alpha:g} is {ratio:.2f} (or {1 / ratio:.2f}).",
         CONTRACT,
         found=visible,
         share=share,

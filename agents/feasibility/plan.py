@@ -10,7 +10,7 @@ from sage.core.errors import InputError
 from validation.contracts.contract import Contract
 from validation.contracts.draft import draft
 from validation.dictionary import DataDictionary
-from validation.hypothesis import Hypothesis
+from validation.hypothesis import Comparison, Hypothesis
 from validation.inputs.population import exact_power
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def contract_numbers(
         events=power.events,
         exposed=power.fraction_exposed,
         detectable=power.minimum_detectable,
-        scale=contract.scale,
+        scale=_scale(contract),
         kind=contract.endpoint(contract.primary_test.endpoint).kind,
         alpha=contract.rules.alpha,
         terms=_terms(contract, dictionary),
@@ -72,9 +72,23 @@ def contract_numbers(
     )
 
 
+_PRODUCTS = frozenset({Comparison.INTERACTION, Comparison.PREDICTIVE, Comparison.MODIFICATION})
+"""What a product of two exposures answers, in a model that holds both."""
+
+
+def _scale(contract: Contract) -> str:
+    """What the primary test's effect is called: of a product, a ratio of two ratios."""
+    product = contract.comparison in _PRODUCTS and contract.scale.endswith("ratio")
+    return f"ratio of two {contract.scale}s" if product else contract.scale
+
+
 def _terms(contract: Contract, dictionary: DataDictionary) -> int:
+    """Terms of the adjusted model: exposures that form groups together are one."""
+    exposures = len(contract.exposures)
+    if contract.comparison in _PRODUCTS:
+        exposures += 1
+    elif contract.comparison in (Comparison.EXPOSED_VS_REST, Comparison.EXTREMES):
+        exposures = 1
     levels = {variable.key: variable.levels for variable in dictionary.variables
               if variable.kind == "categorical"}  # fmt: skip
-    return len(contract.exposures) + sum(
-        max(1, len(levels.get(key, {})) - 1) for key in contract.covariates
-    )
+    return exposures + sum(max(1, len(levels.get(key, {})) - 1) for key in contract.covariates)

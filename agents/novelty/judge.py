@@ -74,7 +74,9 @@ def _summary(seen: Reading, refuted: bool) -> str:
     if refuted:
         return "Retrieved work reports against most of the claim; see what is cited."
     alone = [part for part, links in zip(seen.parts, seen.degree, strict=True) if not links]
-    apart = f" Found beside no other part: {', '.join(alone)}." if alone and seen.nearest else ""
+    apart = (
+        f" In no record beside another part: {', '.join(alone)}." if alone and seen.nearest else ""
+    )
     counted = ", ".join(f"{name} for {part}" for part, name in seen.kin)
     kin = f" Counted by kinship: {counted}." if counted else ""
     several, single = seen.several, seen.single

@@ -40,6 +40,7 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
         "TIL",
         "TILs",
     ),
+    ("CD8 T cell", "CD8+ T cells", "CD8+ TIL", "CD8+ lymphocytes", "CD8+ cells", "CD8 density"),
     ("overall survival", "survival analysis", "death from any cause"),
     ("progression-free survival", "PFS"),
     ("progression-free interval", "PFI"),

@@ -100,6 +100,8 @@ def test_power_states_the_smallest_visible_hazard_ratio() -> None:
     # 380 of 400 have TLS density: 190 of the 200 events; two median cuts expose a quarter.
     assert power.value == pytest.approx(minimum_detectable_hr(190, 0.25, 0.05, 0.8), abs=1e-4)
     assert "hazard ratio" in power.statement
+    assert power.value is not None
+    assert f"{power.value:.2f} (or {1 / power.value:.2f})" in power.statement
 
 
 def test_a_missing_variable_is_infeasible_and_a_near_match_is_offered() -> None:
@@ -237,6 +239,23 @@ def test_its_numbers_are_those_of_the_contract_that_is_frozen(tmp_path: Path) ->
     assert f"{power.n} patients whom the draft compares" in by_check["endpoint"].statement
     assert by_check["events per model term"].value == round(power.events) / 2
     assert power.n < known.n_patients / 2
+
+
+@pytest.mark.parametrize(
+    ("comparison", "terms", "scale"),
+    [
+        (Comparison.EXPOSED_VS_REST, 3, "hazard ratio"),
+        (Comparison.EXTREMES, 3, "hazard ratio"),
+        (Comparison.INTERACTION, 5, "ratio of two hazard ratios"),
+        (Comparison.MODIFICATION, 5, "ratio of two hazard ratios"),
+    ],
+)
+def test_exposures_that_form_groups_are_one_term_and_a_product_is_one_more(
+    comparison: Comparison, terms: int, scale: str
+) -> None:
+    numbers = contract_numbers(hypothesis(comparison=comparison), dictionary())
+    assert not numbers.refused
+    assert (numbers.terms, numbers.scale) == (terms, scale)
 
 
 def test_a_claim_of_which_no_contract_can_be_drafted_is_infeasible() -> None:

@@ -354,7 +354,9 @@ def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
         expanded(), rules(), found(known("FABP5", "bladder cancer"), known("overall survival"))
     )
     judged = outcome.transcript[2].position.summary
-    assert "Found beside no other part: tertiary lymphoid structure, overall survival." in judged
+    assert (
+        "In no record beside another part: tertiary lymphoid structure, overall survival." in judged
+    )
 
 
 def test_synonyms_count_as_mentions() -> None:
