@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,67 @@ known_at = { column = "since", before = "no" }
 """
 
 
-def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: object) -> str:
+Script = Callable[[Path], tuple[int, str]]
+SERVER = """
+invisible(loadNamespace("survival"))
+before <- search()
+input <- file("stdin", open = "r")
+while (length(path <- readLines(input, n = 1))) {
+  own <- new.env(parent = globalenv())
+  own$commandArgs <- function(...) paste0("--file=", path)
+  own$quit <- function(status = 0, ...) {
+    stop(structure(list(status = status), class = c("ended", "condition")))
+  }
+  code <- tryCatch({ sys.source(path, own); 0 }, ended = function(e) e$status,
+                   error = function(e) { cat(conditionMessage(e), "\\n"); 2 })
+  for (name in setdiff(search(), before)) detach(name, character.only = TRUE)
+  cat("ended with", code, "\\n")
+  flush(stdout())
+}
+"""
+"""Runs scripts one after the other, each in an environment of its own with nothing attached."""
+
+
+def by_itself(script: Path) -> tuple[int, str]:
+    """Run a script as its user does: exit code, and what it prints."""
+    assert RSCRIPT is not None
+    line = [RSCRIPT, "--vanilla", str(script)]
+    done = subprocess.run(line, capture_output=True, text=True, cwd="/")
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def r() -> Iterator[Script]:
+    """The same in one R for all scripts: it takes longer to start and load than they do."""
+    assert RSCRIPT is not None
+    server = subprocess.Popen(
+        [RSCRIPT, "--vanilla", "-e", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, cwd="/",
+    )  # fmt: skip
+    assert server.stdin is not None and server.stdout is not None
+
+    def run(script: Path) -> tuple[int, str]:
+        server.stdin.write(f"{script}\n")
+        server.stdin.flush()
+        said = ""
+        for line in server.stdout:
+            if line.startswith("ended with "):
+                return int(line.split()[2]), said
+            said += line
+        raise AssertionError(said)
+
+    yield run
+    server.stdin.close()
+    assert server.wait(60) == 0
+
+
+def repeated(
+    tmp_path: Path,
+    *options: str,
+    run: Script = by_itself,
+    patients_in: int = 300,
+    **changes: object,
+) -> str:
     """Validate with --export-r, run the script in a folder of its own, return what it prints."""
     raw = patients(patients_in, log_hr=0.5)
     raw.loc[::11, "stage"] = None
@@ -55,12 +116,9 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
     validate(tmp_path, cohort, "--export-r", *options, **changes)
     moved = tmp_path / "elsewhere"
     shutil.move(tmp_path / "out" / "marker-os" / "r", moved)
-    assert RSCRIPT is not None
-    done = subprocess.run(
-        [RSCRIPT, "--vanilla", str(moved / "analysis.R")], capture_output=True, text=True, cwd="/"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    code, said = run(moved / "analysis.R")
+    assert code == 0, said
+    return said
 
 
 @pytest.mark.parametrize(
@@ -153,8 +211,8 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
         ),
     ],
 )  # fmt: skip
-def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:
-    printed = repeated(tmp_path, **({"covariates": COVARIATES} | changes))
+def test_r_repeats_every_kind_of_contract(tmp_path, r, changes, needs) -> None:
+    printed = repeated(tmp_path, run=r, **({"covariates": COVARIATES} | changes))
     for key in needs:
         assert f" {key} " in printed, printed
     assert "FALSE" not in printed
@@ -171,8 +229,9 @@ def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:
         ({"exposures": [GIVEN], "time_dependent": True}, ["adjusted.lower"]),
     ],
 )
-def test_r_repeats_firths_penalty(tmp_path, changes, needs) -> None:
-    printed = repeated(tmp_path, **({"covariates": COVARIATES, "patients_in": 34} | changes))
+def test_r_repeats_firths_penalty(tmp_path, r, changes, needs) -> None:
+    given = {"covariates": COVARIATES, "patients_in": 34} | changes
+    printed = repeated(tmp_path, run=r, **given)
     for key in needs:
         assert f" {key} " in printed, printed
     assert "FALSE" not in printed
@@ -187,21 +246,24 @@ def test_r_repeats_firths_penalty(tmp_path, changes, needs) -> None:
         {"exposures": [PAIR[0] | {"cut": "quartile"}], "comparison": "trend"},
     ],
 )
-def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path, changes) -> None:
-    printed = repeated(tmp_path, "--split", "0.5", **({"covariates": COVARIATES} | changes))
+def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path, r, changes) -> None:
+    given = {"covariates": COVARIATES} | changes
+    printed = repeated(tmp_path, "--split", "0.5", run=r, **given)
     assert "primary.effect" in printed
 
 
-def test_a_script_that_meets_other_data_says_so(tmp_path) -> None:
+def test_a_script_that_meets_other_data_says_so(tmp_path, r) -> None:
     repeated(tmp_path, covariates=COVARIATES)
     table = tmp_path / "elsewhere" / "table.csv"
     lines = table.read_text().splitlines()
     table.write_text("\n".join(lines[:200]) + "\n")
-    assert RSCRIPT is not None
-    script = str(tmp_path / "elsewhere" / "analysis.R")
-    done = subprocess.run([RSCRIPT, "--vanilla", script], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "FALSE" in done.stdout
+    script = tmp_path / "elsewhere" / "analysis.R"
+    code, said = by_itself(script)
+    assert code == 1
+    assert "FALSE" in said
+    assert r(script) == (code, said)
+    script.write_text("library(survival)\nnonsense()\n")
+    assert r(script)[0] != 0
 
 
 def test_no_text_of_a_contract_becomes_r_code(tmp_path) -> None:
