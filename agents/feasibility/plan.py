@@ -64,7 +64,7 @@ def contract_numbers(
         events=power.events,
         exposed=power.fraction_exposed,
         detectable=power.minimum_detectable,
-        scale=_scale(contract),
+        scale=contract.effect_name,
         kind=contract.endpoint(contract.primary_test.endpoint).kind,
         alpha=contract.rules.alpha,
         terms=_terms(contract, dictionary),
@@ -72,20 +72,10 @@ def contract_numbers(
     )
 
 
-_PRODUCTS = frozenset({Comparison.INTERACTION, Comparison.PREDICTIVE, Comparison.MODIFICATION})
-"""What a product of two exposures answers, in a model that holds both."""
-
-
-def _scale(contract: Contract) -> str:
-    """What the primary test's effect is called: of a product, a ratio of two ratios."""
-    product = contract.comparison in _PRODUCTS and contract.scale.endswith("ratio")
-    return f"ratio of two {contract.scale}s" if product else contract.scale
-
-
 def _terms(contract: Contract, dictionary: DataDictionary) -> int:
     """Terms of the adjusted model: exposures that form groups together are one."""
     exposures = len(contract.exposures)
-    if contract.comparison in _PRODUCTS:
+    if contract.comparison.is_product:
         exposures += 1
     elif contract.comparison in (Comparison.EXPOSED_VS_REST, Comparison.EXTREMES):
         exposures = 1

@@ -44,7 +44,7 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         lines.append(
             f"Power: {power.n}{part} patients, {power.events or 0:g} events; with 80% power the"
             f" smallest effect that can be seen is {power.minimum_detectable:.2f}"
-            f" ({contract.scale})"
+            f" ({contract.effect_name})"
         )
     lines.append(f"Missing values: {contract.missing.policy.replace('_', ' ')}")
     lines.append(f"Split: {contract.split.policy.replace('_', ' ')}")

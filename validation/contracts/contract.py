@@ -337,6 +337,12 @@ class Contract(Strict):
         return scale_of(self.endpoint(self.primary_test.endpoint).kind)
 
     @property
+    def effect_name(self) -> str:
+        """What the primary test's effect is called: of a product, a ratio of two ratios."""
+        product = self.comparison.is_product and self.scale.endswith("ratio")
+        return f"ratio of two {self.scale}s" if product else self.scale
+
+    @property
     def relevant_ratio(self) -> float:
         """The smallest relevant ratio in the unit of the effect: per doubling or step what the
         rules ask for per standard deviation.
