@@ -204,8 +204,9 @@ _LEVELS = re.compile(r" at (?:the )?\w+ levels?")
 _ADVERBS = re.compile(r"(?:[\s,]*\b(?:\w+ly|also|then|further|not))*[\s,]*(?:\([^()]*\))?\s*$")
 # `of leukocytes, especially activated T cells`: an adjective of the noun that follows.
 _NO_SUBJECT = re.compile(
-    r"(?:\b(?:with|of|a|the|by|to|show|shows|and|or|especially|particularly|notably|namely|including)"
-    r"|, (?:mainly|mostly|primarily|predominantly|chiefly|specifically))\s+$"
+    r"(?:\b(?:with|of|a|the|by|to|show|shows|and|or|namely|including|and especially)"
+    r"|, (?:especially|particularly|notably|mainly|mostly|primarily|predominantly|chiefly"
+    r"|specifically))\s+$"
 )
 _CONTINUES = re.compile(
     r"(?:\b(?:and|or|but|by|thus|thereby|then|also|through)|,)(?:\s+\w+ly|\s+not"
