@@ -275,7 +275,10 @@ def next_verb(between: str, trigger: Trigger) -> bool:
     After `associated with` and the like, words such as `increased` are modifiers.
     """
     words = {word.lower() for word in _ED.findall(between)}
-    return bool(words if trigger.text.isalpha() else words - cues.UP - cues.DOWN - cues.LOSS)
+    verbs = trigger.text.isalpha() or trigger.text.endswith(
+        " on"
+    )  # `no effect on A and increased B`
+    return bool(words if verbs else words - cues.UP - cues.DOWN - cues.LOSS)
 
 
 def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:

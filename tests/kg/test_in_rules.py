@@ -103,6 +103,8 @@ def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str,
             "VEGFA, induced in fibroblasts, promotes angiogenesis.",
             {("VEGFA", "promotes", "angiogenesis")},
         ),
+        ("Metformin had no effect on AKT1 and increased apoptosis.",
+         {("metformin", "affects", "AKT1")}),
         (
             "TGFB1 particularly increased cell migration.",
             {("TGFB1", "upregulates", "cell migration")},
