@@ -21,7 +21,11 @@ _OUTCOME = re.compile(
 _DISEASE = re.compile(r"\b(cancers?|carcinomas?|tumou?rs?|neoplasms?|metastas\w+)\b", re.IGNORECASE)
 _REPORTS_OF_OTHERS = re.compile(r"\([^()]*\b(?:contradict\w*|unlike)\b[^()]*\)", re.IGNORECASE)
 _RECEPTORS = {"ER": "estrogen receptor", "PR": "progesterone receptor"}
-_RECEPTOR = re.compile(r"\b(ER|PR)(?=[+/−–-]|[ -](?:positiv|negativ|status|express|level))")
+# Not `ER-Golgi`, `ER/SR`, `ER expression of calnexin` (endoplasmic reticulum), `PR-104` (a drug).
+_RECEPTOR = re.compile(
+    r"\b(ER|PR)(?=[+⁺](?!CR)|[−–-](?!\w)|[−–/-](?:ER|PR|PgR|HER2)\b| ?\([+−–-]\)"
+    r"|-?(?:α|β|alpha|beta)\b|[ –-](?:positiv|negativ|status|express\w*\b(?! of)|levels))"
+)
 _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
     EntityType.DISEASE: "disease",
     EntityType.CLINICAL_ENDPOINT: "outcome",

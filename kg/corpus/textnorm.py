@@ -142,17 +142,21 @@ def abbreviations(text: str) -> dict[str, str]:
     return found
 
 
+# Vectors, which carry human genes, are left out.
 _VIRUS = (
-    r"(?:EBV|KSHV|HHV-?8|HPV-?(?:16|18)?|HIV(?:-1)?|H[BC]V|HTLV-?1|H?CMV|SV40|"
-    r"(?:[A-Z][\w-]+|[a-z-]+) ?virus(?: type \d+)?)"
+    r"(?:EBV|KSHV|HHV-?8|HPV(?:-?(?:16|18))?|HIV(?:-1)?|H[BC]V|HTLV-?1|H?CMV|SV40|"
+    r"(?![\w-]*(?:[Aa]deno|[Rr]etro|[Ll]enti|[Rr]ecombinant|[Oo]ncolytic))"
+    r"(?:[A-Z][\w-]{1,30}|[a-z-]{1,30}) ?virus(?: type \d+)?)"
 )
+# `TP53 of HPV-negative tumors`, `CD4 of HIV patients`: of those who have the virus, or not.
+_WHO = r"(?!-| (?:infected|transformed|positive|negative|patients?|vectors?|cells?|tumou?rs?)\b)"
 _NAME = r"((?=\w*[A-Z]\w*[A-Z0-9])[A-Z]\w{1,9})"
 _VIRAL = re.compile(
-    rf"\b{_NAME}(?: (?:gene|protein|oncoprotein|oncogene|antigen))? of (?:the )?{_VIRUS}\b"
-    rf"|\b{_VIRUS}[- ](?:encoded|derived|oncogene|oncoprotein|protein|latent membrane protein)s? "
-    rf"\(?{_NAME}\b"
-    rf"|\b{_VIRUS} {_NAME} (?:onco)?(?:protein|gene)s?\b"
-    rf"|\b[A-Z]{{2,4}}V-([A-Z]+\d\w*)\b"
+    rf"(?<![\w-]){_NAME}(?: (?:gene|protein|oncoprotein|oncogene|antigen))? of (?:the )?{_VIRUS}\b"
+    rf"{_WHO}|(?<![\w-]){_VIRUS}[- ]"
+    rf"(?:encoded|derived|oncogene|oncoprotein|protein|latent membrane protein)s? \(?{_NAME}\b"
+    rf"|(?<![\w-]){_VIRUS} {_NAME} (?:onco)?(?:protein|gene)s?\b"
+    rf"|\b(?!AAV|CMV|MMTV|MSCV)[A-Z]{{2,4}}V-([A-Z]+\d\w*)\b"
 )
 
 

@@ -68,6 +68,12 @@ def object_group(sentence: str, right: Sequence[Mention], trigger: Trigger) -> l
     if not usable:
         return []
     first = usable[0]
+    if (
+        trigger.continues
+        and trigger.text.endswith("ed")
+        and syntax.starts_predicate(sentence, first)
+    ):
+        return []  # `raised A and reduced B was seen`: a subject
     gap = sentence[trigger.end : first.start]
     if len(gap) > (45 if trigger.passive else 75):
         return []

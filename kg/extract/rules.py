@@ -88,6 +88,10 @@ _NOMINAL = re.compile(
 # `enhanced or weakened`: neither is said.
 _TURNED = re.compile(r"\s+(?:or|and/or) (?:\w+(?:ed|s)|not)\b(?=.*\brespectively)", re.IGNORECASE)
 _COMMA_ALONE = re.compile(r"(?: \w+)?(?:\s*\([^()]*\))?,\s*(?:\w+ly\s+)?")
+# Without one (`MYC expression, increased in tumors, promotes X`) nothing is listed.
+_EARLIER_VERB = re.compile(r"(?<![\w-])(?:\w{3,}ed|had|has|have|shows?|led)\b(?!-)")
+_NONE = re.compile(r"\s*(?:-\s*)?(?:no(?:ne of| \w+)?\b|neither (?:\w+ ){0,2}$)", re.IGNORECASE)
+_OR_BASE = re.compile(r"\bor (?:\w+ly )?\w+(?<!ed)(?<![^s]s)(?: \w+)?$")
 _JOINED = re.compile(r"(?:[\s,]|and|or|\w+ly|also|then|thereby|thus)*")  # `activates and raises X`
 _BIBLIOGRAPHY = re.compile(r"^(?:references?|bibliography|literature cited)\b", re.IGNORECASE)
 _NOT_CAUSES = frozenset(
@@ -423,18 +427,16 @@ class RulesExtractor:
     ) -> list[Reading]:
         first = min(m.end for m in (*heads.mentions, *tails.mentions))
         span_start = max(previous, min(first, trigger.start))
-        before = sentence[span_start : trigger.start]
         low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
+        if trigger.continues and _OR_BASE.search(sentence[: trigger.end]):
+            span_start = min(span_start, low)  # `did not inhibit A or induce B`
+        before = sentence[span_start : trigger.start]
         if _unsaid(sentence, trigger, low, high, before):
             return []
         opening = sentence[low : min(m.start for m in heads.mentions)]
         scope = cues.PSEUDO.sub(" ", cues.EXCEPTED.sub(" ", before + " " + trigger.text))
         unproven = bool(cues.UNPROVEN.search(sentence[: trigger.end]))
-        negated = (
-            unproven
-            or bool(cues.NEGATION.search(scope))
-            or bool(re.match(r"\s*(?:-\s*)?no(?:ne of| \w+)?\b", opening, re.IGNORECASE))
-        )
+        negated = unproven or bool(cues.NEGATION.search(scope)) or bool(_NONE.match(opening))
         speculative = unproven or bool(cues.SPECULATION.search(sentence[low : trigger.end]))
         floor = low if heads.mentions[0].start >= low else 0  # `... lowers A but raises B`
         head_signs = groups.signs_of(sentence, heads.mentions, floor)
@@ -539,8 +541,9 @@ def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> b
     """
     if trigger.passive or trigger.relative or trigger.text.endswith("ing"):
         return False
-    gap = sentence[last.end : trigger.start]
-    return "," not in sentence[low : last.start] and bool(_COMMA_ALONE.fullmatch(gap))
+    opening, gap = sentence[low : last.start], sentence[last.end : trigger.start]
+    verb = "," not in opening and _EARLIER_VERB.search(opening)
+    return bool(verb and _COMMA_ALONE.fullmatch(gap))
 
 
 def _listed(sentence: str, head: Mention, last: Mention) -> bool:

@@ -204,8 +204,9 @@ _LEVELS = re.compile(r" at (?:the )?\w+ levels?")
 _ADVERBS = re.compile(r"(?:[\s,]*\b(?:\w+ly|also|then|further|not))*[\s,]*(?:\([^()]*\))?\s*$")
 # `of leukocytes, especially activated T cells`: an adjective of the noun that follows.
 _NO_SUBJECT = re.compile(
-    r"(?:\b(?:with|of|a|the|by|to|show|shows|and|or|especially|particularly|notably|namely|including)"
-    r"|, (?:mainly|mostly|primarily|predominantly|chiefly|specifically))\s+$"
+    r"(?:\b(?:with|of|a|the|by|to|show|shows|and|or|namely|including|and especially)"
+    r"|, (?:especially|particularly|notably|mainly|mostly|primarily|predominantly|chiefly"
+    r"|specifically))\s+$"
 )
 _CONTINUES = re.compile(
     r"(?:\b(?:and|or|but|by|thus|thereby|then|also|through)|,)(?:\s+\w+ly|\s+not"
@@ -274,7 +275,10 @@ def next_verb(between: str, trigger: Trigger) -> bool:
     After `associated with` and the like, words such as `increased` are modifiers.
     """
     words = {word.lower() for word in _ED.findall(between)}
-    return bool(words if trigger.text.isalpha() else words - cues.UP - cues.DOWN - cues.LOSS)
+    verbs = trigger.text.isalpha() or trigger.text.endswith(
+        " on"
+    )  # `no effect on A and increased B`
+    return bool(words if verbs else words - cues.UP - cues.DOWN - cues.LOSS)
 
 
 def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:

@@ -9,7 +9,7 @@ from kg.graph.arrays import TYPES
 from kg.graph.belief import POLARITIES
 from kg.graph.model import Graph
 from kg.paths import scores
-from kg.paths.mechanism import mechanism_of, roles
+from kg.paths.mechanism import acting, mechanism_of, roles, turns
 from kg.paths.score import Raw, Rows
 from kg.types import PathEdge, PathNode, PathProspect, PathScores, ScoredPath
 
@@ -17,9 +17,12 @@ from kg.types import PathEdge, PathNode, PathProspect, PathScores, ScoredPath
 class Steps:
     """Which edge a step between two neighbors takes: the one that asserts most (belief times the
     role of its relation), forward before backward, then the heaviest, then the first.
+
+    With `one_way`, a path whose steps act both ways takes edges that act one way where it has them:
+    of two things that act on each other, the weaker action is there too.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, *, one_way: bool = False) -> None:
         keep = np.flatnonzero(~graph.negated)
         self._n = graph.n_nodes
         h, t = graph.head[keep].astype(np.int64), graph.tail[keep].astype(np.int64)
@@ -28,16 +31,24 @@ class Steps:
         backward = np.repeat([False, True], len(keep))
         asserted = graph.belief * roles(graph)
         order = np.lexsort((edge, -graph.weight[edge], backward, -asserted[edge], code))
-        code, edge, backward = code[order], edge[order], backward[order]
-        first = np.ones(len(code), dtype=np.bool_)
-        first[1:] = code[1:] != code[:-1]
-        self._code, self._edge, self._backward = code[first], edge[first], backward[first]
+        self._code, self._edge, self._backward = code[order], edge[order], backward[order]
+        self._acts = acting(graph)
+        self._one_way = one_way
 
-    def take(
-        self, one: NDArray[np.integer], other: NDArray[np.integer]
+    def _take(
+        self, one: NDArray[np.integer], other: NDArray[np.integer], against: bool | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Edges of steps one -> other, and whether they are walked in their own direction."""
-        at = np.searchsorted(self._code, one.astype(np.int64) * self._n + other)
+        """Edges of steps one -> other, and whether they are walked in their own direction.
+
+        With `against`, first those that act so (backward or not), then those that do not act.
+        """
+        code = one.astype(np.int64) * self._n + other
+        at = np.searchsorted(self._code, code)
+        if against is not None:
+            ends = np.searchsorted(self._code, code, side="right")
+            for n, (start, end) in enumerate(zip(at.tolist(), ends.tolist(), strict=True)):
+                acts = self._acts[self._edge[start:end]]
+                at[n] += np.argmin(np.where(acts, 2 * (self._backward[start:end] != against), 1))
         return self._edge[at], ~self._backward[at]
 
     def of(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -45,7 +56,15 @@ class Steps:
         there = (rows[:, :-1] >= 0) & (rows[:, 1:] >= 0)
         edges = np.full(there.shape, -1, dtype=np.int64)
         forward = np.ones(there.shape, dtype=np.bool_)
-        edges[there], forward[there] = self.take(rows[:, :-1][there], rows[:, 1:][there])
+        edges[there], forward[there] = self._take(rows[:, :-1][there], rows[:, 1:][there])
+        for against in (False, True) if self._one_way else ():
+            mixed = np.flatnonzero(turns(there & self._acts[edges], forward))
+            one, other = rows[mixed, :-1], rows[mixed, 1:]
+            held = there[mixed]
+            other_edges, other_forward = edges[mixed], forward[mixed]
+            other_edges[held], other_forward[held] = self._take(one[held], other[held], against)
+            good = ~turns(held & self._acts[other_edges], other_forward)
+            edges[mixed[good]], forward[mixed[good]] = other_edges[good], other_forward[good]
         return edges, forward
 
 
@@ -55,7 +74,7 @@ def sentences(graph: Graph, steps: Steps, rows: Rows) -> list[str]:
     out: list[str] = []
     for row in rows:
         nodes = row[row >= 0]
-        edges, forward = steps.take(nodes[:-1], nodes[1:])
+        (edges,), (forward,) = steps.of(nodes[None])
         words = [graph.names[nodes[0]]]
         for node, edge, ahead in zip(
             nodes[1:].tolist(), edges.tolist(), forward.tolist(), strict=True
@@ -102,7 +121,7 @@ def build_path(
         If a weight is negative or not finite, or all are zero.
     """
     nodes = row[row >= 0]
-    edges, forward = steps.take(nodes[:-1], nodes[1:])
+    (edges,), (forward,) = steps.of(nodes[None])
     logic01 = float(np.clip(logic, 0.0, 1.0))
     w = scores.check_weights(weights)
     r, v, s = float(raw.relevance01[n]), float(raw.novelty01[n]), float(raw.surprise01[n])

@@ -200,7 +200,7 @@ def generate(
     rows = _through_named(graph, rows, said, options)
     if not options.co_study and options.rank == "mechanism":
         alike = rows
-        rows = rows[carries(rows, *Steps(graph).of(rows), graph)]
+        rows = rows[carries(rows, *Steps(graph, one_way=True).of(rows), graph)]
         if not len(rows):
             said.notes.append(
                 "These concepts are linked only by what acts on both, or is acted on by both, or "
@@ -485,7 +485,7 @@ def _ranked(
         _vectors(graph, on_paths, embedder).astype(np.float64) - center, axis=1
     )
     raw = score_candidates(rows, distances, graph.degree, graph.types, len(TYPES))
-    steps = Steps(graph)
+    steps = Steps(graph, one_way=not options.co_study)
 
     def logic_of(some: Sequence[int]) -> scores.Floats:
         return scores.logic(query, embedder.embed(sentences(graph, steps, rows[list(some)])))

@@ -140,6 +140,16 @@ def strength(
     return value
 
 
+def acting(graph: Graph) -> NDArray[np.bool_]:
+    """(m,) whether one thing acts on another in each edge."""
+    return np.asarray(roles(graph) >= _CAUSAL, dtype=np.bool_)
+
+
+def turns(acts: NDArray[np.bool_], forward: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(n,) whether of the steps that act, (n, m) as is `forward`, some go each way."""
+    return np.logical_and((acts & forward).any(axis=1), (acts & ~forward).any(axis=1))
+
+
 def carries(
     rows: Rows, edges: NDArray[np.int64], forward: NDArray[np.bool_], graph: Graph
 ) -> NDArray[np.bool_]:
@@ -160,8 +170,7 @@ def carries(
     """
     there = edges >= 0
     role = roles(graph)
-    acts = there & (role >= _CAUSAL)[edges]
-    turns = (acts & forward).any(axis=1) & (acts & ~forward).any(axis=1)
+    acts = there & acting(graph)[edges]
     idle = there & ~acts
     inner = there[:, 1:]
     last = there & ~np.pad(inner, ((0, 0), (0, 1)))
@@ -174,7 +183,7 @@ def carries(
     ill[:, 0] |= there[:, 0] & disease[:, 0]
     located = there & (role == _LOCATED)[edges]
     vague = (there & (role <= _ASSOCIATED)[edges] & ~seen) | (located & (ill | ~seen))
-    broken = turns | vague.any(axis=1) | (idle[:, :-1] & idle[:, 1:]).any(axis=1)
+    broken = turns(acts, forward) | vague.any(axis=1) | (idle[:, :-1] & idle[:, 1:]).any(axis=1)
     direct = there.sum(axis=1) == 1
     passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken)
     return passes

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.paths_judged import SHEETS, judgments, score
+from kg.graph.belief import CAUSAL
 from kg.paths.concepts import NodeClass, understand
 from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
 from kg.types import EntityType, PathProspect, Polarity
@@ -223,11 +224,19 @@ def told(head, tail, types):  # type: ignore[no-untyped-def]
         pytest.param([act("AA", "BB"), told("BB", "DD", (G, D)), act("DD", "CC", types=(D, P))],
                      False, id="an association within"),
         pytest.param([told("AA", "CC", (P, P))], True, id="a direct link"),
+        pytest.param([act("AA", "BB"), act("BB", "AA", confidence=0.95), act("BB", "CC")], True,
+                     id="a stronger feedback"),
+        pytest.param([act("AA", "BB", confidence=0.95), act("BB", "AA"), act("CC", "BB")], True,
+                     id="a weaker feedback, walked back"),
+        pytest.param([act("AA", "BB", "binds"), act("BB", "AA"), act("BB", "CC")], True,
+                     id="a complex of what acts back"),
     ],
 )  # fmt: skip
 def test_what_runs_on_from_end_to_end_is_a_mechanism(edges, carried) -> None:  # type: ignore[no-untyped-def]
     found = between(graph(edges), "AA", "CC", STRICT, EMBEDDER)
     assert bool(found.paths) is carried
+    ahead = {e.forward for p in found.paths for e in p.edges if e.relation in CAUSAL}
+    assert len(ahead) < 2  # the steps shown are those that run one way
     assert carried or any("nothing passes from one" in note for note in found.notes)
     assert between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths
 

@@ -100,12 +100,38 @@ def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str,
             set(),
         ),
         ("TGFB1, via SMAD3, activates fibroblasts.", {("TGFB1", "activates", "fibroblast")}),
+        (
+            "Cisplatin induced apoptosis and decreased cell migration was accompanied by hypoxia.",
+            {("cisplatin", "activates", "apoptosis")},
+        ),
+        (
+            "VEGFA, induced in fibroblasts, promotes angiogenesis.",
+            {("VEGFA", "promotes", "angiogenesis")},
+        ),
+        ("Metformin had no effect on AKT1 and increased apoptosis.",
+         {("metformin", "affects", "AKT1")}),
+        (
+            "TGFB1 particularly increased cell migration.",
+            {("TGFB1", "upregulates", "cell migration")},
+        ),
     ],
 )  # fmt: skip
 def test_each_verb_of_a_list_has_its_own_object_and_the_first_one_s_subject(
     sentence: str, told: set[tuple[str, str, str]]
 ) -> None:
     assert {(s.head, s.relation, s.tail) for s in kept(sentence)} == told
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Metformin did not suppress MYC or induce apoptosis.",
+        "Neither metformin nor cisplatin suppressed MYC and increased apoptosis.",
+    ],
+)
+def test_a_denial_holds_for_each_verb_that_it_governs(sentence: str) -> None:
+    told = {(s.tail, s.negated) for s in kept(sentence) if s.head == "metformin"}
+    assert told == {("MYC", True), ("apoptosis", True)}
 
 
 def test_a_viral_protein_is_no_human_gene_of_its_name() -> None:
