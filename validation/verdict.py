@@ -78,6 +78,7 @@ from validation.controls.rules import (
     Objection,
     control_objections,
     control_reasons,
+    missingness_limit,
     timing_objections,
     unshown_positive,
 )
@@ -632,6 +633,7 @@ def _limits(evidence: Evidence) -> list[str]:
         total = curve.n + curve.failed
         limits.append(f"{curve.failed} of {total} specifications could not be estimated")
     limits += site_limits(evidence.analysis, contract.rules.alpha)
+    limits += missingness_limit(contract, evidence.analysis.controls)
     positive = evidence.analysis.controls.known_positive if evidence.analysis.controls else None
     if plan.known_positive is None:
         limits.append("no known positive: the contract names no association that must appear")

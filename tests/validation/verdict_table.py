@@ -1644,7 +1644,14 @@ def _others() -> Iterator[Row]:
 
 
 def _missing() -> Iterator[Row]:
-    for p, says in ((0.0099, open_("assumption")), (0.01, SUPPORTED), (None, SUPPORTED)):
+    may = "of the 40 patients without the exposure may differ"
+    for p, says, told in (
+        (0.0099, open_("assumption"), ()),
+        (0.01, SUPPORTED, (may,)),
+        (0.0499, SUPPORTED, (may,)),
+        (0.05, SUPPORTED, ()),
+        (None, SUPPORTED, ()),
+    ):
         words = "" if says == SUPPORTED else "patients without the exposure fare otherwise"
         text = () if says == SUPPORTED else ("of the 40 patients without", "of the 360 with it")
         yield row(
@@ -1655,6 +1662,8 @@ def _missing() -> Iterator[Row]:
             primary=STRONG,
             ran=controls(missingness=Missingness(status=RAN, missing=40, n=400, p=p)),
             reasons=text,
+            limits=told,
+            without=() if told else (may,),
         )
     yield row(
         "no missingness in the contract",

@@ -20,7 +20,8 @@
 7. Specification curve. The sign is not stable over the registered choices, or the curve has no
    estimate for the claim's own.
 8. Missingness. Patients without the exposure fare otherwise than those with it (p below
-   `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them.
+   `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them. From
+   there to alpha it is a limit that the report tells.
 
 9. Undeclared timing. Nobody says when an exposure, covariate, stratum or filter became known: what
    was known after the start of follow-up favors whoever lived to see it (`timing_objections`).
@@ -314,6 +315,17 @@ def _missingness(controls: Controls) -> Iterator[Objection]:
                 f"that of the {(found.n or 0) - (found.missing or 0)} with it ({p_is(found.p)})"
             ),
         )
+
+
+def missingness_limit(contract: Contract, controls: Controls | None) -> list[str]:
+    """What is told of patients without the exposure where rule 8 does not object yet."""
+    found = controls.missingness if controls is not None else None
+    if found is None or found.p is None or not MISSING_ALPHA <= found.p < contract.rules.alpha:
+        return []
+    return [
+        f"the outcome of the {found.missing} patients without the exposure may differ from that of"
+        f" the others ({p_is(found.p)})"
+    ]
 
 
 def _sign_text(found: Specifications) -> str:
