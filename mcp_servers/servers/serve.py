@@ -143,9 +143,9 @@ def serve_app(
             ) from error
     host = f"[{options.host}]" if bound.family == socket.AF_INET6 else options.host
     scheme = "http" if options.certificate is None else "https"
-    started(f"{scheme}://{host}:{bound.getsockname()[1]}")
     try:
         with _ended_by_sigterm():
+            started(f"{scheme}://{host}:{bound.getsockname()[1]}")
             uvicorn.Server(config).run(sockets=[bound])
     finally:
         bound.close()
