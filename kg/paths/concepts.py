@@ -307,8 +307,8 @@ def check_embedder(graph: Graph, embedder: Embedder) -> None:
     if graph.embedder != embedder.name or graph.vectors.shape[1] != embedder.dimension:
         raise InputError(
             f"the graph was embedded with {graph.embedder} ({graph.vectors.shape[1]} dimensions), "
-            f"but the embedding model in use is {embedder.name} ({embedder.dimension}). Use "
-            "that model, or build the graph again with this one."
+            f"but the embedding model in use is {embedder.name} ({embedder.dimension}). Set "
+            f"embedding_model to {graph.embedder}, or build the graph again with this one."
         )
 
 

@@ -29,8 +29,7 @@ def shared(path: str) -> Path:
     return found
 
 
-FULL = MiniLM(precision="fp32")
-"""The default's weights in float32: a sixth of the time where a processor has no bfloat16."""
+FULL = MiniLM()
 
 KNOWN = KnownNames(
     names=tuple(
@@ -148,7 +147,7 @@ def test_no_two_hetionet_genes_share_a_cluster_by_cosine_alone(tmp_path: Path) -
     # A fifth of the genes and all pathways, in which gene names occur.
     names = [(n, G) for n in sorted(genes)[::5]]
     names += [(n, EntityType.PATHWAY) for _, n, kind in rows if kind == "Pathway"]
-    embedder = MiniLM(VectorCache(tmp_path / "vectors"), precision="fp32")
+    embedder = MiniLM(VectorCache(tmp_path / "vectors"))
     clusters = cluster_names(names, options, embedder)
     assert mixed_clusters(clusters, genes) == []
     paper = cluster_names(names, FusionOptions.paper(), embedder)
