@@ -166,18 +166,20 @@ def corpus_key(folder: Path) -> str:
 
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """The graph of the demonstration corpus, built once and kept by content and by SAGE's code."""
+    """The graph of the demonstration corpus, built once, kept by content, embedding model, code."""
     from kg.corpus.build import BuildOptions, build
     from kg.corpus.places import REPORT
     from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"
     ontology = data_root() / "ontology"
-    key = corpus_key(corpus)[:12] + corpus_key(ontology)[:12] + _graph_code()
+    options = BuildOptions(embedder=settings.embedding_model)
+    model = hashlib.sha256(options.embedder.encode()).hexdigest()
+    key = corpus_key(corpus)[:12] + corpus_key(ontology)[:12] + model[:12] + _graph_code()
     out = settings.cache_dir / "graphs" / f"corpus-{key}"
     _make_once(
         out / REPORT,
-        lambda: build([corpus], out, BuildOptions(), Ontology.load(ontology), progress=progress),
+        lambda: build([corpus], out, options, Ontology.load(ontology), progress=progress),
     )
     return out
 

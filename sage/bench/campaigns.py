@@ -260,8 +260,7 @@ def briefed(question: str, known: DataDictionary, settings: Settings) -> Scienti
     rules = RulesReasoner(Resources(ontology=ontology))
     options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
     graph = Graph.load(demo_graph(settings))
-    shipped = settings.model_copy(update={"embedding_model": "default"})  # the graph's own
-    search = generate(graph, question, options, make_embedder(shipped))
+    search = generate(graph, question, options, make_embedder(settings))
     given = OntologistInput(paths=tuple(search.paths))
     brief = compose_brief(given, rules.ask(ONTOLOGIST, given).output)
     terms = [name for edge in brief.relationships for name in (edge.head, edge.tail)]

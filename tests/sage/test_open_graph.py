@@ -11,7 +11,10 @@ from typer.testing import CliRunner
 
 from benchmarks.kg_graph import synthetic
 from kg.graph import graphml, graphml_read, model
+from kg.paths.concepts import check_embedder
 from sage.cli.app import app
+from sage.settings import load
+from sage.wiring import demo_graph, make_embedder
 
 
 @pytest.fixture
@@ -53,3 +56,12 @@ def test_a_file_is_parsed_again_only_where_it_or_its_cache_changed(
 def test_a_cache_that_cannot_be_written_costs_time_alone(file: Path) -> None:
     (file.parent / "cache").write_text("a file")
     assert nodes(file) == nodes(file) == 60
+
+
+def test_the_demonstration_graph_is_embedded_with_the_model_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SAGE_EMBEDDING_MODEL", "hashing-64")
+    settings = load()
+    check_embedder(model.Graph.load(demo_graph(settings)), make_embedder(settings))
