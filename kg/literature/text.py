@@ -19,6 +19,8 @@ _DASHES = str.maketrans({"‐": "-", "‑": "-", "–": "-", "—": "-", "\u2212
 
 def normalize(text: str) -> str:
     """Lower case, without accents, dashes unified."""
+    if text.isascii():
+        return text.lower()
     plain = unicodedata.normalize("NFKD", text.translate(_DASHES))
     return "".join(char for char in plain if not unicodedata.combining(char)).lower()
 
@@ -53,6 +55,7 @@ def words(text: str, *, keep_stop: bool = False) -> list[str]:
     return [_stemmed(word) for word in found if keep_stop or word not in _STOP]
 
 
+@lru_cache(maxsize=8192)
 def phrase_key(phrase: str) -> str:
     """A phrase as a run of stemmed words with a space on each side, ready for `in`."""
     return f" {' '.join(words(phrase, keep_stop=True))} "
