@@ -75,6 +75,7 @@ def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any], tmp_path
             item["spec"]["template"]["metadata"]["labels"].items()
         )
         assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["shareProcessNamespace"] is True  # SIGTERM ends SAGE also while it loads
         (container,) = pod["containers"]
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         mounted = {mount["name"] for mount in container["volumeMounts"]}
@@ -147,7 +148,7 @@ def test_compose_starts_server_and_workers_on_one_database() -> None:
         said = [re.sub(r"\$\{\w+:-(.+)\}", r"\1", word) for word in service["command"]]
         parse(" ".join(["sage", *said]))
         assert service["environment"]["SAGE_CHECKPOINT_URL"].endswith("@database/sage")
-        assert service["read_only"] is True
+        assert service["read_only"] is True and service["init"] is True
         assert service["cap_drop"] == ["ALL"]
     assert "--trust-header" in services["server"]["command"]  # else everybody may do everything
     assert services["server"]["ports"] == ["127.0.0.1:8766:8766"]

@@ -29,4 +29,5 @@ capabilities: {drop: [ALL]}
 {{- define "sage.pod" -}}
 securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001}
 automountServiceAccountToken: false
+shareProcessNamespace: true {{- /* process 1 would ignore SIGTERM as long as SAGE loads */}}
 {{- end -}}
