@@ -12,6 +12,7 @@ from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, l
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from kg.corpus.build_report import BuildReport, Recipe
@@ -260,7 +261,7 @@ def _print_report(report: BuildReport) -> None:
         f"{report.triples_speculative} speculative){grounding}",
     )
     table.add_row("dropped", counts(report.dropped))
-    table.add_row("graph", f"{report.nodes:,} nodes, {report.edges:,} edges")
+    table.add_row("graph", f"{amount(report.nodes, 'node')}, {amount(report.edges, 'edge')}")
     table.add_row("merges", counts(report.merges))
     table.add_row("pruned", counts(report.pruned))
     if report.cost is not None:

@@ -14,6 +14,7 @@ from sage.cli.kg_options import OntologyDir, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from kg.gather.gather import Services
@@ -87,7 +88,8 @@ def gather_papers(
     if flow.included:
         console.print(f"  next      sage kg build {out} --out graph/")
     elif not flow.missing:
-        err.print("no paper was kept: name a new --out with another topic or a lower --relevance")
+        lower = "a lower --relevance" if flow.screened else "an earlier --since"
+        err.print(f"no paper was kept: name a new --out with another topic or {lower}")
 
 
 @contextmanager
@@ -134,16 +136,16 @@ def tell(flow: Flow, folder: Path) -> None:
         table.add_row(LABELS[catalog.name], f"{catalog.total:,}", f"{catalog.taken:,}", note)
     out.print(table)
     out.print(
-        f"{flow.identified:,} records, {flow.duplicates:,} duplicates or versions, "
-        f"{flow.screened:,} papers screened"
+        f"{amount(flow.identified, 'record')}, {flow.duplicates:,} merged as duplicates or "
+        f"versions, {amount(flow.screened, 'paper')} screened"
     )
     for stage, reasons in flow.left_out.items():
         for reason, count in reasons.items():
             out.print(f"{count:8,}  left out ({stage}): {reason}", style="dim")
     texts = ", ".join(f"{name} {count:,}" for name, count in flow.texts.items()) or "none"
     out.print(
-        f"{flow.included:,} papers in the corpus: {flow.retrieved:,} full texts ({texts}), "
-        f"{flow.abstracts:,} with title and abstract"
+        f"{amount(flow.included, 'paper')} in the corpus: {amount(flow.retrieved, 'full text')} "
+        f"({texts}), {flow.abstracts:,} with title and abstract"
     )
     for name, count in flow.licenses.items():
         out.print(f"{count:8,}  {name}", style="dim")
@@ -152,7 +154,7 @@ def tell(flow: Flow, folder: Path) -> None:
     for catalog in flow.missing:
         err.print(f"[yellow]missing[/] {LABELS[catalog.name]}: {catalog.problem}")
     if flow.missing or flow.pending:
-        waits = f"{flow.pending:,} full texts and " if flow.pending else ""
+        waits = f"{amount(flow.pending, 'full text')} and " if flow.pending else ""
         err.print(f"call again to ask for {waits}what is missing; the rest is kept")
     out.print(f"  flow      {folder / 'README.md'}, {folder / 'prisma.svg'}")
     out.print(f"  left out  {folder / 'left-out.tsv'}")
@@ -249,7 +251,7 @@ def update_graph(
     for corpus, flow in zip(corpora.values(), flows, strict=True):
         tell(flow, corpus)
     tell_changes(changes, edges, found, unread)
-    out.print(f"{report.nodes:,} nodes, {report.edges:,} edges in {report.graphml}")
+    out.print(f"{amount(report.nodes, 'node')}, {amount(report.edges, 'edge')} in {report.graphml}")
     out.print(f"  record    {folder / 'updates.jsonl'}")
 
 
@@ -277,10 +279,11 @@ def tell_changes(
         if not edge.after:
             out.print(f"  gone from the graph: {edge} (only from {'; '.join(edge.lost)})")
         elif edge.before and edge.lost:
-            out.print(f"  less evidence: {edge}, belief {edge.before:.2f} to {edge.after:.2f}")
+            kind = "other" if edge.gained else "less"
+            out.print(f"  {kind} evidence: {edge}, belief {edge.before:.2f} to {edge.after:.2f}")
     new = sum(not edge.before for edge in edges)
-    more = sum(bool(edge.before and edge.after and edge.gained) for edge in edges)
-    out.print(f"{new:,} new statements, {more:,} with more evidence")
+    more = sum(bool(edge.before and edge.gained and not edge.lost) for edge in edges)
+    out.print(f"{amount(new, 'new statement')}, {more:,} with more evidence")
     hypothesis = None
     for touch in found:
         if (touch.run, touch.hypothesis) != hypothesis:

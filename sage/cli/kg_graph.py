@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
@@ -269,7 +270,7 @@ def export(
     if as_json:
         print_json(written)
         return
-    out.print(f"{written.path}: {written.nodes:,} nodes, {written.edges:,} edges")
+    out.print(f"{written.path}: {amount(written.nodes, 'node')}, {amount(written.edges, 'edge')}")
     if written.note:
         out.print(written.note, style="dim")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from kg.gather import folder as folder_module
 from kg.gather.folder import CorpusFolder
@@ -33,8 +34,11 @@ from kg.literature.protocol import Search
 from kg.literature.types import Found, Query, Record
 from kg.sources import read
 from kg.sources.plain import read_text
+from sage.cli.kg import app
+from sage.cli.kg_gather import tell_changes
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
+from sage.touched import EdgeChange
 from tests.core.http_server import MANY, Answer, Seen, as_json
 from tests.kg.catalogs import Catalogs, Paper, asked, corpus, running
 
@@ -845,3 +849,27 @@ def test_a_query_has_no_word_of_another_language() -> None:
         'title_and_abstract.search:"a OR all b au AND c" AND "d e f"',
         '("a OR all b au AND c") + ("d e,f")',
     ]
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def test_one_paper_is_told_in_the_singular(world: Catalogs, tmp_path: Path) -> None:
+    world.papers = [replace(world.papers[0], held=("pubmed",))]
+    command = ["gather", TOPIC, "--relevance", "0", "--out", str(tmp_path / "c")]
+    told = CliRunner().invoke(app, command, env=world.variables()).stdout
+    assert "1 record, 0 merged as duplicates or versions, 1 paper screened" in told
+    assert "1 paper in the corpus: 1 full text (Europe PMC 1), 0 with title and abstract" in told
+
+
+def test_evidence_that_another_paper_replaced_is_not_told_as_less(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    edge = EdgeChange(
+        head="CCL21", relation="associated_with", tail="overall survival", negated=False,
+        before=0.84, after=0.85, lost=("a retracted paper",), gained=("a new paper",),
+    )  # fmt: skip
+    tell_changes([], [edge], [], [])
+    told = capsys.readouterr().out
+    assert "other evidence: CCL21 associated with overall survival, belief 0.84 to 0.85" in told
+    assert "0 new statements, 0 with more evidence" in told
