@@ -154,8 +154,9 @@ def tell(flow: Flow, folder: Path) -> None:
     for catalog in flow.missing:
         err.print(f"[yellow]missing[/] {LABELS[catalog.name]}: {catalog.problem}")
     if flow.missing or flow.pending:
-        waits = f"{amount(flow.pending, 'full text')} and " if flow.pending else ""
-        err.print(f"call again to ask for {waits}what is missing; the rest is kept")
+        due = [amount(flow.pending, "full text")] if flow.pending else []
+        waits = " and ".join([*due, *(["what is missing"] if flow.missing else [])])
+        err.print(f"call again to ask for {waits}; the rest is kept")
     out.print(f"  flow      {folder / 'README.md'}, {folder / 'prisma.svg'}")
     out.print(f"  left out  {folder / 'left-out.tsv'}")
 

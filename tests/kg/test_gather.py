@@ -338,7 +338,7 @@ def test_a_catalog_that_ends_before_its_count_is_not_said_to_be_bounded(
         {"meta": {"count": 900, "next_cursor": "x"}, "results": []}
     )
     (openalex,) = (x for x in gathered(world, tmp_path / "c").catalogs if x.name == "openalex")
-    assert openalex.notes == ("0 of 900 were read (it gave no more), the most relevant",)
+    assert openalex.notes == ("0 of 900 were read (it gave no more)",)
 
 
 def test_a_cursor_in_a_circle_ends(world: Catalogs, tmp_path: Path) -> None:
@@ -516,10 +516,21 @@ def test_a_place_that_fails_is_asked_again_by_the_next_call(
 ) -> None:
     row = text_of(world, tmp_path, body)
     assert row["text"] == "abstract"
-    assert json.loads((tmp_path / "c" / "prisma.json").read_text())["pending"] == 1
+    flow = json.loads((tmp_path / "c" / "prisma.json").read_text())
+    assert flow["pending"] == 1
+    assert "Europe PMC did not give every full text" in flow["notes"][0]
     del world.broken["texts"]
     assert gathered(world, tmp_path / "c").retrieved == 1
     assert [d.path.endswith(".xml") for d in read(tmp_path / "c")] == [True]
+
+
+def test_a_text_that_another_place_gave_is_waited_for_no_longer(
+    world: Catalogs, tmp_path: Path
+) -> None:
+    world.broken["texts"] = lambda _: Answer(b"", 503)
+    flow = gathered(world, tmp_path / "c")
+    assert flow.texts == {"PMC": flow.retrieved} and flow.retrieved > 0
+    assert flow.pending == 0
 
 
 def test_a_license_that_is_missing_is_said_to_be(world: Catalogs, tmp_path: Path) -> None:
