@@ -78,7 +78,7 @@ def gather_papers(
     plan = Plan(topic=topic, since=since, most=most, threshold=relevance, pdfs=pdf)
     with going_on(), counting("gathering", quiet=as_json) as progress:
         flow = gather(out, plan, query, services(), progress)
-    silent = len(flow.missing) == len(flow.catalogs)
+    silent = unanswered(flow)
     if as_json:
         print_json(flow)
         raise typer.Exit(int(silent))
@@ -90,6 +90,11 @@ def gather_papers(
     elif not flow.missing:
         lower = "a lower --relevance" if flow.screened else "an earlier --since"
         err.print(f"no paper was kept: name a new --out with another topic or {lower}")
+
+
+def unanswered(flow: Flow) -> bool:
+    """Whether no catalog answered to the end."""
+    return len(flow.missing) == len(flow.catalogs)
 
 
 @contextmanager
@@ -175,7 +180,8 @@ def update_graph(
     """Bring a graph up to date: gather its corpora again, and say which hypotheses are touched.
 
     What is new comes in; what was retracted goes, with the statements that only it supports. The
-    graph is that of a full build of the new corpus, by the options of its first build.
+    graph is that of a full build of the new corpus, by the options of its first build. It exits
+    with 1 where no service answered.
 
     Example: sage kg update living/ --runs runs/
     """
@@ -248,12 +254,13 @@ def update_graph(
     append_line(folder / "updates.jsonl", json.dumps(told, ensure_ascii=False))
     if as_json:
         print_json({**told, "nodes": report.nodes, "statements": report.edges})
-        return
+        raise typer.Exit(int(all(map(unanswered, flows))))
     for corpus, flow in zip(corpora.values(), flows, strict=True):
         tell(flow, corpus)
     tell_changes(changes, edges, found, unread)
     out.print(f"{amount(report.nodes, 'node')}, {amount(report.edges, 'edge')} in {report.graphml}")
     out.print(f"  record    {folder / 'updates.jsonl'}")
+    raise typer.Exit(int(all(map(unanswered, flows))))
 
 
 def tell_changes(

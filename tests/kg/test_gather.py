@@ -873,6 +873,22 @@ def test_one_paper_is_told_in_the_singular(world: Catalogs, tmp_path: Path) -> N
     assert "1 paper in the corpus: 1 full text (Europe PMC 1), 0 with title and abstract" in told
 
 
+def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_path: Path) -> None:
+    world.papers = [replace(world.papers[0], held=("pubmed",))]
+    env = {**world.variables(), "SAGE_EMBEDDING_MODEL": "hashing"}
+    corpus_, graph = str(tmp_path / "c"), str(tmp_path / "g")
+    for command in (
+        ["gather", TOPIC, "--relevance", "0", "-o", corpus_],
+        ["build", corpus_, "-o", graph],
+    ):
+        assert CliRunner().invoke(app, command, env=env).exit_code == 0
+    update_ = ["update", graph, "--runs", str(tmp_path)]
+    world.services.routes.clear()
+    ended = CliRunner().invoke(app, update_, env=env)
+    assert ended.exit_code == 1, ended.output
+    assert "missing: HTTP 404" in ended.stdout
+
+
 def test_evidence_that_another_paper_replaced_is_not_told_as_less(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
