@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reportlab.pdfgen.canvas import Canvas
 from typer.testing import CliRunner
 
 from kg.gather import folder as folder_module
@@ -577,12 +578,26 @@ def test_an_open_pdf_is_read_into_text_with_its_license(world: Catalogs, tmp_pat
     if not path.is_file():
         pytest.skip(f"shared data absent: {path}")
     with_pdf(world)
+    title = "VESPA: Very large-scale Evolutionary and Selective Pressure Analyses"
+    world.papers = [replace(world.papers[0], title=title)]
     world.broken["pdf"] = lambda _: Answer(path.read_bytes())
     flow = gathered(world, tmp_path / "c")
     assert flow.texts == {"PDF": 1} and flow.licenses == {"CC BY": 1}
     (document,) = read(tmp_path / "c")
     assert document.doi == world.papers[0].doi and len(document.text) > 5000
     assert len(world.services.to("/pdf/")) == 1
+
+
+def test_a_pdf_of_another_paper_is_refused(world: Catalogs, tmp_path: Path) -> None:
+    with_pdf(world)
+    page = Canvas(str(tmp_path / "other.pdf"))
+    for line in range(40):
+        page.drawString(72, 780 - 16 * line, "Quite another paper, of patients and their care.")
+    page.save()
+    world.broken["pdf"] = lambda _: Answer((tmp_path / "other.pdf").read_bytes())
+    gathered(world, tmp_path / "c")
+    (row,) = rows(tmp_path / "c" / "documents.tsv")
+    assert row["text"] == "abstract" and "does not open with" in row["why no full text"]
 
 
 @pytest.mark.parametrize(
