@@ -81,6 +81,8 @@ def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
         f"{LABELS[catalog.name]}: {catalog.taken:,}{' (missing)' if catalog.problem else ''}"
         for catalog in flow.catalogs
     ]
+    if flow.earlier:
+        found.append(f"Of earlier rounds: {flow.earlier:,}")
     screening = flow.left_out.get("screening", {})
     late = flow.left_out.get("full text", {})
     kept = flow.screened - sum(screening.values())

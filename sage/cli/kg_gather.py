@@ -140,9 +140,10 @@ def tell(flow: Flow, folder: Path) -> None:
         note = f"missing: {catalog.problem}" if catalog.problem else "; ".join(catalog.notes)
         table.add_row(LABELS[catalog.name], f"{catalog.total:,}", f"{catalog.taken:,}", note)
     out.print(table)
+    earlier = f" ({flow.earlier:,} of earlier rounds)" if flow.earlier else ""
     out.print(
-        f"{amount(flow.identified, 'record')}, {flow.duplicates:,} merged as duplicates or "
-        f"versions, {amount(flow.screened, 'paper')} screened"
+        f"{amount(flow.identified, 'record')}{earlier}, {flow.duplicates:,} merged as "
+        f"duplicates or versions, {amount(flow.screened, 'paper')} screened"
     )
     for stage, reasons in flow.left_out.items():
         for reason, count in reasons.items():

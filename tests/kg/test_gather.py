@@ -853,6 +853,7 @@ def test_a_catalog_that_is_down_in_an_update_takes_nothing_away(
     flow = updated(world, tmp_path / "c")
     assert len(flow.missing) == 5 and not flow.changes
     assert flow.included == before.included
+    assert f"Of earlier rounds: {before.identified})" in (tmp_path / "c" / "README.md").read_text()
 
 
 def test_an_update_of_any_other_folder_is_refused(world: Catalogs, tmp_path: Path) -> None:
