@@ -53,6 +53,7 @@ def main() -> None:
     both = [a and b for a, b in zip(twice, other, strict=True)]
     print("right, first reading ", share(first))
     print("right, second reading", share(second))
+    print("right, in both of them", share(twice))
     print("right, other reader  ", share(other))
     print("right in all         ", share(both))
     print(f"kappa of one reader's two readings {kappa(first, second):.3f}")
@@ -60,12 +61,13 @@ def main() -> None:
     for corpus in sorted({row["corpus"] for row in judged}):
         flags = [b for b, row in zip(both, judged, strict=True) if row["corpus"] == corpus]
         print(f"  {corpus}: {share(flags)}")
-    read = [(row, b) for row, b in zip(judged, both, strict=True) if row["probability"]]
-    kept = [(row, b) for row, b in read if float(row["probability"]) >= THRESHOLD]
-    print(f"at today's threshold of {THRESHOLD}, right in all:")
-    print("  all                 ", share([b for _, b in kept]))
-    for name in ("calibration", "reliability"):
-        print(f"  half for {name:11}", share([b for row, b in kept if row["half"] == name]))
+    for who, flags in (("to one reader, twice", twice), ("in all", both)):
+        read = [(row, b) for row, b in zip(judged, flags, strict=True) if row["probability"]]
+        kept = [(row, b) for row, b in read if float(row["probability"]) >= THRESHOLD]
+        print(f"at today's threshold of {THRESHOLD}, right {who}:")
+        print("  all                 ", share([b for _, b in kept]))
+        for name in ("calibration", "reliability"):
+            print(f"  half for {name:11}", share([b for row, b in kept if row["half"] == name]))
     print("of what is right, kept:", share([float(row["probability"]) >= THRESHOLD
                                             for row, b in read if b]))  # fmt: skip
     print("reliability on its half, by quarters of the probability:")

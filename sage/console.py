@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -111,6 +112,23 @@ def working(title: str) -> Iterator[Any]:
     heard = told_to(lambda what, done, total: status.update(in_words(what, done, total)))
     with status, heard:
         yield status
+
+
+@contextmanager
+def parts() -> Iterator[Callable[[str], None]]:
+    """Say what a long command does, and leave a line with its time as each part ends."""
+    last, since = "", time.monotonic()
+    with err.status("starting") as status:
+
+        def begin(part: str) -> None:
+            nonlocal last, since
+            if last:
+                err.print(f"  [green]✓[/] {last} [dim]{time.monotonic() - since:.0f} s[/]")
+            last, since = part, time.monotonic()
+            status.update(part)
+
+        yield begin
+        begin("")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 from kg.gather.types import Flow, Kept, LeftOut
 from kg.literature.types import Found
 from sage.core.files import write_json, write_text
-from sage.core.printable import one_line
+from sage.core.printable import amount, one_line
 
 LABELS = {
     "pubmed": "PubMed",
@@ -81,6 +81,8 @@ def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
         f"{LABELS[catalog.name]}: {catalog.taken:,}{' (missing)' if catalog.problem else ''}"
         for catalog in flow.catalogs
     ]
+    if flow.earlier:
+        found.append(f"Of earlier rounds: {flow.earlier:,}")
     screening = flow.left_out.get("screening", {})
     late = flow.left_out.get("full text", {})
     kept = flow.screened - sum(screening.values())
@@ -139,7 +141,9 @@ def page(flow: Flow) -> str:
             f"- {LABELS[catalog.name]}: {catalog.taken:,} of {catalog.total:,}, {state}{notes}",
             f"  `{one_line(catalog.asked)}`",
         ]
-    concepts = "; ".join(f"{names[0]} ({len(names) - 1} other names)" for names in flow.concepts)
+    concepts = "; ".join(
+        f"{names[0]} ({amount(len(names) - 1, 'other name')})" for names in flow.concepts
+    )
     lines += [
         "",
         f"A paper is on the topic if title or abstract name at least {plan.threshold:.0%} of these"
@@ -153,7 +157,10 @@ def page(flow: Flow) -> str:
         "",
     ]
     if flow.pending:
-        lines += [f"{flow.pending:,} papers wait for a service that did not answer.", ""]
+        lines += [
+            f"Waiting for a service that did not answer: {amount(flow.pending, 'paper')}.",
+            "",
+        ]
     lines += [f"- {one_line(note)}" for note in flow.notes] + ([""] if flow.notes else [])
     if flow.changes:
         lines += ["## Changed by the last update", ""]

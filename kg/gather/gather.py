@@ -36,6 +36,7 @@ from sage.core.http.client import Policy, ServiceClient
 from sage.core.http.errors import ServiceError
 from sage.core.http.runner import Runner
 from sage.core.models import read_model
+from sage.core.printable import amount
 
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -173,6 +174,7 @@ class _Gathering:
     services: Services
     tell: Progress
     notes: list[str] = field(default_factory=list)
+    silent: dict[str, str] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     sought: int = 0
 
@@ -226,10 +228,13 @@ class _Gathering:
         total = pages[0].total if pages else 0
         notes = []
         if total > _count(pages) and problem is None:
-            bound = "--max" if _count(pages) >= self.plan.most else "it gave no more"
-            bound = "PubMed hands out no more" if _count(pages) >= MOST else bound
-            which = "the most relevant" if catalog.ordered else "in the catalog's own order"
-            notes.append(f"{_count(pages):,} of {total:,} were read ({bound}), {which}")
+            which = ", the most relevant" if catalog.ordered else ", in the catalog's own order"
+            bound = "--max"
+            if _count(pages) >= MOST:
+                bound = "PubMed hands out no more"
+            elif _count(pages) < self.plan.most:
+                bound, which = "it gave no more", ""
+            notes.append(f"{_count(pages):,} of {total:,} were read ({bound}){which}")
         return CatalogFlow(
             name=catalog.name,
             asked=catalog.expression(self.search),
@@ -280,7 +285,7 @@ class _Gathering:
         )
         if failed:
             self.notes.append(
-                f"{len(failed)} preprints could not be checked for withdrawal ({failed[0]})"
+                f"not checked for withdrawal: {amount(len(failed), 'preprint')} ({failed[0]})"
             )
         return papers + [known[doi] for paper in preprints if (doi := paper.doi or "") in known]
 
@@ -315,8 +320,8 @@ class _Gathering:
             if not self.services.access.key("openalex"):
                 if without := sum(paper.pmid is None for paper in unseen):
                     self.notes.append(
-                        f"{without} papers without a PMID, which no search brought up again, were"
-                        " not checked for retraction (OpenAlex would, with a key)"
+                        f"not checked for retraction: {amount(without, 'paper')} without a PMID"
+                        " that no search brought up again (OpenAlex would check, with a key)"
                     )
             else:
                 marker = retraction_source(self.services.access, self.services.email)
@@ -325,7 +330,8 @@ class _Gathering:
                     again += [found for found in marked if isinstance(found, Found)]
         except ServiceError as problem:
             self.notes.append(
-                f"{len(unseen)} papers of the corpus were not checked for retraction ({problem})"
+                "not checked for retraction: "
+                f"{amount(len(unseen), 'paper')} of the corpus ({problem})"
             )
         return merge([*papers, *again])
 
@@ -436,8 +442,11 @@ class _Gathering:
                     break
                 if text.final:
                     tried[place] = text.reason
-                pending |= not text.final
-        self._write(paper, held, text, tried, pending=pending)
+                else:
+                    self.silent[place] = text.reason
+                    pending = True
+        waits = pending and not isinstance(text, FullText)
+        self._write(paper, held, text, tried, pending=waits)
 
     def _left_by_a_kill(self, paper: Found, texts: FullTexts) -> FullText | None:
         """The full text that a killed call wrote and had no time to journal."""
@@ -548,8 +557,11 @@ class _Gathering:
             abstracts=len(rows) - len(full),
             texts=dict(places.most_common()),
             licenses=dict(Counter(kept.license for kept in full).most_common()),
-            pending=sum(kept.pending for _, kept in rows),
-            notes=tuple(self.notes),
+            pending=sum(kept.pending for _, kept in rows if kept.text != "full text"),
+            notes=(
+                *self.notes,
+                *(f"{p} did not give every full text: {why}" for p, why in self.silent.items()),
+            ),
             changes=tuple(self.folder.changes()),
         )
         write_flow(self.folder.root, flow, rows, self.left_out)

@@ -100,6 +100,11 @@ class Flow(Strict):
     changes: tuple[Change, ...] = ()
 
     @property
+    def earlier(self) -> int:
+        """Records that the searches of earlier rounds brought up, and those of this one did not."""
+        return self.identified - sum(catalog.taken for catalog in self.catalogs)
+
+    @property
     def missing(self) -> tuple[CatalogFlow, ...]:
         """Catalogs that did not answer to the end."""
         return tuple(catalog for catalog in self.catalogs if catalog.problem)

@@ -168,9 +168,10 @@ def backtest(
     drawn: dict[tuple[str, Against], list[_Sample]] = {}
     calibrated: list[Calibration] = []
     spreads: list[_Spread] = []
-    for cut in sorted(set(options.cuts)):
+    cuts = tuple(sorted(set(options.cuts)))
+    windows = [_window(graph, cut, options.horizon) for cut in cuts]  # refusals before the work
+    for cut, seen in zip(cuts, windows, strict=True):
         say(f"{cut}: learning from the years before")
-        seen = _window(graph, cut, options.horizon)
         model = Foresight.fit(graph, cut, horizon=options.horizon, seed=options.seed)
         others = {a: negatives(seen, a, _RATIO, options.seed) for a in Against}
         found = {"linked": seen.new, **{a.value: ends for a, ends in others.items()}}
@@ -183,15 +184,13 @@ def backtest(
         spreads.append(spread)
         calibrated.append(spread.calibration(options.seed))
         if options.paper_pairs:
-            say(f"{cut}: scoring paths")
             most = dict.fromkeys(found, options.paper_pairs * _RATIO)
             most["linked"] = options.paper_pairs
-            paper = {
-                name: _paper_scores(
-                    seen.past, _some(ends, most[name], options), embedder, domain, options
-                )
-                for name, ends in found.items()
-            }
+            paper = {}
+            for name, ends in found.items():
+                say(f"{cut}: scoring paths of {name} pairs")
+                some = _some(ends, most[name], options)
+                paper[name] = _paper_scores(seen.past, some, embedder, domain, options)
             for against in Against:
                 for name in PAPER:
                     pair = paper["linked"][name], paper[against.value][name]
@@ -208,7 +207,7 @@ def backtest(
     say("asking the classics")
     classics = tuple(_classic(graph, *known, options) for known in CLASSICS)
     return BacktestResult(
-        cuts=tuple(sorted(set(options.cuts))),
+        cuts=cuts,
         horizon=options.horizon,
         nodes=graph.n_nodes,
         edges=graph.n_edges,

@@ -157,7 +157,8 @@ def _print_concept(report: ConceptReport, limit: int) -> None:
             f"[bold]{relation.tail}[/]{sign}: {relation.papers_for} for, "
             f"{relation.papers_against} against"
         )
-        for quotation in relation.quotations[:2]:
+        against = [quotation for quotation in relation.quotations if not quotation.speaks_for]
+        for quotation in (*[q for q in relation.quotations if q.speaks_for][:2], *against[:2]):
             mark = "·" if quotation.speaks_for else "✗"
             source = ", ".join(map(str, filter(None, (quotation.year, quotation.paper))))
             out.print(f"      {mark} “{quotation.text}” ({source})", style="dim", markup=False)

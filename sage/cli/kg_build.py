@@ -12,6 +12,7 @@ from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, l
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from kg.corpus.build_report import BuildReport, Recipe
@@ -219,7 +220,7 @@ def _ask(estimate: Estimate) -> None:
 
     price = f"about {estimate.cost:.2f} USD" if estimate.cost else "price unknown"
     err.print(
-        f"{estimate.chunks} chunks, about {estimate.prompt_tokens:,} prompt and "
+        f"{amount(estimate.chunks, 'chunk')}, about {estimate.prompt_tokens:,} prompt and "
         f"{estimate.completion_tokens:,} reply tokens ({price})"
     )
     if not typer.confirm("Go on?", err=True):
@@ -260,14 +261,15 @@ def _print_report(report: BuildReport) -> None:
         f"{report.triples_speculative} speculative){grounding}",
     )
     table.add_row("dropped", counts(report.dropped))
-    table.add_row("graph", f"{report.nodes:,} nodes, {report.edges:,} edges")
+    table.add_row("graph", f"{amount(report.nodes, 'node')}, {amount(report.edges, 'edge')}")
     table.add_row("merges", counts(report.merges))
     table.add_row("pruned", counts(report.pruned))
     if report.cost is not None:
+        unknown = not report.cost and report.completion_tokens
+        price = "price unknown" if unknown else f"{report.cost:.4f} USD"
         table.add_row(
             "cost",
-            f"{report.cost:.4f} USD ({report.prompt_tokens:,} + {report.completion_tokens:,} "
-            "tokens)",
+            f"{price} ({report.prompt_tokens:,} + {report.completion_tokens:,} tokens)",
         )
     table.add_row("seconds", ", ".join(f"{k} {v:.2f}" for k, v in report.seconds.items()))
     table.add_row("written", report.graphml)

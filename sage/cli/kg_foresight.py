@@ -9,6 +9,7 @@ import typer
 
 from sage.cli.kg_graph import GraphPath, load_graph
 from sage.cli.options import AsJson
+from sage.core.printable import amount
 
 Format = Literal["trrust", "signor", "ctd", "hetionet", "pubtator", "semmeddb", "indra"]
 
@@ -71,12 +72,16 @@ def import_(
     if as_json:
         print_json({**found.model_dump(mode="json"), "statements": len(facts), "undated": undated})
         return
+    years_of = f"years {found.first_year} to {found.last_year}" if found.first_year else "no years"
     out.print(
-        f"{out_path}: {len(facts):,} statements, {found.nodes:,} nodes, {found.edges:,} edges, "
-        f"years {found.first_year} to {found.last_year}"
+        f"{out_path}: {amount(len(facts), 'statement')}, {amount(found.nodes, 'node')}, "
+        f"{amount(found.edges, 'edge')}, {years_of}",
+        soft_wrap=True,
     )
     if undated:
-        out.print(f"{undated:,} edges have no year: no backtest sees them", style="yellow")
+        out.print(
+            f"{amount(undated, 'edge')} without a year: no backtest sees them", style="yellow"
+        )
 
 
 def backtest(
@@ -101,19 +106,19 @@ def backtest(
     """
     from sage.bench.backtest import BacktestOptions, markdown
     from sage.bench.backtest import backtest as run
-    from sage.console import err, out, print_json
+    from sage.console import out, parts, print_json
     from sage.core.files import write_text
     from sage.settings import load
     from sage.wiring import make_embedder
 
     options = BacktestOptions(cuts=tuple(cut), horizon=horizon, paper_pairs=paper_pairs, seed=seed)
-    with err.status("learning from the past") as status:
+    with parts() as begin:
         found = run(
-            load_graph(graph), options, make_embedder(load()), domain=domain, progress=status.update
+            load_graph(graph), options, make_embedder(load()), domain=domain, progress=begin
         )
-    if out_path is not None:
-        write_text(out_path, markdown(found) + "\n")
     if as_json:
         print_json(found)
-        return
-    out.print(markdown(found), markup=False, highlight=False, soft_wrap=True)
+    else:
+        out.print(markdown(found), markup=False, highlight=False, soft_wrap=True)
+    if out_path is not None:
+        write_text(out_path, markdown(found) + "\n")

@@ -14,6 +14,7 @@ from sage.cli.kg_options import OntologyDir, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from kg.gather.gather import Services
@@ -77,7 +78,7 @@ def gather_papers(
     plan = Plan(topic=topic, since=since, most=most, threshold=relevance, pdfs=pdf)
     with going_on(), counting("gathering", quiet=as_json) as progress:
         flow = gather(out, plan, query, services(), progress)
-    silent = len(flow.missing) == len(flow.catalogs)
+    silent = unanswered(flow)
     if as_json:
         print_json(flow)
         raise typer.Exit(int(silent))
@@ -87,7 +88,13 @@ def gather_papers(
     if flow.included:
         console.print(f"  next      sage kg build {out} --out graph/")
     elif not flow.missing:
-        err.print("no paper was kept: name a new --out with another topic or a lower --relevance")
+        lower = "a lower --relevance" if flow.screened else "an earlier --since"
+        err.print(f"no paper was kept: name a new --out with another topic or {lower}")
+
+
+def unanswered(flow: Flow) -> bool:
+    """Whether no catalog answered to the end."""
+    return len(flow.missing) == len(flow.catalogs)
 
 
 @contextmanager
@@ -133,17 +140,18 @@ def tell(flow: Flow, folder: Path) -> None:
         note = f"missing: {catalog.problem}" if catalog.problem else "; ".join(catalog.notes)
         table.add_row(LABELS[catalog.name], f"{catalog.total:,}", f"{catalog.taken:,}", note)
     out.print(table)
+    earlier = f" ({flow.earlier:,} of earlier rounds)" if flow.earlier else ""
     out.print(
-        f"{flow.identified:,} records, {flow.duplicates:,} duplicates or versions, "
-        f"{flow.screened:,} papers screened"
+        f"{amount(flow.identified, 'record')}{earlier}, {flow.duplicates:,} merged as "
+        f"duplicates or versions, {amount(flow.screened, 'paper')} screened"
     )
     for stage, reasons in flow.left_out.items():
         for reason, count in reasons.items():
             out.print(f"{count:8,}  left out ({stage}): {reason}", style="dim")
     texts = ", ".join(f"{name} {count:,}" for name, count in flow.texts.items()) or "none"
     out.print(
-        f"{flow.included:,} papers in the corpus: {flow.retrieved:,} full texts ({texts}), "
-        f"{flow.abstracts:,} with title and abstract"
+        f"{amount(flow.included, 'paper')} in the corpus: {amount(flow.retrieved, 'full text')} "
+        f"({texts}), {flow.abstracts:,} with title and abstract"
     )
     for name, count in flow.licenses.items():
         out.print(f"{count:8,}  {name}", style="dim")
@@ -152,8 +160,9 @@ def tell(flow: Flow, folder: Path) -> None:
     for catalog in flow.missing:
         err.print(f"[yellow]missing[/] {LABELS[catalog.name]}: {catalog.problem}")
     if flow.missing or flow.pending:
-        waits = f"{flow.pending:,} full texts and " if flow.pending else ""
-        err.print(f"call again to ask for {waits}what is missing; the rest is kept")
+        due = [amount(flow.pending, "full text")] if flow.pending else []
+        waits = " and ".join([*due, *(["what is missing"] if flow.missing else [])])
+        err.print(f"call again to ask for {waits}; the rest is kept")
     out.print(f"  flow      {folder / 'README.md'}, {folder / 'prisma.svg'}")
     out.print(f"  left out  {folder / 'left-out.tsv'}")
 
@@ -172,7 +181,8 @@ def update_graph(
     """Bring a graph up to date: gather its corpora again, and say which hypotheses are touched.
 
     What is new comes in; what was retracted goes, with the statements that only it supports. The
-    graph is that of a full build of the new corpus, by the options of its first build.
+    graph is that of a full build of the new corpus, by the options of its first build. It exits
+    with 1 where no service answered.
 
     Example: sage kg update living/ --runs runs/
     """
@@ -245,12 +255,13 @@ def update_graph(
     append_line(folder / "updates.jsonl", json.dumps(told, ensure_ascii=False))
     if as_json:
         print_json({**told, "nodes": report.nodes, "statements": report.edges})
-        return
+        raise typer.Exit(int(all(map(unanswered, flows))))
     for corpus, flow in zip(corpora.values(), flows, strict=True):
         tell(flow, corpus)
     tell_changes(changes, edges, found, unread)
-    out.print(f"{report.nodes:,} nodes, {report.edges:,} edges in {report.graphml}")
+    out.print(f"{amount(report.nodes, 'node')}, {amount(report.edges, 'edge')} in {report.graphml}")
     out.print(f"  record    {folder / 'updates.jsonl'}")
+    raise typer.Exit(int(all(map(unanswered, flows))))
 
 
 def tell_changes(
@@ -277,10 +288,11 @@ def tell_changes(
         if not edge.after:
             out.print(f"  gone from the graph: {edge} (only from {'; '.join(edge.lost)})")
         elif edge.before and edge.lost:
-            out.print(f"  less evidence: {edge}, belief {edge.before:.2f} to {edge.after:.2f}")
+            kind = "other" if edge.gained else "less"
+            out.print(f"  {kind} evidence: {edge}, belief {edge.before:.2f} to {edge.after:.2f}")
     new = sum(not edge.before for edge in edges)
-    more = sum(bool(edge.before and edge.after and edge.gained) for edge in edges)
-    out.print(f"{new:,} new statements, {more:,} with more evidence")
+    more = sum(bool(edge.before and edge.gained and not edge.lost) for edge in edges)
+    out.print(f"{amount(new, 'new statement')}, {more:,} with more evidence")
     hypothesis = None
     for touch in found:
         if (touch.run, touch.hypothesis) != hypothesis:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
-    from kg.types import ScoredPath
+    from kg.types import Evidence, ScoredPath
 
 GraphPath = Annotated[
     Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
@@ -128,7 +130,7 @@ def paths(
             out.print(
                 f"     {edge.head} {edge.relation} {edge.tail}: belief {edge.belief:.2f}{flag}"
             )
-            for evidence in edge.evidence[:2]:
+            for evidence in _different(edge.evidence)[:2]:
                 source = (
                     f"PMID {evidence.pmid}" if evidence.pmid else evidence.doi or evidence.title
                 )
@@ -138,6 +140,11 @@ def paths(
     for note in found.notes:
         err.print(f"[yellow]note[/] {note}")
     out.print(f"{len(found.paths)} of {found.candidates} candidate paths")
+
+
+def _different(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Without what a paper says again: its abstract and its body often hold one sentence."""
+    return list({(e.pmid or e.doi or e.title, e.text.strip()): e for e in evidence}.values())
 
 
 def _print_axes(path: ScoredPath) -> None:
@@ -233,9 +240,9 @@ def show(
         )
         ends = (view.id, neighbor.node.id) if neighbor.forward else (neighbor.node.id, view.id)
         for edge in loaded.evidence(*ends):
-            for support in edge.supports[:2]:
+            for evidence in _different([support.evidence for support in edge.supports])[:2]:
                 mark = "✗" if edge.negated else "·"
-                out.print(f"      {mark} “{support.evidence.text.strip()}”", style="dim")
+                out.print(f"      {mark} “{evidence.text.strip()}”", style="dim")
 
 
 def export(
@@ -269,7 +276,7 @@ def export(
     if as_json:
         print_json(written)
         return
-    out.print(f"{written.path}: {written.nodes:,} nodes, {written.edges:,} edges")
+    out.print(f"{written.path}: {amount(written.nodes, 'node')}, {amount(written.edges, 'edge')}")
     if written.note:
         out.print(written.note, style="dim")
 

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reportlab.pdfgen.canvas import Canvas
+from typer.testing import CliRunner
 
 from kg.gather import folder as folder_module
 from kg.gather.folder import CorpusFolder
@@ -33,8 +35,11 @@ from kg.literature.protocol import Search
 from kg.literature.types import Found, Query, Record
 from kg.sources import read
 from kg.sources.plain import read_text
+from sage.cli.kg import app
+from sage.cli.kg_gather import tell_changes
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
+from sage.touched import EdgeChange
 from tests.core.http_server import MANY, Answer, Seen, as_json
 from tests.kg.catalogs import Catalogs, Paper, asked, corpus, running
 
@@ -334,7 +339,7 @@ def test_a_catalog_that_ends_before_its_count_is_not_said_to_be_bounded(
         {"meta": {"count": 900, "next_cursor": "x"}, "results": []}
     )
     (openalex,) = (x for x in gathered(world, tmp_path / "c").catalogs if x.name == "openalex")
-    assert openalex.notes == ("0 of 900 were read (it gave no more), the most relevant",)
+    assert openalex.notes == ("0 of 900 were read (it gave no more)",)
 
 
 def test_a_cursor_in_a_circle_ends(world: Catalogs, tmp_path: Path) -> None:
@@ -512,10 +517,21 @@ def test_a_place_that_fails_is_asked_again_by_the_next_call(
 ) -> None:
     row = text_of(world, tmp_path, body)
     assert row["text"] == "abstract"
-    assert json.loads((tmp_path / "c" / "prisma.json").read_text())["pending"] == 1
+    flow = json.loads((tmp_path / "c" / "prisma.json").read_text())
+    assert flow["pending"] == 1
+    assert "Europe PMC did not give every full text" in flow["notes"][0]
     del world.broken["texts"]
     assert gathered(world, tmp_path / "c").retrieved == 1
     assert [d.path.endswith(".xml") for d in read(tmp_path / "c")] == [True]
+
+
+def test_a_text_that_another_place_gave_is_waited_for_no_longer(
+    world: Catalogs, tmp_path: Path
+) -> None:
+    world.broken["texts"] = lambda _: Answer(b"", 503)
+    flow = gathered(world, tmp_path / "c")
+    assert flow.texts == {"PMC": flow.retrieved} and flow.retrieved > 0
+    assert flow.pending == 0
 
 
 def test_a_license_that_is_missing_is_said_to_be(world: Catalogs, tmp_path: Path) -> None:
@@ -562,12 +578,26 @@ def test_an_open_pdf_is_read_into_text_with_its_license(world: Catalogs, tmp_pat
     if not path.is_file():
         pytest.skip(f"shared data absent: {path}")
     with_pdf(world)
+    title = "VESPA: Very large-scale Evolutionary and Selective Pressure Analyses"
+    world.papers = [replace(world.papers[0], title=title)]
     world.broken["pdf"] = lambda _: Answer(path.read_bytes())
     flow = gathered(world, tmp_path / "c")
     assert flow.texts == {"PDF": 1} and flow.licenses == {"CC BY": 1}
     (document,) = read(tmp_path / "c")
     assert document.doi == world.papers[0].doi and len(document.text) > 5000
     assert len(world.services.to("/pdf/")) == 1
+
+
+def test_a_pdf_of_another_paper_is_refused(world: Catalogs, tmp_path: Path) -> None:
+    with_pdf(world)
+    page = Canvas(str(tmp_path / "other.pdf"))
+    for line in range(40):
+        page.drawString(72, 780 - 16 * line, "Quite another paper, of patients and their care.")
+    page.save()
+    world.broken["pdf"] = lambda _: Answer((tmp_path / "other.pdf").read_bytes())
+    gathered(world, tmp_path / "c")
+    (row,) = rows(tmp_path / "c" / "documents.tsv")
+    assert row["text"] == "abstract" and "does not open with" in row["why no full text"]
 
 
 @pytest.mark.parametrize(
@@ -823,6 +853,7 @@ def test_a_catalog_that_is_down_in_an_update_takes_nothing_away(
     flow = updated(world, tmp_path / "c")
     assert len(flow.missing) == 5 and not flow.changes
     assert flow.included == before.included
+    assert f"Of earlier rounds: {before.identified})" in (tmp_path / "c" / "README.md").read_text()
 
 
 def test_an_update_of_any_other_folder_is_refused(world: Catalogs, tmp_path: Path) -> None:
@@ -845,3 +876,43 @@ def test_a_query_has_no_word_of_another_language() -> None:
         'title_and_abstract.search:"a OR all b au AND c" AND "d e f"',
         '("a OR all b au AND c") + ("d e,f")',
     ]
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def test_one_paper_is_told_in_the_singular(world: Catalogs, tmp_path: Path) -> None:
+    world.papers = [replace(world.papers[0], held=("pubmed",))]
+    command = ["gather", TOPIC, "--relevance", "0", "--out", str(tmp_path / "c")]
+    told = CliRunner().invoke(app, command, env=world.variables()).stdout
+    assert "1 record, 0 merged as duplicates or versions, 1 paper screened" in told
+    assert "1 paper in the corpus: 1 full text (Europe PMC 1), 0 with title and abstract" in told
+
+
+def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_path: Path) -> None:
+    world.papers = [replace(world.papers[0], held=("pubmed",))]
+    env = {**world.variables(), "SAGE_EMBEDDING_MODEL": "hashing"}
+    corpus_, graph = str(tmp_path / "c"), str(tmp_path / "g")
+    for command in (
+        ["gather", TOPIC, "--relevance", "0", "-o", corpus_],
+        ["build", corpus_, "-o", graph],
+    ):
+        assert CliRunner().invoke(app, command, env=env).exit_code == 0
+    update_ = ["update", graph, "--runs", str(tmp_path)]
+    world.services.routes.clear()
+    ended = CliRunner().invoke(app, update_, env=env)
+    assert ended.exit_code == 1, ended.output
+    assert "missing: HTTP 404" in ended.stdout
+
+
+def test_evidence_that_another_paper_replaced_is_not_told_as_less(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    edge = EdgeChange(
+        head="CCL21", relation="associated_with", tail="overall survival", negated=False,
+        before=0.84, after=0.85, lost=("a retracted paper",), gained=("a new paper",),
+    )  # fmt: skip
+    tell_changes([], [edge], [], [])
+    told = capsys.readouterr().out
+    assert "other evidence: CCL21 associated with overall survival, belief 0.84 to 0.85" in told
+    assert "0 new statements, 0 with more evidence" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,15 @@ def test_the_command_writes_the_table_that_it_prints(graph: Graph, tmp_path: Pat
     assert table.read_text().strip() == result.stdout.strip()
     assert f"| {LEARNED} |" in result.stdout
     assert "paper:" not in result.stdout
+    for part in ("2010: learning from the years before", "resampling", "asking the classics"):
+        assert re.search(f"✓ {part} \\d+ s", result.stderr)
+
+
+def test_a_cut_that_cannot_be_done_is_refused_before_another_is_learned(graph: Graph) -> None:
+    told: list[str] = []
+    with pytest.raises(InputError, match="newly linked"):
+        backtest(graph, BacktestOptions(cuts=(2008, 2050)), EMBEDDER, progress=told.append)
+    assert told == []
 
 
 def test_the_table_has_a_row_per_score_and_per_cut(found: BacktestResult) -> None:

@@ -15,7 +15,7 @@ from kg.graph.model import Graph
 from kg.types import EntityType, ScoredPath
 from sage.cli.kg import app
 from sage.core.errors import InputError
-from tests.kg.gr_helpers import bladder
+from tests.kg.gr_helpers import bladder, triple
 
 RUN = CliRunner()
 pytestmark = pytest.mark.usefixtures("plain_settings")
@@ -116,6 +116,16 @@ def test_show_prints_evidence_of_edges_that_point_to_the_node(folder: Path) -> N
     result = RUN.invoke(app, ["show", "lipid metabolism", "-g", str(folder)])
     assert "← regulates FABP5" in result.stdout
     assert "FABP5 regulates lipid metabolism." in result.stdout
+
+
+def test_a_sentence_that_a_paper_says_twice_is_printed_once(tmp_path: Path) -> None:
+    said = "FGFR3 promotes growth in its abstract and body."
+    told = [triple("FGFR3", "growth", relation="promotes", text=said, start=at) for at in (0, 900)]
+    fused = fuse(told, FusionOptions(prune_below=1), HashingEmbedder())
+    folder = str(Graph.from_fused(fused).save_sidecar(tmp_path / "g.kg"))
+    for asked in (["show", "FGFR3"], ["paths", "FGFR3", "growth"]):
+        printed = RUN.invoke(app, [*asked, "-g", folder]).stdout
+        assert " ".join(printed.split()).count(said) == 1
 
 
 def test_merges_are_listed_with_reasons_and_filtered_by_tier(folder: Path) -> None:

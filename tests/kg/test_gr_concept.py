@@ -108,6 +108,13 @@ def test_a_sentence_that_was_read_twice_is_quoted_once_with_its_paper(tmp_path: 
     assert "(2010, https://doi.org/10.1/a)" in printed.output.replace("\n", " ")
 
 
+def test_each_side_of_a_dispute_is_quoted(tmp_path: Path) -> None:
+    folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
+    printed = CliRunner().invoke(app, ["concept", "FGFR3", "--graph", folder]).output
+    first = printed.split("bladder cancer", 1)[1].split("melanoma")[0]
+    assert first.count("·") == 2 and first.count("✗") == 2
+
+
 def test_of_a_later_year_nothing_is_shown(tmp_path: Path) -> None:
     folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
     run = CliRunner().invoke(app, ["concept", "FGFR3", "-g", folder, "--as-of", "2010", "--json"])
