@@ -226,6 +226,7 @@ def test_a_model_that_gives_no_usable_reply_is_no_answer(
 ) -> None:
     acted, _ = by_model(tools, image, tmp_path, [{"verdict": "yes"}] * 3)
     assert acted.outcome == "failed" and acted.answer is None and "no usable reply" in acted.error
+    assert acted.prompt_tokens > 0
 
 
 @pytest.mark.parametrize(
