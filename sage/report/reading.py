@@ -91,8 +91,8 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
     ("Other patients, as many as the contract's power asks for, in whom the difference is seen in"
      " the direction that was registered.",
      lambda it: it.verdict.verdict == "not_supported" and not it.simulated),
-    ("Other patients, for whom the direction that was seen here is registered before they are looked"
-     " at.",
+    ("Other patients, for whom the direction that was seen here is registered before they are"
+     " looked at.",
      lambda it: it.verdict.verdict == "not_supported" and it.turned and not it.simulated),
     ("An interval that reaches the smallest effect that matters.",
      lambda it: (it.verdict.verdict == "not_supported" and not it.turned)
