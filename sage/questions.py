@@ -247,6 +247,12 @@ def lines(question: Question, *, begun: bool = False) -> list[str]:
     about = {"question": setting.asked, "cohort": setting.cohort, "graph": setting.graph}
     said = "; ".join(f"{what}: {name or 'not said'}" for what, name in about.items())
     out.append(f"  disease: {said}")
+    names = sorted({name for name in about.values() if name})
+    if len(names) > 1 and not setting.mismatches:
+        out.append(
+            f"  note: {' and '.join(names)} are counted alike, by the organ; what is found in one"
+            " need not hold in the other"
+        )
     out += [f"  note: {note}" for note in question.notes]
     out += [f"  mismatch: {text}" for text in setting.mismatches]
     if setting.mismatches and not begun:

@@ -201,7 +201,7 @@ def ask(
             reply = decide.ask(agent, given)
             answer, model, spent = reply.output, reply.model, reply.spent
     except (UnusableError, RefusedError, BoundError) as wrong:
-        error = str(wrong)
+        error, spent = str(wrong), wrong.spent
     abstained = answer is not None and answer.answer is None
     return Acted(
         question=question,

@@ -114,11 +114,13 @@ class ChatReasoner:
         except RefusedError as refused:
             for key in policy.keys:
                 self.client.forget(key)
-            raise UnusableError(
+            unusable = UnusableError(
                 f"{agent.name} ({model.name}, prompt version {parse(agent.prompt).version}): no"
                 f" usable reply in {refused.attempts} attempts; the last was refused because"
                 f" {refused.reason}"
-            ) from None
+            )
+            unusable.spent = refused.spent
+            raise unusable from None
         return Reply(
             output=result.output, reasoner=self.name, model=result.model, spent=result.spent
         )

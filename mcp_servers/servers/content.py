@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -100,7 +100,7 @@ def describe(spec: ToolSpec) -> types.Tool:
 
 
 def relocate(value: Any, names: dict[str, str]) -> Any:
-    """A result with each output name replaced by its path below the output folder."""
+    """A result with names of outputs and of their folders as paths below the output folder."""
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, list):
@@ -121,7 +121,10 @@ def envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[s
     result: Any = None
     if run is not None:
         names = {output.name: f"{prefix}/{output.name}" for output in run.outputs}
-        result = relocate(run.result, names)
+        folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+        # A folder of one part could as well be a word of the result.
+        moved = {folder: f"{prefix}/{folder}" for folder in folders if "/" in folder}
+        result = relocate(run.result, moved | names)
         files = [
             {
                 "path": names[output.name],

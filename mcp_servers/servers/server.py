@@ -174,13 +174,14 @@ class ToolServer:
         self, ctx: Any, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
     ) -> types.CallToolResult | dict[str, Any]:
         job = await self._run_job(ctx, name, arguments)
-        if isinstance(job.error, PixelSizeError) and arguments.get("mpp") is None:
-            slide = str(arguments.get("slide", "The slide"))
-            mpp = None
-            if "mpp" in self.specs()[name].given.model_fields:
+        if isinstance(job.error, PixelSizeError):
+            fields = self.specs()[name].given.model_fields
+            size = next((it for it in ("base_mpp", "mpp") if it in fields), None)
+            if size is not None and arguments.get(size) is None:
+                slide = str(arguments.get("slide") or arguments.get("wsi_path", "The slide"))
                 mpp = await asking.pixel_size(ctx, params, slide)
-            if mpp is not None:
-                job = await self._run_job(ctx, name, {**arguments, "mpp": mpp})
+                if mpp is not None:
+                    job = await self._run_job(ctx, name, {**arguments, size: mpp})
         if tasks.declared(ctx) and not job.state.final:
             return tasks.created(job)
         return await self._answer(job)

@@ -41,7 +41,7 @@ GROUPS = {
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
     "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),
     "trace": ("sage.cli.trace:app", "Every agent's turns in a run: export."),
-    "bench": ("sage.cli.bench:app", "Calibration benchmarks."),
+    "bench": ("sage.cli.bench:app", "Public benchmarks and SAGE's own calibration."),
 }
 
 

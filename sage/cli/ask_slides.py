@@ -85,6 +85,7 @@ def ask_slides(
         "question": question, "data": {name: str(path) for name, path in found.items()},
         "tools": suite, "program": program is not None,
     }  # fmt: skip
+    decide = decider(cells, out, budget_usd)
     with begin_session(out, asked, replace=replace):
         tools.cache = ResultsCache(out / "results")
         console = Terminal(stderr=True) if as_json else Terminal()
@@ -92,7 +93,6 @@ def ask_slides(
         session = Session(
             found, tools, engine, out, limits, on_event=lambda line: say(console, f"  {line}")
         )
-        decide = decider(cells, out, budget_usd)
         acted = carry(session, question, decide, console, steps=steps, manner=SLIDES)
         if as_json:
             print_json(acted.model_dump(mode="json"))

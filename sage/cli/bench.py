@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from sage.bench.questions import QuestionScore
     from sage.settings import Settings
 
-app = typer.Typer(add_completion=False, help="Calibration benchmarks.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    help="Public benchmarks and SAGE's own calibration.",
+    no_args_is_help=True,
+)
 
 
 app.command()(biodsa)
@@ -52,7 +56,7 @@ app.command()(page)
 
 @app.callback()
 def bench() -> None:
-    """Calibration benchmarks."""
+    """Public benchmarks and SAGE's own calibration."""
 
 
 @app.command()

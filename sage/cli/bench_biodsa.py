@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -56,6 +57,7 @@ def biodsa(
     if as_json:
         print_json(
             {
+                "cpu_seconds": round(sum(os.times()[:4]), 1),
                 "statements": len(items),
                 "labels": {
                     label: sum(item.label == label for item in items)

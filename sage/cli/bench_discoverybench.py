@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -64,6 +65,7 @@ def discoverybench(
     if as_json:
         print_json(
             {
+                "cpu_seconds": round(sum(os.times()[:4]), 1),
                 "tasks": len(tasks),
                 "gold": [gold.model_dump() for gold in golds.values()],
                 "scores": scores.model_dump(),

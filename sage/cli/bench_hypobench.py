@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -45,6 +46,7 @@ def hypobench(
     if as_json:
         print_json(
             {
+                "cpu_seconds": round(sum(os.times()[:4]), 1),
                 "settings": [row.model_dump() for row in scores],
                 "mean": means,
                 "shuffled": shuffles,

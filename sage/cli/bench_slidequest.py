@@ -162,8 +162,11 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
     from sage.settings import load as load_settings
     from sandbox.chooser import choose
 
-    if unknown := sorted(set(only) - {twin.capability for twin in TWINS}):
-        raise InputError(f"--only {unknown[0]}: with --twins a capability of notes.csv")
+    known = {twin.capability for twin in TWINS}
+    if unknown := sorted(set(only) - known):
+        raise InputError(
+            f"--only {unknown[0]}: with --twins it names a capability: {', '.join(sorted(known))}"
+        )
     tools, engine = load("nova"), choose(load_settings().sandbox, packages=())
 
     def run(data: Path, place: Path, program: str) -> tuple[float, str]:

@@ -187,10 +187,10 @@ def _explore(
     cells = cells_from(options.program)
     engine = choose(options.sandbox or settings.sandbox, packages=())
     look = look_at(cohort, options.variables, options.endpoints)
+    out = out.resolve()
+    names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
+    decide = decider(cells, out, options.budget_usd, withheld=lambda: names)
     with begin_session(out, options.asked(question, cohort), replace=options.replace):
-        out = out.resolve()
-        names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
-        decide = decider(cells, out, options.budget_usd, withheld=lambda: names)
         console = Terminal(stderr=True) if options.as_json else Terminal()
         say(console, f"Shown: {look}")
         if look.held_back:

@@ -17,7 +17,8 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     for use in contract.variables:
         if use.role != "exposure":
             continue
-        cut = f", cut at {use.cut.value}" if use.cut else ""
+        # The two groups of a yes/no variable need no cut; the next line names them.
+        cut = f", cut at {use.cut.value}" if use.cut and use.kind != "binary" else ""
         fixed = f" {use.threshold:g}" if use.threshold is not None else ""
         unit = f" ({use.unit})" if use.unit else ""
         lines.append(f"Exposure: {use.label}{unit} from {use.source or use.key}{cut}{fixed}")

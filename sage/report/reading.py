@@ -89,8 +89,11 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
      " smaller ones.",
      lambda it: it.verdict.verdict == "supported" and it.answers("relevance", "unclear")),
     ("Other patients, as many as the contract's power asks for, in whom the difference is seen in"
-     " the direction that was claimed.",
+     " the direction that was registered.",
      lambda it: it.verdict.verdict == "not_supported" and not it.simulated),
+    ("Other patients, for whom the direction that was seen here is registered before they are"
+     " looked at.",
+     lambda it: it.verdict.verdict == "not_supported" and it.turned and not it.simulated),
     ("An interval that reaches the smallest effect that matters.",
      lambda it: (it.verdict.verdict == "not_supported" and not it.turned)
      or (it.prevented_by("relevant effect") and not it.adjusted_decides)),

@@ -665,3 +665,11 @@ def test_a_denied_relation_is_no_exposure(known: Known) -> None:
 def test_what_is_no_question_any_more_is_refused() -> None:
     with pytest.raises(InputError, match="at most 2,000"):
         question_input("FGFR3 " * 400, cohorts.load("gbsg2").dictionary(), None)
+
+
+def test_two_names_of_one_organs_cancer_are_not_counted_alike_without_a_word(known: Known) -> None:
+    apart = lines(ask(known, "Does FGFR3 relate to overall survival in urothelial carcinoma?"))
+    note = "note: bladder cancer and urothelial carcinoma are counted alike"
+    assert any(note in line for line in apart)
+    alike = lines(ask(known, "Does FGFR3 relate to overall survival in bladder cancer?"))
+    assert not any("counted alike" in line for line in alike)

@@ -140,6 +140,7 @@ def test_three_replies_without_an_answer_are_wrong(tmp_path: Path) -> None:
     assert [(row.answer, row.right) for row in rows] == [(None, False)] * 2
     assert "3 attempts" in rows[0].error
     assert len(requests) == 6
+    assert all(row.tokens > 0 for row in rows)  # a wrong answer is paid for too
 
 
 def test_a_run_that_was_cut_short_asks_nothing_twice(tmp_path: Path) -> None:

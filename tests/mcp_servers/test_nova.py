@@ -18,6 +18,7 @@ from mcp_servers.nova import contours
 from mcp_servers.nova.documents import ranked
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
+from mcp_servers.servers.content import envelope
 from sage.core.errors import InputError
 from validation.simulate.slide import SlideTruth, render_slide
 
@@ -214,6 +215,20 @@ def test_a_folder_of_slides_step_by_step(
     )["heatmaps_save_paths"]["one"]  # fmt: skip
     assert heat["topk_scores"] == pytest.approx([(count - 2) / count, (count - 1) / count, 1.0])
     assert (job.roots.output / heat["topk_patches"][-1]).exists()
+
+
+def test_folders_that_a_result_names_are_where_the_call_wrote(
+    painted: tuple[Path, SlideTruth], tmp_path: Path
+) -> None:
+    """As over MCP, where each call has a folder of its own."""
+    call = ToolContext(Roots.of([painted[0]], tmp_path / "call"))
+    name = "dataset_of_wsi_tissue_segmentation_tool"
+    done = REGISTRY.run(name, {"wsi_source": str(painted[0]), "job_dir": "set"}, call)
+    status = {"state": "done", "job": "0", "fraction": 1.0, "message": ""}
+    told = envelope(status, done, "call")["result"]
+    for folder in ("dir_with_geojson_contours", "dir_with_slide_thumbnails"):
+        assert list((tmp_path / told[folder]).iterdir()), told[folder]
+    assert told["processed"] == ["one"]
 
 
 def test_nuclei_of_images_with_class_and_shape(job: ToolContext) -> None:

@@ -66,6 +66,7 @@ def test_the_command_and_what_it_refuses(tmp_path: Path) -> None:
     write_setting(tmp_path / "bench" / "one")
     done = RUN.invoke(app, ["bench", "hypobench", str(tmp_path / "bench"), "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["mean"]["rules"]["precision"] == 1.0
+    assert json.loads(done.stdout)["cpu_seconds"] > 0
     with pytest.raises(InputError, match=r"no metadata\.json"):
         read_settings(tmp_path / "absent")
     (tmp_path / "bench" / "one" / "admission_val.json").write_text("[]")

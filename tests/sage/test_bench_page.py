@@ -25,10 +25,12 @@ def test_another_figure_changes_the_page_and_an_absent_one_is_said(tmp_path: Pat
     shutil.copytree(RESULTS, tmp_path / "page")
     held = json.loads((tmp_path / "page" / "hypobench.json").read_text())
     held["mean"]["rules"]["recall"] = 0.1234
+    held["cpu_seconds"] = 123.4
     (tmp_path / "page" / "hypobench.json").write_text(json.dumps(held))
     (tmp_path / "page" / "mtb.json").unlink()
     text = write_page(tmp_path / "page")
     assert "| 0.123, " in text and "| mtb | not run: " in text
+    assert "| 123 s of a CPU |" in text
     (tmp_path / "page" / "hypobench.json").write_text("{}")
     with pytest.raises(InputError, match=r"hypobench\.json: not what"):
         write_page(tmp_path / "page")

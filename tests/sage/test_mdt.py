@@ -105,7 +105,7 @@ def test_options_are_weighed_by_the_rules(tmp_path: Path) -> None:
                  "--as-of", "2024-06-01", cwd=tmp_path)  # fmt: skip
     assert ended.code == 0
     assert "Fits best: B) Yes, the hemoglobin is low" in ended.out
-    assert "lab.json:" in ended.out
+    assert 'lab.json: "{"analyte_name": "Hemoglobin", "value": 10.1' in ended.out
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,8 @@ def test_options_are_weighed_by_the_rules(tmp_path: Path) -> None:
     ["The patient should receive cisplatin.", "We recommend surgery.", "Start pembrolizumab.",
      "Radiotherapy is indicated.", "Consider a biopsy.", "She would benefit from surgery.",
      "He is a candidate for resection.", "It is advisable to wait.", "Offer the patient surgery.",
-     "The treatment of choice is surgery.", "You could start osimertinib."],
+     "The treatment of choice is surgery.", "You could start osimertinib.",
+     "Tell the patient to come back.", "Put her on cisplatin.", "Take pembrolizumab 200 mg."],
 )  # fmt: skip
 def test_advice_is_known_by_its_wording(text: str) -> None:
     assert gives_advice(text)
@@ -122,7 +123,8 @@ def test_advice_is_known_by_its_wording(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["Hemoglobin 10 g/dl is low.", "Cisplatin was started in May.", "Surgery was done in 2023.",
-     "The margin was free (R0).", "The last scan shows cancer."],
+     "The margin was free (R0).", "He took pembrolizumab until May.",
+     "The last scan shows cancer."],
 )  # fmt: skip
 def test_facts_are_not_taken_for_advice(text: str) -> None:
     assert not gives_advice(text)

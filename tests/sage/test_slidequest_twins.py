@@ -20,6 +20,7 @@ from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sage.core.seeds import generator
 from sandbox import policy
+from tests.end_to_end.harness import sage
 from tests.sandbox.boxes import working
 
 
@@ -39,6 +40,11 @@ def runner() -> Callable[[Path, Path, str], tuple[float, str]]:
         return acted.seconds, acted.steps[0].observation.error
 
     return run
+
+
+def test_an_unknown_capability_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    ended = sage("bench", "slidequest", ".", "--twins", "--only", "mind reading", cwd=tmp_path)
+    assert ended.code == 2 and "morphometry, multiple-instance learning" in ended.err
 
 
 def twin_of(capability: str) -> Twin:

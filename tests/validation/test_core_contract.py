@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sage.core.errors import InputError
+from sage.machine.contracts import statements
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
 from validation.contracts.contract import (
     VERSION,
@@ -33,6 +34,17 @@ def test_the_contract_states_what_a_protocol_states(tmp_path: Path) -> None:
     assert plan.controls.known_positive.variable == "clinical:stage"
     assert {variable.key for variable in plan.variables} >= {"clinical:marker", "clinical:stage"}
     assert [test.id for test in plan.tests][:2] == ["primary", "kaplan_meier"]
+
+
+def test_two_groups_that_are_recorded_are_not_said_to_be_cut(tmp_path: Path) -> None:
+    cohort = load(tmp_path, patients())
+
+    def said(key: str) -> str:
+        exposures = [{"variable": key, "label": key, "cut": "median"}]
+        return "; ".join(statements(frozen_for(cohort, claim(exposures=exposures))))
+
+    assert "from clinical.csv:marker, cut at median" in said("clinical:marker")
+    assert "cut at" not in said("clinical:sex")
 
 
 def test_power_is_the_formula_of_schoenfeld_on_the_available_events(tmp_path: Path) -> None:

@@ -186,8 +186,6 @@ def _reading(
     name, value = item.get("analyte_name"), item.get("value")
     if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    end = passage.find(name)
-    quote = passage if end < 0 else passage[: end + len(name) + 1]
     limit = limits.get(name)
     low = high = None
     if limit is not None and sex is not None:
@@ -217,7 +215,7 @@ def _reading(
     said = f"{sentence} is {state or 'of unknown meaning'}"
     if name == GFR:
         said += " by the general limit of 60"
-    cited = [Cited(sentence=said, file=file, quote=quote[:400])]
+    cited = [Cited(sentence=said, file=file, quote=passage[:400])]
     if limit is not None and name != GFR and (low is not None or high is not None):
         cited.append(limit[1])
     return Reading(name, float(value), str(item.get("unit") or ""), state, beyond, border,

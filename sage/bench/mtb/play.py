@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -127,17 +128,19 @@ def _ask(
         key=name, case=case.id, track=case.track, number=question.number, kind=question.kind,
         half=half_of(case.id), truth=truth,
     )  # fmt: skip
+    found: dict[str, Any]
     try:
         reply = ask_board(board, reasoner, past)
     except (UnusableError, BoundError) as error:
-        return row.model_copy(update={
-            "files": tuple(board.read), "hallucinated": tuple(board.hallucinated),
-            "tools": board.calls, "error": one_line(str(error))[:300],
-        })  # fmt: skip
-    letter = letter_of(reply.output.answer, question.options)
+        spent = error.spent
+        found = {"error": one_line(str(error))[:300]}
+    else:
+        spent = reply.spent
+        letter = letter_of(reply.output.answer, question.options)
+        reason = one_line(reply.output.reason)
+        found = {"answer": letter, "right": letter == truth, "reason": reason}
     return row.model_copy(update={
-        "answer": letter, "right": letter == truth, "reason": one_line(reply.output.reason),
-        "files": tuple(board.read), "hallucinated": tuple(board.hallucinated),
-        "tools": board.calls, "tokens": reply.spent.prompt_tokens + reply.spent.completion_tokens,
-        "usd": reply.spent.usd, "seconds": round(reply.spent.seconds, 2),
+        **found, "files": tuple(board.read), "hallucinated": tuple(board.hallucinated),
+        "tools": board.calls, "tokens": spent.prompt_tokens + spent.completion_tokens,
+        "usd": spent.usd, "seconds": round(spent.seconds, 2),
     })  # fmt: skip

@@ -171,7 +171,13 @@ class Result(Generic[O]):
     spent: Spent
 
 
-class RefusedError(FaultError):
+class UnansweredError(FaultError):
+    """An agent gave no answer; `spent` is what that cost."""
+
+    spent = Spent()
+
+
+class RefusedError(UnansweredError):
     """Every answer was refused; `reason` says why the last one was."""
 
     def __init__(self, agent: str, attempts: int, reason: str) -> None:
@@ -183,11 +189,11 @@ class RefusedError(FaultError):
         self.reason = reason
 
 
-class UnusableError(FaultError):
+class UnusableError(UnansweredError):
     """A model gave no usable reply in all its attempts; it could be reached."""
 
 
-class BoundError(FaultError):
+class BoundError(UnansweredError):
     """An agent used up what it may use without an answer."""
 
 
@@ -232,6 +238,8 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
         output, model, outcome = run.to_the_answer()
     except Exception as error:
         episode.add("end", outcome="failed", error=str(error)[:1000], **run.totals())
+        if isinstance(error, UnansweredError):
+            error.spent = replace(run.spent, seconds=time.perf_counter() - episode.begun)
         raise
     episode.add("end", outcome=outcome, output=output.model_dump(mode="json"), **run.totals())
     seconds = time.perf_counter() - episode.begun

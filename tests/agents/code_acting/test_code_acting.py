@@ -226,6 +226,7 @@ def test_a_model_that_gives_no_usable_reply_is_no_answer(
 ) -> None:
     acted, _ = by_model(tools, image, tmp_path, [{"verdict": "yes"}] * 3)
     assert acted.outcome == "failed" and acted.answer is None and "no usable reply" in acted.error
+    assert acted.prompt_tokens > 0
 
 
 @pytest.mark.parametrize(
@@ -278,6 +279,10 @@ def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
     ended = sage("ask-slides", "What is x?", str(image), "--tools", "none", cwd=tmp_path, **there)
     assert ended.code == 1
     assert "then the same command again" in ended.err and "sage resume" not in ended.err
+    bound = ("--tools", "none", "--budget-usd", "1", "--out", "o")
+    unpriced = sage("ask-slides", "What is x?", str(image), *bound, cwd=tmp_path, **there)
+    assert unpriced.code == 2 and "--budget-usd needs prices" in unpriced.err
+    assert not (tmp_path / "o").exists()
 
 
 def test_names_are_plain_and_apart(tmp_path: Path) -> None:
