@@ -113,6 +113,7 @@ propose generate suggest please expression level levels change changes
 _STOP = frozenset(_STOP_WORDS.split())
 _SETTING = frozenset({"in", "within", "among"})
 _FILLER = frozenset({"a", "an", "the", "human", "patients", "patient", "with", "of", "having"})
+_NUMBER = re.compile(r"\d+")
 _LONGEST = 8
 #: Least cosine at which a phrase counts as naming a node.
 NEAR = 0.6
@@ -232,6 +233,13 @@ def _may_be_a_word(phrase: str) -> bool:
     return not _code(phrase) and " " not in phrase and len(phrase) <= 5
 
 
+def _another_gene(phrase: str, name: str) -> bool:
+    """Whether a likeness to a gene's name says nothing: what looks like VEGF is another gene."""
+    symbol = " " not in phrase and sum(c.isupper() for c in phrase) >= 2
+    numbered = _NUMBER.findall(phrase) != _NUMBER.findall(name)
+    return symbol or numbered or _may_be_a_word(phrase)
+
+
 def _after_setting(words: list[_Word], at: int) -> bool:
     back = at - 1
     while back >= 0 and words[back].text.casefold() in _FILLER:
@@ -260,7 +268,8 @@ def _near(graph: Graph, phrase: str, embedder: Embedder | None) -> ConceptMatch 
         if match.how == "similar spelling" and match.score >= 0.93 and len(phrase) >= 6:
             from rapidfuzz.fuzz import ratio
 
-            if ratio(phrase.casefold(), match.name.casefold()) >= 88:
+            same = _NUMBER.findall(phrase) == _NUMBER.findall(match.name)
+            if same and ratio(phrase.casefold(), match.name.casefold()) >= 88:
                 return match
     if embedder is None or not graph.n_nodes:
         return None
@@ -269,7 +278,8 @@ def _near(graph: Graph, phrase: str, embedder: Embedder | None) -> ConceptMatch 
         return None
     cosine = vectors @ embedder.embed([phrase])[0]
     best = int(np.argmax(cosine))
-    if cosine[best] < NEAR or (_may_be_a_word(phrase) and TYPES[graph.types[best]] in _SYMBOLS):
+    gene = TYPES[graph.types[best]] in _SYMBOLS
+    if cosine[best] < NEAR or (gene and _another_gene(phrase, graph.names[best])):
         return None
     return ConceptMatch(
         phrase=phrase,

@@ -302,6 +302,13 @@ def test_common_words_do_not_name_genes() -> None:
     assert [c.name for c in named.concepts] == ["WAS", "FABP5"]
 
 
+def test_a_symbol_is_not_taken_for_one_that_looks_like_it() -> None:
+    g = graph([triple("VEGFC", "hsa-miR-21", types=(G, G)), triple("VEGFC", "necrosis")])
+    found = generate(g, "VEGFB and hsa-miR-22 in necrosys", PathOptions(), EMBEDDER)
+    assert [c.name for c in found.concepts] == ["necrosis"]
+    assert found.unmatched == ("VEGFB", "hsa-miR-22")
+
+
 def test_given_sources_and_targets_replace_the_prompt() -> None:
     found = generate(
         graph(bladder()), "anything", PathOptions(), EMBEDDER,
