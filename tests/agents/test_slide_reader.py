@@ -725,6 +725,23 @@ def test_a_person_intervenes_at_the_terminal(painted: Path, tmp_path: Path) -> N
     assert replay(lines, Reading) == reading
 
 
+def test_glass_beside_the_tissue_is_no_gland(painted: Path) -> None:
+    class Corner:
+        def intervene(
+            self, stage: str, round_: int, seen: Sequence[Described], selected: Sequence[Region]
+        ) -> list[Intervention]:
+            if stage != "described" or round_ > 1 or selected[0].magnification > 5:
+                return []
+            boxes = (Box(x=0, y=0, width=128, height=128), Box(x=0, y=0, width=700, height=700))
+            return [Intervention(region=box) for box in boxes]
+
+    question = Question(text="Are there glands with lumens?", options=("yes", "no"))
+    seen = read(painted, question, person=Corner()).regions()
+    glass, corner = (seen[name] for name in seen if name.startswith("person"))
+    assert glass.text == "glass: there is no tissue here"
+    assert (corner.value("gland_share") or 0.0) < 0.05  # most of it lies beside the tissue
+
+
 def test_an_edited_description_changes_the_answer(painted: Path) -> None:
     class Editor:
         def intervene(
