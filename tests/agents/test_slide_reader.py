@@ -705,7 +705,7 @@ def test_a_person_intervenes_at_the_terminal(painted: Path, tmp_path: Path) -> N
         person = TerminalPerson(
             scope,
             typed("region 9000,0,10,10", "region 2000,1400,256,256", "", "edit nowhere x",
-                  "edit person-0 smooth muscle", "", "dance", "zoom 10",
+                  "edit person-0 smooth muscle", "", "dance", "zoom 40", "zoom 10",
                   "missing lymphoid aggregate", ""),
             shown.append,
         )  # fmt: skip
@@ -715,6 +715,7 @@ def test_a_person_intervenes_at_the_terminal(painted: Path, tmp_path: Path) -> N
     assert "does not lie on the slide" in said
     assert "edit needs a region that was seen" in said
     assert "an empty line lets the reader go on" in said
+    assert "this slide has no more than 20x" in said
     notes = [note for step in reading.steps for note in step.interventions]
     assert notes[0] == "look at 2000,1400,256,256"
     assert "person-0 reads: smooth muscle" in notes
@@ -988,7 +989,7 @@ def test_a_reading_that_a_model_breaks_off_names_its_own_way_on(
         done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
                     cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
     assert done.code == 1
-    assert "the same command with --replace, which keeps r's replies" in done.err
+    assert "the same command with --replace (it keeps r's replies)" in done.err
     assert "sage resume" not in done.err
 
 
