@@ -367,7 +367,7 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
         "mitosis_like": float(figures.sum()),
         "necrosis_share": float(dead.mean()),
         "stroma_share": float(stroma.mean()),
-        "gland_share": float(gap.mean()),
+        "gland_share": float((gap & scope.within(region.box, gap.shape)).mean()),
         "tumor_share": float(tumor.mean()),
         "edge_distance": float(far.min()) if far is not None else -1.0,
     }
@@ -497,6 +497,9 @@ class ComputedPerceptor:
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
         """Numbers with units; those that bear on the question first."""
+        if not scope.within(region.box, (8, 8)).any():
+            text = "glass: there is no tissue here"
+            return Described(region=region, text=text, guided=question is not None)
         if region.magnification < NUCLEI_FROM:
             return self._impression(scope, region, question)
         found = findings(scope, region, self.sight)

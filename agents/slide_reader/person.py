@@ -45,8 +45,11 @@ def check(change: Intervention, scope: Scope, known: set[str]) -> None:
     Raises
     ------
     InputError
-        If its region lies off the slide, or it describes one that was not seen.
+        If its region lies off the slide, it describes one that was not seen, or the slide has no
+        such magnification.
     """
+    if change.magnification is not None and change.magnification > 1.05 * scope.native:
+        raise InputError(f"this slide has no more than {scope.native:.3g}x")
     if change.region is not None:
         scope.region(change.region, 1.0, "check")
     if change.edit is not None and (change.edit[0] not in known or not change.edit[1].strip()):
@@ -126,7 +129,9 @@ class TerminalPerson:
             level = float(rest.removesuffix("x"))
             if not 1 <= level <= 80:
                 raise InputError("a magnification lies between 1 and 80")
-            return Intervention(magnification=level)
+            change = Intervention(magnification=level)
+            check(change, self.scope, self.known)
+            return change
         raise InputError(HELP)
 
 

@@ -194,6 +194,25 @@ class Scope:
         part = self.mask[self._window(box)]
         return float(part.mean()) if part.size else 0.0
 
+    @cached_property
+    def outline(self) -> BoolArray:
+        """The tissue with its holes: what lies outside is glass, what lies in them may be lumen."""
+        from scipy.ndimage import binary_fill_holes
+
+        return np.asarray(binary_fill_holes(self.mask), dtype=bool)
+
+    def within(self, box: Box, shape: tuple[int, int]) -> BoolArray:
+        """(down, across) which cells of a rectangle lie within the tissue's outline."""
+        down, across = shape
+        rows = (box.y + (np.arange(down) + 0.5) * box.height / down) / self.mask_scale
+        columns = (box.x + (np.arange(across) + 0.5) * box.width / across) / self.mask_scale
+        return np.asarray(
+            self.outline[
+                rows.astype(int).clip(0, self.mask.shape[0] - 1)[:, None],
+                columns.astype(int).clip(0, self.mask.shape[1] - 1)[None, :],
+            ]
+        )
+
     def edge_um(self, points: Sequence[tuple[float, float]]) -> F32:
         """µm from points (level-0 pixels) to the tissue's edge; the image's border is none."""
         import cv2

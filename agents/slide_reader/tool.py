@@ -62,7 +62,7 @@ class ReadSlideResult(SlideResult):
 @tool(
     "read_slide",
     "reading",
-    "1.3.0",
+    "1.4.0",
     "Answer a question about a slide by looking at it: low power, reflection, closer look.",
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=20.0),
     validity=Validity(

@@ -237,7 +237,7 @@ def fit(
             optimizer.step()
             schedule.step()
             lost += float(total.detach()) * len(chosen)
-        if epoch % 10 == 9 or epoch + 1 == settings.epochs:
+        if epoch == 0 or epoch % 10 == 9 or epoch + 1 == settings.epochs:
             tell(f"epoch {epoch + 1} of {settings.epochs}: loss {lost / len(examples):.3f}")
     return net.eval(), sum(parameter.numel() for parameter in net.parameters())
 

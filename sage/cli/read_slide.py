@@ -203,7 +203,7 @@ def read_slide(
                     reading = read(scope, chosen, asked, options, trace=tracing, person=person)
             except ModelError as error:
                 # A model's failures name the remedy of a run; this is none.
-                way = f"the same command with --replace, which keeps {folder}'s replies,"
+                way = f"the same command with --replace (it keeps {folder}'s replies)"
                 raise ModelError(str(error).replace("`sage resume`", way)) from None
             names = write_reading(reading, folder)
     if as_json:

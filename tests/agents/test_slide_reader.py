@@ -705,7 +705,7 @@ def test_a_person_intervenes_at_the_terminal(painted: Path, tmp_path: Path) -> N
         person = TerminalPerson(
             scope,
             typed("region 9000,0,10,10", "region 2000,1400,256,256", "", "edit nowhere x",
-                  "edit person-0 smooth muscle", "", "dance", "zoom 10",
+                  "edit person-0 smooth muscle", "", "dance", "zoom 40", "zoom 10",
                   "missing lymphoid aggregate", ""),
             shown.append,
         )  # fmt: skip
@@ -715,6 +715,7 @@ def test_a_person_intervenes_at_the_terminal(painted: Path, tmp_path: Path) -> N
     assert "does not lie on the slide" in said
     assert "edit needs a region that was seen" in said
     assert "an empty line lets the reader go on" in said
+    assert "this slide has no more than 20x" in said
     notes = [note for step in reading.steps for note in step.interventions]
     assert notes[0] == "look at 2000,1400,256,256"
     assert "person-0 reads: smooth muscle" in notes
@@ -723,6 +724,23 @@ def test_a_person_intervenes_at_the_terminal(painted: Path, tmp_path: Path) -> N
     assert reading.steps[-1].looked_for == "lymphoid aggregate"
     (lines,) = episodes(read_trace(tmp_path / "trace.jsonl"))
     assert replay(lines, Reading) == reading
+
+
+def test_glass_beside_the_tissue_is_no_gland(painted: Path) -> None:
+    class Corner:
+        def intervene(
+            self, stage: str, round_: int, seen: Sequence[Described], selected: Sequence[Region]
+        ) -> list[Intervention]:
+            if stage != "described" or round_ > 1 or selected[0].magnification > 5:
+                return []
+            boxes = (Box(x=0, y=0, width=128, height=128), Box(x=0, y=0, width=700, height=700))
+            return [Intervention(region=box) for box in boxes]
+
+    question = Question(text="Are there glands with lumens?", options=("yes", "no"))
+    seen = read(painted, question, person=Corner()).regions()
+    glass, corner = (seen[name] for name in seen if name.startswith("person"))
+    assert glass.text == "glass: there is no tissue here"
+    assert (corner.value("gland_share") or 0.0) < 0.05  # most of it lies beside the tissue
 
 
 def test_an_edited_description_changes_the_answer(painted: Path) -> None:
@@ -971,7 +989,7 @@ def test_a_reading_that_a_model_breaks_off_names_its_own_way_on(
         done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
                     cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
     assert done.code == 1
-    assert "the same command with --replace, which keeps r's replies" in done.err
+    assert "the same command with --replace (it keeps r's replies)" in done.err
     assert "sage resume" not in done.err
 
 
