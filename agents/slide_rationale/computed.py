@@ -66,10 +66,12 @@ class ComputedWriter:
         lines = [place.doing]
         rank = self._rank(scope, place.region)
         if rank is not None:
-            than = f"more nuclear dye than {rank:.0%}" if rank >= 0.5 else (
-                f"less nuclear dye than {1 - rank:.0%}"
-            )  # fmt: skip
-            lines.append(f"At low power it holds {than} of the fields of its size on tissue.")
+            more, others = ("more", rank) if rank >= 0.5 else ("less", 1 - rank)
+            many = f"{others:.0%}" if others < 0.995 else "nearly all"
+            lines.append(
+                f"At low power it holds {more} nuclear dye than {many} of the fields of its size"
+                " on tissue."
+            )
         share = scope.tissue_share(place.region.box)
         if share < 0.9:
             lines.append(f"Tissue fills {share:.0%} of it, so an edge or a gap is in view.")

@@ -164,12 +164,17 @@ def backtest(
     """
     check_embedder(graph, embedder)
     say = progress or (lambda _: None)
-    notes: list[str] = []
     drawn: dict[tuple[str, Against], list[_Sample]] = {}
     calibrated: list[Calibration] = []
     spreads: list[_Spread] = []
     cuts = tuple(sorted(set(options.cuts)))
     windows = [_window(graph, cut, options.horizon) for cut in cuts]  # refusals before the work
+    last = graph.stats().last_year or cuts[-1]
+    notes = [
+        f"{cut}: the graph ends in {last}, so the links of {last - cut} years after it are counted."
+        for cut in cuts
+        if last < cut + options.horizon
+    ]
     for cut, seen in zip(cuts, windows, strict=True):
         say(f"{cut}: learning from the years before")
         model = Foresight.fit(graph, cut, horizon=options.horizon, seed=options.seed)

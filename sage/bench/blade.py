@@ -160,7 +160,8 @@ def _dataset(place: Path) -> DataSet:
         text = held["research_questions"][0]
         about = held["data_desc"].get("dataset_description") or ""
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not as BLADE has it ({error!r})") from None
+        said = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{path}: not as BLADE has it ({said})") from None
     if not all(isinstance(item, str) and item.strip() for item in (text, *columns)):
         raise InputError(f"{path}: the research question or a column's name is no text")
     if not 2 <= len(columns) <= MOST_COLUMNS or len(columns) < len(fields):

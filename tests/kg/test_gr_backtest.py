@@ -56,6 +56,15 @@ def found(graph: Graph) -> BacktestResult:
     return backtest(graph, OPTIONS, EMBEDDER)
 
 
+def test_years_that_the_graph_does_not_reach_are_told(graph: Graph, found: BacktestResult) -> None:
+    assert not any("the graph ends" in note for note in found.notes)
+    last = graph.stats().last_year
+    assert last is not None
+    late = BacktestOptions(cuts=(last - 5,), horizon=6, paper_pairs=0)
+    told = markdown(backtest(graph, late, EMBEDDER))
+    assert f"{last - 5}: the graph ends in {last}, so the links of 5 years" in told
+
+
 def test_every_score_stands_at_every_cut_against_every_kind_of_pair(found: BacktestResult) -> None:
     seen = {(row.cut, row.against, row.score) for row in found.rows}
     assert seen == {

@@ -92,7 +92,7 @@ def test_transformations_that_make_each_other_end(tmp_path: Path) -> None:
     [
         ("info.json", "", r"info\.json: cannot be read"),
         ("info.json", "[" * 100_000, r"info\.json: cannot be read"),
-        ("info.json", "{}", r"info\.json: not as BLADE has it"),
+        ("info.json", "{}", r"info\.json: not as BLADE has it \(field .data_desc. is missing\)"),
         ("info.json", '{"research_questions": [NaN], "data_desc": {"fields": []}}', "no text"),
         ("mcq_dataset.json", '{"mcqs_cvar": 3}', r"mcq_dataset\.json: not as BLADE has it"),
         ("mcq_dataset.json", '{"mcqs_cvar": [{"mc_type": "select_pos", "options": [],'

@@ -29,12 +29,12 @@ _PASSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("A resection margin is described.", r"\b[Mm]argins?\b"),
         ("Invasion is described.",
          r"(?i:(?:lympho-?vascular|perineural|vascular|extranodal|perinodal) invasion)"),
-        ("HPV or p16 is stated.", r"\bHPV\b|\bp16\b"),
-        ("A performance status is stated.", r"\bECOG\b|Karnofsky"),
+        ("HPV or p16 is mentioned.", r"\bHPV\b|\bp16\b"),
+        ("A performance status is mentioned.", r"\bECOG\b|Karnofsky"),
         ("Metastasis is mentioned.", r"(?i:metasta\w+)"),
         ("The course is described.", r"(?i:recurren\w+|relaps\w+|progress(?:ion|ed|ive)"
                                      r"|stable disease|remission)"),
-        ("A molecular finding is stated.",
+        ("A molecular marker is mentioned.",
          r"\bp\.[A-Z*]\d+|\bMSI\b|\bTMB\b|\bPD-?L1\b|(?i:microsatellite)|\b(?:KRAS|EGFR|BRAF|TP53"
          r"|PIK3CA|BRCA[12]|HER2|ALK|ROS1|NTRK\d?|MET|RET|IDH[12])\b"),
     )

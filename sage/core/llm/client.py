@@ -238,12 +238,14 @@ class Client:
             try:
                 async with asyncio.timeout(self.endpoint.timeout_s):
                     await self._send(_Call(service, request, model, limit, wire, received))
-            except TimeoutError:
+            except TimeoutError as late:
+                limit_s = f"{self.endpoint.timeout_s:g} s"
+                when = f" ({late} of its server)" if late.args else f" within {limit_s}"
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
                 raise ModelError(
-                    f"model {model.name} did not finish its reply to agent {request.agent} within"
-                    f" {self.endpoint.timeout_s:g} s; {tokens} tokens are counted as paid. Raise"
+                    f"model {model.name} did not finish its reply to agent {request.agent}"
+                    f"{when}; {tokens} tokens are counted as paid. Raise"
                     " timeout_s or lower the model's max_tokens in sage.toml, then `sage resume`"
                 ) from None
             except asyncio.CancelledError:
@@ -318,7 +320,7 @@ class Client:
             await call.received.read(await completions.create(**body))
         except openai.APIStatusError as error:
             if error.status_code in (408, 504):
-                raise TimeoutError from None
+                raise TimeoutError(f"HTTP {error.status_code}") from None
             call.received.under_way = False
             if error.status_code == 400 and call.wire.simplify(provider_reason(error)):
                 await self._once(call)

@@ -50,7 +50,7 @@ def _script(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
          "timed out"),
         (Answer("late", silent=1.2), {"timeout_s": 0.4}, FaultError, "counted as paid",
          "timed out"),
-        (Answer("gateway", status=504), {}, FaultError, "did not finish", "timed out"),
+        (Answer("gateway", status=504), {}, FaultError, r"did not finish .*HTTP 504", "timed out"),
         (Answer("half of it", pieces=5, breaks=True), {}, FaultError,
          "broke off .*counted as paid.*sage resume", "broke off"),
         (Answer("half", finish=""), {}, FaultError, "ended without a finish_reason", "broke off"),
