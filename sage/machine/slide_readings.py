@@ -76,13 +76,17 @@ class SlideRead(Strict):
 
 
 class ExposureRead(Strict):
-    """The readings of one exposure; without a question, the reason stands in `note`."""
+    """The readings of one exposure; without a question, the reason stands in `note`.
+
+    `among` counts the patients that have the exposure and a slide: the ends are theirs.
+    """
 
     variable: str
     label: str
     question: str = ""
     statement: str = ""
     reads: tuple[SlideRead, ...] = ()
+    among: int | None = None
     note: str = ""
 
 
@@ -110,7 +114,8 @@ def told(found: Readings) -> Iterator[str]:
 def caption(exposure: ExposureRead, read: SlideRead) -> str:
     """What stands under the picture of a reading."""
     rank = "" if read.rank == 1 else f"number {read.rank} from the end, "
-    who = f"A patient with the {read.end} {exposure.label} ({rank}chosen by it alone)."
+    among = "" if exposure.among is None else f", of {exposure.among} patients with a slide"
+    who = f"A patient with the {read.end} {exposure.label} ({rank}chosen by it alone{among})."
     if read.why_not:
         return f"{who} Not read: {read.why_not}"
     regions = "; ".join(
@@ -238,7 +243,12 @@ def _read_exposure(
                 continue
             reads.append(read)
     return empty.model_copy(
-        update={"question": question, "statement": statement, "reads": tuple(reads)}
+        update={
+            "question": question,
+            "statement": statement,
+            "reads": tuple(reads),
+            "among": len(order),
+        }
     )
 
 

@@ -93,7 +93,7 @@ def about(run: Path) -> dict[str, Any]:
 def test_the_review_shows_what_was_read_and_names_nobody(waiting: Path) -> None:
     (exposure,) = about(waiting / "r")["exposures"]
     assert exposure["variable"] == "imaging:tls_density"
-    assert exposure["question"].startswith("Are there TLS")
+    assert exposure["question"].startswith("Are there TLS") and exposure["among"] == 4
     ends = [(read["end"], read["rank"], bool(read["picture"])) for read in exposure["reads"]]
     assert ends == [("highest", 1, True), ("highest", 2, True), ("lowest", 1, True),
                     ("lowest", 2, True)]  # fmt: skip

@@ -81,13 +81,14 @@ def test_the_report_tells_what_was_not_read(tmp_path: Path) -> None:
     found = Readings(
         population="()",
         exposures=(
-            ExposureRead(variable="a", label="<b>TLS</b>", question="Where?", reads=reads),
+            ExposureRead(variable="a", label="<b>TLS</b>", question="Where?", reads=reads, among=3),
             ExposureRead(variable="b", label="Age", note="nothing bears on it"),
         ),
     )
     write_json(tmp_path / FOLDER / ABOUT, found)
     one, other = _readings(tmp_path, "h1")
     assert not one.source and one.caption.endswith("Not read: the slide: truncated")
+    assert "(chosen by it alone, of 3 patients with a slide)" in one.caption
     assert other.caption == "Slides by Age were not read: nothing bears on it."
 
 
