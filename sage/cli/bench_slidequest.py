@@ -155,7 +155,7 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
     from agents.code_acting.session import Session
     from mcp_servers.registry import load
     from sage.bench.slidequest_twins.programs import TWINS
-    from sage.bench.slidequest_twins.scoring import VARIANTS, cover, solve
+    from sage.bench.slidequest_twins.scoring import VARIANTS, cover, needs_of, solve
     from sage.console import err, print_json
     from sage.console import out as console
     from sage.core.llm.trace import Trace
@@ -167,6 +167,7 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
         raise InputError(
             f"--only {unknown[0]}: with --twins it names a capability: {', '.join(sorted(known))}"
         )
+    needs = {} if only else needs_of(benchmark, known)  # before half an hour of programs
     tools, engine = load("nova"), choose(load_settings().sandbox, packages=())
 
     def run(data: Path, place: Path, program: str) -> tuple[float, str]:
@@ -187,7 +188,7 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
                     f"{one.capability}, {variant + 1}: {one.score:.2f}, {one.seconds:.1f} s{said}",
                     markup=False, highlight=False, soft_wrap=True,
                 )  # fmt: skip
-    rows = [] if only else cover(benchmark, solved)
+    rows = cover(needs, solved)
     if as_json:
         twins = [one.model_dump() for one in solved]
         print_json({"twins": twins, "covered": [row.model_dump() for row in rows]})

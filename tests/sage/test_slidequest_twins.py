@@ -14,7 +14,7 @@ from mcp_servers.registry import load
 from sage.bench.slidequest import CATEGORIES
 from sage.bench.slidequest_twins import field, zero_shot
 from sage.bench.slidequest_twins.programs import TWINS, WRITE
-from sage.bench.slidequest_twins.scoring import Solved, capability_of, cover, solve
+from sage.bench.slidequest_twins.scoring import Solved, capability_of, cover, needs_of, solve
 from sage.bench.slidequest_twins.twin import Row, Twin
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
@@ -45,6 +45,12 @@ def runner() -> Callable[[Path, Path, str], tuple[float, str]]:
 def test_an_unknown_capability_is_answered_with_those_there_are(tmp_path: Path) -> None:
     ended = sage("bench", "slidequest", ".", "--twins", "--only", "mind reading", cwd=tmp_path)
     assert ended.code == 2 and "morphometry, multiple-instance learning" in ended.err
+
+
+def test_a_folder_that_is_no_slidequest_is_refused_before_any_program(tmp_path: Path) -> None:
+    ended = sage("bench", "slidequest", "absent", "--twins", cwd=tmp_path)
+    assert ended.code == 2 and "notes.csv: not SlideQuest's notes" in ended.err
+    assert "1.00" not in ended.out  # no twin was solved
 
 
 def twin_of(capability: str) -> Twin:
@@ -103,8 +109,8 @@ def test_a_question_counts_only_with_all_it_needs(tmp_path: Path) -> None:
         Solved(capability="two", variant=0, score=1),
         Solved(capability="two", variant=1, score=0.5),
     ]
-    row = cover(tmp_path, solved)[0]
+    row = cover(needs_of(tmp_path, {"one", "two"}), solved)[0]
     assert (row.questions, row.covered, row.missing) == (2, 1, {"two": 1})
     with pytest.raises(InputError, match="no twin for 'two'"):
-        cover(tmp_path, solved[:1])
+        needs_of(tmp_path, {"one"})
     assert capability_of("nuclei types (immune/neoplastic)") == "nuclei types"

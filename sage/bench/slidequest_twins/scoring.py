@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,17 +100,15 @@ def held_to(twin: Twin, truth: Row, rows: list[Row]) -> tuple[float, str]:
     return got, "" if got == 1 else f"{rows[0]} where {truth} was planted"
 
 
-def cover(benchmark: Path, solved: list[Solved]) -> list[Coverage]:
-    """For each category, how many questions need only capabilities whose twins are all solved.
+def needs_of(benchmark: Path, known: set[str]) -> dict[str, list[set[str]]]:
+    """The capabilities that each question of each category needs.
 
     Raises
     ------
     InputError
-        If a notes.csv is absent or names a capability that has no twin.
+        If a notes.csv is absent or names a capability that is not `known`.
     """
-    there = {one.capability for one in solved}
-    lost = {one.capability for one in solved if one.score < 1}
-    out = []
+    found = {}
     for category in CATEGORIES:
         path = benchmark / category / "notes.csv"
         try:
@@ -120,18 +119,21 @@ def cover(benchmark: Path, solved: list[Solved]) -> list[Coverage]:
                 ]
         except (OSError, KeyError) as error:
             raise InputError(f"{path}: not SlideQuest's notes: {error}") from error
-        if unknown := sorted(set().union(*needs) - there):
+        if unknown := sorted(set().union(*needs) - known):
             raise InputError(f"{path}: no twin for {unknown[0]!r}")
-        missing: dict[str, int] = {}
-        for need in needs:
-            for one in need & lost:
-                missing[one] = missing.get(one, 0) + 1
-        out.append(
-            Coverage(
-                category=category,
-                questions=len(needs),
-                covered=sum(not need & lost for need in needs),
-                missing=dict(sorted(missing.items())),
-            )
+        found[category] = needs
+    return found
+
+
+def cover(needs: dict[str, list[set[str]]], solved: list[Solved]) -> list[Coverage]:
+    """For each category, how many questions need only capabilities whose twins are all solved."""
+    lost = {one.capability for one in solved if one.score < 1}
+    return [
+        Coverage(
+            category=category,
+            questions=len(rows),
+            covered=sum(not need & lost for need in rows),
+            missing=dict(sorted(Counter(one for need in rows for one in need & lost).items())),
         )
-    return out
+        for category, rows in needs.items()
+    ]
