@@ -78,7 +78,7 @@ class SlideRead(Strict):
 class ExposureRead(Strict):
     """The readings of one exposure; without a question, the reason stands in `note`.
 
-    `among` counts the patients that have the exposure and a slide: the ends are theirs.
+    `among` counts the patients that have the exposure and a slide, which may be absent.
     """
 
     variable: str
@@ -114,10 +114,10 @@ def told(found: Readings) -> Iterator[str]:
 def caption(exposure: ExposureRead, read: SlideRead) -> str:
     """What stands under the picture of a reading."""
     rank = "" if read.rank == 1 else f"number {read.rank} from the end, "
-    among = "" if exposure.among is None else f", of {exposure.among} patients with a slide"
+    among = "" if exposure.among is None else f", of {exposure.among} patients whose slide is named"
     who = f"A patient with the {read.end} {exposure.label} ({rank}chosen by it alone{among})."
     if read.why_not:
-        return f"{who} Not read: {read.why_not}"
+        return f"{who} Not read: {read.why_not.rstrip('.')}."
     regions = "; ".join(
         f"{number} at {region.x_um / 1000:.2f}, {region.y_um / 1000:.2f} mm,"
         f" {region.magnification:.3g}x: {'; '.join(region.seen.split('; ')[:3])}"

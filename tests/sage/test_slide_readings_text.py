@@ -87,8 +87,8 @@ def test_the_report_tells_what_was_not_read(tmp_path: Path) -> None:
     )
     write_json(tmp_path / FOLDER / ABOUT, found)
     one, other = _readings(tmp_path, "h1")
-    assert not one.source and one.caption.endswith("Not read: the slide: truncated")
-    assert "(chosen by it alone, of 3 patients with a slide)" in one.caption
+    assert not one.source and one.caption.endswith("Not read: the slide: truncated.")
+    assert "(chosen by it alone, of 3 patients whose slide is named)" in one.caption
     assert other.caption == "Slides by Age were not read: nothing bears on it."
 
 
