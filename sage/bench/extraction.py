@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from kg.lexicon.names import identifiers_of
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.bench.corpora import AnnotatedDocument, Annotation, load_corpus
+from sage.core.errors import InputError
 
 # Types that annotators of these corpora treat as one.
 _SAME = {
@@ -77,6 +79,7 @@ class ExtractorScore(BaseModel):
     where the corpus names relations in words of its own. `pairs_end_to_end` finds entities itself
     and takes their identifiers from the annotation that it meets; `concepts` (each identifier once
     in a document) and `pairs_own_identifiers` use those of ontology and lexicons alone.
+    `entities_looked_up` is the baseline of the exact mentions, where another corpus was given.
     """
 
     corpus: str
@@ -90,6 +93,7 @@ class ExtractorScore(BaseModel):
     pairs_end_to_end: Score
     concepts: dict[str, Score]
     pairs_own_identifiers: Score
+    entities_looked_up: dict[str, Score] = {}
 
     def table(self) -> dict[str, object]:
         """Everything as plain rounded figures."""
@@ -107,6 +111,7 @@ class ExtractorScore(BaseModel):
             "pairs_end_to_end": self.pairs_end_to_end.row(),
             "concepts": {k: v.row() for k, v in self.concepts.items()},
             "pairs_own_identifiers": self.pairs_own_identifiers.row(),
+            "entities_looked_up": {k: v.row() for k, v in self.entities_looked_up.items()},
         }
 
 
@@ -115,6 +120,7 @@ def score_extractor(
     ontology: Ontology,
     lexicons: Sequence[Lexicon] = (),
     progress: Callable[[str, int, int], None] | None = None,
+    look_up: Path | None = None,
 ) -> ExtractorScore:
     """Score the `rules` extractor on a PubTator file or a brat folder.
 
@@ -129,8 +135,19 @@ def score_extractor(
     ontology : whose concepts are found
     lexicons : further vocabularies
     progress : called with the document's name, how many are done, and how many there are
+    look_up : another corpus, whose annotated strings are looked up as a baseline of the mentions
+
+    Raises
+    ------
+    InputError
+        If a corpus is missing or holds no annotation, or a document is in both.
     """
     documents = load_corpus(corpus)
+    strings = None
+    if look_up is not None:
+        others = load_corpus(look_up)
+        _apart(corpus, documents, look_up, others)
+        strings = annotated_strings(others)
     extractor = RulesExtractor(ontology, lexicons)
     finder = extractor.mentions
     labels = {label for d in documents for found in d.relations.values() for label in found}
@@ -145,6 +162,7 @@ def score_extractor(
     concepts: dict[str, Score] = defaultdict(Score)
     given, typed, end_to_end, own = Score(), Score(), Score(), Score()
     broad, together = Score(), Score()
+    baseline: dict[str, Score] = defaultdict(Score)
     for number, document in enumerate(documents, 1):
         mentions = find_mentions(finder, document.text)
         for kind in kinds:
@@ -158,6 +176,8 @@ def score_extractor(
             theirs = [a for a in document.entities if a.type == kind]
             _count_entities(ours, theirs, exact[kind.value], relaxed[kind.value])
             _count_concepts(ours, theirs, ontology, concepts[kind.value])
+        if strings is not None:
+            _count_strings(document, strings, kinds, baseline)
         read = _count_pairs(extractor, document, given, typed, related_types)
         _count_related(document, read, broad, together, related_types)
         _count_end_to_end(extractor, document, mentions, end_to_end, related_types)
@@ -176,7 +196,35 @@ def score_extractor(
         pairs_end_to_end=end_to_end,
         concepts=dict(sorted(concepts.items())),
         pairs_own_identifiers=own,
+        entities_looked_up=dict(sorted(baseline.items())),
     )
+
+
+def annotated_strings(documents: Iterable[AnnotatedDocument]) -> dict[str, EntityType]:
+    """Every string that is annotated, in lower case, with the type that it most often has."""
+    seen: dict[str, Counter[EntityType]] = defaultdict(Counter)
+    for document in documents:
+        for annotation in document.entities:
+            seen[annotation.text.casefold()][annotation.type] += 1
+    return {text: types.most_common(1)[0][0] for text, types in seen.items()}
+
+
+def looked_up(text: str, strings: Mapping[str, EntityType]) -> list[tuple[int, int, EntityType]]:
+    """Where `strings` stand in `text` as whole words, in any case, the longest of each place."""
+    words = [(m.start(), m.end()) for m in re.finditer(r"\w+|[^\w\s]", text)]
+    longest = max((len(re.findall(r"\w+|[^\w\s]", one)) for one in strings), default=0)
+    found, at = [], 0
+    while at < len(words):
+        for last in range(min(at + longest, len(words)), at, -1):
+            start, end = words[at][0], words[last - 1][1]
+            kind = strings.get(text[start:end].casefold())
+            if kind is not None:
+                found.append((start, end, kind))
+                at = last
+                break
+        else:
+            at += 1
+    return found
 
 
 def given_mentions(document: AnnotatedDocument) -> list[Mention]:
@@ -208,6 +256,36 @@ def _count_entities(
         if hit is not None:
             free.remove(hit)
             relaxed.correct += 1
+
+
+def _count_strings(
+    document: AnnotatedDocument,
+    strings: Mapping[str, EntityType],
+    kinds: Iterable[EntityType],
+    scores: dict[str, Score],
+) -> None:
+    found = looked_up(document.text, strings)
+    for kind in kinds:
+        spans = {(a.start, a.end) for a in document.entities if a.type == kind}
+        ours = [(start, end) for start, end, named in found if named == kind]
+        score = scores[kind.value]
+        score.found += len(ours)
+        score.expected += sum(a.type == kind for a in document.entities)
+        score.correct += sum(span in spans for span in ours)
+
+
+def _apart(
+    corpus: Path,
+    documents: Sequence[AnnotatedDocument],
+    look_up: Path,
+    others: Sequence[AnnotatedDocument],
+) -> None:
+    both = {document.id for document in documents} & {document.id for document in others}
+    if both:
+        raise InputError(
+            f"{look_up}: document {min(both)} stands in {corpus} too; a baseline takes its strings "
+            "from documents that are not scored: name another part of the corpus"
+        )
 
 
 # The spaces in which the corpora annotate.

@@ -138,17 +138,27 @@ def score(
     ],
     ontology: OntologyDir = None,
     lexicon: Lexicons = None,
+    look_up: Annotated[
+        Path | None,
+        typer.Option(
+            "--look-up", help="Corpus whose annotated strings are looked up: the baseline of names."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score the rules extractor on a corpus that experts annotated.
 
     Example: sage kg score-extractor BioRED/Dev.PubTator --lexicon big.lex
+
+    Example: sage kg score-extractor BioRED/Dev.PubTator --look-up BioRED/Train.PubTator
     """
     from sage.bench.extraction import score_extractor
     from sage.console import counting, out, print_json
 
     with counting("scoring", quiet=as_json) as progress:
-        result = score_extractor(corpus, load_ontology(ontology), load_lexicons(lexicon), progress)
+        result = score_extractor(
+            corpus, load_ontology(ontology), load_lexicons(lexicon), progress, look_up
+        )
     if as_json:
         print_json(result.table())
         return
@@ -156,6 +166,7 @@ def score(
 
     table = Table("", "precision", "recall", "F1", "found", "expected")
     rows = [(f"{k}, exact", v) for k, v in result.entities_exact.items()]
+    rows += [(f"{k}, strings looked up", v) for k, v in result.entities_looked_up.items()]
     rows += [(f"{k}, relaxed", v) for k, v in result.entities_relaxed.items()]
     rows += [
         ("pairs, entities given", result.pairs_given_entities),

@@ -1,4 +1,4 @@
-"""What a graph says of a community of concepts, and of one concept."""
+"""What a graph says of a community of concepts and of one, and what the ontology says of names."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.markup import escape
 
 from sage.cli.kg_graph import GraphPath, load_graph
+from sage.cli.kg_options import Lexicons, OntologyDir, load_lexicons, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
@@ -15,12 +17,14 @@ if TYPE_CHECKING:
     from kg.communities.find import Community
     from kg.communities.summary import ChatSummaries, Summary
     from kg.graph.concept import ConceptReport
+    from kg.lexicon.asked import Asked, Between
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the `kg` group."""
     app.command("communities")(communities)
     app.command("concept")(concept)
+    app.command("term")(term)
 
 
 def communities(
@@ -168,3 +172,71 @@ def _print_concept(report: ConceptReport, limit: int) -> None:
         f"papers: {report.papers_for} for, {report.papers_against} against; "
         f"relations: {len(report.relations)}{more}"
     )
+
+
+def term(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Names, or sentences that hold names.")
+    ],
+    ontology: OntologyDir = None,
+    lexicon: Lexicons = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the ontology what names mean, and how two or more of them are related.
+
+    Exit code 1 if a name means nothing to it.
+
+    Example: sage kg term "complete response" "pathological complete response"
+
+    Example: sage kg term "NAC before cystectomy"
+    """
+    from kg.lexicon.asked import ask
+    from sage.console import print_json
+
+    answers, between = ask(names, load_ontology(ontology), load_lexicons(lexicon))
+    if as_json:
+        print_json(
+            {
+                "names": [answer.model_dump(mode="json") for answer in answers],
+                "between": [pair.model_dump(mode="json") for pair in between],
+            }
+        )
+    else:
+        for answer in answers:
+            _print_term(answer)
+        _print_between(between)
+    if not all(answer.meanings for answer in answers):
+        raise typer.Exit(1)
+
+
+def _print_term(answer: Asked) -> None:
+    from sage.console import out
+
+    out.print(f"[bold]{escape(answer.name)}[/]", highlight=False)
+    for meaning in answer.meanings:
+        part = "" if meaning.whole else f"“{meaning.text}”: "
+        out.print(f"  {part}{meaning.concept} ({meaning.type.value})", markup=False)
+        if meaning.definition:
+            out.print(f"    {meaning.definition}", markup=False, style="dim")
+        for label, others in (
+            ("also called", meaning.synonyms),
+            (
+                "identifiers",
+                [
+                    one if ":" in one else f"{space} {one}"
+                    for space, one in meaning.identifiers.items()
+                ],
+            ),
+            *((kind.replace("_", " "), found) for kind, found in meaning.related.items()),
+        ):
+            if others:
+                out.print(f"    {label}: {', '.join(others)}", markup=False)
+    if not answer.meanings:
+        out.print("  nothing that the ontology knows", style="yellow")
+
+
+def _print_between(between: list[Between]) -> None:
+    from sage.console import out
+
+    for pair in between:
+        out.print(f"{pair.first} and {pair.second}: {pair.words}", markup=False, highlight=False)

@@ -142,6 +142,45 @@ def test_lexicon_import_and_score_extractor_work_together(tmp_path: Path) -> Non
     assert given["pairs_end_to_end"]["f1"] == 1.0  # type: ignore[index,call-overload]
 
 
+def test_the_baseline_of_names_looks_up_strings_of_other_documents(tmp_path: Path) -> None:
+    def corpus(number: int, sentence: str, *names: str) -> str:
+        path = tmp_path / f"{number}.PubTator"
+        rows = [f"{number}|t|A.", f"{number}|a|{sentence}"]
+        for name in names:
+            start = 3 + sentence.index(name)
+            rows.append(f"{number}\t{start}\t{start + len(name)}\t{name}\tDisease\tD1")
+        path.write_text("\n".join(rows) + "\n")
+        return str(path)
+
+    learned = corpus(1, "pox and zebra pox harm", "pox", "zebra pox")
+    asked = corpus(2, "Zebra pox, not poxes or cow pox", "Zebra pox", "cow pox")
+    score = _json("score-extractor", asked, "--look-up", learned)
+    looked_up = score["entities_looked_up"]["Disease"]  # type: ignore[index,call-overload]
+    assert (looked_up["found"], looked_up["expected"], looked_up["correct"]) == (2, 2, 1)
+    assert "Disease, strings looked up" in RUN.invoke(
+        app, ["score-extractor", asked, "--look-up", learned]
+    ).stdout.replace("\n", "")
+    same = RUN.invoke(app, ["score-extractor", asked, "--look-up", asked])
+    assert isinstance(same.exception, InputError)
+    assert "stands in" in str(same.exception)
+
+
+def test_the_ontology_tells_what_names_mean_and_how_they_are_related() -> None:
+    asked = _json("term", "CR", "pathological complete response", "CR rate")
+    assert [one["meanings"][0]["concept"] for one in asked["names"]] == [  # type: ignore[index,call-overload]
+        "complete response", "pathological complete response", "complete response",
+    ]  # fmt: skip
+    words = [pair["words"] for pair in asked["between"]]  # type: ignore[index,call-overload]
+    assert words == ["the first is broader", "one concept", "the second is broader"]
+    inverse = _json("term", "pCR", "residual cancer burden")["between"][0]  # type: ignore[index,call-overload]
+    assert (inverse["sign"], inverse["words"].split(":")[0]) == (-1, "inverse measures")
+    parts = _json("term", "CAF regimen of 1,500 MET minutes")["names"][0]["meanings"]  # type: ignore[index,call-overload]
+    assert [(part["concept"], part["whole"]) for part in parts] == [("CAF chemotherapy", False)]
+    unknown = RUN.invoke(app, ["term", "[bold]x"])
+    assert unknown.exit_code == 1
+    assert "[bold]x" in unknown.stdout
+
+
 @pytest.mark.parametrize("absolute", [True, False])
 def test_a_new_folder_takes_a_vocabulary_by_any_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool

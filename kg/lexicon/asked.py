@@ -1,0 +1,102 @@
+"""What an ontology says of names: what each means, and what two of them are to each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import combinations
+
+from pydantic import BaseModel
+
+from kg.lexicon.index import Lexicon
+from kg.lexicon.links import Link
+from kg.lexicon.names import Names
+from kg.lexicon.ontology import Ontology, OntologyEntry
+from kg.types import EntityType
+
+
+class Meaning(BaseModel):
+    """A concept that a name, or a part of it (`whole` false), stands for."""
+
+    text: str
+    whole: bool
+    id: str
+    concept: str
+    type: EntityType
+    definition: str | None
+    synonyms: list[str]
+    identifiers: dict[str, str]
+    related: dict[str, list[str]]
+
+
+class Asked(BaseModel):
+    """A name and its meanings: one where it is known as a whole, else those of its parts."""
+
+    name: str
+    meanings: list[Meaning]
+
+
+class Between(BaseModel):
+    """How more of the first concept reads as more of the second: +1, -1, or 0 for neither."""
+
+    first: str
+    second: str
+    sign: int
+    words: str
+
+
+def ask(
+    names: Sequence[str], ontology: Ontology, lexicons: Sequence[Lexicon] = ()
+) -> tuple[list[Asked], list[Between]]:
+    """What `names` mean, and how those that are known as a whole stand to each other."""
+    known = Names(ontology, lexicons)
+    answers, whole = [], []
+    for name in names:
+        entry = known.find(name)
+        if entry is not None:
+            answers.append(Asked(name=name, meanings=[_meaning(name, True, entry, ontology)]))
+            whole.append(entry)
+            continue
+        entries = list(ontology.entries())
+        parts = [
+            _meaning(name[match.start : match.end], False, entries[match.entry], ontology)
+            for match in ontology.find_all(name)
+        ]
+        answers.append(Asked(name=name, meanings=parts))
+    return answers, [_between(a, b, ontology) for a, b in combinations(whole, 2)]
+
+
+def _meaning(text: str, whole: bool, entry: OntologyEntry, ontology: Ontology) -> Meaning:
+    related: defaultdict[str, list[str]] = defaultdict(list)
+    if ontology.by_id(entry.id) is not None:
+        for link, other in ontology.related(entry.id):
+            related[link.value].append(other.name)
+    return Meaning(
+        text=text,
+        whole=whole,
+        id=entry.id,
+        concept=entry.name,
+        type=entry.type,
+        definition=entry.definition,
+        synonyms=list(entry.synonyms),
+        identifiers=dict(entry.identifiers),
+        related=dict(related),
+    )
+
+
+def _between(first: OntologyEntry, second: OntologyEntry, ontology: Ontology) -> Between:
+    links = ontology.links
+    sign = links.sign(first.id, second.id)
+    if first.id == second.id:
+        words = "one concept"
+    elif second.id in links.broader(first.id):
+        words = "the second is broader"
+    elif first.id in links.broader(second.id):
+        words = "the first is broader"
+    elif sign < 0:
+        kinds = {link for link, other in links.of(first.id) if other == second.id}
+        inverse = "inverse measures" if Link.INVERSE_MEASURE in kinds else "opposites"
+        words = f"{inverse}: more of one is less of the other"
+    else:
+        words = "two concepts, neither broader nor opposite"
+    return Between(first=first.name, second=second.name, sign=sign, words=words)
