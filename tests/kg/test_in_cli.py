@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from kg.lexicon.asked import ask
+from kg.lexicon.ontology import Ontology
 from sage.cli.kg import app
 from sage.core.errors import InputError
 from tests.kg.in_helpers import ONTOLOGY, ROOT, note
@@ -166,19 +168,23 @@ def test_the_baseline_of_names_looks_up_strings_of_other_documents(tmp_path: Pat
 
 
 def test_the_ontology_tells_what_names_mean_and_how_they_are_related() -> None:
-    asked = _json("term", "CR", "pathological complete response", "CR rate")
-    assert [one["meanings"][0]["concept"] for one in asked["names"]] == [  # type: ignore[index,call-overload]
+    ontology = Ontology.load(ONTOLOGY)
+    asked, between = ask(["CR", "pathological complete response", "CR rate"], ontology)
+    assert [one.meanings[0].concept for one in asked] == [
         "complete response", "pathological complete response", "complete response",
     ]  # fmt: skip
-    words = [pair["words"] for pair in asked["between"]]  # type: ignore[index,call-overload]
+    words = [pair.words for pair in between]
     assert words == ["the first is broader", "one concept", "the second is broader"]
-    inverse = _json("term", "pCR", "residual cancer burden")["between"][0]  # type: ignore[index,call-overload]
-    assert (inverse["sign"], inverse["words"].split(":")[0]) == (-1, "inverse measures")
-    parts = _json("term", "CAF regimen of 1,500 MET minutes")["names"][0]["meanings"]  # type: ignore[index,call-overload]
-    assert [(part["concept"], part["whole"]) for part in parts] == [("CAF chemotherapy", False)]
-    unknown = RUN.invoke(app, ["term", "[bold]x"])
+    _, (inverse,) = ask(["pCR", "residual cancer burden"], ontology)
+    assert (inverse.sign, inverse.words.split(":")[0]) == (-1, "inverse measures")
+    (sentence,), _ = ask(["CAF regimen of 1,500 MET minutes"], ontology)
+    assert [(part.concept, part.whole) for part in sentence.meanings] == [
+        ("CAF chemotherapy", False)
+    ]
+    unknown = RUN.invoke(app, ["term", "[bold]x", "MET"])
     assert unknown.exit_code == 1
     assert "[bold]x" in unknown.stdout
+    assert "HGNC:7029, NCBIGene 4233" in unknown.stdout
 
 
 @pytest.mark.parametrize("absolute", [True, False])
