@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kg.fusion.mentions import Mentions
+from kg.fusion.mentions import Mention
 from kg.fusion.model import FusedEdge, FusedNode, FusionOptions, Support
 from kg.types import Polarity, Triple
 
@@ -21,7 +21,7 @@ _Key = tuple[int, int, str, bool]
 
 def assemble(
     triples: list[Triple],
-    mentions: Mentions,
+    ends: list[tuple[Mention, Mention]],
     clusters: Clusters,
     options: FusionOptions,
     dropped: dict[str, int],
@@ -33,8 +33,8 @@ def assemble(
 
     Parameters
     ----------
-    triples : as extracted, with their evidence; every head and tail is a member of a cluster
-    mentions : the names of the triples
+    triples : as extracted, with their evidence
+    ends : head and tail of each triple as mentions, each a member of a cluster
     clusters : which names are one entity
     options : in `paper` mode all triples between an ordered pair make one edge; in `guarded` mode
         relations, affirmed and denied readings, and readings of opposite sign stay apart
@@ -51,9 +51,8 @@ def assemble(
     place = {member: at for at, cluster in enumerate(ordered) for member in cluster.members}
     gathered: defaultdict[_Key, list[Triple]] = defaultdict(list)
     guarded = options.mode == "guarded"
-    for triple in triples:
-        head = place[mentions.cleaned(triple.head, triple.head_type)]  # type: ignore[index]
-        tail = place[mentions.cleaned(triple.tail, triple.tail_type)]  # type: ignore[index]
+    for triple, (first, second) in zip(triples, ends, strict=True):
+        head, tail = place[first], place[second]
         if head == tail:
             dropped["self-loop"] += 1
         elif guarded:
@@ -129,9 +128,10 @@ def _reading_order(triple: Triple) -> tuple[object, ...]:
 def _distinct(group: list[Triple]) -> tuple[Support, ...]:
     """The readings, each once."""
     marked: dict[tuple[object, ...], Triple] = {}
-    for t in group:
-        e = t.evidence
-        marked.setdefault((e.doc_id, e.start, e.end, t.relation_text), t)
+    if len(group) > 1:
+        for t in group:
+            e = t.evidence
+            marked.setdefault((e.doc_id, e.start, e.end, t.relation_text), t)
     return tuple(
         Support(
             evidence=t.evidence,
@@ -140,7 +140,7 @@ def _distinct(group: list[Triple]) -> tuple[Support, ...]:
             speculative=t.speculative,
             extractor=t.extractor,
         )
-        for t in marked.values()
+        for t in (marked.values() or group)
     )
 
 

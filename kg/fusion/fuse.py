@@ -16,7 +16,7 @@ import numpy as np
 
 from kg.embedding.embed import Embedder
 from kg.fusion.edges import assemble
-from kg.fusion.mentions import Mentions, abbreviations
+from kg.fusion.mentions import Mention, Mentions, abbreviations
 from kg.fusion.merge import Clusters, merge_guarded, merge_paper
 from kg.fusion.model import (
     Entry,
@@ -105,13 +105,15 @@ def _fuse(
             "or set similarity = false in guarded mode."
         )
     kept: list[Triple] = []
+    ends: list[tuple[Mention, Mention]] = []
     dropped = {"low confidence": 0, "empty name": 0, "self-loop": 0}
     mentions = Mentions()
     for triple in triples:
         if triple.confidence < options.min_confidence:
             dropped["low confidence"] += 1
-        elif mentions.add(triple):
+        elif both := mentions.add(triple):
             kept.append(triple)
+            ends.append(both)
         else:
             dropped["empty name"] += 1
     clusters: Clusters
@@ -122,7 +124,7 @@ def _fuse(
         found = dict(abbreviations(kept)) if options.dictionary else {}
         found.update(aliases or {})
         clusters = merge_guarded(mentions, options, embedder, ontology, found, pair_cache)
-    nodes, edges = assemble(kept, mentions, clusters, options, dropped)
+    nodes, edges = assemble(kept, ends, clusters, options, dropped)
     ids = {node.id for node in nodes}
     merges = tuple(m for m in clusters.merges(ids))
     vectors = None

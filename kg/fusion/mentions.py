@@ -29,16 +29,16 @@ class Mentions:
             self._cleaned[read] = mention if lexical_key(*mention) else None
         return self._cleaned[read]
 
-    def add(self, triple: Triple) -> bool:
-        """Count both ends; False (nothing counted) if a name is empty once cleaned."""
+    def add(self, triple: Triple) -> tuple[Mention, Mention] | None:
+        """Count both ends and return them; None and no count if a name is empty once cleaned."""
         head = self.cleaned(triple.head, triple.head_type)
         tail = self.cleaned(triple.tail, triple.tail_type)
         if head is None or tail is None:
-            return False
+            return None
         document = triple.evidence.doc_id
         self._read[head].append(document)
         self._read[tail].append(document)
-        return True
+        return head, tail
 
     def add_name(self, name: str, type_: EntityType) -> bool:
         """Count a bare name once; False if it is empty once cleaned."""
