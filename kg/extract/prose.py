@@ -25,7 +25,7 @@ _AUTHORS = re.compile(
 _JOURNAL = re.compile(
     r"(?:^|[.,] )[A-Z][\w.&: -]{1,70}?[,;.]? ?"
     r"(?:\(?(?:19|20)\d\d\b|\d+ ?(?:\(\d+\))?[,:] ?\d+[-–]\d+)"
-    r"[\d\s:;,.()–-]*$"
+    r"[\d\s:;,.()–-]*(?:(?:doi\b|https?:)\S*(?: ?10\.\S+)?)?$"
 )
 _SEARCH = re.compile(
     r"\b(?:search(?:ed|es|ing)?|quer(?:y|ies|ied)|keywords?|key words|MeSH|(?<!-)terms)\b",

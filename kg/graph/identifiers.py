@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from kg.types import Evidence
@@ -39,6 +40,20 @@ def references(identifiers: Mapping[str, str]) -> list[tuple[str, str, str]]:
             local = value.rpartition(":")[2]
             found.append((prefix, local, f"https://identifiers.org/{registered}:{quote(local)}"))
     return found
+
+
+def preferred(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str] | None]:
+    """For each node, the reference that it is known by abroad; None where it has none of its own.
+
+    An identifier that an earlier node bears is not used again: two nodes never become one.
+    """
+    taken = set()
+    chosen = []
+    for row in rows:
+        first = next(iter(references(row.get("identifiers", {}))), None)
+        chosen.append(None if first in taken else first)
+        taken.add(first)
+    return chosen
 
 
 def paper_iri(evidence: Evidence) -> str:

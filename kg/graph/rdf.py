@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from kg.graph.arrays import TYPES
 from kg.graph.belief import POLARITIES
-from kg.graph.identifiers import paper_iri, references
+from kg.graph.identifiers import paper_iri, preferred, references
 from kg.graph.tables import CATEGORIES, PREDICATES
 
 if TYPE_CHECKING:
@@ -59,20 +59,12 @@ def turtle(graph: Graph) -> Iterator[str]:
 
 
 def concept_iris(graph: Graph) -> list[str]:
-    """One IRI per node: that of its first public identifier, or a URN of its own id.
-
-    An identifier that an earlier node bears is not used again: two nodes never become one.
-    """
-    taken: set[str] = set()
-    iris = []
-    for n, id_ in enumerate(graph.ids):
-        known = references(graph.node_rows[int(graph.node_row[n])].get("identifiers", {}))
-        iri = known[0][2] if known else ""
-        if not iri or iri in taken:
-            iri = f"urn:sage:concept:{quote(id_, safe=':')}"
-        taken.add(iri)
-        iris.append(iri)
-    return iris
+    """One IRI per node: that of its first public identifier, or a URN of its own id."""
+    known = preferred(graph.node_rows[int(row)] for row in graph.node_row)
+    return [
+        reference[2] if reference else f"urn:sage:concept:{quote(id_, safe=':')}"
+        for id_, reference in zip(graph.ids, known, strict=True)
+    ]
 
 
 def _concept(graph: Graph, n: int, iri: str) -> list[Pair]:

@@ -7,10 +7,11 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from kg.graph.arrays import TYPES
 from kg.graph.belief import CAUSAL, POLARITIES
-from kg.graph.identifiers import references
+from kg.graph.identifiers import preferred, references
 from kg.types import EntityType as T
 from kg.types import Polarity
 from sage.core.files import write_text
@@ -40,7 +41,8 @@ PREDICATES = {
 def write_tables(graph: Graph, folder: Path, format: str) -> None:
     """Write `nodes` and `edges` to a folder; lists in a cell are separated by `|` (KGX) or `;`.
 
-    KGX keeps SAGE's own relation in `relation`, its sign, belief, papers and years; denied edges
+    KGX knows a concept by its public identifier, or, where it has none of its own, under `sage:`.
+    It keeps SAGE's own relation in `relation`, its sign, belief, papers and years; denied edges
     are marked `negated`. Neo4j's headers are those of `neo4j-admin database import`.
     """
     nodes, edges = (_kgx if format == "kgx" else _neo4j)(graph)
@@ -63,19 +65,24 @@ def _unquoted(value: object) -> str:
 
 def _kgx(graph: Graph) -> tuple[_Rows, _Rows]:
     nodes: _Rows = [("id", "category", "name", "description", "xref", "synonym")]
-    for n, id_ in enumerate(graph.ids):
+    curies = {}
+    chosen = preferred(graph.node_rows[int(row)] for row in graph.node_row)
+    for n, (id_, first) in enumerate(zip(graph.ids, chosen, strict=True)):
         row = graph.node_rows[int(graph.node_row[n])]
+        own = quote(id_.replace(":", ".", 1), safe="")  # a CURIE has one colon and no slash
+        curies[id_] = f"{first[0]}:{first[1]}" if first else f"sage:{own}"
         category = f"biolink:{CATEGORIES.get(TYPES[graph.types[n]], 'NamedThing')}"
         known = "|".join(f"{p}:{v}" for p, v, _ in references(row.get("identifiers", {})))
         names = "|".join([*row.get("aliases", ()), *row.get("synonyms", ())])
-        nodes.append((id_, category, graph.names[n], row.get("definition") or "", known, names))
+        definition = row.get("definition") or ""
+        nodes.append((curies[id_], category, graph.names[n], definition, known, names))
     edges: _Rows = [(
         "id", "subject", "predicate", "object", "relation", "polarity", "negated", "belief",
         "publications", "first_year", "last_year", "knowledge_level", "agent_type",
     )]  # fmt: skip
     for e, (head, relation, tail) in enumerate(_ends(graph)):
         edges.append((
-            f"sage:{e}", head, f"biolink:{_predicate(graph, e)}", tail, relation,
+            f"sage:{e}", curies[head], f"biolink:{_predicate(graph, e)}", curies[tail], relation,
             POLARITIES[graph.polarity[e]].value, str(bool(graph.negated[e])).lower(),
             f"{graph.belief[e]:.6g}", "|".join(papers_of(graph, e)), *_years(graph, e),
             "not_provided", "text_mining_agent",

@@ -14,6 +14,8 @@ from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.types import EntityType
 
+UNRELATED = "two concepts, neither broader nor opposite"
+
 
 class Meaning(BaseModel):
     """A concept that a name, or a part of it (`whole` false), stands for."""
@@ -57,12 +59,9 @@ def ask(
             answers.append(Asked(name=name, meanings=[_meaning(name, True, entry, ontology)]))
             whole.append(entry)
             continue
-        entries = list(ontology.entries())
-        parts = [
-            _meaning(name[match.start : match.end], False, entries[match.entry], ontology)
-            for match in ontology.find_all(name)
-        ]
-        answers.append(Asked(name=name, meanings=parts))
+        parts = {(name[start:end], part.id): part for start, end, part in known.find_all(name)}
+        meanings = [_meaning(text, False, part, ontology) for (text, _), part in parts.items()]
+        answers.append(Asked(name=name, meanings=meanings))
     return answers, [_between(a, b, ontology) for a, b in combinations(whole, 2)]
 
 
@@ -98,5 +97,5 @@ def _between(first: OntologyEntry, second: OntologyEntry, ontology: Ontology) ->
         inverse = "inverse measures" if Link.INVERSE_MEASURE in kinds else "opposites"
         words = f"{inverse}: more of one is less of the other"
     else:
-        words = "two concepts, neither broader nor opposite"
+        words = UNRELATED
     return Between(first=first.name, second=second.name, sign=sign, words=words)

@@ -57,6 +57,19 @@ class Names:
                     return self._made(lexicon.entry(match.entry))
         return None
 
+    def find_all(self, text: str) -> list[tuple[int, int, OntologyEntry]]:
+        """Start, end and meaning of the names in `text`, in order; a homonym's words decide."""
+        entries = list(self._ontology.entries())
+        found = [(m.start, m.end, entries[m.entry]) for m in self._ontology.find_all(text)]
+        for lexicon in self._lexicons:
+            for match in lexicon.find(text):
+                start, end = match.start, match.end
+                if any(start < last and first < end for first, last, _ in found):
+                    continue
+                if not self._ontology.homonyms.decide(text, start, end)[0]:
+                    found.append((start, end, self._made(lexicon.entry(match.entry))))
+        return sorted(found, key=lambda one: one[:2])
+
     def _made(self, found: LexiconEntry) -> OntologyEntry:
         identifiers = identifiers_of(found.id, self._ontology)
         for pair in identifiers.items():

@@ -86,7 +86,7 @@ def evaluate_graph(
         Path | None, typer.Option("--sheet", help="A filled review.csv: compute the figures.")
     ] = None,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the sheet [default: GRAPH/review].")
+        Path | None, typer.Option("--out", help="Folder for the sheet; without, GRAPH/review.")
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Triples in the sample.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,

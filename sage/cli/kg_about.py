@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.markup import escape
 
 from sage.cli.kg_graph import GraphPath, load_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, load_lexicons, load_ontology
@@ -212,7 +211,7 @@ def term(
 def _print_term(answer: Asked) -> None:
     from sage.console import out
 
-    out.print(f"[bold]{escape(answer.name)}[/]", highlight=False)
+    out.print(answer.name, style="bold", markup=False)
     for meaning in answer.meanings:
         part = "" if meaning.whole else f"“{meaning.text}”: "
         out.print(f"  {part}{meaning.concept} ({meaning.type.value})", markup=False)
@@ -236,7 +235,12 @@ def _print_term(answer: Asked) -> None:
 
 
 def _print_between(between: list[Between]) -> None:
+    from kg.lexicon.asked import UNRELATED
     from sage.console import out
 
-    for pair in between:
-        out.print(f"{pair.first} and {pair.second}: {pair.words}", markup=False, highlight=False)
+    # Of many names, the pairs that nothing relates would hide those that something does.
+    told = [pair for pair in between if len(between) == 1 or pair.words != UNRELATED]
+    for pair in told:
+        out.print(f"{pair.first} and {pair.second}: {pair.words}", markup=False)
+    if len(told) < len(between):
+        out.print(f"{len(between) - len(told)} pairs: {UNRELATED}")

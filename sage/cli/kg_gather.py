@@ -170,7 +170,7 @@ def tell(flow: Flow, folder: Path) -> None:
 def update_graph(
     graph: Annotated[Path, typer.Argument(help="Output of `sage kg build`.")],
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of runs [default: `runs_dir` of the settings].")
+        Path | None, typer.Option(help="Folder of runs; without, `runs_dir` of the settings.")
     ] = None,
     max_cost: Annotated[
         float | None, typer.Option(min=0, help="Stop the chat extractor at this cost (USD).")

@@ -168,6 +168,13 @@ def test_two_nodes_with_one_identifier_stay_two(known: Graph) -> None:
     assert len(set(concept_iris(known))) == known.n_nodes
 
 
+def test_kgx_knows_concepts_by_public_identifiers(known: Graph, tmp_path: Path) -> None:
+    export(known, tmp_path / "kgx", "kgx")
+    with (tmp_path / "kgx" / "nodes.tsv").open(encoding="utf-8") as handle:
+        ids = {row["name"]: row["id"] for row in csv.DictReader(handle, delimiter="\t")}
+    assert (ids["FABP5"], ids["bladder cancer"]) == ("HGNC:3560", "DOID:11054")
+
+
 @pytest.mark.parametrize(
     ("identifiers", "first"),
     [

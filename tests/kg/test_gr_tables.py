@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ from typer.testing import CliRunner
 from kg.graph.belief import CAUSAL
 from kg.graph.export import export
 from kg.graph.model import Graph
-from kg.types import Polarity
+from kg.types import EntityType, Polarity
 from sage.cli.kg import app
 from sage.core.errors import InputError
 from tests.kg.gr_helpers import G, bladder, graph, triple
+
+CURIE = r"[^ <()>:]*:[^/ :]+"
+"""What KGX's own program takes for an identifier."""
 
 
 def rows(path: Path, delimiter: str) -> list[dict[str, str]]:
@@ -29,7 +33,8 @@ def whole() -> Graph:
         "FABP5", "CXCL13", types=(G, G), relation="inhibits", polarity=Polarity.NEGATIVE,
         negated=True, doi="10.1/x\ty",
     )  # fmt: skip
-    told = [*bladder(), denied]
+    slash = triple("CXCL13", "basal/squamous subtype", types=(G, EntityType.SIGNATURE))
+    told = [*bladder(), denied, slash]
     return graph(told)
 
 
@@ -37,12 +42,17 @@ def test_kgx_tables_hold_every_node_and_edge(whole: Graph, tmp_path: Path) -> No
     written = export(whole, tmp_path / "kgx", "kgx")
     nodes = rows(tmp_path / "kgx" / "nodes.tsv", "\t")
     edges = rows(tmp_path / "kgx" / "edges.tsv", "\t")
-    assert {(n["id"], n["name"]) for n in nodes} == set(zip(whole.ids, whole.names, strict=True))
+    assert [n["name"] for n in nodes] == list(whole.names)
+    known = {n["id"]: of for n, of in zip(nodes, whole.ids, strict=True)}
+    assert len(known) == len(nodes)
+    assert all(re.fullmatch(CURIE, id_) for id_ in known)
+    for node in nodes:
+        assert node["id"] in node["xref"].split("|") or node["id"].startswith("sage:")
     assert all(n["category"].startswith("biolink:") for n in nodes)
     assert len(edges) == whole.n_edges
     for e, row in enumerate(edges):
         view = whole.edge(e)
-        assert (row["subject"], row["relation"], row["object"]) == (
+        assert (known[row["subject"]], row["relation"], known[row["object"]]) == (
             view.head, view.relation, view.tail,
         )  # fmt: skip
         assert row["polarity"] == view.polarity.value

@@ -181,10 +181,12 @@ def test_the_ontology_tells_what_names_mean_and_how_they_are_related() -> None:
     assert [(part.concept, part.whole) for part in sentence.meanings] == [
         ("CAF chemotherapy", False)
     ]
-    unknown = RUN.invoke(app, ["term", "[bold]x", "MET"])
+    assert len(ask(["TMB and TMB"], ontology)[0][0].meanings) == 1
+    unknown = RUN.invoke(app, ["term", "[bold]x", "benzo[a]pyrexene", "MET", "TMB", "TAM"])
     assert unknown.exit_code == 1
-    assert "[bold]x" in unknown.stdout
+    assert {"[bold]x", "benzo[a]pyrexene"} <= set(unknown.stdout.splitlines())
     assert "HGNC:7029, NCBIGene 4233" in unknown.stdout
+    assert unknown.stdout.endswith("3 pairs: two concepts, neither broader nor opposite\n")
 
 
 @pytest.mark.parametrize("absolute", [True, False])

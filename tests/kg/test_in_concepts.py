@@ -148,6 +148,23 @@ APART = (
     ("atezolizumab", "immune checkpoint inhibitor", 1),
     ("collagen alignment", "collagen disorder", -1),
     ("microns per pixel", "image resolution", -1),
+    ("treatment-related adverse event", "any adverse event", 1),
+    ("iRECIST", "RECIST 1.1", 0),
+    ("ISUP grade group", "Gleason score", 0),
+    ("FGFR3 alteration", "FGFR alteration", 1),
+    ("FGFR3-TACC3 fusion", "FGFR fusion", 1),
+    ("NECTIN4 amplification", "NECTIN4 copy number alteration", 1),
+    ("CDKN2A homozygous deletion", "CDKN2A loss", 1),
+    ("homozygous deletion", "copy number loss", 1),
+    ("ER stress", "unfolded protein response", 0),
+    ("batch effect", "stain variation", 0),
+    ("watchful waiting", "active surveillance", 0),
+    ("resectability", "radical surgery", 0),
+    ("lifileucel", "adoptive cell therapy", 1),
+    ("exhausted CD8 T cell", "exhausted T cell", 1),
+    ("memory CD8+ T cell", "memory T cell", 1),
+    ("CD8+ T-effector", "effector T cell", 1),
+    ("nucleoli", "prominent nucleoli", 0),
 )
 
 

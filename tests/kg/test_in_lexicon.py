@@ -204,6 +204,17 @@ def test_a_lexicon_gives_public_identifiers_and_the_ontology_stands_first() -> N
     assert found["Alzheimer Disease"] is not None
     assert found["Alzheimer Disease"].identifiers == {"MeSH": "D000544"}
     assert names.find("no such thing") is None
+    heard = names.find_all("A1BG binds FABP5")
+    assert [(start, entry.name) for start, _, entry in heard] == [(0, "A1BG"), (11, "FABP5")]
+
+
+def test_words_that_make_a_name_no_gene_hold_for_lexicons_too() -> None:
+    names = Names(ontology(), [_compiled(("MET", True), ("TMB", True))])
+    assert names.find_all("1,500 MET minutes per week") == []
+    assert [entry.id for _, _, entry in names.find_all("TMB")] == ["factor:tumor_mutational_burden"]
+
+
+def test_identifiers_of_a_lexicon_are_read_from_its_own_ids() -> None:
     assert identifiers_of("CVCL_0030", ontology()) == {"Cellosaurus": "CVCL_0030"}
     assert identifiers_of("DOID:162", ontology()) == {"DOID": "DOID:162"}
     assert identifiers_of("own:1", ontology()) == {}

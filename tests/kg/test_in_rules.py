@@ -360,6 +360,10 @@ LETTER = "We disagree. CXCL13 promotes the formation of tertiary lymphoid struct
         "al. VEGF inhibits apoptosis in bladder cancer cells. Cancer Res 2001.",
         "[1] A. B. Smith, C. Jones, FGFR3 activates proliferation, Journal of Urology 12 (2019) "
         "33-40. [2] J. Doe and K. Roe. VEGF inhibits apoptosis of cells. Cancer Research, 2001.",
+        "Smith, A. B., Doe, C., et al. (2018). FGFR3 activates proliferation in bladder cancer. "
+        "Nature 554, 544–548. doi: 10.5555/made-up.",
+        "Smith AB, Doe C. FGFR3 activates proliferation in bladder cancer. "
+        "Nature 554, 544–548. https://doi.org/10.5555/made-up.",
     ],
 )
 def test_titles_of_a_short_reference_list_state_nothing(listed: str) -> None:
