@@ -606,7 +606,7 @@ def _statement(
         value = 0  # `associated with survival` does not say in which direction
     if canonical in _PLAIN:
         head_sign = tail_sign = 0
-    if canonical in _IN:
+    if canonical in _IN or canonical in cues.MAKES_UP:
         tail_sign = 0  # `overexpressed in high-grade tumors` is about the gene
     value *= (head_sign or 1) * (tail_sign or 1)
     if (head_sign or 1) * (tail_sign or 1) < 0 and canonical in _OPPOSITE:

@@ -303,10 +303,10 @@ class Verifier:
         after: int,
     ) -> int:
         """Sign that the words give: of the relation, turned by `loss of X` and the like."""
-        verb = _SIGN[self._ontology.relation(claim.relation_text).polarity]
-        value = verb
+        relation = self._ontology.relation(claim.relation_text)
+        value = _SIGN[relation.polarity]
         first = min(head, tail)
-        for start, end in (head, tail):
+        for start, end in (head,) if relation.canonical in cues.MAKES_UP else (head, tail):
             floor = after if start >= after else 0
             floor = max(floor, first[1]) if start > first[0] else floor
             name = sentence[start:end]

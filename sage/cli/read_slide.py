@@ -142,7 +142,7 @@ def read_slide(
     from mcp_servers.slides.slide import Slide
     from sage.console import Terminal, print_json
     from sage.core.errors import InputError
-    from sage.core.llm.budget import Meter
+    from sage.core.llm.budget import BudgetError, Meter
     from sage.core.llm.failures import ModelError
     from sage.core.llm.trace import Trace
     from sage.core.llm.turns import problems_of
@@ -201,10 +201,12 @@ def read_slide(
                 else:
                     show(f"{opened.name}: {patches} patches at {magnification:g}x")
                     reading = read(scope, chosen, asked, options, trace=tracing, person=person)
-            except ModelError as error:
+            except (ModelError, BudgetError) as error:
                 # A model's failures name the remedy of a run; this is none.
                 way = f"the same command with --replace (it keeps {folder}'s replies)"
-                raise ModelError(str(error).replace("`sage resume`", way)) from None
+                said = str(error).replace("`sage resume`", way)
+                said = said.replace("resume with a larger", f"{way} and a larger")
+                raise type(error)(said) from None
             names = write_reading(reading, folder)
     if as_json:
         print_json(reading.model_dump(mode="json"))

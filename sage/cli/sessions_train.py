@@ -45,8 +45,8 @@ def train_sessions(
     of the slide and chance; then it is trained on all. The folder holds the weights
     (safetensors) and the card.
 
-    It takes long: 240 sessions of 30 slides with five folds about two hours of processor time,
-    with --folds 0 a fifth of that. Nothing is kept of what is interrupted.
+    240 sessions of 30 slides with five folds take five minutes to two hours of processor time,
+    by the machine; with --folds 0 a fifth of that. Nothing is kept of what is interrupted.
 
     Example: sage sessions train recordings --slides slides --folds 0 --out model
     """

@@ -993,6 +993,16 @@ def test_a_reading_that_a_model_breaks_off_names_its_own_way_on(
     assert "sage resume" not in done.err
 
 
+def test_a_reading_that_its_budget_ends_names_its_own_way_on(painted: Path, tmp_path: Path) -> None:
+    prices = "price_in = 1.0\nprice_out = 1.0\n"
+    roles = "".join(f'[models.{role}]\nname = "m"\n{prices}' for role in ("high", "mini", "nano"))
+    (tmp_path / "sage.toml").write_text(f"vision = true\n{roles}")
+    done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--budget-usd", "0.001",
+                "--out", "r", cwd=tmp_path, SAGE_BASE_URL="http://127.0.0.1:9/v1")  # fmt: skip
+    assert done.code == 1 and "0.0000 spent" in done.err
+    assert "with --replace (it keeps r's replies) and a larger --budget-usd" in done.err
+
+
 def test_what_a_reading_by_a_model_cost_is_told(painted: Path, tmp_path: Path) -> None:
 
     (tmp_path / "sage.toml").write_text(VISION)

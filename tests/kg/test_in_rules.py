@@ -60,6 +60,10 @@ def kept(sentence: str) -> list[Statement]:
             "TGF-β1 correlates negatively with CD8+ T cells.",
             ("TGFB1", "correlates_negatively_with", "CD8 T cell", "negative"),
         ),
+        (
+            "FABP5 compensates for FABP4 loss.",
+            ("FABP5", "compensates_for", "FABP4", "positive"),
+        ),
     ],
 )
 def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str, str, str]) -> None:

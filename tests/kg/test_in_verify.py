@@ -53,6 +53,7 @@ S = {
     "toward": "Resistance to cisplatin was promoted by ABCB1 in vitro.",
     "against": "FGF2 confers resistance to cisplatin in mice.",
     "amount": "Nivolumab induces an increase in CD8 T cells.",
+    "makes up": "FABP5 compensates for the loss of FABP4 in mice.",
 }
 TEXT = " ".join(S.values())
 
@@ -161,6 +162,7 @@ INVENTED = [
     ("FABP5", "promotes", "promotes", "overall survival", "positive", False,
      S["fabp5"] + " " + S["cxcl13"]),
     ("FABP5", "inhibits", "inhibits", "CCL2", "negative", False, TEXT),
+    ("FABP5", "compensates for", "compensates_for", "FABP4", "negative", False, S["makes up"]),
 ]  # fmt: skip
 
 HONEST = [
@@ -202,6 +204,7 @@ HONEST = [
     ("metformin", "reduced", "downregulates", "MYC", "negative", False, S["after"]),
     ("FGF2", "confers resistance to", "confers_resistance_to", "cisplatin", "negative", False,
      S["against"]),
+    ("FABP5", "compensates for", "compensates_for", "FABP4", "positive", False, S["makes up"]),
 ]  # fmt: skip
 
 
