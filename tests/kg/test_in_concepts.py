@@ -165,6 +165,12 @@ APART = (
     ("memory CD8+ T cell", "memory T cell", 1),
     ("CD8+ T-effector", "effector T cell", 1),
     ("nucleoli", "prominent nucleoli", 0),
+    ("clinical benefit rate", "clinical response", 0),
+    ("CIBERSORTx", "CIBERSORT", 0),
+    ("Visium HD", "Visium", 0),
+    ("ethnicity", "race", 0),
+    ("ancestry", "ethnicity", 0),
+    ("creatinine clearance", "eGFR", 0),
 )
 
 
