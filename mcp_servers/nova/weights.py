@@ -174,7 +174,7 @@ class Graph:
             assert self.module is not None
             takes = len(list(self.module.graph.inputs())) - 1
             with torch.inference_mode():
-                out = self.module(*(torch.from_numpy(a).to(self.device) for a in arrays[:takes]))
+                out = self.module(*(torch.tensor(a).to(self.device) for a in arrays[:takes]))
             first = out[0] if isinstance(out, tuple | list) else out
             return np.asarray(first.float().cpu().numpy(), dtype=np.float32)
         except Exception as error:
