@@ -299,7 +299,7 @@ def _plip(path: Path, device: str) -> Texts:
         out: F32 = embed_images(model, patches, side, device).float().cpu().numpy()
         return out
 
-    return Texts(texts, images, float(model.logit_scale.exp()))
+    return Texts(texts, images, float(model.logit_scale.detach().exp()))
 
 
 def _conch(path: Path, device: str) -> Texts:
@@ -327,7 +327,7 @@ def _conch(path: Path, device: str) -> Texts:
             out = module.encode_image((pixels - mean) / sd)
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())
 
-    return Texts(texts, images, float(module.logit_scale.exp()))
+    return Texts(texts, images, float(module.logit_scale.detach().exp()))
 
 
 def encode_slide(

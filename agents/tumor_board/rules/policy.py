@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Asking = Generator[Use, Any, R]
 """A part of the moves: uses tools, and returns what it made of their results."""
-VERSION = 3
+VERSION = 4
 """Of the rules: answers of others are not taken up again."""
 MOST_FILES = 24
 MOST_IMAGES = 40
