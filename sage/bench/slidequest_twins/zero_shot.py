@@ -111,10 +111,10 @@ def _weights(folder: Path, rng: Generator, steps: int) -> None:
         ]
         _train(model, tokens, pool, rng, steps)
     bar = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model.save_pretrained(folder, safe_serialization=True)
     if bar:
-        logging.enable_progress_bar()
+        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_num_threads(threads)
 
 
