@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 
 from agents.tumor_board.mdt import MdtAnswer, gives_advice
-from agents.tumor_board.rules.findings import delimiter_of
+from agents.tumor_board.rules.blood import delimiter_of
 from agents.tumor_board.types import (
     IMAGES,
     LETTERS,
@@ -230,7 +230,7 @@ def _until_day(text: str, name: str, as_of: date) -> tuple[str, int]:
         found = _ENTRY.match(line)
         day = _date(found) if found is not None else None
         late = day > as_of if day is not None else late
-        hidden += late
+        hidden += late and bool(line.strip())
         if not late:
             kept.append(line)
     return "\n".join(kept), hidden

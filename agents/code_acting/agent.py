@@ -19,6 +19,7 @@ from agents.code_acting.types import (
     Observation,
 )
 from mcp_servers.describe import describe_tool
+from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import (
     BoundError,
@@ -33,6 +34,7 @@ from sage.core.llm.turns import (
     Use,
     take_turns,
 )
+from sage.core.printable import amount
 
 AGENT = "code_actor"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -166,8 +168,11 @@ def ask(
         If the model cannot be reached, the budget is used up or the sandbox does not work.
     """
     begun = time.monotonic()
+    by_model = not isinstance(decide, Sequence)
 
     def act(cell: Cell) -> dict[str, Any]:
+        if by_model and len(session.done) >= steps:  # a turn can ask for several programs
+            raise InputError(f"the {amount(steps, 'step')} of this session are used up; answer now")
         seen = session.act(cell)
         on_step(cell, seen)
         # Times differ when a session goes on, and its replies are found by what was told.
@@ -180,7 +185,6 @@ def ask(
     given = manner.given(session, question, steps)
     answer: CodeAnswer | None = None
     model, error, spent = None, "", Spent()
-    by_model = not isinstance(decide, Sequence)
     try:
         if isinstance(decide, Sequence):
             task = Task(
@@ -200,7 +204,12 @@ def ask(
             )
             reply = decide.ask(agent, given)
             answer, model, spent = reply.output, reply.model, reply.spent
-    except (UnusableError, RefusedError, BoundError) as wrong:
+    except BoundError as wrong:  # turns are its only bound: one per step, and one to answer
+        error = (
+            f"no answer within {amount(steps, 'step')}; ask for less, or allow more with --steps"
+        )
+        spent = wrong.spent
+    except (UnusableError, RefusedError) as wrong:
         error, spent = str(wrong), wrong.spent
     abstained = answer is not None and answer.answer is None
     return Acted(

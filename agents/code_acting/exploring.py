@@ -31,6 +31,7 @@ from agents.coding.appendix import (
     judges,
     numbers_of,
     read_appendix,
+    round_count,
 )
 from agents.coding.scrub import WITHHELD, describe_failure
 from sage.core.files import write_bytes
@@ -55,8 +56,8 @@ _MORE = (
 
 
 class Measured(View):
-    """A variable as a model sees it. `levels` counts categories, small ones pooled; `n` is None
-    where fewer patients than the minimum have it.
+    """A variable as a model sees it, with rounded counts. `levels` counts categories, small ones
+    left out; `n` is None where fewer patients than the minimum have it.
     """
 
     key: str
@@ -136,7 +137,11 @@ def exploring(cohort: Cohort, look: Look, min_count: int) -> Manner:
                 Measured(
                     key=key, label=one.label, kind=one.kind, unit=one.unit,
                     n=_shown(one.n, min_count), late=one.late,
-                    levels={name: n for name, n in one.levels.items() if n >= min_count},
+                    levels={
+                        name: round_count(n, min_count)
+                        for name, n in one.levels.items()
+                        if n >= min_count
+                    },
                 )
                 if (one := variables.get(key)) is not None
                 else Measured(
@@ -158,7 +163,10 @@ def exploring(cohort: Cohort, look: Look, min_count: int) -> Manner:
 
 
 def _shown(count: int | None, minimum: int) -> int | None:
-    return None if count is not None and 0 < count < minimum else count
+    """A count rounded as the tables' are: exact ones, subtracted, give small groups away."""
+    if count is None or 0 < count < minimum:
+        return None
+    return round_count(count, minimum)
 
 
 def _outcome(one: Endpoint, minimum: int) -> Outcome:

@@ -283,7 +283,7 @@ def _cell(value: float | None, kind: str, rules: _Rules) -> str:
             return "–"
         if 0 < value < rules.minimum:
             return f"<{rules.minimum}"
-        return f"{(int(value) + rules.step // 2) // rules.step * rules.step}"
+        return f"{round_count(int(value), rules.step)}"
     if kind == "p" and not 0 <= value <= 1:
         return "–"
     if value in rules.rare:
@@ -291,7 +291,13 @@ def _cell(value: float | None, kind: str, rules: _Rules) -> str:
     if value == 0:
         return "0"
     rounded = float(f"{value:.3g}")
-    return f"{rounded:.{min(9, max(0, 2 - math.floor(math.log10(abs(rounded)))))}f}"
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.2e}" if decimals > 9 else f"{rounded:.{decimals}f}"
+
+
+def round_count(count: int, step: int) -> int:
+    """A count as the nearest multiple of a step, halves up."""
+    return (count + step // 2) // step * step
 
 
 def redraw(path: Path) -> bytes | None:

@@ -15,7 +15,9 @@ from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_fi
 from agents.tumor_board.agent import TURNS, ask_board
 from agents.tumor_board.board import Board, Files, OneFile
 from agents.tumor_board.rules import findings
+from agents.tumor_board.rules.blood import asks_a_value, is_table, rows
 from agents.tumor_board.rules.policy import TURNS as RULE_TURNS
+from agents.tumor_board.rules.sayings import SAYS
 from agents.tumor_board.types import Cited, letter_of
 from sage.core.errors import FaultError
 from sage.core.llm.turns import Bounds, Moves, Use
@@ -133,7 +135,9 @@ def ask_mdt(board: Board, reasoner: Reasoner, as_of: str) -> Reply[MdtAnswer]:
     priors: list[str] = []
     if rules and given.options:
         weighed = ask_board(board, reasoner).output
-        chosen = tuple(c for c in weighed.evidence if c.file and not gives_advice(c.quote))
+        valued = asks_a_value(given.question)  # which "high grade" of a report does not answer
+        chosen = tuple(c for c in weighed.evidence if c.file and not gives_advice(c.quote)
+                       and not (valued and c.sentence == SAYS))  # fmt: skip
         letter = weighed.answer if chosen else ""
         priors = [f"{c.sentence} ({c.quote})" for c in weighed.evidence if not c.file and chosen]
     offered = frozenset(tool.name for tool in board.tools())
@@ -178,6 +182,11 @@ def _state(
     named = [item if item.sentence else item.model_copy(update=plain)
              for item in dict.fromkeys(found)]  # fmt: skip
     told = ["No rule reads an answer to the question itself."] if not letter else priors[:2]
+    blank = [name for name, text in texts.items()
+             if is_table(name) and not any(row.state for row in rows(name, text))]  # fmt: skip
+    if blank:
+        told.append("No rule reads values with limits beside them in " + ", ".join(blank[:5]) + ":"
+                    " columns such as test, value, low, high.")  # fmt: skip
     if len(listed) > len(kept):
         left = amount(len(listed) - len(kept), "passage")
         told.append(f"Left out, as they tell somebody what to do: {left}.")

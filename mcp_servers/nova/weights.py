@@ -174,7 +174,7 @@ class Graph:
             assert self.module is not None
             takes = len(list(self.module.graph.inputs())) - 1
             with torch.inference_mode():
-                out = self.module(*(torch.from_numpy(a).to(self.device) for a in arrays[:takes]))
+                out = self.module(*(torch.tensor(a).to(self.device) for a in arrays[:takes]))
             first = out[0] if isinstance(out, tuple | list) else out
             return np.asarray(first.float().cpu().numpy(), dtype=np.float32)
         except Exception as error:
@@ -299,7 +299,7 @@ def _plip(path: Path, device: str) -> Texts:
         out: F32 = embed_images(model, patches, side, device).float().cpu().numpy()
         return out
 
-    return Texts(texts, images, float(model.logit_scale.exp()))
+    return Texts(texts, images, float(model.logit_scale.detach().exp()))
 
 
 def _conch(path: Path, device: str) -> Texts:
@@ -327,7 +327,7 @@ def _conch(path: Path, device: str) -> Texts:
             out = module.encode_image((pixels - mean) / sd)
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())
 
-    return Texts(texts, images, float(module.logit_scale.exp()))
+    return Texts(texts, images, float(module.logit_scale.detach().exp()))
 
 
 def encode_slide(

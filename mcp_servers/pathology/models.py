@@ -171,7 +171,7 @@ def resized(patches: U8, side: int, how: Resize) -> Any:
     """Patches (n, H, W, 3) as bytes (n, 3, side, side), scaled on the CPU as Pillow does."""
     import torch
 
-    pixels = torch.from_numpy(patches).permute(0, 3, 1, 2)
+    pixels = torch.tensor(patches).permute(0, 3, 1, 2)  # a copy: an image's pixels can be read-only
     if pixels.shape[-2:] == (side, side):
         return pixels
     return torch.nn.functional.interpolate(pixels, (side, side), mode=how, antialias=True)

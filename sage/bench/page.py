@@ -122,7 +122,7 @@ def _mtb(held: dict[str, Any]) -> Iterable[Row]:
             yield Row(
                 benchmark=f"MTBBench, {track['track']}",
                 on=f"{group['patients']} patients, {group['questions']} questions"
-                + (", held out, scored with each of three versions of the rules" if half else ""),
+                + (", held out, scored with each of four versions of the rules" if half else ""),
                 floor=f"{group['floor']:.1%} (always {group['floor_letter']})",
                 published=NONE if half else published[track["track"]],
                 rules=f"{group['accuracy']:.1%} ({group['low']:.1%} to {group['high']:.1%})",

@@ -104,7 +104,7 @@ def read_items(paths: Sequence[Path]) -> tuple[list[Item], int]:
     for (x, y, relation, text), where in rows.items():
         pair = _pair(where, x, y)
         listed = LISTED.findall(text)
-        offered = re.findall(r"['\"]([^'\"]+)['\"]", listed[-1]) if listed else list(labels[pair])
+        offered = _offered(listed[-1]) if listed else list(labels[pair])
         if relation not in offered:
             raise InputError(f"{where}: relation {relation!r} is not offered: {offered}"[:500])
         name = f"{x}~{y}"
@@ -116,6 +116,12 @@ def read_items(paths: Sequence[Path]) -> tuple[list[Item], int]:
         items.append(Item(question=made, ids=(x, y), names=(_name(text, x), _name(text, y))))
     require_distinct([item.question for item in items], ", ".join(map(str, paths)))
     return items, total - len(rows)
+
+
+def _offered(listed: str) -> list[str]:
+    """The relations of a list, quoted or not."""
+    quoted: list[str] = re.findall(r"['\"]([^'\"]+)['\"]", listed)
+    return quoted or [part.strip() for part in listed.split(",") if part.strip()]
 
 
 def _rows(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:

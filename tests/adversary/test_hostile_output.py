@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agents.coding.appendix import read_appendix
@@ -73,6 +74,16 @@ UNREADABLE = {
         "left no numbers.json",
     ),
 }
+
+
+def test_a_very_small_number_is_not_shown_as_zero(tmp_path: Path) -> None:
+    columns = [{"name": "patients", "kind": "count"}, {"name": "p", "kind": "p"}]
+    rows = [{"name": "stage", "values": [100, 3.14159e-12]}]
+    table = {"name": "tests", "columns": columns, "rows": rows}
+    (tmp_path / "exploratory.json").write_text(json.dumps({"tables": [table]}), encoding="utf-8")
+    code = '("patients", "p", "stage", "tests")'
+    (shown,) = read_appendix(tmp_path, code, np.zeros((100, 1)), 5, for_model=True).tables
+    assert shown.rows == (("stage", "100", "3.14e-12"),)
 
 
 @pytest.fixture(scope="module")

@@ -54,6 +54,13 @@ def test_a_graph_answers_by_its_links_and_by_signs_over_one_entity(tmp_path: Pat
     assert "Chemical & Gene: 1 questions, 1 of a link" in told and "floor: F1 0.857" in told
 
 
+def test_options_need_no_quotation_marks(tmp_path: Path) -> None:
+    text = "positive_correlate, negative_correlate, no_relation"
+    path = write_table(tmp_path / "q.tsv", [pair(G1, G2, "no_relation", text)])
+    (item,), _ = read_items([path])
+    assert set(item.question.wrong) == {"positive_correlate", "negative_correlate"}
+
+
 def test_denials_and_even_signs_are_no_guess(tmp_path: Path) -> None:
     path = write_table(tmp_path / "q.tsv", [pair(G1, G2, "no_relation", THREE)])
     items, _ = read_items([path])

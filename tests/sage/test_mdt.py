@@ -341,6 +341,48 @@ def test_no_passage_of_a_paper_that_was_not_found() -> None:
     assert not [line for line in sentence_problems(board, made) if "sentence" in line]
 
 
+VALUES = (
+    "Test;Result;Reference range;Date\nHemoglobin;9.8;13.5-17.5;2024-05-01\n"
+    "Hemoglobin;14.1;13.5-17.5;2023-05-01\nCreatinine;1.6;0.7-1.2;2024-05-01\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "answer"),
+    [
+        ("Is the hemoglobin below the normal range?", ("Yes", "No"), "A"),
+        ("Is the hemoglobin above the normal range?", ("Yes", "No"), "B"),
+        ("Is the creatinine within the normal range?", ("Yes", "No"), "B"),
+        ("Is the hemoglobin outside the normal range?", ("No", "Yes"), "B"),
+        ("Do the blood tests show anemia?", ("Yes", "No"), "A"),
+        ("Is the hemoglobin low, normal or high?", ("High", "Normal", "Low"), "C"),
+        ("Is the hemoglobin fine?", ("Yes", "No"), ""),
+        ("Is the hemoglobin low or high?", ("Yes", "No"), ""),
+        ("What is the hemoglobin?", ("14.1 g/dl", "9.8 g/dl"), ""),
+        ("Is the potassium low, normal or high?", ("High", "Normal", "Low"), ""),
+    ],
+)
+def test_values_of_a_table_answer_what_is_asked_of_them(
+    tmp_path: Path, question: str, options: tuple[str, ...], answer: str
+) -> None:
+    graded = "Urothelial carcinoma, high grade."  # its "high" is none of a value
+    folder = patient(tmp_path, blood__csv=VALUES, report__txt=graded)
+    found = ask_mdt(Board(read(folder, question, options).case, 1), RULES, "2024-06-01").output
+    assert found.answer == answer
+    if answer:
+        assert found.sentences[0].file == "blood.csv" and "2024" in found.sentences[0].quote
+
+
+def test_a_table_without_limits_is_said_not_to_be_read(tmp_path: Path) -> None:
+    folder = patient(tmp_path, wide__csv="date,hemoglobin\n2024-05-01,9.8\n")
+    found = ask_mdt(Board(read(folder).case, 1), RULES, "2024-06-01").output
+    assert "No rule reads values with limits beside them in wide.csv" in found.not_told
+
+
+def test_a_blank_line_after_a_later_entry_is_no_later_row(tmp_path: Path) -> None:
+    assert read(patient(tmp_path, note__txt="2024-07-01 CT.\n\n", blood__csv="")).rows_later == 1
+
+
 @pytest.mark.parametrize(
     "text",
     ["AGE: 1," + " " * 60_000, "{" * 60_000, '"' * 60_000, "median " * 9_000, "T1 " * 20_000,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import csv
+import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -116,6 +118,44 @@ _CLAUSE = re.compile(r"[,;()]|\band\b|\bwith\b|\bbut\b|\bwhile\b|\bwhereas\b|\bd
 _OBJECT = re.compile(r"\{[^{}]{1,2000}\}")
 
 
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "name": ("analyte", "analyte_name", "test", "parameter", "lab"),
+    "value": ("value", "result"),
+    "low": ("low", "min", "ref_low", "lower", "reference_low", "normal_min"),
+    "high": ("high", "max", "ref_high", "upper", "reference_high", "normal_max"),
+    "range": ("range", "reference range", "reference_range", "ref_range", "normal range"),
+    "unit": ("unit", "units"),
+}
+_RANGE = re.compile(r"(\d+(?:[.,]\d+)?)\s*(?:-|–|to)\s*(\d+(?:[.,]\d+)?)")
+_CELLS = frozenset(
+    ("Lymphocytes", "Granulocytes", "Monocytes", "Eosinophils", "Basophils", "Erythrocytes", "PT",
+     "Thrombin time")
+)  # fmt: skip
+"""Names that are not of blood alone: cells in tissue, and short forms of other things."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A value in a table's row, with the limits beside it and the row as it stands there."""
+
+    name: str
+    value: float
+    unit: str
+    low: float | None
+    high: float | None
+    day: str
+    line: str
+
+    @property
+    def state(self) -> State | None:
+        """Where it lies by its own limits; None without any."""
+        if self.high is not None and self.value > self.high:
+            return "high"
+        if self.low is not None and self.value < self.low:
+            return "low"
+        return None if self.low is None and self.high is None else "normal"
+
+
 @dataclass(frozen=True)
 class Reading:
     """A measured value: low, normal or high; how far beyond its limit, relative to the limit.
@@ -149,10 +189,62 @@ def objects(text: str) -> list[tuple[dict[str, Any], str]]:
     return found
 
 
+def is_table(name: str) -> bool:
+    """Whether a file's name says that it is a table."""
+    return name.casefold().endswith((".csv", ".tsv"))
+
+
+def delimiter_of(name: str, text: str) -> str:
+    """Of a table: the tab of a .tsv, else what the first line has most of, comma or semicolon."""
+    if name.casefold().endswith(".tsv"):
+        return "\t"
+    first = text.partition("\n")[0]
+    return ";" if first.count(";") > first.count(",") else ","
+
+
+def rows(file: str, text: str) -> Iterator[Row]:
+    """The values of a table that names an analyte and a value in each row."""
+    if not is_table(file):
+        return
+    lines = text.splitlines()
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter_of(file, text))
+    try:
+        header = [cell.strip().casefold() for cell in next(reader, [])]
+        at = {key: next((header.index(name) for name in names if name in header), None)
+              for key, names in _COLUMNS.items()}  # fmt: skip
+        at["day"] = next((n for n, name in enumerate(header) if "date" in name), None)
+        if at["name"] is None or at["value"] is None:
+            return
+        for row in reader:
+            cells = {key: row[i].strip() for key, i in at.items() if i is not None and i < len(row)}
+            line = lines[reader.line_num - 1].strip() if reader.line_num <= len(lines) else ""
+            value, low, high = (_decimal(cells.get(key, "")) for key in ("value", "low", "high"))
+            if (given := _RANGE.search(cells.get("range", ""))) and low is None and high is None:
+                low, high = _decimal(given[1]), _decimal(given[2])
+            if value is not None and line and cells.get("name"):
+                yield Row(cells["name"][:60], value, cells.get("unit", "")[:20], low, high,
+                          cells.get("day", ""), line[:600])  # fmt: skip
+    except csv.Error:
+        return
+
+
+def _decimal(text: str) -> float | None:
+    try:
+        value = float(text.replace(",", "."))
+    except ValueError:
+        return None
+    return value if value == value else None
+
+
+def asks_a_value(question: str) -> bool:
+    """Whether a question names an analyte of the blood, so that only its value answers it."""
+    return bool(set(_mentions(question.casefold(), {})) - _CELLS)
+
+
 def readings(
     values: Mapping[str, str], ranges: Mapping[str, str], sex: str | None
 ) -> dict[str, Reading]:
-    """The last value of each analyte before treatment, with its state.
+    """The last value of each analyte before treatment, or in a table, with its state.
 
     Parameters
     ----------
@@ -176,7 +268,22 @@ def readings(
             day = float(day) if isinstance(day, int | float) else 0.0
             if reading.name not in found or day < found[reading.name][0]:
                 found[reading.name] = (day, reading)
-    return {name: reading for name, (_, reading) in found.items()}
+    return _tabled(values) | {name: reading for name, (_, reading) in found.items()}
+
+
+def _tabled(values: Mapping[str, str]) -> dict[str, Reading]:
+    """The last value of each analyte in tables, by the limits beside it."""
+    listed = [(file, row) for file, text in values.items() for row in rows(file, text)]
+    found = {}
+    for file, row in sorted(listed, key=lambda item: item[1].day):
+        if not (names := _mentions(row.name.casefold(), {})):
+            continue
+        said = f"{names[0]} {row.value:.4g} {row.unit}".strip()
+        cited = Cited(sentence=f"{said} is {row.state or 'of unknown meaning'}", file=file,
+                      quote=row.line)  # fmt: skip
+        found[names[0]] = _placed(names[0], row.value, row.unit, row.state, row.low, row.high,
+                                  (cited,))  # fmt: skip
+    return found
 
 
 def _reading(
@@ -195,22 +302,15 @@ def _reading(
     if name == GFR and low is None:
         low = GFR_NORMAL
     state: State | None = None
-    beyond = 0.0
     if low is not None or high is not None:
         state = "low" if low is not None and value < low else "normal"
         state = "high" if high is not None and value > high else state
-        edge = low if state == "low" else high
-        beyond = abs(value - edge) / edge if state != "normal" and edge else 0.0
     elif item.get("too_low") is True:
         state = "low"
     elif item.get("too_high") is True:
         state = "high"
     elif item.get("out_of_range") is False:
         state = "normal"
-    border = any(edge and abs(value - edge) <= BORDER * edge for edge in (low, high))
-    place = 0.5
-    if low is not None and high is not None and high > low:
-        place = min(1.0, max(0.0, (value - low) / (high - low)))
     sentence = f"{name} {value:.4g} {item.get('unit') or ''}".strip()
     said = f"{sentence} is {state or 'of unknown meaning'}"
     if name == GFR:
@@ -218,8 +318,21 @@ def _reading(
     cited = [Cited(sentence=said, file=file, quote=passage[:400])]
     if limit is not None and name != GFR and (low is not None or high is not None):
         cited.append(limit[1])
-    return Reading(name, float(value), str(item.get("unit") or ""), state, beyond, border,
-                   place, tuple(cited))  # fmt: skip
+    return _placed(name, float(value), str(item.get("unit") or ""), state, low, high, tuple(cited))
+
+
+def _placed(
+    name: str, value: float, unit: str, state: State | None, low: float | None,
+    high: float | None, cited: tuple[Cited, ...],
+) -> Reading:  # fmt: skip
+    """A reading where it lies between its limits, as far as there are any."""
+    edge = low if state == "low" else high
+    beyond = abs(value - edge) / edge if state in ("low", "high") and edge else 0.0
+    border = any(edge and abs(value - edge) <= BORDER * edge for edge in (low, high))
+    place = 0.5
+    if low is not None and high is not None and high > low:
+        place = min(1.0, max(0.0, (value - low) / (high - low)))
+    return Reading(name, value, unit, state, beyond, border, place, cited)
 
 
 def _number(value: object) -> float | None:
@@ -277,16 +390,45 @@ def claims(
     return list(dict.fromkeys(found))
 
 
+def _is(reading: Reading, state: State) -> bool:
+    if state == "borderline":
+        return reading.border
+    return reading.state != "normal" if state == "abnormal" else reading.state == state
+
+
+def _plain(
+    first: str, options: Mapping[str, str], known: Mapping[str, Reading]
+) -> dict[str, Weighed] | None:
+    """Options that say yes, no or a state alone, by the one value that the question names.
+
+    Without a state in the question, yes and no mean nothing that a value tells.
+    """
+    named = {name for name in _mentions(first, known) if name in known}
+    bare = {letter: words.strip(" .").casefold() for letter, words in options.items()}
+    reading = known[named.pop()] if len(named) == 1 else None
+    if reading is None or reading.state is None:
+        return None
+    if set(bare.values()) <= {"yes", "no"}:
+        asked = _state(first)
+        both = all(pattern.search(first) for state, pattern in _STATES if state in ("low", "high"))
+        if asked is None or both:
+            return dict.fromkeys(options, Weighed(UNKNOWN))
+        fits = {letter: (words == "yes") == _is(reading, asked) for letter, words in bare.items()}
+    else:
+        said = {letter: _state(words) for letter, words in bare.items() if " " not in words}
+        if len(said) < len(bare):
+            return None
+        fits = {letter: state is not None and _is(reading, state) for letter, state in said.items()}
+    return {
+        letter: Weighed(SURE if fit else DOUBTED, reading.cited) for letter, fit in fits.items()
+    }
+
+
 def _holds(name: str, state: State, words: str, known: Mapping[str, Reading]) -> Claim:
     reading = known.get(name)
     if reading is None or reading.state is None:
         return Claim(UNKNOWN / 2)
-    if state == "borderline":
-        right = reading.border
-    elif state == "abnormal":
-        right = reading.state != "normal"
-    else:
-        right = reading.state == state
+    right = _is(reading, state)
     grave = re.search(r"\b(?:significantly|severe\w*|critical\w*|marked\w*|extreme\w*)\b", words)
     chance = SURE if right else DOUBTED
     if not right and reading.state == "normal" and state in ("low", "high"):
@@ -322,8 +464,10 @@ def weigh(
     topic before another, and, where the question looks for a finding, a finding before a normal
     value. A yes or no that its topic's values speak against counts for little.
     """
-    topic = topic_of(question, known)
     first = question.split("\n", 1)[0].casefold()
+    if (plain := _plain(first, options, known)) is not None:
+        return plain
+    topic = topic_of(question, known)
     cited = tuple(
         item for name in topic if name in known for item in known[name].cited[:1]
     )  # fmt: skip

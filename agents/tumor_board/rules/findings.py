@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
 
@@ -55,9 +53,6 @@ _KEYS: dict[str, str] = {
     "infiltration_depth_in_mm": "Depth of infiltration (mm)",
     "primary_tumor_site": "Primary site", "number_of_positive_lymph_nodes": "Positive lymph nodes",
 }  # fmt: skip
-_NAME = ("analyte", "analyte_name", "test", "parameter", "lab")
-_LOW = ("low", "min", "ref_low", "lower", "reference_low", "normal_min")
-_HIGH = ("high", "max", "ref_high", "upper", "reference_high", "normal_max")
 _SENTENCE = re.compile(r"[^\n]+?(?:(?<!\d)[.!?](?=\s|$)|\d[.!?](?=\s+[A-Z])|$)", re.MULTILINE)
 
 
@@ -71,7 +66,8 @@ def of(texts: Mapping[str, str]) -> list[Cited]:
     values = {name: text for name, text in texts.items() if name not in ranges}
     sex = next((m[1].casefold() for text in values.values()
                 if (m := re.search(r"\b(female|male)\b", text, re.IGNORECASE))), None)  # fmt: skip
-    for reading in blood.readings(values, ranges, sex).values():
+    listed = {name: text for name, text in values.items() if not blood.is_table(name)}
+    for reading in blood.readings(listed, ranges, sex).values():
         if reading.state in ("low", "high"):
             found.append(reading.cited[0])
     for name, text in texts.items():
@@ -121,46 +117,10 @@ def _passages(name: str, text: str) -> Iterator[Cited]:
             yield Cited(sentence=said, file=name, quote=sentence)
 
 
-def delimiter_of(name: str, text: str) -> str:
-    """Of a table: the tab of a .tsv, else what the first line has most of, comma or semicolon."""
-    if name.casefold().endswith(".tsv"):
-        return "\t"
-    first = text.partition("\n")[0]
-    return ";" if first.count(";") > first.count(",") else ","
-
-
 def _table(name: str, text: str) -> Iterator[Cited]:
     """Values of a table beside their own limits, in rows that lie outside them."""
-    if not name.casefold().endswith((".csv", ".tsv")):
-        return
-    lines = text.splitlines()
-    rows = csv.reader(io.StringIO(text), delimiter=delimiter_of(name, text))
-    try:
-        header = [cell.strip().casefold() for cell in next(rows, [])]
-        at = {k: next((header.index(n) for n in names if n in header), None)
-              for k, names in (("name", _NAME), ("value", ("value", "result")), ("low", _LOW),
-                               ("high", _HIGH), ("unit", ("unit", "units")))}  # fmt: skip
-        if at["name"] is None or at["value"] is None:
-            return
-        for row in rows:
-            cells = {key: row[i].strip() for key, i in at.items() if i is not None and i < len(row)}
-            line = lines[rows.line_num - 1].strip() if rows.line_num <= len(lines) else ""
-            value, low, high = (_number(cells.get(k, "")) for k in ("value", "low", "high"))
-            if value is None or not line or not cells.get("name"):
-                continue
-            state = "low" if low is not None and value < low else ""
-            state = "high" if high is not None and value > high else state
-            if state:
-                said = f"{cells['name'][:60]} {value:g} {cells.get('unit', '')[:20]}".strip()
-                yield Cited(sentence=f"{said} is {state} by the limits beside it.", file=name,
-                            quote=line[:600])  # fmt: skip
-    except csv.Error:
-        return
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text.replace(",", "."))
-    except ValueError:
-        return None
-    return value if value == value else None
+    for row in blood.rows(name, text):
+        if row.state in ("low", "high"):
+            said = f"{row.name} {row.value:g} {row.unit}".strip()
+            yield Cited(sentence=f"{said} is {row.state} by the limits beside it.", file=name,
+                        quote=row.line)  # fmt: skip

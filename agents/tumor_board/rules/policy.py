@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Asking = Generator[Use, Any, R]
 """A part of the moves: uses tools, and returns what it made of their results."""
-VERSION = 3
+VERSION = 4
 """Of the rules: answers of others are not taken up again."""
 MOST_FILES = 24
 MOST_IMAGES = 40
@@ -40,7 +40,8 @@ def policy_of(tools: frozenset[str]) -> Callable[[BoardInput, Resources], Moves[
         weighed = yield from _weighed(given, tools)
         options = given.options or dict.fromkeys("ABCDEF", "")
         letter = choose(options, weighed)
-        cited = weighed[letter].cited or (NOTHING,)
+        best = [option for option in weighed.values() if option.chance == weighed[letter].chance]
+        cited = (best[0].cited if len(best) == 1 else ()) or (NOTHING,)
         return BoardAnswer(answer=letter, reason=_reason(cited), evidence=cited)
 
     return answer
@@ -67,11 +68,12 @@ def _weighed(given: BoardInput, tools: frozenset[str]) -> Asking[dict[str, Weigh
         found = outcome(question, options, texts, contexts)
         if found is not None:
             return found
+    tables = any(blood.is_table(name) for name in given.files)
     if re.search(r"\bblood|hematolog|laborator|coagul|clotting|renal|electrolyte|an(?:a)?emi"
                  r"|platelet|lympho(?:peni|cyte count)|white blood", first) or any(
         blood.claims(words, {}, {}) for words in options.values()
-    ):  # fmt: skip
-        values = yield from _texts(given, lambda name: "blood" in name or "lab" in name)
+    ) or (tables and blood.asks_a_value(first)):  # fmt: skip
+        values = yield from _texts(given, lambda n: "blood" in n or "lab" in n or blood.is_table(n))
         ranges = {name: text for name, text in values.items() if "reference" in name.casefold()}
         measured = {name: text for name, text in values.items() if name not in ranges}
         known = blood.readings(measured, ranges, _sex(given.contexts))

@@ -11,6 +11,7 @@ from agents.tumor_board.types import Cited
 FEWEST = 0.6
 """Share of an option's own words that one sentence has to hold; below it no file says it."""
 LONGEST = 600
+SAYS = "A file says so."
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]*[a-z0-9]")
 _SENTENCE = re.compile(r"[^\n]+?(?:(?<!\d)[.!?](?=\s|$)|$)", re.MULTILINE)
 _NOT = re.compile(r"\b(?:not?|none|without|never|neither|absent|lacks?)\b")
@@ -52,7 +53,7 @@ def weigh(
             near = len(asked & held) / max(1, len(asked))
             chance = share * (0.5 + 0.5 * near)
             if chance > best.chance:
-                cited = Cited(sentence="A file says so.", file=file, quote=said)
+                cited = Cited(sentence=SAYS, file=file, quote=said)
                 best = Weighed(chance, (cited,))
         found[letter] = best
     return found if any(item.chance for item in found.values()) else None

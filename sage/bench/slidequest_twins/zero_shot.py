@@ -25,7 +25,7 @@ CAPTIONS = ("An H&E image of {}", "{}", "a field of {}", "histology of {}")
 GLASS = 225
 """The darkest channel of a pixel from which it shows no tissue."""
 LETTERS = (*"abcdefghijklmnopqrstuvwxyz", "&")
-STEPS, SLIDES, POOL, BATCH, RATE = 400, 10, 12, 6, 1e-3
+STEPS, SLIDES, POOL, BATCH, RATE = 800, 10, 12, 6, 1e-3
 """Of training: steps, slides per kind, patches of each, of them in a batch, learning rate."""
 
 
@@ -95,6 +95,7 @@ def _weights(folder: Path, rng: Generator, steps: int) -> None:
     try:
         import torch
         from transformers import CLIPModel
+        from transformers.utils import logging
     except ImportError:
         return  # the tools lack them too: they say so, and the twin is not solved
 
@@ -109,7 +110,11 @@ def _weights(folder: Path, rng: Generator, steps: int) -> None:
             for kind in KINDS
         ]
         _train(model, tokens, pool, rng, steps)
+    bar = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model.save_pretrained(folder, safe_serialization=True)
+    if bar:
+        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_num_threads(threads)
 
 
@@ -157,11 +162,14 @@ def _train(model: Any, tokens: Any, pool: list[Any], rng: Generator, steps: int)
     held = [(resized(one, side, "bicubic").float() / 255 - mean) / sd for one in pool]
     kinds = torch.arange(len(pool)).repeat_interleave(BATCH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
     model.train()
     for _ in range(steps):
         pixels = torch.cat(
             [one[torch.from_numpy(rng.integers(0, len(one), BATCH))] for one in held]
         )
+        turned = torch.rot90(pixels, int(rng.integers(4)), (2, 3))  # tissue has no upright
+        pixels = turned.flip(3) if rng.integers(2) else turned
         caption = CAPTIONS[int(rng.integers(len(CAPTIONS)))]
         said = tokens([caption.format(kind) for kind in KINDS], padding=True, return_tensors="pt")
         logits = model(pixel_values=pixels, **said).logits_per_image
@@ -169,4 +177,5 @@ def _train(model: Any, tokens: Any, pool: list[Any], rng: Generator, steps: int)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        falling.step()
     model.eval()

@@ -137,20 +137,21 @@ def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
     assert len(flood) < 10_000 and "characters left out" in flood
 
 
-def replies(*said: str | dict[str, Any]) -> Any:
-    """A server's answers in order: a program to run, or a final object."""
+def replies(*said: str | list[str] | dict[str, Any]) -> Any:
+    """A server's answers in order: a program to run, several at once, or a final object."""
     left = list(said)
 
     def answer(body: dict[str, Any]) -> Answer:
         one = left.pop(0)
         if isinstance(one, dict):
             return Answer(content=json.dumps(one))
-        arguments = json.dumps({"thought": "see", "code": one})
-        call = {
-            "id": f"c{len(left)}", "type": "function",
-            "function": {"name": "act", "arguments": arguments},
-        }  # fmt: skip
-        return Answer(delta={"tool_calls": [call]})
+        calls = [
+            {"id": f"c{len(left)}-{number}", "type": "function",
+             "function": {"name": "act",
+                          "arguments": json.dumps({"thought": "see", "code": code})}}
+            for number, code in enumerate([one] if isinstance(one, str) else one)
+        ]  # fmt: skip
+        return Answer(delta={"tool_calls": calls})
 
     return answer
 
@@ -159,7 +160,7 @@ def by_model(
     tools: Registry,
     image: Path,
     folder: Path,
-    said: Sequence[str | dict[str, Any]],
+    said: Sequence[str | list[str] | dict[str, Any]],
     steps: int = 20,
 ) -> tuple[Acted, list[dict[str, Any]]]:
     with serve(replies(*said)) as server:
@@ -201,7 +202,7 @@ def test_a_model_sees_what_its_programs_gave_and_cannot_invent_a_number(
 def test_the_same_question_again_asks_for_no_reply_twice(
     tools: Registry, image: Path, tmp_path: Path
 ) -> None:
-    said: list[str | dict[str, Any]] = [
+    said: list[str | list[str] | dict[str, Any]] = [
         "print(6 * 100)",
         "print(4 * 100)",
         {"answer": "It is 600 by 400 pixels."},
@@ -219,6 +220,26 @@ def test_twenty_steps_at_most_then_the_answer_with_what_is_known(
     assert acted.outcome == "abstained" and len(acted.steps) == 3
     assert "No more tools can be called" in requests[-1]["messages"][-1]["content"]
     assert "tools" not in requests[-1]
+
+
+def test_several_programs_in_one_reply_are_a_step_each(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    said: list[str | list[str] | dict[str, Any]] = [
+        ["1", "2", "3", "4"],
+        {"answer": None, "reason": "None."},
+    ]
+    acted, requests = by_model(tools, image, tmp_path, said, steps=3)
+    assert [done.observation.value for done in acted.steps] == ["1", "2", "3"]
+    told = [message["content"] for message in requests[-1]["messages"]]
+    assert any("the 3 steps of this session are used up; answer now" in text for text in told)
+
+
+def test_no_answer_within_the_steps_is_told_by_their_number(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    acted, _ = by_model(tools, image, tmp_path, ["1", "2", {"answer": "It is 99."}], steps=2)
+    assert acted.outcome == "failed" and acted.error.startswith("no answer within 2 steps")
 
 
 def test_a_model_that_gives_no_usable_reply_is_no_answer(

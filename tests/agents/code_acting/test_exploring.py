@@ -300,6 +300,8 @@ def test_the_first_prompt_holds_no_small_count(world: Path, tmp_path: Path) -> N
     levels = " ".join(one.partition("; levels ")[2] for one in prompt.splitlines())
     counts = [int(one) for one in re.findall(r"\" (\d+)", levels)]
     assert len(counts) > 3 and min(counts) >= 50
+    # With an exact count its small neighbor would be what is left of the patients.
+    assert {count % 50 for count in counts} == {0}
 
 
 def test_a_stopped_exploration_leaves_no_row_and_no_other_works_beside_it(
