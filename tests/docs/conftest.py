@@ -144,6 +144,7 @@ def literature(place: Path) -> None:
         file.write(GENES)
     (place / "BioRED").mkdir()
     (place / "BioRED" / "Dev.PubTator").write_text(PUBTATOR)
+    (place / "BioRED" / "Train.PubTator").write_text(re.sub("^1", "2", PUBTATOR, flags=re.M))
     (place / "trrust.tsv").write_text("".join(regulation()))
     pairs = [f"{'abcdefghij'[n % 10] * 4}{'klmnop'[n // 10] * 4}" for n in range(60)]
     (place / "mesh_to_other.tsv").write_text(
