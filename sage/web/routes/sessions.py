@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from itertools import islice
 from pathlib import Path
@@ -17,13 +16,13 @@ from sage.core.files import write_text
 from sage.core.models import Strict
 from sage.web.people import Role, person, roles
 from sage.web.routes.slides import slide_file
+from sage.web.site import NAME
 
 if TYPE_CHECKING:
     from mcp_servers.sessions.recording import Recordings
 
 router = APIRouter(prefix="/sessions")
 
-NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 MOST_LISTED = 500
 MOST_SENT = 5000
 """Events of a session that a page plays; of a longer one every few."""

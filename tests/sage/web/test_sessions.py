@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from mcp_servers.sessions.actions import ActionSettings, actions_of, stages_of
-from mcp_servers.sessions.format import read_session
+from mcp_servers.sessions.format import read_session, write_session
 from tests.mcp_servers.slide_tools import blobs
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 from tests.sage.web.test_slides import client
@@ -55,6 +55,11 @@ def test_a_session_is_kept_with_consent_alone_and_each_event_once(
     assert (listed["name"], listed["task"]) == (name, "find tumor")
     played = ask("GET", one).json()
     assert len(played["views"]) == 3 and len(played["actions"]) == len(actions_of(kept))
+    copied = folder / f"{name}.session.jsonl"
+    write_session(folder / "imported log.session.jsonl", read_session(copied))  # any name is shown
+    assert {item["name"] for item in ask("GET", "/api/sessions").json()} == {name, "imported log"}
+    assert ask("GET", "/api/sessions/imported%20log").json()["views"] == played["views"]
+    assert ask("POST", "/api/sessions/imported%20log/delete").json() == {"deleted": True}
     assert ask("POST", f"{one}/delete").json() == {"deleted": True}
     assert not list(folder.iterdir())
     assert ask("POST", f"{one}/events", json=batch).status_code == 422
