@@ -185,7 +185,7 @@ def _terms(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
     facts.add(
         "logic",
         "events per model term",
-        f"{per_term:.1f} events per model term ({numbers.shown(events)} events,"
+        f"{per_term:.1f} expected events per model term ({numbers.shown(events)} expected events,"
         f" {numbers.terms} terms of the draft's adjusted model).",
         "draft contract",
         found=enough,
