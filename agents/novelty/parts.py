@@ -20,6 +20,11 @@ _OUTCOME = re.compile(
 )
 _DISEASE = re.compile(r"\b(cancers?|carcinomas?|tumou?rs?|neoplasms?|metastas\w+)\b", re.IGNORECASE)
 _REPORTS_OF_OTHERS = re.compile(r"\([^()]*\b(?:contradict\w*|unlike)\b[^()]*\)", re.IGNORECASE)
+_UNSAID = frozenset(
+    map(phrase_key, ("survival", "patient survival", "survival time", "survival outcome",
+                     "survival analysis", "long-term survival"))
+)  # fmt: skip
+"""Names by which a text leaves open which survival it means."""
 _RECEPTORS = {"ER": "estrogen receptor", "PR": "progesterone receptor"}
 # Not `ER-Golgi`, `ER/SR`, `ER expression of calnexin` (endoplasmic reticulum), `PR-104` (a drug).
 _RECEPTOR = re.compile(
@@ -58,11 +63,19 @@ def body_key(record: Record) -> str:
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
     """The parts of the claim; the statement is the only one where none is named."""
     return tuple(
-        Part(name, role, (*synonyms(name, ontology), *_initials(name, role, ontology)),
-             kin(name, ontology))
-        for name in expanded.parts or (expanded.hypothesis.statement,)
-        for role in (_role(name, ontology),)
-    )  # fmt: skip
+        _part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)
+    )
+
+
+def _part(name: str, ontology: Ontology | None) -> Part:
+    role = _role(name, ontology)
+    names = (*synonyms(name, ontology), *_initials(name, role, ontology))
+    others = kin(name, ontology)
+    if phrase_key(name) not in _UNSAID:
+        unsaid = tuple(other for other in names if phrase_key(other) in _UNSAID)
+        names = tuple(other for other in names if other not in unsaid)
+        others |= {"survival": unsaid} if unsaid else {}
+    return Part(name, role, names, others)
 
 
 def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...]:

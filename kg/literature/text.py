@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 _WORD = re.compile(r"[a-z0-9]+")
@@ -65,6 +65,7 @@ _NEGATION = "non"
 _OF_ANOTHER_KIND = {"survival": frozenset({"free", "specific", "related"})}
 """Words before a name that make it another thing: recurrence-free survival is no survival."""
 
+_JOINING = frozenset({"and", "or"})
 _SHARED_WORD = "survival"
 _COORDINATED = re.compile(
     r"(?:(?:free|specific|relat|overall|progression|recurrence|relapse|diseas\w?|cancer|metastasis|"
@@ -77,22 +78,36 @@ def mentions(text_key: str, phrases: Iterable[str]) -> bool:
     """True when one of `phrases` occurs, whole words only, in a text prepared by `phrase_key`.
 
     A phrase inside its own negation does not occur: "non-muscle-invasive bladder cancer" is no
-    muscle-invasive bladder cancer, and "recurrence-free survival" is not survival.
+    muscle-invasive bladder cancer, and "recurrence-free survival" is not survival. It also occurs
+    where it shares its last word with another: "mutation or neoantigen burden".
     """
     return any((key := phrase_key(phrase)) != "  " and _occurs(text_key, key) for phrase in phrases)
 
 
 def _occurs(text_key: str, key: str) -> bool:
-    first, last = key.split()[0], key.split()[-1]
-    others = _OF_ANOTHER_KIND.get(first, frozenset())
-    # "Overall and progression-free survival" is two endpoints that share their last word.
-    shared = last == _SHARED_WORD and first != last
-    sought = key[: -len(_SHARED_WORD) - 1] if shared else key
-    at = text_key.find(sought)
-    while at >= 0:
+    others = _OF_ANOTHER_KIND.get(key.split()[0], frozenset())
+    for at in _places(text_key, key):
         before = text_key[text_key.rfind(" ", 0, at) + 1 : at]
-        whole = not shared or _COORDINATED.match(text_key, at + len(sought))
-        if whole and before != _NEGATION and before not in others:
+        if before != _NEGATION and before not in others:
             return True
-        at = text_key.find(sought, at + 1)
     return False
+
+
+def _places(text_key: str, key: str) -> Iterator[int]:
+    """Where a phrase stands, whole or sharing its last word with another."""
+    first, _, last = key.strip().rpartition(" ")
+    at = text_key.find(key)
+    while at >= 0:
+        yield at
+        at = text_key.find(key, at + 1)
+    at = text_key.find(f" {first} ") if first else -1
+    while at >= 0:
+        rest = at + len(first) + 2
+        if last == _SHARED_WORD:
+            shares = _COORDINATED.match(text_key, rest) is not None
+        else:
+            joined, *following = text_key[rest:].split(" ", 4)[:4]
+            shares = joined in _JOINING and last in following[1:]
+        if shares:
+            yield at
+        at = text_key.find(f" {first} ", at + 1)

@@ -66,6 +66,10 @@ def said(claim: ExpandedHypothesis, *records: Record) -> str:
         ("shorter overall (p=0.005) and progression-free survival", "overall survival", True),
         ("recurrence-free, progression-free or overall survival", "recurrence-free survival", True),
         ("overall response and recurrence-free survival", "overall survival", False),
+        ("a high mutation or neoantigen burden", "mutation burden", True),
+        ("bladder and upper tract cancer", "bladder cancer", True),
+        ("non-mutation or neoantigen burden", "mutation burden", False),
+        ("overall response and survival", "overall survival", False),
     ],
 )
 def test_a_name_inside_its_own_negation_is_not_named(text: str, phrase: str, named: bool) -> None:
@@ -194,6 +198,16 @@ def test_a_null_finding_on_the_marker_in_a_wider_disease_is_told() -> None:
     claim = expanded(("macrophages", "overall survival", "muscle-invasive bladder cancer"))
     text = said(claim, Record(title="A meta-analysis", snippets=(null,)))
     assert "A negative finding on macrophages, overall survival; not found in the" in text
+
+
+def test_survival_without_more_words_is_said_to_be_counted_for_overall_survival() -> None:
+    claim = expanded(("FABP5", "overall survival"))
+    assert "overall survival (counted for it: survival)" in said(
+        claim, Record(title="FABP5 and three-month survival time")
+    )
+    assert "counted for it" not in said(claim, Record(title="FABP5 and overall survival"))
+    own = expanded(("FABP5", "survival"))
+    assert "counted for it" not in said(own, Record(title="FABP5 and survival"))
 
 
 def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
