@@ -93,7 +93,7 @@ def _clinical(hypothesis: Hypothesis) -> str:
 
 
 READ_FROM = {
-    "imaging": "slides, where a pathologist can check it",
+    "imaging": "a measurement on slides",
     "expression": "a transcript measured in bulk tissue",
     "signature": "transcripts measured in bulk tissue",
     "mutation": "the tumor's DNA",

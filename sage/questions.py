@@ -250,8 +250,8 @@ def lines(question: Question, *, begun: bool = False) -> list[str]:
     names = sorted({name for name in about.values() if name})
     if len(names) > 1 and not setting.mismatches:
         out.append(
-            f"  note: {' and '.join(names)} are counted alike, by the organ; what is found in one"
-            " need not hold in the other"
+            f"  note: {' and '.join(names)} are taken as one setting, by the organ; what is found"
+            " in one need not hold in the other"
         )
     out += [f"  note: {note}" for note in question.notes]
     out += [f"  mismatch: {text}" for text in setting.mismatches]

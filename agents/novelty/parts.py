@@ -69,13 +69,26 @@ def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> 
 
 def _part(name: str, ontology: Ontology | None) -> Part:
     role = _role(name, ontology)
-    names = (*synonyms(name, ontology), *_initials(name, role, ontology))
+    names: tuple[str, ...] = (*synonyms(name, ontology), *_initials(name, role, ontology))
     others = kin(name, ontology)
+    strange = _of_others(names, ontology)
+    names = tuple(other for other in names if other not in strange)
+    for other, thing in strange.items():
+        others[thing] = (*others.get(thing, ()), other)
     if phrase_key(name) not in _UNSAID:
         unsaid = tuple(other for other in names if phrase_key(other) in _UNSAID)
         names = tuple(other for other in names if other not in unsaid)
         others |= {"survival": unsaid} if unsaid else {}
     return Part(name, role, names, others)
+
+
+def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:
+    """Those of the names that the ontology has for another thing than the first that it knows, and
+    for which: a group of search terms joins bladder cancer to urothelial carcinoma."""
+    found = {name: ontology.find(name) for name in names} if ontology is not None else {}
+    known = {name: entry for name, entry in found.items() if entry is not None}
+    own = next(iter(known.values()), None)
+    return {n: entry.name for n, entry in known.items() if own is not None and entry.id != own.id}
 
 
 def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from mcp_servers.nova.common import NovaResult, inside, nova_tool
 from mcp_servers.nova.weights import PatchEncoder, patch_encoder
 from mcp_servers.pathology.common import Device, Given
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY
+from mcp_servers.pathology.nuclei_model import Scaling
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
 
@@ -22,7 +23,9 @@ CLASSES = {
     "neoplastic": "Neoplastic", "lymphoid": "Inflammatory", "stromal": "Connective",
     "other": "Other", "outside": "Unclassified",
 }  # fmt: skip
-"""NOVA's words for SAGE's types. Necrosis and non-neoplastic epithelium are not told apart."""
+"""NOVA's words for SAGE's types. Necrosis and non-neoplastic epithelium are not told apart, unless
+by a network of the user's."""
+PASSED_ON = {"method", "weights", "weights_types", "scaling", "weights_mpp", "device"}
 
 
 class EncodeRoiInput(Given):
@@ -98,6 +101,11 @@ class NucleiInput(Given):
     weights: InputPath | None = Field(
         default=None, description="A network of one's own, as the tool nuclei takes it"
     )
+    weights_types: list[str] | None = Field(
+        default=None, max_length=20, description="Its types, where it gives any and names none"
+    )
+    scaling: Scaling = "percentile"
+    weights_mpp: float | None = Field(default=None, ge=0.1, le=2.0)
     method: str = Field(default="auto", pattern="^(auto|learned|classical)$")
     device: Device = "auto"
 
@@ -116,10 +124,11 @@ class NucleiResult(NovaResult):
 
 @nova_tool(
     "segment_and_classify_nuclei_in_histology_roi_tool",
-    version="1.0.0",
+    version="1.1.0",
     summary="Segment and classify nuclei in histology ROIs: JSON per image with nuc[id] = bbox, "
     "centroid, contour (pixels), type, type_prob, area, perimeter, hull_area, convexity, solidity, "
-    "circularity, eccentricity. Types: Neoplastic, Inflammatory, Connective, Other, Unclassified.",
+    "circularity, eccentricity. Types: Neoplastic, Inflammatory, Connective, Other, Unclassified; "
+    "with weights= of HoVer-Net or its kin those of the network.",
     resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=5.0),
     validity=NUCLEI_VALIDITY,
 )
@@ -136,11 +145,12 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     if isinstance(sizes, dict) and (lack := [p.stem for p in images if p.stem not in sizes]):
         raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give each image's")
     counts: dict[str, int] = {}
+    classes: dict[str, None] = {}
     jsons, overlays, warnings, methods = [], [], [], set()
     for number, image in enumerate(images):
         mpp = sizes[image.stem] if isinstance(sizes, dict) else sizes
         with inside(context, f"{given.output_dir}/overlay") as own:
-            asked: Any = {"method": given.method, "weights": given.weights, "device": given.device}
+            asked: Any = given.model_dump(include=PASSED_ON)
             found = nuclei(One(slide=str(image), mpp=mpp, search="everything", **asked), own)
             made = own.roots.output
             rows = nuclei_rows(made / found.table, made / (found.geojson or ""))
@@ -154,6 +164,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         jsons.append(name)
         overlays.append(f"{given.output_dir}/overlay/{image.stem}.png")
         counts[image.stem] = len(rows)
+        classes |= {CLASSES.get(kind, kind.title()): None for kind in found.types}
         methods.add(found.method)
         warnings += [f"{image.stem}: {text}" for text in found.warnings]
         context.progress((number + 1) / len(images), image.stem)
@@ -163,7 +174,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         jsons=jsons,
         overlays=overlays,
         nuclei=counts,
-        classes=list(CLASSES.values()),
+        classes=list(classes),
         method=", ".join(sorted(methods)),
         warnings=warnings[:50],
     )
@@ -188,7 +199,7 @@ def nuclei_rows(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
             "bbox": [[min(xs), min(ys)], [max(xs), max(ys)]],
             "centroid": [row["x"], row["y"]],
             "contour": ring,
-            "type": CLASSES.get(kind, "Unclassified"),
+            "type": CLASSES.get(kind, kind.title()),
             "type_prob": float(row.get(f"p_{kind}", 0.0)),
             **contours.shape_of(ring),
         }

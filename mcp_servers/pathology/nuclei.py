@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from mcp_servers.pathology.common import (
 )
 from mcp_servers.pathology.hub import cached
 from mcp_servers.pathology.hub import fingerprint as hub_fingerprint
+from mcp_servers.pathology.nuclei_maps import PANNUKE
 from mcp_servers.pathology.nuclei_model import Scaling
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
@@ -65,8 +67,9 @@ class NucleiInput(SlideInput):
         default=None,
         description="A network of one's own instead of the one that ships: safetensors of `sage "
         "models train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) "
-        "to a label image or a probability, as InstanSeg exports it. A TorchScript file is code: "
-        "name only one that you trust",
+        "to a label image or a probability, as InstanSeg exports it, or to the maps np, hv and tp "
+        "of HoVer-Net (CellViT's names are known too), which bring types of their own. A "
+        "TorchScript file is code: name only one that you trust",
     )
     hub: str | None = Field(
         default=None,
@@ -81,10 +84,17 @@ class NucleiInput(SlideInput):
         description="µm per pixel that such a module expects; its own pixel_size, else 0.5, when "
         "absent",
     )
+    weights_types: list[str] | None = Field(
+        default=None,
+        max_length=20,
+        description="Names of such a module's types in the order of its channels, without the "
+        f"background; what it states when absent. PanNuke's: {', '.join(PANNUKE)}",
+    )
     scaling: Scaling = Field(
         default="percentile",
         description="Such a module's input: percentile maps the slide's 0.1 and 99.9 "
-        "percentile to 0 and 1 (InstanSeg), unit divides by 255",
+        "percentile to 0 and 1 (InstanSeg), unit divides by 255, none leaves gray values "
+        "(HoVer-Net)",
     )
     device: Device = "auto"
     outlines: bool = Field(
@@ -100,7 +110,7 @@ class NucleiResult(SlideResult):
     nuclei: int
     types: dict[str, int] = Field(
         description="Nuclei by most probable type; outside: color, size or resolution lies outside "
-        "what the types were fitted to"
+        "what the types were fitted to. Of a network with types of its own: these"
     )
     lymphocyte_like: int = Field(
         description="Small, round, dark nuclei, without those whose type makes that unlikely"
@@ -112,7 +122,8 @@ class NucleiResult(SlideResult):
     contrast: float = Field(description="Optical density of nuclei above their surroundings")
     table: OutputName = Field(
         description="CSV, one row per nucleus: x and y in level-0 pixels, shape, stain, type, and "
-        "the probabilities p_neoplastic, p_lymphoid, p_stromal, p_other"
+        "the probabilities p_neoplastic, p_lymphoid, p_stromal, p_other, or those of the "
+        "network's own types"
     )
     geojson: OutputName | None
     overlay: OutputName
@@ -158,7 +169,7 @@ CLASSES = {
 @tool(
     "nuclei",
     SUITE,
-    "2.1.0",
+    "2.2.0",
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
@@ -172,9 +183,9 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     from mcp_servers.formats.images import write_png
     from mcp_servers.formats.spool import Spool
     from mcp_servers.formats.tables import write_parts
-    from mcp_servers.pathology.compute.cell_types import OUTSIDE, TYPES, dye_strength
+    from mcp_servers.pathology.compute.cell_types import OUTSIDE, dye_strength
     from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS, darkness
-    from mcp_servers.pathology.drawing import BLUE, GRAY, GREEN, VERMILLION, YELLOW, captioned, dots
+    from mcp_servers.pathology.drawing import captioned, dots
     from mcp_servers.pathology.surveying import sample_tissue
 
     slide = open_slide(given, context)
@@ -183,7 +194,8 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     warnings += notes
     names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
     area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
-    with Spool(context.roots.output, len(COLUMNS) + len(SURROUNDINGS)) as table:
+    own = () if network is None else network.types
+    with Spool(context.roots.output, len(COLUMNS) + len(SURROUNDINGS) + len(own)) as table:
         found = find_nuclei(
             slide, mask, scale, context, table, outlines=given.outlines, network=network
         )
@@ -196,7 +208,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         samples = sample_tissue(slide, mask, scale, found.at_mpp)
         dark = darkness(table.column(COLUMNS.index("density_mean"))) if len(table) else 0.0
         way: Segmentation = "classical_around" if network is None else "network"
-        typed = Typing(way, found.at_mpp, dye_strength(samples), dark)
+        typed = Typing(way, found.at_mpp, dye_strength(samples), dark, own)
         with context.writing(names["csv"]) as path:
             write_parts(path, (typed.columns(rows) for rows in table.chunks()))
         geojson = None
@@ -211,7 +223,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         picture = slide.thumbnail(3000).copy()
         ratio = slide.width / picture.shape[1]
         um = slide.need_mpp() * ratio
-        colors = dict(zip((*TYPES, OUTSIDE), (VERMILLION, YELLOW, GREEN, BLUE, GRAY), strict=True))
+        colors = palette(own)
         counts = dict.fromkeys(colors, 0)
         lymphocytes = 0
         for rows in table.chunks():
@@ -222,7 +234,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
                 counts[kind] += int(chosen.sum())
                 dots(picture, rows[chosen, :2], color, ratio, um)
         count = len(table)
-    if count and counts[OUTSIDE] > 0.2 * count:
+    if count and counts.get(OUTSIDE, 0) > 0.2 * count:
         warnings.append(
             f"types: {counts[OUTSIDE]} of {count} nuclei lie outside what the types were fitted to "
             "(color, size or resolution) and have none"
@@ -249,24 +261,43 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     )
 
 
+def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
+    """A color for each type, and for what has none; repeated where a network has many types."""
+    from mcp_servers.pathology import drawing
+    from mcp_servers.pathology.compute.cell_types import OUTSIDE, TYPES
+
+    colors = (
+        drawing.VERMILLION, drawing.YELLOW, drawing.GREEN, drawing.BLUE,
+        drawing.SKY, drawing.ORANGE, drawing.GRAY,
+    )  # fmt: skip
+    if not own:
+        return dict(zip((*TYPES, OUTSIDE), (*colors[:4], drawing.GRAY), strict=True))
+    return dict(zip(own, cycle(colors), strict=False))
+
+
 @dataclass(frozen=True)
 class Typing:
     """How the nuclei of a slide are typed: the regression, the slide's strength of dye, darkness.
 
     Nuclei have no type where their pixel size is outside the card's. The shipped types are fitted
     to outlines of the shipped network and of the classical method; those of another network are
-    typed as the former.
+    typed as the former, unless it has types of its `own`, whose probabilities end the rows.
     """
 
     way: Segmentation
     at_mpp: float
     strength: float
     dark: float
+    own: tuple[str, ...] = ()
 
     def types(self, rows: F64) -> CellTypes:
         """Type of each nucleus."""
+        import numpy as np
+
         from mcp_servers.pathology.compute.cell_types import TYPED_MPP, CellTypes, classify
 
+        if self.own:
+            return CellTypes(rows[:, -len(self.own) :], np.ones(len(rows), dtype=bool), self.own)
         found = classify(rows, self.way, self.strength)
         if TYPED_MPP[0] <= self.at_mpp <= TYPED_MPP[1]:
             return found
@@ -276,24 +307,25 @@ class Typing:
         """Small, round, dark nuclei that are not unlikely to be lymphocytes."""
         from mcp_servers.pathology.compute.cell_types import lymphocytes
 
-        return lymphocytes(rows, self.dark, self.way, self.strength)
+        measured = rows[:, : rows.shape[1] - len(self.own)]
+        return lymphocytes(measured, self.dark, self.way, self.strength)
 
     def columns(self, rows: F64) -> dict[str, AnyArray]:
         """The columns of the table that is written."""
-        from mcp_servers.pathology.compute.cell_types import TYPES
         from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS
 
         found = self.types(rows)
         return (
             {name: rows[:, i] for i, name in enumerate((*COLUMNS, *SURROUNDINGS))}
             | {"type": found.names}
-            | {f"p_{name}": found.probabilities[:, i] for i, name in enumerate(TYPES)}
+            | {f"p_{name}": found.probabilities[:, i] for i, name in enumerate(found.kinds)}
             | {"lymphocyte_like": self.lymphocyte_like(rows)}
         )
 
 
 def _features(outlines: list[Polygon], table: Spool, typed: Typing) -> Iterator[dict[str, Any]]:
     from mcp_servers.formats.geojson import feature
+    from mcp_servers.pathology.compute.cell_types import OUTSIDE
 
     remaining = iter(outlines)
     for rows in table.chunks():
@@ -301,7 +333,7 @@ def _features(outlines: list[Polygon], table: Spool, typed: Typing) -> Iterator[
             yield feature(
                 next(remaining),
                 kind="detection",
-                classification=CLASSES.get(kind, "Nucleus"),
+                classification=CLASSES.get(kind, "Nucleus" if kind == OUTSIDE else kind.title()),
                 measurements={"Area µm^2": row[2], "Eccentricity": row[6]},
             )
 
@@ -361,6 +393,7 @@ class Network(Protocol):
 
     path: Path
     mpp: float
+    types: tuple[str, ...]
 
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
         """Nuclei of an image whose pixels are `mpp` µm wide."""
@@ -415,7 +448,7 @@ def load_network(
         stat = path.stat()
         key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
         return context.shared(key, lambda: NucleiNetwork(path, device)), []
-    network = LearnedNuclei(path, device, given.weights_mpp)
+    network = LearnedNuclei(path, device, given.weights_mpp, given.weights_types or ())
     base = slide.need_mpp()
     if base > TOO_UNLIKE * network.mpp:
         raise InputError(
@@ -452,7 +485,7 @@ def find_nuclei(
     """Nuclei whose centers lie in a mask, block by block at 0.5 µm per pixel.
 
     They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels, then
-    `SURROUNDINGS`.
+    `SURROUNDINGS`, then the network's own types.
     A `network` replaces the classical method; blocks then have its pixel size and a wider overlap.
 
     Parameters
@@ -494,7 +527,8 @@ def find_nuclei(
         nuclei = find(piece.image, view.mpp, within=piece.tissue)
         own = piece.owns(nuclei.table[:, 0], nuclei.table[:, 1])
         near_by = surroundings(nuclei, piece.image, view.mpp)
-        rows = np.hstack([nuclei.table[own], near_by[own]])
+        kinds = [] if nuclei.kinds is None else [nuclei.kinds[own]]
+        rows = np.hstack([nuclei.table[own], near_by[own], *kinds])
         contrasts.append((nuclei.contrast, len(rows)))
         if outlines and total + len(rows) <= MAX_OUTLINES:
             polygons.extend(_outlines(nuclei, own, piece, view.scale))

@@ -1,39 +1,59 @@
-"""A nucleus segmentation network in TorchScript or ONNX, tile by tile (InstanSeg's interface).
+"""A network for nuclei in TorchScript or ONNX, tile by tile, with types where it gives any.
 
 The module maps (1, 3, H, W) float to (1, k, H, W): a label image (whole numbers, 0 outside; the
-first channel holds nuclei where there are more), or a probability of nucleus between 0 and 1.
-An attribute `pixel_size` (of ONNX: the metadata's) gives the µm per pixel it was trained at. A
-TorchScript file is code: loading one that someone else made is running what they wrote. An ONNX
-file is a graph of known operators.
+first channel holds nuclei where there are more), or a probability of nucleus between 0 and 1
+(InstanSeg's interface). Or it gives the named maps of HoVer-Net and its kin (`typed_maps`), of
+which the third holds types. Attributes (of ONNX: the metadata's) are `pixel_size`, the µm per pixel
+it was trained at, `types`, the names of its types, and `window`, the pixels of a side where it
+takes one size alone (ONNX: its input's own). A TorchScript file is code: loading one that someone
+else made is running what they wrote. An ONNX file is a graph of known operators.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from mcp_servers.pathology.nuclei_maps import (
+    PANNUKE,
+    TYPED,
+    canonical,
+    parted,
+    shares,
+    typed_maps,
+)
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.nuclei import Nuclei
 
-Scaling = Literal["percentile", "unit"]
+Scaling = Literal["percentile", "unit", "none"]
 DEFAULT_MPP = 0.5
 TILE, HALO_UM = 768, 20.0
 CUT = 0.5
 
 
 Answer = Callable[[F32], Any]
-"""From (1, 3, H, W) to what a module gives, as an array where it gives one."""
+"""From (1, 3, H, W) to what a module gives: an array, or arrays by name, where it gives these."""
 
 
-def _torchscript(path: Path, device: str) -> tuple[Answer, float | None]:
-    """The module, loaded on the CPU and moved, and its pixel size."""
+@dataclass(frozen=True)
+class Stated:
+    """What a file says of its module; None and () where it says nothing."""
+
+    pixel_size: float | None = None
+    types: tuple[str, ...] = ()
+    window: int | None = None
+
+
+def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
+    """The module, loaded on the CPU and moved, and what it states."""
     import torch
 
     try:
@@ -45,17 +65,24 @@ def _torchscript(path: Path, device: str) -> tuple[Answer, float | None]:
             "one with torch.jit.script or torch.jit.trace and save, or give an .onnx file"
         ) from error
     module = module.eval().to(device)
-    stated = getattr(module, "pixel_size", None)
+    size, types, window = (getattr(module, key, None) for key in ("pixel_size", "types", "window"))
+
+    def plain(out: Any) -> Any:
+        return out.float().cpu().numpy() if isinstance(out, torch.Tensor) else out
 
     def answer(batch: F32) -> Any:
         with torch.inference_mode():
             out = module(torch.from_numpy(batch).to(device))
-        return out.float().cpu().numpy() if isinstance(out, torch.Tensor) else out
+        return {k: plain(v) for k, v in out.items()} if isinstance(out, dict) else plain(out)
 
-    return answer, float(stated) if isinstance(stated, int | float) else None
+    return answer, Stated(
+        pixel_size=float(size) if isinstance(size, int | float) else None,
+        types=tuple(map(str, types)) if isinstance(types, list | tuple) else (),
+        window=window if isinstance(window, int) else None,
+    )
 
 
-def _onnx(path: Path, device: str) -> tuple[Answer, float | None]:
+def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
     """The graph in a session on the CPU, or on the card where the runtime can use one."""
     try:
         runtime: Any = importlib.import_module("onnxruntime")
@@ -73,54 +100,110 @@ def _onnx(path: Path, device: str) -> tuple[Answer, float | None]:
     except Exception as error:  # the runtime's own classes, which have no common base
         told = str(error).strip().splitlines()
         raise InputError(f"{path}: not an ONNX model ({told[-1][:160] if told else ''})") from error
-    name = session.get_inputs()[0].name
-    told = session.get_modelmeta().custom_metadata_map.get("pixel_size", "")
+    given = session.get_inputs()[0]
+    told = session.get_modelmeta().custom_metadata_map
+    names = [one.name for one in session.get_outputs()]
 
     def answer(batch: F32) -> Any:
         try:
-            return session.run(None, {name: batch})[0]
+            out = session.run(None, {given.name: batch})
         except Exception as error:
             raise RuntimeError(str(error)) from error
+        return dict(zip(names, out, strict=True)) if len(out) > 1 else out[0]
 
+    side = given.shape[-1]
+    return answer, Stated(
+        pixel_size=_number(told.get("pixel_size", "")),
+        types=tuple(name.strip() for name in told.get("types", "").split(",") if name.strip()),
+        window=side if isinstance(side, int) and side == given.shape[-2] else None,
+    )
+
+
+def _number(text: str) -> float | None:
     try:
-        return answer, float(told)
+        return float(text)
     except ValueError:
-        return answer, None
+        return None
 
 
 class LearnedNuclei:
     """A loaded module and how its input is scaled.
 
-    `low` and `high` (3,) are the gray values that become 0 and 1.
+    `low` and `high` (3,) are the gray values that become 0 and 1. `types` are the names of the
+    types that it gives, empty where it gives none.
     """
 
-    def __init__(self, path: Path, device: str, mpp: float | None = None) -> None:
+    def __init__(
+        self, path: Path, device: str, mpp: float | None = None, types: Sequence[str] = ()
+    ) -> None:
         """Raises `InputError` when the file is neither TorchScript nor ONNX."""
         load = _onnx if path.suffix == ".onnx" else _torchscript
         self.path = path
-        self.answer, stated = load(path, device)
-        self.stated = stated is not None and 0.1 <= stated <= 2.0
-        self.mpp = mpp or (stated if self.stated and stated is not None else DEFAULT_MPP)
+        self.answer, told = load(path, device)
+        size = told.pixel_size
+        self.stated = size is not None and 0.1 <= size <= 2.0
+        self.mpp = mpp or (size if self.stated and size is not None else DEFAULT_MPP)
+        self.window = told.window
+        try:
+            self.types = canonical(types or told.types)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from error
         self.low: F32 = np.zeros(3, dtype=np.float32)
         self.high: F32 = np.full(3, 255.0, dtype=np.float32)
 
     def scale_to(self, images: list[U8], scaling: Scaling) -> None:
-        """Set the range of the input: 0 to 255, or the percentiles 0.1 and 99.9 of sampled tissue.
+        """Set the range of the input: 0 to 255, the percentiles 0.1 and 99.9 of sampled tissue, or
+        none (gray values as they are, HoVer-Net).
 
         One range serves the whole slide, so that tiles are treated alike.
         """
-        if scaling == "percentile" and images:
+        if scaling == "none":
+            self.high = np.ones(3, dtype=np.float32)
+        elif scaling == "percentile" and images:
             pixels = np.concatenate([image[::2, ::2].reshape(-1, 3) for image in images])
             low, high = np.percentile(pixels, [0.1, 99.9], axis=0)
             self.low = np.asarray(low, dtype=np.float32)
             self.high = np.asarray(np.maximum(high, low + 1), dtype=np.float32)
 
     def raw(self, image: U8) -> F32:
-        """What the module answers for an image (H, W, 3), its first channel (H, W)."""
+        """(k, H, W) of what the module answers for an image (H, W, 3).
+
+        One channel of labels or probabilities, or the channels of `typed_maps`.
+        """
+        values = (image.astype(np.float32) - self.low) / (self.high - self.low)
+        if self.window is not None:
+            return self._by_windows(values, self.window)
         height, width = image.shape[:2]
-        spare = ((0, -height % 32), (0, -width % 32), (0, 0))  # networks halve five times
-        padded = np.pad(image, spare, mode="reflect" if min(height, width) > 32 else "edge")
-        values = (padded.astype(np.float32) - self.low) / (self.high - self.low)
+        padded = _padded(values, (0, -height % 32), (0, -width % 32))  # networks halve five times
+        out = self._answered(padded)
+        if out.shape[1:] != padded.shape[:2]:
+            raise InputError(
+                f"{self.path}: gives an image of {out.shape[2]} x {out.shape[1]} for one of "
+                f"{padded.shape[1]} x {padded.shape[0]}; the sizes must agree, or the module "
+                "states the `window` that it takes"
+            )
+        return np.ascontiguousarray(out[:, :height, :width])
+
+    def _by_windows(self, values: F32, window: int) -> F32:
+        """Window by window; of each the middle is kept, as large as what the module gives of it."""
+        height, width = values.shape[:2]
+        kept = self._answered(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
+        if not 0 < kept <= window:
+            raise InputError(f"{self.path}: gives {kept} pixels for a window of {window}")
+        margin = (window - kept) // 2
+        rest = window - kept - margin
+        padded = _padded(values, (margin, -height % kept + rest), (margin, -width % kept + rest))
+        rows = []
+        for top in range(0, height, kept):
+            row = [
+                self._answered(padded[top : top + window, left : left + window])
+                for left in range(0, width, kept)
+            ]
+            rows.append(np.concatenate(row, axis=2))
+        return np.ascontiguousarray(np.concatenate(rows, axis=1)[:, :height, :width])
+
+    def _answered(self, values: F32) -> F32:
+        """(k, h, w) for scaled pixels (H, W, 3)."""
         try:
             out = self.answer(np.ascontiguousarray(values.transpose(2, 0, 1))[None])
         except RuntimeError as error:
@@ -129,16 +212,25 @@ class LearnedNuclei:
             raise InputError(
                 f"{self.path}: fails on an image (1, 3, H, W) of float: {last}"
             ) from error
+        if isinstance(out, dict):
+            return self._maps(out)
         if not isinstance(out, np.ndarray) or out.ndim not in (3, 4):
             kind = out.shape if isinstance(out, np.ndarray) else type(out).__name__
             raise InputError(f"{self.path}: gives {kind}, not one image (1, k, H, W)")
-        plane: F32 = out.reshape(-1, *out.shape[-2:])[0].astype(np.float32)
-        if plane.shape != padded.shape[:2]:
+        return np.asarray(out.reshape(-1, *out.shape[-2:])[:1], dtype=np.float32)
+
+    def _maps(self, out: dict[str, Any]) -> F32:
+        try:
+            maps = typed_maps(out)
+        except ValueError as error:
+            raise InputError(f"{self.path}: {error}") from error
+        if len(maps) - TYPED != len(self.types):
             raise InputError(
-                f"{self.path}: gives an image of {plane.shape[1]} x {plane.shape[0]} for one of "
-                f"{padded.shape[1]} x {padded.shape[0]}; the sizes must agree"
+                f"{self.path}: has {len(maps) - TYPED} types and names of {len(self.types)}; name "
+                "them in weights_types, in the order of its channels and without the background, "
+                f"such as {', '.join(PANNUKE)}"
             )
-        return np.ascontiguousarray(plane[:height, :width])
+        return maps
 
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
         """Nuclei of an image at the module's pixel size, measured as by the classical method."""
@@ -151,13 +243,22 @@ class LearnedNuclei:
             part_touching,
         )
 
-        plane = self.raw(image)
-        labels = as_labels(plane, self.path)
+        maps = self.raw(image)
+        if self.types and len(maps) == 1:
+            raise InputError(f"{self.path}: types are named, and the module gives none")
+        labels = parted(maps, mpp) if self.types else as_labels(maps[0], self.path)
         if labels is None:
-            labels = part_touching((plane > CUT).astype(np.uint8), 1.0 / mpp)
+            labels = part_touching((maps[0] > CUT).astype(np.uint8), 1.0 / mpp)
         density = nuclear_density(image)
         smooth = cv2.GaussianBlur(density, (0, 0), max(0.4, 0.5 / mpp))
-        return measured(labels, density, smooth, mpp, within, green_density(image))
+        found = measured(labels, density, smooth, mpp, within, green_density(image))
+        return replace(found, kinds=shares(found.labels, maps[TYPED:])) if self.types else found
+
+
+def _padded(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -> F32:
+    """Pixels (H, W, 3) with a border: mirrored where they suffice, else the last repeated."""
+    enough = min(values.shape[:2]) > max(*rows, *columns)
+    return np.pad(values, (rows, columns, (0, 0)), mode="reflect" if enough else "edge")
 
 
 def as_labels(plane: F32, path: Path) -> AnyArray | None:

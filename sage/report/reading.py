@@ -99,7 +99,7 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
      or (it.prevented_by("relevant effect") and not it.adjusted_decides)),
     ("An adjusted estimate whose interval reaches the smallest effect that matters.",
      lambda it: it.prevented_by("relevant effect") and it.adjusted_decides),
-    ("More events: the interval holds no effect as well as one that matters.",
+    ("More events: the primary comparison's interval holds no effect as well as one that matters.",
      lambda it: it.prevented_by("power")),
     ("More events: the association is seen in the claim alone, and not among all claims of the"
      " ledger.",

@@ -210,6 +210,27 @@ def test_survival_without_more_words_is_said_to_be_counted_for_overall_survival(
     assert "counted for it" not in said(own, Record(title="FABP5 and survival"))
 
 
+def test_another_disease_that_counts_for_the_claims_is_named() -> None:
+    claim = expanded(("FABP5", "urothelial carcinoma"))
+    assert "urothelial carcinoma (counted for it: bladder cancer)" in said(
+        claim, Record(title="FABP5 in bladder carcinoma")
+    )
+    assert "counted for it" not in said(claim, Record(title="FABP5 in urothelial cancers"))
+
+
+@pytest.mark.parametrize(
+    ("title", "found"),
+    [
+        ("FABP5 and sustained responses on atezolizumab", True),
+        ("FABP5 in those who responded to atezolizumab", True),
+        ("FABP5 and the immune response before atezolizumab", False),
+    ],
+)
+def test_a_response_to_a_drug_is_found_in_other_words(title: str, found: bool) -> None:
+    claim = expanded(("FABP5", "response to atezolizumab"))
+    assert ("names all 2 parts" in said(claim, Record(title=title))) is found
+
+
 def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
     common = Record(title="Overall survival in bladder cancer with high density predicts shorter")
     own = Record(title="FABP5 in bladder cancer")

@@ -669,7 +669,7 @@ def test_what_is_no_question_any_more_is_refused() -> None:
 
 def test_two_names_of_one_organs_cancer_are_not_counted_alike_without_a_word(known: Known) -> None:
     apart = lines(ask(known, "Does FGFR3 relate to overall survival in urothelial carcinoma?"))
-    note = "note: bladder cancer and urothelial carcinoma are counted alike"
+    note = "note: bladder cancer and urothelial carcinoma are taken as one setting"
     assert any(note in line for line in apart)
     alike = lines(ask(known, "Does FGFR3 relate to overall survival in bladder cancer?"))
-    assert not any("counted alike" in line for line in alike)
+    assert not any("taken as one" in line for line in alike)

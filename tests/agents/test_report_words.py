@@ -60,7 +60,7 @@ def interpreted() -> InterpreterInput:
 @pytest.mark.parametrize(
     ("variable", "said", "unsaid"),
     [
-        ("imaging:tls_density", "from slides, where a pathologist can check it", "bulk"),
+        ("imaging:tls_density", "from a measurement on slides", "bulk"),
         ("expression:CCL21", "from a transcript measured in bulk tissue", "pathologist"),
         ("signature:b_cell", "from transcripts measured in bulk tissue", "pathologist"),
         ("mutation:FGFR3", "from the tumor's DNA", "pathologist"),

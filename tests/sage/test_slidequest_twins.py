@@ -12,7 +12,7 @@ from agents.code_acting.agent import ask
 from agents.code_acting.session import IMPORTS, Session
 from mcp_servers.registry import load
 from sage.bench.slidequest import CATEGORIES
-from sage.bench.slidequest_twins import field, zero_shot
+from sage.bench.slidequest_twins import field, images, zero_shot
 from sage.bench.slidequest_twins.programs import TWINS, WRITE
 from sage.bench.slidequest_twins.scoring import Solved, capability_of, cover, needs_of, solve
 from sage.bench.slidequest_twins.twin import Row, Twin
@@ -77,9 +77,10 @@ def test_a_program_reaches_the_truth_and_a_wrong_answer_does_not(tmp_path: Path)
     [
         ("zero-shot multi-patch interpretation", zero_shot.patients_to_name),
         ("zero-shot WSI interpretation", zero_shot.slides_to_name),
+        ("nuclei cell type classification", images.nuclear_types),
     ],
 )
-def test_tissue_is_named_with_trained_weights_and_not_with_others(
+def test_tissue_and_nuclei_are_named_with_trained_weights_and_not_with_others(
     tmp_path: Path, capability: str, make: Callable[..., Row]
 ) -> None:
     twin, run = twin_of(capability), runner()
@@ -90,7 +91,8 @@ def test_tissue_is_named_with_trained_weights_and_not_with_others(
 
 
 def test_the_field_shows_the_nuclei_that_it_counts() -> None:
-    image, counts = field.paint(400, generator(5))
+    made = field.paint(400, generator(5))
+    image, counts = made.image, made.counts
     dark_um2 = (image.mean(axis=2) < 80).sum() * field.MPP**2
     each = 3.14 / 4 * 7.6 * 7.2  # only lymphocytes are so dark
     assert counts["inflammatory"] > 20 and min(counts.values()) > 10

@@ -68,20 +68,21 @@ class Coefficients(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class CellTypes:
-    """`probabilities` (n, 4) in the order of `TYPES`; `inside` (n,) where they may be read."""
+    """`probabilities` (n, types) in the order of `kinds`; `inside` (n,) where they may be read."""
 
     probabilities: F64
     inside: BoolArray
+    kinds: tuple[str, ...] = TYPES
 
     @property
     def names(self) -> AnyArray:
         """(n,) most probable type, or `OUTSIDE`."""
-        found = np.array(TYPES, dtype=object)[self.probabilities.argmax(axis=1)]
+        found = np.array(self.kinds, dtype=object)[self.probabilities.argmax(axis=1)]
         return np.where(self.inside, found, OUTSIDE)
 
     def of(self, name: str) -> BoolArray:
         """Which nuclei are of a type."""
-        index = TYPES.index(name)
+        index = self.kinds.index(name)
         return np.asarray((self.probabilities.argmax(axis=1) == index) & self.inside, dtype=bool)
 
 

@@ -43,12 +43,14 @@ class Nuclei:
     """`labels` (H, W) at the working resolution, 0 outside nuclei; `table` (n, len(COLUMNS)).
 
     Row k - 1 of the table describes label k. x and y are pixels of the working image.
-    `contrast` is how far the nuclei stand out of their surroundings, in optical density.
+    `contrast` is how far the nuclei stand out of their surroundings, in optical density; `kinds`
+    (n, types) the probabilities of a network's own types, where it gives any.
     """
 
     labels: I32
     table: F64
     contrast: float
+    kinds: F64 | None = None
 
     def column(self, name: str) -> F64:
         """One column of the table."""

@@ -101,6 +101,7 @@ class NucleiNetwork:
     """A loaded network; `segment` has the form of the classical `compute.nuclei.segment`."""
 
     stated = True
+    types: tuple[str, ...] = ()
 
     def __init__(self, path: Path, device: str = "cpu") -> None:
         """Load to a device; raises `InputError` when the file is no such network or damaged."""

@@ -41,8 +41,19 @@ LOOKS = {
 }
 
 
-def paint(side_px: int, rng: Generator) -> tuple[Any, dict[str, int]]:
-    """An RGB field (side, side, 3) at 0.5 µm per pixel, and how many nuclei of each type it shows.
+@dataclass(frozen=True)
+class Field:
+    """RGB (side, side, 3) at 0.5 µm per pixel, how many nuclei of each type it shows, and (side,
+    side) the number of each pixel's nucleus, 0 off them, and its type: 1 and on as in `LOOKS`."""
+
+    image: Any
+    counts: dict[str, int]
+    labels: Any
+    kinds: Any
+
+
+def paint(side_px: int, rng: Generator) -> Field:
+    """A field of `side_px` pixels a side.
 
     Nests of carcinoma lie in collagen whose fibers run along waves; fibroblasts follow them, and
     lymphocytes gather in parts of it.
@@ -56,8 +67,10 @@ def paint(side_px: int, rng: Generator) -> tuple[Any, dict[str, int]]:
     chromatin = 1.0 + 0.18 * _noise(size, 0.9, rng)
     blue = 0.08 * nests + 0.04
     taken, counts = [np.zeros((0, 3))], {}
+    labels = np.zeros((size, size), np.int32)
+    kinds = np.zeros((size, size), np.uint8)
     homes = {"neoplastic": nests, "inflammatory": infiltrate, "connective": ~nests}
-    for kind, look in LOOKS.items():
+    for number, (kind, look) in enumerate(LOOKS.items(), 1):
         counts[kind] = 0
         for x, y in _spread(homes[kind], look.apart_um / FINE, rng):
             long, short = (max(0.6 * m, rng.normal(m, sd)) / FINE for m, sd in
@@ -68,7 +81,9 @@ def paint(side_px: int, rng: Generator) -> tuple[Any, dict[str, int]]:
                 continue
             taken.append(np.array([[x, y, reach]]))
             turn = run[y, x] + rng.normal(0, 0.15) if kind == "connective" else rng.uniform(0, 6.3)
-            _nucleus(blue, chromatin, look, (x, y), (max(long, short), min(long, short)), turn, rng)
+            axes = (max(long, short), min(long, short))
+            window, mask = _nucleus(blue, chromatin, look, (x, y), axes, turn, rng)
+            labels[window][mask], kinds[window][mask] = sum(counts.values()) + 1, number
             counts[kind] += 1
     across = np.arange(size)[:, None] * np.cos(run) - np.arange(size)[None] * np.sin(run)
     fibers = 0.70 + 0.10 * np.sin(across * FINE * 2 * np.pi / 5) + 0.08 * _noise(size, 8.0, rng)
@@ -79,7 +94,11 @@ def paint(side_px: int, rng: Generator) -> tuple[Any, dict[str, int]]:
         + cv2.GaussianBlur(pink, (0, 0), 0.5 / FINE)[..., None] * MOST_EOSIN * np.array(EOSIN)
     )  # fmt: skip
     image = cv2.resize(240 * np.exp(-density), (side_px, side_px), interpolation=cv2.INTER_AREA)
-    return (image + rng.normal(0, 2, image.shape)).clip(0, 255).astype(np.uint8), counts
+    seen = (image + rng.normal(0, 2, image.shape)).clip(0, 255).astype(np.uint8)
+    step = round(MPP / FINE)
+    return Field(
+        seen, counts, *(one[step // 2 :: step, step // 2 :: step] for one in (labels, kinds))
+    )
 
 
 def _noise(size: int, um: float, rng: Generator) -> Any:
@@ -103,8 +122,8 @@ def _spread(where: Any, apart: float, rng: Generator) -> Any:
 def _nucleus(
     blue: Any, chromatin: Any, look: Look, at: tuple[int, int], axes: tuple[float, float],
     turn: float, rng: Generator,
-) -> None:  # fmt: skip
-    """Draw one into the map of hematoxylin, in place.
+) -> tuple[Any, Any]:  # fmt: skip
+    """Draw one into the map of hematoxylin, in place; gives its window, and its pixels there.
 
     Parameters
     ----------
@@ -139,3 +158,4 @@ def _nucleus(
                   (at[0] - left, at[1] - top)]  # fmt: skip
         cv2.circle(spot, center, round(look.nucleolus_um / 2 / FINE), 1, -1)
         own[spot > 0] = 0.8
+    return window, mask > 0

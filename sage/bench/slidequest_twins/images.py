@@ -152,15 +152,22 @@ def nuclei(folder: Path, rng: Generator) -> Row:
     return {"nuclei": sum(_within(spots, x, y, side) for spots in found)}
 
 
-def nuclear_types(folder: Path, rng: Generator) -> Row:
-    """A field whose nuclei look as those of their type; shares of two types."""
+def nuclear_types(folder: Path, rng: Generator, steps: int | None = None) -> Row:
+    """A field whose nuclei look as those of their type, and weights; shares of two types.
+
+    Weights are trained for `steps` steps, as many as it takes where None; with 0 they stay as they
+    were drawn.
+    """
     from PIL import Image
 
     from sage.bench.slidequest_twins.field import paint
+    from sage.bench.slidequest_twins.typed_nuclei import STEPS, train
 
-    image, counts = paint(700, rng)
+    field = paint(700, rng)
+    counts = field.counts
     (folder / "images").mkdir()
-    Image.fromarray(image).save(folder / "images" / "field.png")
+    Image.fromarray(field.image).save(folder / "images" / "field.png")
+    train(folder / "typed.pt", rng, STEPS if steps is None else steps)
     total = sum(counts.values())
     return {"neoplastic_share": counts["neoplastic"] / total,
             "inflammatory_share": counts["inflammatory"] / total}  # fmt: skip

@@ -149,7 +149,9 @@ TWINS: tuple[Twin, ...] = (
     Twin("nuclei segmentation", images.nuclei, _NUCLEI + "answer(nuclei=len(kinds))\n"),
     Twin("nuclei detection", images.nuclei, _NUCLEI + "answer(nuclei=len([n['centroid'] for n in"
          " held.values()]))\n"),
-    Twin("nuclei cell type classification", images.nuclear_types, _NUCLEI + (
+    Twin("nuclei cell type classification", images.nuclear_types, _NUCLEI.replace(
+        "level0_mpp_of_imgs=0.5", "level0_mpp_of_imgs=0.5, weights='/inputs/data/typed.pt',"
+        " scaling='unit'") + (
         "print(set(kinds), found['classes'])\nnames = found['classes']\n"
         "kinds = [names[int(k)] if k.isdigit() and int(k) < len(names) else k for k in kinds]\n"
         "answer(neoplastic_share=kinds.count('Neoplastic') / len(kinds),"

@@ -1,0 +1,147 @@
+"""The three maps of HoVer-Net and its kin: nucleus, place within it, type of each pixel.
+
+Source: Graham et al. 2019, Med Image Anal 58:101563 (the maps, and how nuclei are parted by the
+gradients of the place); CellViT and NuLite give the same maps under other names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mcp_servers.slides.arrays import F32, F64, I32, AnyArray
+
+NAMES = {
+    "nucleus": ("np", "nuclei_binary_map"),
+    "place": ("hv", "hv_map"),
+    "type": ("tp", "nuclei_type_map"),
+}
+"""What the maps are called by HoVer-Net, and by CellViT."""
+PANNUKE = ("neoplastic", "inflammatory", "connective", "dead", "epithelial")
+"""The types of PanNuke in the order of its channels, after the background."""
+_SAME = {
+    "inflammatory": "lymphoid", "lymphocyte": "lymphoid", "immune": "lymphoid",
+    "connective": "stromal", "stroma": "stromal", "fibroblast": "stromal",
+    "tumor": "neoplastic", "neoplastic epithelial": "neoplastic",
+}  # fmt: skip
+_PLAIN = re.compile(r"(?!outside$)[a-z][a-z0-9 _-]{0,39}")
+TYPED = 3
+"""Channels before those of the types: probability of nucleus, horizontal and vertical place."""
+INSIDE, BORDER = 0.5, 0.4
+"""Probability from which a pixel is nucleus, and steepness from which it lies between two."""
+GRADIENT_UM, OPENED_UM, LEAST_UM2 = 2.5, 1.25, 0.625
+"""Half the width of the Sobel filter (21 pixels at 0.25 µm), the width of the opening of markers (5
+pixels), and the smallest piece (10 pixels): the paper's numbers at its pixel size."""
+
+
+def canonical(names: Sequence[str]) -> tuple[str, ...]:
+    """A network's names of types as SAGE calls them (inflammatory: lymphoid), else in lower case.
+
+    Raises
+    ------
+    ValueError
+        If a name is no short plain text, or stands twice.
+    """
+    low = tuple(name.strip().lower() for name in names)
+    for name in low:
+        if not _PLAIN.fullmatch(name) or low.count(name) > 1:
+            raise ValueError(
+                f"{name[:60]!r} is no name of a type: letters, digits, spaces, - and _, none twice"
+            )
+    same = tuple(_SAME.get(name, name) for name in low)
+    return same if len(set(same)) == len(same) else low
+
+
+def typed_maps(out: dict[str, Any]) -> F32:
+    """(TYPED + types, H, W) from a module's maps (1, k, H, W) by name, as logits or probabilities.
+
+    Raises
+    ------
+    ValueError
+        If a map is missing or has another shape than the others.
+    """
+    found = {}
+    for key, names in NAMES.items():
+        array = next((out[name] for name in names if name in out), None)
+        if not isinstance(array, np.ndarray) or array.ndim != 4 or len(array) != 1:
+            raise ValueError(
+                f"gives the maps {', '.join(out)}; nuclei with types need {names[0]} (1, k, H, W)"
+                f" or {names[1]}"
+            )
+        found[key] = array[0].astype(np.float32)
+    nucleus, place, kind = found.values()
+    sizes = {one.shape[1:] for one in found.values()}
+    if (len(nucleus), len(place), len(sizes)) != (2, 2, 1) or len(kind) < 2:
+        shapes = ", ".join(f"{NAMES[key][0]} {one.shape}" for key, one in found.items())
+        raise ValueError(
+            f"gives {shapes}; np and hv have two channels, tp the background and the types"
+        )
+    if not all(np.isfinite(one).all() for one in found.values()):
+        raise ValueError("gives values that are not finite")
+    return np.concatenate([_shared(nucleus)[1:], place, _shared(kind)[1:]])
+
+
+def _shared(values: F32) -> F32:
+    """Channels (k, H, W) that sum to 1: as they are, or by softmax."""
+    if values.min() >= 0 and np.allclose(values.sum(axis=0), 1, atol=1e-3):
+        return values
+    raised = np.exp(values - values.max(axis=0))
+    return np.asarray(raised / raised.sum(axis=0), dtype=np.float32)
+
+
+def parted(maps: F32, mpp: float) -> I32:
+    """Labels (H, W) of nuclei, parted where the place within them jumps.
+
+    Parameters
+    ----------
+    maps : (TYPED or more, H, W), see `typed_maps`
+    mpp : µm per pixel
+    """
+    import cv2
+    from scipy import ndimage
+
+    from mcp_servers.pathology.compute.kernels import grow
+    from mcp_servers.pathology.nuclei_net.instances import without_small
+
+    least = max(3, round(LEAST_UM2 / mpp**2))
+    side = min(31, 2 * round(GRADIENT_UM / mpp) + 1)
+    inside = without_small(maps[0] >= INSIDE, least)
+    steep = np.zeros(maps.shape[1:], dtype=np.float32)
+    for place, (dx, dy) in ((maps[1], (1, 0)), (maps[2], (0, 1))):
+        slope = cv2.Sobel(_to_unit(place), cv2.CV_64F, dx, dy, ksize=side)
+        steep = np.maximum(steep, 1 - _to_unit(slope))
+    steep = np.where(inside, steep, 0)
+    markers = ndimage.binary_fill_holes(inside & (steep < BORDER)).astype(np.uint8)
+    wide = 2 * round(OPENED_UM / 2 / mpp) + 1
+    disk = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (wide, wide))
+    markers = without_small(cv2.morphologyEx(markers, cv2.MORPH_OPEN, disk), least)
+    _, seeds = cv2.connectedComponents(markers.astype(np.uint8), connectivity=4)
+    labels: I32 = np.ascontiguousarray(seeds, dtype=np.int32)
+    depth = cv2.GaussianBlur(np.where(inside, 1 - steep, 0).astype(np.float32), (3, 3), 0)
+    grow(labels, inside.astype(np.uint8), (depth * 255).clip(0, 255).astype(np.uint8), 0)
+    return labels
+
+
+def _to_unit(values: AnyArray) -> F32:
+    """From 0 at the least to 1 at the most; zeros where all are equal."""
+    low, high = float(values.min()), float(values.max())
+    scaled = (values - low) / (high - low) if high > low else np.zeros_like(values)
+    return np.asarray(scaled, dtype=np.float32)
+
+
+def shares(labels: I32, kinds: F32) -> F64:
+    """(n, types) mean probability of each type over each nucleus' pixels, without the background.
+
+    Parameters
+    ----------
+    labels : (H, W) of n nuclei, 0 off them
+    kinds : (types, H, W)
+    """
+    count = int(labels.max())
+    where = labels.ravel()
+    sums = [np.bincount(where, one.ravel(), minlength=count + 1)[1:] for one in kinds]
+    found = np.stack(sums, axis=1) + 1e-9
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
