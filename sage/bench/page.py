@@ -156,18 +156,22 @@ def _slidequest(held: dict[str, Any]) -> Iterable[Row]:
         ),
     )
     short = sorted({one["capability"] for one in twins if one["score"] < 1})
+    total = {
+        key: sum(row[key] for row in covered) for key in ("questions", "covered", "without_weights")
+    }
     yield Row(
         benchmark="SlideQuest's capabilities",
         on=f"{len(twins)} twins with a planted truth, programs by hand; questions covered",
-        rules=f"{sum(row['covered'] for row in covered)} of"
-        f" {sum(row['questions'] for row in covered)}",
+        rules=f"{total['covered']} of {total['questions']} with the user's weights,"
+        f" {total['without_weights']} without",
         model="no model",
         cost=f"{sum(one['seconds'] for one in twins):.0f} s",
         notes=(
             f"{sum(one['score'] == 1 for one in twins)} of {len(twins)} twins are solved; not:"
-            f" {', '.join(short) or 'none'}. The zero-shot ones bring weights that were trained on"
-            " painted tissue: the tools carry such questions where the user has weights, which says"
-            " nothing about a pathology CLIP.",
+            f" {', '.join(short) or 'none'}. Those of zero-shot interpretation and of nuclear types"
+            " bring weights that were trained on painted tissue: the tools carry such questions"
+            " where the user has weights (a pathology CLIP, HoVer-Net), which says nothing about"
+            " these.",
         ),
     )
     yield _played(played)

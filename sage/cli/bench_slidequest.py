@@ -198,7 +198,8 @@ def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
     for row in rows:
         short = ", ".join(f"{name} ({count})" for name, count in row.missing.items())
         console.print(
-            f"{row.category}: {row.covered} of {row.questions} questions covered"
+            f"{row.category}: {row.covered} of {row.questions} questions covered,"
+            f" {row.without_weights} without weights of the user's"
             f"{'; short of ' + short if short else ''}",
             soft_wrap=True,
         )

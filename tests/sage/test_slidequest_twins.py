@@ -113,6 +113,7 @@ def test_a_question_counts_only_with_all_it_needs(tmp_path: Path) -> None:
     ]
     row = cover(needs_of(tmp_path, {"one", "two"}), solved)[0]
     assert (row.questions, row.covered, row.missing) == (2, 1, {"two": 1})
+    assert row.without_weights == 1
     with pytest.raises(InputError, match="no twin for 'two'"):
         needs_of(tmp_path, {"one"})
     assert capability_of("nuclei types (immune/neoplastic)") == "nuclei types"

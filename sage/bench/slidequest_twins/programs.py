@@ -154,8 +154,8 @@ TWINS: tuple[Twin, ...] = (
         " scaling='unit'") + (
         "print(set(kinds), found['classes'])\nnames = found['classes']\n"
         "kinds = [names[int(k)] if k.isdigit() and int(k) < len(names) else k for k in kinds]\n"
-        "answer(neoplastic_share=kinds.count('Neoplastic') / len(kinds),"
-        " inflammatory_share=kinds.count('Inflammatory') / len(kinds))\n")),
+        "answer(neoplastic_share=kinds.count('Neoplastic') / max(1, len(kinds)),"
+        " inflammatory_share=kinds.count('Inflammatory') / max(1, len(kinds)))\n"), weights=True),
     Twin("artefact segmentation", images.pen, _IMG + (
         "x = np.asarray(Image.open('/inputs/data/pen.png')).astype(int)\n"
         "answer(pen_px=int(((x[..., 2] > x[..., 0] + 60) & (x[..., 0] < 120)).sum()))\n")),
@@ -191,8 +191,9 @@ TWINS: tuple[Twin, ...] = (
         "held = [np.asarray(Image.open(f'/inputs/data/i{n}.png')) for n in range(6)]\n"
         "same = [n for n in range(1, 6) if any((np.rot90(held[0], k) == held[n]).all()"
         " for k in range(1, 4))]\nanswer(copy_of_i0=f'i{same[0]}')\n")),
-    Twin("zero-shot WSI interpretation", zero_shot.slides_to_name, _CLIP + _NAME_SLIDES),
+    Twin("zero-shot WSI interpretation", zero_shot.slides_to_name, _CLIP + _NAME_SLIDES,
+         weights=True),
     Twin("zero-shot multi-patch interpretation", zero_shot.patients_to_name,
-         _CLIP + _NAME_PATIENTS),
+         _CLIP + _NAME_PATIENTS, weights=True),
 )  # fmt: skip
 """One per capability of SlideQuest's notes; the six labels of nuclear types are one."""

@@ -31,11 +31,13 @@ class Solved(Strict):
 
 
 class Coverage(Strict):
-    """Questions of a category whose capabilities all have solved twins."""
+    """Questions of a category whose capabilities all have solved twins; `without_weights` are those
+    of them that need no weights of the user's."""
 
     category: str
     questions: int
     covered: int
+    without_weights: int
     missing: dict[str, int]
 
 
@@ -128,11 +130,13 @@ def needs_of(benchmark: Path, known: set[str]) -> dict[str, list[set[str]]]:
 def cover(needs: dict[str, list[set[str]]], solved: list[Solved]) -> list[Coverage]:
     """For each category, how many questions need only capabilities whose twins are all solved."""
     lost = {one.capability for one in solved if one.score < 1}
+    brought = {twin.capability for twin in TWINS if twin.weights}
     return [
         Coverage(
             category=category,
             questions=len(rows),
             covered=sum(not need & lost for need in rows),
+            without_weights=sum(not need & (lost | brought) for need in rows),
             missing=dict(sorted(Counter(one for need in rows for one in need & lost).items())),
         )
         for category, rows in needs.items()

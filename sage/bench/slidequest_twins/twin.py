@@ -18,10 +18,12 @@ class Twin:
     """A task: who makes its data and truth, and the program that solves it.
 
     `make(folder, rng)` writes the data and returns the truth by name; numbers are held to
-    `tolerance`, texts have to be equal. The program leaves answer.json.
+    `tolerance`, texts have to be equal. The program leaves answer.json. With `weights` it uses
+    weights that a user has to bring, trained here for the twin.
     """
 
     capability: str
     make: Callable[[Path, Generator], Row]
     program: str
     tolerance: float = TOLERANCE
+    weights: bool = False
