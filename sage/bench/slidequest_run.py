@@ -28,13 +28,17 @@ class Prepared(Strict):
 
 
 class Cost(Strict):
-    """What the answers of one repeat took."""
+    """What the answers of one repeat took. `no_answer` counts those that left no answer.json.
 
+    `usd` is None where the model has no prices.
+    """
+
+    models: tuple[str, ...]
     questions: int
     no_answer: int
     steps: int
     tokens: int
-    usd: float
+    usd: float | None
     seconds: float
 
 
@@ -122,23 +126,26 @@ def answer_all(
     put : asks one question in a folder
     say : told of each question in a line
     """
-    done = []
+    done, left = [], 0
     for number, question in enumerate(questions, 1):
         acted = record_of(out / question.name)
         if acted is None:
             shutil.rmtree(out / question.name / "session", ignore_errors=True)
             acted = put(question, out / question.name / "session")
         answer = out / question.name / "session" / "files" / ANSWER
+        (out / question.name / ANSWER).unlink(missing_ok=True)
         if answer.is_file() and not answer.is_symlink():
             shutil.copyfile(answer, out / question.name / ANSWER)
+            left += 1
         say(
             f"{number} of {len(questions)}: {question.name}: {acted.outcome},"
             f" {len(acted.steps)} steps, {acted.seconds:.0f} s"
         )
         done.append(acted)
     return Cost(
+        models=tuple(sorted({acted.model for acted in done if acted.model})),
         questions=len(done),
-        no_answer=sum(acted.outcome != "answered" for acted in done),
+        no_answer=len(done) - left,
         steps=sum(len(acted.steps) for acted in done),
         tokens=sum(acted.prompt_tokens + acted.completion_tokens for acted in done),
         usd=sum(acted.usd for acted in done),
