@@ -328,7 +328,7 @@ def named(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         if not path.exists():
             raise InputError(f'"{path}" does not exist; give slides, images, tables or folders')
-        stem = _NAME.sub("_", path.resolve().name)[-190:].lstrip(".-") or "data"
+        stem = _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
         name, number = stem, 2
         while name in found or name == "made":
             name, number = f"{number}_{stem}", number + 1

@@ -97,16 +97,16 @@ def _prepared(name: str, row: dict[str, Any], data: Path) -> Prepared:
     paths = {}
     for place, relative in wanted.items():
         if relative:
-            path = (data / str(relative)).resolve()
-            if not path.is_relative_to(data.resolve()):
+            path = Path(str(relative))
+            if path.is_absolute() or ".." in path.parts:
                 raise InputError(f"{name}: {relative} leaves the data")
-            paths[place] = path
+            paths[place] = data / path
     seen = named(dict.fromkeys(paths.values()))
     shown = {path: f"/inputs/{given}" for given, path in seen.items()}
     parts = [row["question"], row.get("additional_instructions"), row["output_instructions"]]
     text = "\n".join(str(part) for part in parts if part)
     for place, path in paths.items():
-        text = text.replace(f"{{{place}}}", shown[path])
+        text = text.replace(f"{{{place}}}", shown[path.resolve()])
     return Prepared(name=name, text=text.replace("{working_dir}", "/output"), data=seen)
 
 

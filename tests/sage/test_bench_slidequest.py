@@ -147,6 +147,9 @@ def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path
         (benchmark / category / "questions.json").write_text(json.dumps(held), encoding="utf-8")
     (data / "set" / "images").mkdir(parents=True)
     (data / "set" / "meta.csv").write_text("a\n1\n", encoding="utf-8")
+    (tmp_path / "linked").mkdir()  # slides often lie on another disk
+    (tmp_path / "linked" / "set").symlink_to(data / "set")
+    assert prepare(benchmark, tmp_path / "linked")[0] == prepare(benchmark, data)[0]
     ready, absent = prepare(benchmark, data)
     assert absent == ["data_qa/question_2"]
     assert ready[0].text == (
