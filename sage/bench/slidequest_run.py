@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.code_acting.session import named
-from sage.bench.slidequest import CATEGORIES
+from sage.bench.slidequest import CATEGORIES, Question
 from sage.core.errors import InputError
 from sage.core.models import Strict, read_model
 
@@ -108,6 +108,22 @@ def _prepared(name: str, row: dict[str, Any], data: Path) -> Prepared:
     for place, path in paths.items():
         text = text.replace(f"{{{place}}}", shown[path.resolve()])
     return Prepared(name=name, text=text.replace("{working_dir}", "/output"), data=seen)
+
+
+def incomplete(ready: Sequence[Prepared], truths: Sequence[Question]) -> dict[str, tuple[int, int]]:
+    """By question, how many of the files that its truth has rows of are here, where some are not.
+
+    Those rows can only be wrong. Truths whose rows are no files are left out.
+    """
+    found = {}
+    folders = {one.name: [path for path in one.data.values() if path.is_dir()] for one in ready}
+    for question in truths:
+        ids = {str(row.get(question.id_column or "")) for row in question.truth}
+        places = folders.get(question.name, [])
+        here = len(ids & {path.stem for place in places for path in place.rglob("*")})
+        if 0 < here < len(ids):
+            found[question.name] = (here, len(ids))
+    return found
 
 
 def answer_all(

@@ -78,7 +78,7 @@ def slidequest(
     Example: sage bench slidequest slidequest --answers run1 --answers run2 --answers run3
     """
     from sage.bench import slidequest as bench
-    from sage.bench.slidequest_run import prepare
+    from sage.bench.slidequest_run import incomplete, prepare
     from sage.console import err, print_json
     from sage.console import out as console
 
@@ -100,6 +100,9 @@ def slidequest(
         ready, absent = prepare(benchmark, data, only or ())
         if absent:
             text = f"not asked, their data are not in {data}: {', '.join(absent)}"
+            err.print(text, markup=False, highlight=False, soft_wrap=True)
+        for name, (here, whole) in incomplete(ready, questions).items():
+            text = f"{name}: {here} of the {whole} files of its truth are here, others count wrong"
             err.print(text, markup=False, highlight=False, soft_wrap=True)
         answers = [out / f"repeat_{number}" for number in range(1, repeats + 1)]
         costs = [_asked(ready, folder, budget_usd, out) for folder in answers]

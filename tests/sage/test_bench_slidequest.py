@@ -131,7 +131,7 @@ def test_the_truth_against_itself_is_whole_by_the_repaired_rules() -> None:
 
 def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path) -> None:
     from agents.code_acting.types import Acted, CodeAnswer
-    from sage.bench.slidequest_run import Prepared, answer_all, prepare
+    from sage.bench.slidequest_run import Prepared, answer_all, incomplete, prepare
 
     benchmark, data = tmp_path / "bench", tmp_path / "data"
     row = {
@@ -152,6 +152,10 @@ def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path
     assert prepare(benchmark, tmp_path / "linked")[0] == prepare(benchmark, data)[0]
     ready, absent = prepare(benchmark, data)
     assert absent == ["data_qa/question_2"]
+    (data / "set" / "images" / "a.svs").touch()
+    for ids, told in ((["a", "b", "c"], (1, 3)), (["a"], None), (["b"], None)):
+        truth = question([{"slide_id": name, "n": 1} for name in ids], {"n": 0.1})
+        assert incomplete(ready, [truth]).get("data_qa/question_1") == told
     assert ready[0].text == (
         "How many at /inputs/images?\nIn /output, with /inputs/meta.csv.\nSave answer.json."
     )
