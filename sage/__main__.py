@@ -13,6 +13,7 @@ from sage.core.log import logger
 
 OF_RUNS = {"run", "resume", "review", "campaign", "worker"}
 """Commands whose work `sage resume` goes on with."""
+INTERRUPTED = "interrupted; nothing finished is lost"
 
 
 def main() -> None:
@@ -27,10 +28,13 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
-        _say("interrupted; nothing finished is lost")
+        _say(INTERRUPTED)
         _end(130)
     except SystemExit as ended:
         if ended.code == 130:
+            # Typer turns Ctrl-C into an exit; commands that answer it have said so themselves.
+            if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+                _say(INTERRUPTED)
             _end(130)
         raise
     except OSError as error:

@@ -14,7 +14,7 @@ from sandbox.types import Job
 
 PREFIX = "sage-sandbox-"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,4}")
-_INPUT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_INPUT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
 def check_job(job: Job) -> None:

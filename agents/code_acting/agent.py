@@ -18,6 +18,7 @@ from agents.code_acting.types import (
     CodeAnswer,
     Observation,
 )
+from agents.code_acting.write import WENT_ON
 from mcp_servers.describe import describe_tool
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
@@ -234,9 +235,9 @@ def ask(
 def _cells(cells: Sequence[str], session: Session) -> Moves[CodeAnswer]:
     """A program's cells one after the other; its last printed text or value is its answer."""
     for code in cells:
-        yield Use("act", Cell(code=code))
+        yield Use("act", Cell(code=code.removeprefix(WENT_ON)))
         seen = session.done[-1].observation
-        if seen.error:
+        if seen.error and (seen.undone or not code.startswith(WENT_ON) or code is cells[-1]):
             return CodeAnswer(
                 answer=None, reason=f"step {seen.step} ended with an error: {seen.error[-1500:]}"
             )

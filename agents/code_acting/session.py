@@ -35,7 +35,7 @@ LARGEST_RESULT = 16 << 20
 DEFAULT_LIMITS = Limits(seconds=STEP_SECONDS, memory_mb=4096, cpus=2, output_mb=512)
 _BESIDE = """
     cv2 geopandas h5py lifelines networkx openslide PIL queue scanpy seaborn shapely shutil skimage
-    sksurv spatialdata stat torch tqdm unicodedata zarr
+    sksurv spatialdata stat torch torchvision tqdm unicodedata zarr
 """
 IMPORTS = (policy.ALLOWED_IMPORTS - {"validation"}) | frozenset(_BESIDE.split())
 """NOVA's tables D.1 and D.2 beside what an analysis may import here, without pickle. What of it is
@@ -328,7 +328,7 @@ def named(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         if not path.exists():
             raise InputError(f'"{path}" does not exist; give slides, images, tables or folders')
-        stem = _NAME.sub("_", path.resolve().name)[:50].lstrip(".-") or "data"
+        stem = _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
         name, number = stem, 2
         while name in found or name == "made":
             name, number = f"{number}_{stem}", number + 1

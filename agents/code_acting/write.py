@@ -12,6 +12,8 @@ from sage.core.files import write_json, write_text
 from sage.core.printable import one_line, printable
 
 RECORD, PROGRAM, NOTEBOOK = "session.json", "analysis.py", "session.ipynb"
+WENT_ON = "# ended with an error, and the session went on with what it had done"
+"""First line of such a step in a program: what it did before its error, later steps may need."""
 
 
 def write_session(acted: Acted, folder: Path) -> None:
@@ -30,7 +32,8 @@ def as_program(acted: Acted) -> str:
     kept = [done for done in acted.steps if not done.observation.undone]
     parts = [f"# {one_line(acted.question)}\n"]
     for done in kept:
-        parts.append(f"# %% step {done.observation.step}\n{done.cell.code.rstrip()}\n")
+        went_on = f"{WENT_ON}\n" * bool(done.observation.error)
+        parts.append(f"# %% step {done.observation.step}\n{went_on}{done.cell.code.rstrip()}\n")
     return "\n".join(parts)
 
 

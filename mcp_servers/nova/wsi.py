@@ -619,7 +619,9 @@ def access_zarr(given: ZarrInput, context: ToolContext) -> HierarchyResult:
 class ReadInput(ZarrInput):
     """An element of the store, by its key."""
 
-    key: str | None = Field(default=None, max_length=200, description="All elements when absent")
+    key: str | None = Field(
+        default=None, max_length=200, description="tissues or shapes/tissues; all when absent"
+    )
     start: int = Field(default=0, ge=0, description="First row of a table or shapes element")
     rows: int = Field(default=100, ge=1, le=20_000, description="How many rows to give")
 
@@ -661,17 +663,17 @@ def read_zarr(given: ReadInput, context: ToolContext) -> ReadResult:
     result = ReadResult(data_str=str(held), elements=infos, rows=[])
     if given.key is None:
         return result
-    found = next((info for info in infos if info.key == given.key), None)
+    found = next((one for one in infos if given.key in (one.key, f"{one.kind}/{one.key}")), None)
     if found is None:
         have = ", ".join(info.key for info in infos) or "nothing"
         raise InputError(f'{given.path}: has no element "{given.key}" (it has: {have})')
-    frame = as_frame(held[given.key])
+    frame = as_frame(held[found.key])
     result.total_rows = len(frame)
     part = frame.iloc[given.start : given.start + given.rows]
     import json
 
     result.rows = json.loads(part.to_json(orient="records", double_precision=10))
-    name = f"{_safe(given.path)}.{given.key}.csv"
+    name = f"{_safe(given.path)}.{found.key}.csv"
     with context.writing(name) as path:
         frame.to_csv(path, index=False)
     result.table_csv = name

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.code_acting.session import named
-from sage.bench.slidequest import CATEGORIES
+from sage.bench.slidequest import CATEGORIES, Question
 from sage.core.errors import InputError
 from sage.core.models import Strict, read_model
 
@@ -28,13 +28,17 @@ class Prepared(Strict):
 
 
 class Cost(Strict):
-    """What the answers of one repeat took."""
+    """What the answers of one repeat took. `no_answer` counts those that left no answer.json.
 
+    `usd` is None where the model has no prices.
+    """
+
+    models: tuple[str, ...]
     questions: int
     no_answer: int
     steps: int
     tokens: int
-    usd: float
+    usd: float | None
     seconds: float
 
 
@@ -93,17 +97,33 @@ def _prepared(name: str, row: dict[str, Any], data: Path) -> Prepared:
     paths = {}
     for place, relative in wanted.items():
         if relative:
-            path = (data / str(relative)).resolve()
-            if not path.is_relative_to(data.resolve()):
+            path = Path(str(relative))
+            if path.is_absolute() or ".." in path.parts:
                 raise InputError(f"{name}: {relative} leaves the data")
-            paths[place] = path
+            paths[place] = data / path
     seen = named(dict.fromkeys(paths.values()))
     shown = {path: f"/inputs/{given}" for given, path in seen.items()}
     parts = [row["question"], row.get("additional_instructions"), row["output_instructions"]]
     text = "\n".join(str(part) for part in parts if part)
     for place, path in paths.items():
-        text = text.replace(f"{{{place}}}", shown[path])
+        text = text.replace(f"{{{place}}}", shown[path.resolve()])
     return Prepared(name=name, text=text.replace("{working_dir}", "/output"), data=seen)
+
+
+def incomplete(ready: Sequence[Prepared], truths: Sequence[Question]) -> dict[str, tuple[int, int]]:
+    """By question, how many of the files that its truth has rows of are here, where some are not.
+
+    Those rows can only be wrong. Truths whose rows are no files are left out.
+    """
+    found = {}
+    folders = {one.name: [path for path in one.data.values() if path.is_dir()] for one in ready}
+    for question in truths:
+        ids = {str(row.get(question.id_column or "")) for row in question.truth}
+        places = folders.get(question.name, [])
+        here = len(ids & {path.stem for place in places for path in place.rglob("*")})
+        if 0 < here < len(ids):
+            found[question.name] = (here, len(ids))
+    return found
 
 
 def answer_all(
@@ -122,23 +142,26 @@ def answer_all(
     put : asks one question in a folder
     say : told of each question in a line
     """
-    done = []
+    done, left = [], 0
     for number, question in enumerate(questions, 1):
         acted = record_of(out / question.name)
         if acted is None:
             shutil.rmtree(out / question.name / "session", ignore_errors=True)
             acted = put(question, out / question.name / "session")
         answer = out / question.name / "session" / "files" / ANSWER
+        (out / question.name / ANSWER).unlink(missing_ok=True)
         if answer.is_file() and not answer.is_symlink():
             shutil.copyfile(answer, out / question.name / ANSWER)
+            left += 1
         say(
             f"{number} of {len(questions)}: {question.name}: {acted.outcome},"
             f" {len(acted.steps)} steps, {acted.seconds:.0f} s"
         )
         done.append(acted)
     return Cost(
+        models=tuple(sorted({acted.model for acted in done if acted.model})),
         questions=len(done),
-        no_answer=sum(acted.outcome != "answered" for acted in done),
+        no_answer=len(done) - left,
         steps=sum(len(acted.steps) for acted in done),
         tokens=sum(acted.prompt_tokens + acted.completion_tokens for acted in done),
         usd=sum(acted.usd for acted in done),

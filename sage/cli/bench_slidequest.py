@@ -12,6 +12,7 @@ from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
+    from sage.bench.slidequest import Summary
     from sage.bench.slidequest_run import Cost, Prepared
     from sage.bench.slidequest_twins.scoring import Solved
     from sage.bench.twin_questions import Answered
@@ -46,8 +47,7 @@ def slidequest(
     ),
     only: list[str] | None = typer.Option(
         None,
-        help="With --data: a question (data_qa/question_1) or category; with --twins: a "
-        "capability. Repeatable.",
+        help="A question (data_qa/question_1) or category; with --twins: a capability. Repeatable.",
     ),
     budget_usd: float | None = typer.Option(
         None, min=0, help="With --data or --agent chat: what all may cost."
@@ -66,9 +66,10 @@ def slidequest(
 ) -> None:
     """Score answers to SlideQuest: the published scorer's rules beside repaired ones.
 
-    The published rules score the truth itself below 1 on some questions; without --answers they
-    are listed. With --data the agent answers first, with a model, each question with its own data
-    and without memory of the others; the same line goes on after an interruption.
+    The published rules score the truth itself below 1 on some questions, which are listed. Scores
+    are told by category and by capability. With --data the agent answers first, with a model, each
+    question with its own data and without memory of the others; the same line goes on after an
+    interruption.
 
     Example: sage bench slidequest slidequest --twins
 
@@ -77,7 +78,7 @@ def slidequest(
     Example: sage bench slidequest slidequest --answers run1 --answers run2 --answers run3
     """
     from sage.bench import slidequest as bench
-    from sage.bench.slidequest_run import prepare
+    from sage.bench.slidequest_run import incomplete, prepare
     from sage.console import err, print_json
     from sage.console import out as console
 
@@ -98,23 +99,35 @@ def slidequest(
     if data is not None:
         ready, absent = prepare(benchmark, data, only or ())
         if absent:
-            err.print(f"not asked, their data are not in {data}: {', '.join(absent)}")
+            text = f"not asked, their data are not in {data}: {', '.join(absent)}"
+            err.print(text, markup=False, highlight=False, soft_wrap=True)
+        for name, (here, whole) in incomplete(ready, questions).items():
+            text = f"{name}: {here} of the {whole} files of its truth are here, others count wrong"
+            err.print(text, markup=False, highlight=False, soft_wrap=True)
         answers = [out / f"repeat_{number}" for number in range(1, repeats + 1)]
         costs = [_asked(ready, folder, budget_usd, out) for folder in answers]
-        asked = {question.name for question in ready}
-        questions = [question for question in questions if question.name in asked]
-        if not questions:
-            console.print("none of the questions that were asked has its truth here")
-            return
-    if not questions:
-        raise InputError(f"{benchmark}: holds no ground_truth/question_N/answer.json to score with")
+        only = [question.name for question in ready]
+    if only:
+        questions = [one for one in questions if {one.name, one.category} & set(only)]
+    if not questions and costs:
+        err.print(f"none of the questions that were asked has its truth here; see {out}")
+    elif not questions:
+        raise InputError(
+            f"{benchmark}: holds no ground_truth/question_N/answer.json to score with"
+            f"{f' for --only {only[0]}' if only else ''}"
+        )
     for folder in answers or []:
         if not folder.is_dir():
             raise InputError(f"--answers {folder}: is not a folder")
     folders: list[Path | None] = [*(answers or [])] or [None]
     scored = [bench.score_folder(questions, folder) for folder in folders]
     rows = bench.summarize(scored)
-    below = [row for part in scored for row in part if row.original != row.repaired]
+    try:
+        capabilities = bench.by_capability(scored, bench.needs_of(benchmark))
+    except InputError as error:
+        capabilities = []
+        err.print(f"no scores by capability: {error}", markup=False, highlight=False)
+    truth = [row for row in bench.score_folder(questions, None) if row.original < 1]
     if as_json:
         print_json(
             {
@@ -124,27 +137,64 @@ def slidequest(
                 "costs": [cost.model_dump() for cost in costs],
                 "answers": [str(folder) for folder in answers or []],
                 "summary": [row.model_dump() for row in rows],
+                "capabilities": [row.model_dump() for row in capabilities],
+                "truth_below_1": {row.question: row.original for row in truth},
                 "scored": [[row.model_dump() for row in part] for part in scored],
             }
         )
         return
-    console.print(f"{len(questions)} of {total} questions have their truth here")
-    for number, cost in enumerate(costs, 1):
-        console.print(
-            f"repeat {number}: {cost.questions} asked, {cost.no_answer} without an answer,"
-            f" {cost.steps} steps, {cost.tokens:,} tokens, ${cost.usd:.2f}, {cost.seconds:.0f} s"
+    asked = costs[0].questions if costs else total
+    lines = [f"{len(questions)} of {asked} questions {'asked ' * bool(costs)}have their truth here"]
+    lines += [
+        f"repeat {number}: {', '.join(cost.models) or 'no model'}, {cost.questions} asked,"
+        f" {cost.no_answer} without an answer.json, {cost.steps} steps, {cost.tokens:,} tokens,"
+        f" {_money(cost)}, {cost.seconds:.0f} s"
+        for number, cost in enumerate(costs, 1)
+    ]
+    lines += [*_table("category", rows), *_table("needs", capabilities), ""]
+    for number, part in enumerate(scored, 1):
+        if absent := [one.question for one in part if one.problem == bench.ABSENT]:
+            lines.append(f"repeat {number} has {bench.ABSENT} of {', '.join(absent)}")
+        lines += [
+            f"repeat {number}, {one.question}: {one.problem}"
+            if one.problem
+            else f"{one.question}: published {one.original:.3f}, repaired {one.repaired:.3f}"
+            for one in part
+            if one.problem not in ("", bench.ABSENT) or one.original != one.repaired
+        ]
+    lines += [
+        f"the truth itself scores {one.original:.3f} by the published rules: {one.question}"
+        for one in truth
+    ]
+    if questions and not truth:
+        lines.append("the truth itself scores 1 by the published rules on all of these questions")
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(head: str, rows: list[Summary]) -> list[str]:
+    """Rows of scores in lines, with the standard error over repeats."""
+
+    def cell(value: float, error: float | None) -> str:
+        return f"{value:.3f}" + ("" if error is None else f" ± {error:.3f}")
+
+    cells = [(head, "questions", "published", "repaired", "failed")]
+    cells += [
+        (
+            row.category,
+            str(row.questions),
+            cell(row.original, row.original_error),
+            cell(row.repaired, row.repaired_error),
+            cell(row.failure_rate, row.failure_error),
         )
-    for row in rows:
-        errors = (row.original_error, row.repaired_error)
-        a, b = ("" if error is None else f" ± {error:.3f}" for error in errors)
-        console.print(
-            f"{row.category:12} n={row.questions:3}  published {row.original:.3f}{a}  "
-            f"repaired {row.repaired:.3f}{b}  failed {row.failure_rate:.1%}"
-        )
-    for item in below:
-        console.print(
-            f"{item.question}: published {item.original:.3f}, repaired {item.repaired:.3f}"
-        )
+        for row in rows
+    ]
+    widths = [max(len(row[i]) for row in cells) for i in range(5)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+    return ["", *lines] if rows else []
+
+
+def _money(cost: Cost) -> str:
+    return "no price set" if cost.usd is None else f"${cost.usd:.2f}"
 
 
 def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
@@ -246,8 +296,8 @@ def _twins_asked(
         failed = sum(one.failed_steps for one in answered if one.repeat == number)
         console.print(
             f"repeat {number}: {solved} of {cost.questions} twins solved, {cost.no_answer} without"
-            f" an answer, {cost.steps} steps ({failed} failed), {cost.tokens:,} tokens,"
-            f" ${cost.usd:.2f}, {cost.seconds:.0f} s",
+            f" an answer.json, {cost.steps} steps ({failed} failed), {cost.tokens:,} tokens,"
+            f" {_money(cost)}, {cost.seconds:.0f} s",
             soft_wrap=True,
         )
     if left_out and not only:
@@ -264,6 +314,7 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
     from mcp_servers.registry import load
     from sage.bench.slidequest_run import answer_all
     from sage.console import err as console
+    from sage.core.llm.budget import BudgetError
     from sage.core.llm.trace import Trace
     from sage.settings import load as load_settings
     from sage.wiring import make_chat
@@ -285,7 +336,16 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
         return acted
 
     folder.mkdir(parents=True, exist_ok=True)
-    return answer_all(questions, folder, put, say=console.print)
+    try:
+        cost = answer_all(questions, folder, put, say=console.print)
+    except BudgetError as reached:  # it speaks of what other repeats left
+        spent = sum(map(_spent, out.glob("repeat_*")))
+        raise BudgetError(
+            f"the next call may exceed the budget of {budget_usd:.2f} USD ({spent:.4f} spent);"
+            " the same line with a larger --budget-usd goes on",
+            budget_usd or 0.0,
+        ) from reached
+    return cost if settings.models.high.priced else cost.model_copy(update={"usd": None})
 
 
 def _spent(folder: Path) -> float:

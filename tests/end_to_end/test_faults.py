@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.end_to_end.harness import PROMPT, environment, events, sage
+from tests.openai_server import Answer, serve
 
 # The process kills itself at the given event: a kill from outside cannot hit a node of a few
 # milliseconds. Nothing in SAGE knows of it.
@@ -112,6 +115,28 @@ def test_ctrl_c_stops_cleanly_and_names_the_way_on(tmp_path: Path) -> None:
     assert "sage resume" in err
     assert sage("resume", str(run), cwd=tmp_path).code == 0
     assert (run / "report.html").exists()
+
+
+def test_ctrl_c_is_answered_by_commands_without_a_way_on_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "slide.png").touch()
+    asked = threading.Event()
+
+    def silent(body: dict[str, Any]) -> Answer:
+        asked.set()
+        return Answer(silent=60.0)
+
+    with serve(silent) as server:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sage", "ask-slides", "What is it?", "slide.png"],
+            cwd=tmp_path,
+            env=environment(SAGE_BASE_URL=server.url, SAGE_API_KEY="none"),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert asked.wait(120)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted; nothing finished is lost" in err, err
 
 
 def _wait_for(run: Path, node: str) -> None:

@@ -109,6 +109,8 @@ def test_stores_are_read_back_row_by_row(stored: dict[str, Any], job: ToolContex
     tree = run(job, "access_zarr_hierarchy", path=store)
     assert {"shapes/tissues", "tables"} <= {node["path"] for node in tree["nodes"]}
     rows = run(job, "read_zarr_data_tool", path=store, key="tissues")
+    named = run(job, "read_zarr_data_tool", path=store, key="shapes/tissues")
+    assert named["rows"] == rows["rows"] and named["table_csv"] == rows["table_csv"]
     assert rows["total_rows"] == len(stored["tissue"]["tissue_ids"])
     region = rows["rows"][0]
     assert region["solidity"] * region["convexity"] == pytest.approx(1)

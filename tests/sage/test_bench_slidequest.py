@@ -10,9 +10,23 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sage.bench.slidequest import Question, read_questions, score, score_folder, summarize
+from sage.bench.slidequest import (
+    LARGEST_ANSWER,
+    Question,
+    by_capability,
+    read_answer,
+    read_questions,
+    score,
+    score_folder,
+    summarize,
+)
 from sage.cli.app import app
 from sage.core.errors import InputError
+from tests.end_to_end.harness import Done, sage
+from tests.openai_server import Answer, serve
+from tests.sandbox.boxes import working
+
+ROLES = ("nano", "mini", "high")
 
 
 def question(
@@ -58,16 +72,45 @@ def test_the_published_rules_refuse_a_negative_truth_and_rows_that_share_an_id()
     assert both(asked, shared[::-1]) == (0.5, 1)
 
 
+def test_the_published_rules_on_answers_of_odd_forms(tmp_path: Path) -> None:
+    asked = question([{"slide_id": "a", "x": 1.0}, {"slide_id": "b", "x": 2.0}], {"x": 0.1})
+    assert both(asked, [{"slide_id": "a", "x": "N/A"}, {"slide_id": "b", "x": 2}]) == (0, 0.5)
+    assert both(asked, [{"slide_id": "a", "x": None}, {"slide_id": "b", "x": 2}]) == (0.5, 0.5)
+    assert both(question([{"x": 1.0}], {"x": 0.1}, None), [{"x": 1}, {"x": 1}]) == (0, 1)
+    columns = tmp_path / "answer.json"
+    columns.write_text('{"slide_id": ["a", "b"], "x": [1, 2]}', encoding="utf-8")
+    assert both(asked, read_answer(columns)) == (1, 1)
+
+
+def test_large_answers_do_not_hold_the_scorer_up(tmp_path: Path) -> None:
+    rows = [{"slide_id": f"TCGA-{n:04d}-DX1_xmin{n * 7}", "x": float(n)} for n in range(600)]
+    asked = question(rows, {"x": 0.1})
+    named = [{"slide_id": f"{row['slide_id']}.png", "x": row["x"]} for row in rows]
+    assert both(asked, named[::-1]) == (1, 1)
+    assert both(asked, [{"slide_id": f"guess {n}", "x": 1} for n in range(10**5)]) == (0, 0)
+    huge = tmp_path / "answer.json"
+    with huge.open("wb") as file:
+        file.truncate(LARGEST_ANSWER + 1)
+    with pytest.raises(InputError, match="larger than 16 MiB"):
+        read_answer(huge)
+
+
 def test_repeats_have_a_standard_error_and_failures_are_counted(tmp_path: Path) -> None:
     asked = question([{"v": 4}], {"v": 0.1}, None)
     folder = tmp_path / "data_qa" / "question_1"
     folder.mkdir(parents=True)
     (folder / "answer.json").write_text(json.dumps([{"v": 4}]))
     repeats = [score_folder([asked], tmp_path), score_folder([asked], tmp_path / "none")]
-    assert "not readable" in repeats[1][0].problem
+    assert repeats[1][0].problem == "no answer.json"
     total = summarize(repeats)[-1]
     assert (total.original, total.failure_rate) == (0.5, 0.5)
-    assert total.original_error == pytest.approx(0.5)
+    assert total.original_error == total.failure_error == pytest.approx(0.5)
+    needs = {"data_qa": [{"WSI reading", "morphometry"}], "patch_qa": [{"CSV reading"}]}
+    found = by_capability(repeats, needs)
+    assert [(row.category, row.questions) for row in found] == [
+        ("morphometry", 1), ("WSI reading", 1),
+    ]  # fmt: skip
+    assert found[0] == total.model_copy(update={"category": "morphometry"})
     with pytest.raises(InputError, match="not SlideQuest's folder"):
         read_questions(tmp_path)
 
@@ -88,7 +131,7 @@ def test_the_truth_against_itself_is_whole_by_the_repaired_rules() -> None:
 
 def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path) -> None:
     from agents.code_acting.types import Acted, CodeAnswer
-    from sage.bench.slidequest_run import Prepared, answer_all, prepare
+    from sage.bench.slidequest_run import Prepared, answer_all, incomplete, prepare
 
     benchmark, data = tmp_path / "bench", tmp_path / "data"
     row = {
@@ -104,8 +147,15 @@ def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path
         (benchmark / category / "questions.json").write_text(json.dumps(held), encoding="utf-8")
     (data / "set" / "images").mkdir(parents=True)
     (data / "set" / "meta.csv").write_text("a\n1\n", encoding="utf-8")
+    (tmp_path / "linked").mkdir()  # slides often lie on another disk
+    (tmp_path / "linked" / "set").symlink_to(data / "set")
+    assert prepare(benchmark, tmp_path / "linked")[0] == prepare(benchmark, data)[0]
     ready, absent = prepare(benchmark, data)
     assert absent == ["data_qa/question_2"]
+    (data / "set" / "images" / "a.svs").touch()
+    for ids, told in ((["a", "b", "c"], (1, 3)), (["a"], None), (["b"], None)):
+        truth = question([{"slide_id": name, "n": 1} for name in ids], {"n": 0.1})
+        assert incomplete(ready, [truth]).get("data_qa/question_1") == told
     assert ready[0].text == (
         "How many at /inputs/images?\nIn /output, with /inputs/meta.csv.\nSave answer.json."
     )
@@ -131,3 +181,67 @@ def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path
         cost = answer_all(ready, tmp_path / "out", put)
     assert asked == ["data_qa/question_1"] and cost.tokens == 5 and cost.no_answer == 0
     assert json.loads(written.read_text(encoding="utf-8")) == [{"n": 3}]
+    (tmp_path / "out" / "data_qa" / "question_1" / "session" / "files" / "answer.json").unlink()
+    assert answer_all(ready, tmp_path / "out", put).no_answer == 1 and not written.exists()
+
+
+@pytest.mark.bubblewrap
+def test_the_command_tells_capabilities_money_and_the_whole_budget(tmp_path: Path) -> None:
+    working("bubblewrap")
+    rows = [
+        {
+            "id": str(n), "question": f"How many at {{path_to_dataset}}, {n}?", "id_column": None,
+            "dataset_relative_path": "set", "output_instructions": "Save answer.json.",
+            "columns_to_compare_and_tolerance": {"n": 0.15},
+        }
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    bench, data = tmp_path / "bench", tmp_path / "data" / "set"
+    data.mkdir(parents=True)
+    for category in ("data_qa", "cellular_qa", "patch_qa", "slide_qa"):
+        (bench / category).mkdir(parents=True)
+        held = rows if category == "data_qa" else []
+        (bench / category / "questions.json").write_text(json.dumps(held), encoding="utf-8")
+        notes = 'short_question,capabilities\na,"one, two (b)"\nb,one\nc,two\n'
+        (bench / category / "notes.csv").write_text(notes, encoding="utf-8")
+    for n, truth in ((1, 4.0), (2, -4.0)):
+        answer = bench / "data_qa" / "ground_truth" / f"question_{n}" / "answer.json"
+        answer.parent.mkdir(parents=True)
+        answer.write_text(json.dumps([{"n": truth}]), encoding="utf-8")
+
+    def played(body: dict[str, Any]) -> Answer:
+        if any(message["role"] == "tool" for message in body["messages"]):
+            return Answer('{"answer": "See answer.json.", "files": ["answer.json"]}')
+        code = "open('answer.json', 'w').write('[{\"n\": 4}]')"
+        call = {"name": "act", "arguments": json.dumps({"code": code})}
+        return Answer(delta={"tool_calls": [{"id": "c", "type": "function", "function": call}]})
+
+    def run(*more: str, out: str = "o") -> Done:
+        given = ("--data", str(data.parent), "--repeats", "2", "--out", out)
+        return sage(
+            "bench", "slidequest", str(bench), *given, *more, cwd=tmp_path,
+            SAGE_BASE_URL=server.url, SAGE_API_KEY="none", SAGE_SANDBOX="bubblewrap",
+        )  # fmt: skip
+
+    with serve(played) as server:
+        plain = run()
+        held = run("--json").json
+        scored = sage(
+            "bench", "slidequest", str(bench), "--answers", "o/repeat_1", "--answers",
+            "o/repeat_2", "--only", "data_qa/question_2", "--json", cwd=tmp_path,
+        ).json  # fmt: skip
+        prices = "price_in = 5.0\nprice_out = 5.0\n"
+        priced = [f"[models.{role}]\nname = '{role}'\n{prices}" for role in ROLES]
+        (tmp_path / "sage.toml").write_text("\n".join(priced), encoding="utf-8")
+        ended = run("--budget-usd", "0.2", out="bounded")
+    assert plain.code == 0, plain.err
+    assert "2 of 3 questions asked have their truth here" in plain.out
+    assert "no price set" in plain.out and "$" not in plain.out
+    assert "truth itself scores 0.000 by the published rules: data_qa/question_2" in plain.out
+    assert held["truth_below_1"] == {"data_qa/question_2": 0.0}
+    assert [(row["category"], row["original"]) for row in held["capabilities"]] == [
+        ("one", 0.5), ("two", 1.0),
+    ]  # fmt: skip
+    assert held["costs"][0]["usd"] is None and held["costs"][0]["models"]
+    assert scored["with_truth"] == 1 and scored["summary"][-1]["original"] == 0
+    assert ended.code == 1 and "budget of 0.20 USD" in ended.err and "same line" in ended.err

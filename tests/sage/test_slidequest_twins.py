@@ -11,10 +11,10 @@ import pytest
 from agents.code_acting.agent import ask
 from agents.code_acting.session import IMPORTS, Session
 from mcp_servers.registry import load
-from sage.bench.slidequest import CATEGORIES
+from sage.bench.slidequest import CATEGORIES, capability_of
 from sage.bench.slidequest_twins import field, images, zero_shot
 from sage.bench.slidequest_twins.programs import TWINS, WRITE
-from sage.bench.slidequest_twins.scoring import Solved, capability_of, cover, needs_of, solve
+from sage.bench.slidequest_twins.scoring import Solved, cover, needs_of, solve
 from sage.bench.slidequest_twins.twin import Row, Twin
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace

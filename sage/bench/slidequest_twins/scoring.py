@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from sage.bench.slidequest import CATEGORIES, Question, score
+from sage.bench.slidequest import Question, score
+from sage.bench.slidequest import needs_of as all_needs
 from sage.bench.slidequest_twins.programs import TWINS, WRITE
 from sage.bench.slidequest_twins.twin import Row, Twin
 from sage.core.errors import InputError
@@ -39,11 +38,6 @@ class Coverage(Strict):
     covered: int
     without_weights: int
     missing: dict[str, int]
-
-
-def capability_of(label: str) -> str:
-    """A label of notes.csv without what stands in parentheses."""
-    return re.sub(r"\s*\(.*\)", "", label).strip()
 
 
 def solve(
@@ -110,20 +104,10 @@ def needs_of(benchmark: Path, known: set[str]) -> dict[str, list[set[str]]]:
     InputError
         If a notes.csv is absent or names a capability that is not `known`.
     """
-    found = {}
-    for category in CATEGORIES:
-        path = benchmark / category / "notes.csv"
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                needs = [
-                    {capability_of(part) for part in row["capabilities"].split(",")}
-                    for row in csv.DictReader(file)
-                ]
-        except (OSError, KeyError) as error:
-            raise InputError(f"{path}: not SlideQuest's notes: {error}") from error
+    found = all_needs(benchmark)
+    for category, needs in found.items():
         if unknown := sorted(set().union(*needs) - known):
-            raise InputError(f"{path}: no twin for {unknown[0]!r}")
-        found[category] = needs
+            raise InputError(f"{benchmark / category}/notes.csv: no twin for {unknown[0]!r}")
     return found
 
 

@@ -315,3 +315,28 @@ def test_names_are_plain_and_apart(tmp_path: Path) -> None:
     assert list(found) == ["a_b.svs", "2_made", "2_a_b.svs"]
     with pytest.raises(InputError, match="does not exist"):
         named([tmp_path / "absent"])
+
+
+def test_a_slide_is_seen_by_its_whole_name(tools: Registry, image: Path, tmp_path: Path) -> None:
+    long = "TCGA-S3-AA15-DX1_xmin55486_ymin28926_MPP-0.2500_xmin-0_ymin-0_xmax-1024_ymax-1024.png"
+    acted = program(
+        tools, tmp_path, image.rename(image.with_name(long)),
+        "from pathlib import Path\nsorted(p.name for p in Path('/inputs').iterdir())",
+    )  # fmt: skip
+    assert acted.steps[0].observation.value == f"['{long}']", errors(acted)
+
+
+def test_a_session_with_a_failed_step_runs_again_as_a_program(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    steps = ["x = 4\n1 / 0", "import os", "print(x * 10)", {"answer": "40 in all."}]
+    acted, _ = by_model(tools, image, tmp_path, steps)
+    assert acted.outcome == "answered", acted.error
+    write_session(acted, tmp_path / "session")
+    kept = (tmp_path / "session" / "analysis.py").read_text(encoding="utf-8")
+    assert "import os" not in kept and kept.count("ended with an error") == 1
+    again = program(tools, tmp_path / "again", image, *cells_of(kept))
+    assert again.outcome == "answered" and again.steps[-1].observation.printed == "40\n"
+    assert again.steps[0].cell.code.strip() == steps[0]
+    last = program(tools, tmp_path / "last", image, cells_of(kept)[0])
+    assert last.outcome == "abstained"
