@@ -138,11 +138,12 @@ def _number_problems(given: SummaryInput, text: str) -> list[Problem]:
 
 def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> list[Problem]:
     """Why a text of the summary is refused; empty for one that the facts bear out."""
-    hypothesis = given.expanded.hypothesis
+    hypothesis, facts = given.expanded.hypothesis, given.verdict.facts
+    endpoints = tuple(name for names in facts.endpoints.values() for name in names)
     return _number_problems(given, text) + check_result(
         text,
-        given.verdict.facts,
-        names=names_of(hypothesis),
+        facts,
+        names=names_of(hypothesis, endpoints),
         quoted=(
             hypothesis.statement,
             f"{CLAIM_TESTED}{hypothesis.statement}",
@@ -150,7 +151,7 @@ def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> li
             given.feasibility.summary,
             *given.verdict.reasons,
             *given.verdict.limits,
-            *given.verdict.facts.sentences(),
+            *facts.sentences(),
             *_interpreted(given),
             *generated(given).next_steps,
         ),

@@ -82,6 +82,11 @@ def _always(facts: ResultFacts, test: TestFact) -> bool:
     return True
 
 
+def _one_secondary(facts: ResultFacts, test: TestFact) -> bool:
+    """Of several, "the secondary endpoint" names none."""
+    return sum(name.endswith(".secondary") for name in facts.tests) < 2
+
+
 def _verdict(*which: str) -> Says:
     return lambda facts, test: facts.verdict in which
 
@@ -408,6 +413,8 @@ TABLE = (
           r"(?:should|must) (?:\w+ )?be (?:seen|taken|read|regarded|counted|considered)$",
           _never, _never),
     Claim("secondary endpoints that carry the claim", r"carry the claim", _never, _always),
+    Claim("one secondary endpoint", r"the secondary endpoint(?! (?:of|is called))", _one_secondary,
+          _one_secondary),
     Claim("novelty",
           r"novel|unprecedented|first (?:proof|time|study|report|to)|"
           r"never (?:been )?(?:reported|described|seen)|discovery|breakthrough",

@@ -58,6 +58,16 @@ def inconclusive(because: str, primary: TestFact = NOT_SIGNIFICANT, **more: Any)
     )
 
 
+def test_of_several_secondary_endpoints_one_has_to_be_named() -> None:
+    said_so = "The secondary endpoint had [[PFI.secondary.summary]]."
+    two = {"PFI.secondary": NOT_SIGNIFICANT, "pN_positive.secondary": NOT_SIGNIFICANT}
+    several = inconclusive("power", tests=two)
+    assert check_result(said_so, several, NAMES)
+    assert not check_result("Secondary endpoints do not carry the claim.", several, NAMES)
+    one = inconclusive("power", tests={"PFI.secondary": NOT_SIGNIFICANT})
+    assert not check_result(said_so, one, NAMES)
+
+
 WORLDS = {
     "supported": ResultFacts(
         verdict="supported", tests={"primary": SIGNIFICANT, "adjusted": SIGNIFICANT},
