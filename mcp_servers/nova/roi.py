@@ -124,7 +124,7 @@ class NucleiResult(NovaResult):
 
 @nova_tool(
     "segment_and_classify_nuclei_in_histology_roi_tool",
-    version="1.1.0",
+    version="1.1.1",
     summary="Segment and classify nuclei in histology ROIs: JSON per image with nuc[id] = bbox, "
     "centroid, contour (pixels), type, type_prob, area, perimeter, hull_area, convexity, solidity, "
     "circularity, eccentricity. Types: Neoplastic, Inflammatory, Connective, Other, Unclassified; "

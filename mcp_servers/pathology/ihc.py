@@ -50,7 +50,7 @@ class IhcResult(SlideResult):
 @tool(
     "ihc",
     SUITE,
-    "1.1.3",
+    "1.1.4",
     "Positive nuclei, H-score and positive area of an H-DAB immunohistochemistry slide.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=25.0),
     validity=Validity(

@@ -59,7 +59,7 @@ def _makers(given: Any) -> str:
 @tool(
     "slide_maps",
     SUITE,
-    "1.1.2",
+    "1.1.3",
     "Make the typed maps of a slide on which measurements are computed: cells with type and shape, "
     "TLS, germinal centers, tumor, tissue, in µm.",
     resources=Resources(

@@ -21,7 +21,7 @@ from mcp_servers.pathology.common import (
 )
 from mcp_servers.pathology.hub import cached
 from mcp_servers.pathology.hub import fingerprint as hub_fingerprint
-from mcp_servers.pathology.nuclei_maps import PANNUKE
+from mcp_servers.pathology.nuclei_maps import MOST_TYPES, PANNUKE
 from mcp_servers.pathology.nuclei_model import Scaling
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
@@ -86,7 +86,7 @@ class NucleiInput(SlideInput):
     )
     weights_types: list[str] | None = Field(
         default=None,
-        max_length=20,
+        max_length=MOST_TYPES,
         description="Names of such a module's types in the order of its channels, without the "
         f"background; what it states when absent. PanNuke's: {', '.join(PANNUKE)}",
     )
@@ -169,7 +169,7 @@ CLASSES = {
 @tool(
     "nuclei",
     SUITE,
-    "2.2.0",
+    "2.2.1",
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
@@ -416,15 +416,17 @@ def load_network(
     Raises
     ------
     InputError
-        If weights are given for the classical method, if a network was asked for and none can be
-        had, or if the scan is more than `TOO_UNLIKE` times as coarse as a TorchScript module
-        expects.
+        If weights are given for the classical method, types for no network that takes them, if a
+        network was asked for and none can be had, or if the scan is more than `TOO_UNLIKE` times as
+        coarse as a TorchScript module expects.
     """
     from mcp_servers.pathology.models import choose_device
     from mcp_servers.pathology.nuclei_model import LearnedNuclei
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped
     from mcp_servers.pathology.surveying import sample_tissue
 
+    if given.weights_types and (given.weights or given.hub) is None:
+        raise InputError("weights_types names the types of a network of yours: give its weights")
     if given.method == "classical":
         if given.weights is not None or given.hub is not None:
             raise InputError("method=classical uses no weights; leave out one of the two")
@@ -445,6 +447,8 @@ def load_network(
         return None, [f"{note}: nuclei were found by the classical method"]
     device = choose_device(given.device, context.device)
     if path.suffix == ".safetensors":
+        if given.weights_types:
+            raise InputError(f"{path.name} has no types of its own; leave out weights_types")
         stat = path.stat()
         key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
         return context.shared(key, lambda: NucleiNetwork(path, device)), []
@@ -460,6 +464,11 @@ def load_network(
     if not network.stated and given.weights_mpp is None:
         notes.append(
             f"{network.path.name} does not state its pixel size; {network.mpp:g} µm was taken"
+        )
+    if network.types and given.scaling == "percentile":
+        notes.append(
+            f"{network.path.name} got its input as InstanSeg's networks take it (scaling="
+            "percentile); HoVer-Net takes gray values: scaling=none"
         )
     if base > UNLIKE * network.mpp:
         notes.append(

@@ -22,12 +22,13 @@ NAMES = {
 """What the maps are called by HoVer-Net, and by CellViT."""
 PANNUKE = ("neoplastic", "inflammatory", "connective", "dead", "epithelial")
 """The types of PanNuke in the order of its channels, after the background."""
+MOST_TYPES = 20
 _SAME = {
     "inflammatory": "lymphoid", "lymphocyte": "lymphoid", "immune": "lymphoid",
     "connective": "stromal", "stroma": "stromal", "fibroblast": "stromal",
     "tumor": "neoplastic", "neoplastic epithelial": "neoplastic",
 }  # fmt: skip
-_PLAIN = re.compile(r"(?!outside$)[a-z][a-z0-9 _-]{0,39}")
+_PLAIN = re.compile(r"(?!(?:outside|nan|null)$)[a-z][a-z0-9 _-]{0,39}")
 TYPED = 3
 """Channels before those of the types: probability of nucleus, horizontal and vertical place."""
 INSIDE, BORDER = 0.5, 0.4
@@ -43,8 +44,10 @@ def canonical(names: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        If a name is no short plain text, or stands twice.
+        If a name is no short plain text, or stands twice, or there are more than `MOST_TYPES`.
     """
+    if len(names) > MOST_TYPES:
+        raise ValueError(f"names {len(names)} types; {MOST_TYPES} at most")
     low = tuple(name.strip().lower() for name in names)
     for name in low:
         if not _PLAIN.fullmatch(name) or low.count(name) > 1:
@@ -67,8 +70,9 @@ def typed_maps(out: dict[str, Any]) -> F32:
     for key, names in NAMES.items():
         array = next((out[name] for name in names if name in out), None)
         if not isinstance(array, np.ndarray) or array.ndim != 4 or len(array) != 1:
+            given = f"{names[0]} {array.shape}" if isinstance(array, np.ndarray) else ", ".join(out)
             raise ValueError(
-                f"gives the maps {', '.join(out)}; nuclei with types need {names[0]} (1, k, H, W)"
+                f"gives the maps {given}; nuclei with types need {names[0]} (1, k, H, W)"
                 f" or {names[1]}"
             )
         found[key] = array[0].astype(np.float32)

@@ -5,8 +5,9 @@ first channel holds nuclei where there are more), or a probability of nucleus be
 (InstanSeg's interface). Or it gives the named maps of HoVer-Net and its kin (`typed_maps`), of
 which the third holds types. Attributes (of ONNX: the metadata's) are `pixel_size`, the µm per pixel
 it was trained at, `types`, the names of its types, and `window`, the pixels of a side where it
-takes one size alone (ONNX: its input's own). A TorchScript file is code: loading one that someone
-else made is running what they wrote. An ONNX file is a graph of known operators.
+takes one size alone (ONNX: its input's own, where that is fixed). A TorchScript file is code:
+loading one that someone else made is running what they wrote. An ONNX file is a graph of known
+operators.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 Scaling = Literal["percentile", "unit", "none"]
 DEFAULT_MPP = 0.5
 TILE, HALO_UM = 768, 20.0
+WINDOWS = (32, 4096)
+"""Sides of a window, in pixels: smaller ones are no end of calls, larger ones no end of memory."""
 CUT = 0.5
 
 
@@ -108,15 +111,19 @@ def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
         try:
             out = session.run(None, {given.name: batch})
         except Exception as error:
-            raise RuntimeError(str(error)) from error
+            raise RuntimeError(" ".join(str(error).split())) from error  # it says all in the middle
         return dict(zip(names, out, strict=True)) if len(out) > 1 else out[0]
 
-    side = given.shape[-1]
+    side = given.shape[-1] if given.shape[-1] == given.shape[-2] else None
     return answer, Stated(
         pixel_size=_number(told.get("pixel_size", "")),
         types=tuple(name.strip() for name in told.get("types", "").split(",") if name.strip()),
-        window=side if isinstance(side, int) and side == given.shape[-2] else None,
+        window=side if isinstance(side, int) else _whole(told.get("window", "")),
     )
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def _number(text: str) -> float | None:
@@ -144,6 +151,11 @@ class LearnedNuclei:
         self.stated = size is not None and 0.1 <= size <= 2.0
         self.mpp = mpp or (size if self.stated and size is not None else DEFAULT_MPP)
         self.window = told.window
+        if self.window is not None and not WINDOWS[0] <= self.window <= WINDOWS[1]:
+            raise InputError(
+                f"{path}: takes windows of {self.window} pixels, which must be {WINDOWS[0]} to "
+                f"{WINDOWS[1]}"
+            )
         try:
             self.types = canonical(types or told.types)
         except ValueError as error:
@@ -199,6 +211,11 @@ class LearnedNuclei:
                 self._answered(padded[top : top + window, left : left + window])
                 for left in range(0, width, kept)
             ]
+            if odd := [one.shape[1:] for one in row if one.shape[1:] != (kept, kept)]:
+                raise InputError(
+                    f"{self.path}: gives an image of {odd[0][1]} x {odd[0][0]} for a window of "
+                    f"{window}; each must be as large as the others, and square"
+                )
             rows.append(np.concatenate(row, axis=2))
         return np.ascontiguousarray(np.concatenate(rows, axis=1)[:, :height, :width])
 
@@ -256,9 +273,8 @@ class LearnedNuclei:
 
 
 def _padded(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -> F32:
-    """Pixels (H, W, 3) with a border: mirrored where they suffice, else the last repeated."""
-    enough = min(values.shape[:2]) > max(*rows, *columns)
-    return np.pad(values, (rows, columns, (0, 0)), mode="reflect" if enough else "edge")
+    """Pixels (H, W, 3) with a mirrored border; one wider than the image is mirrored again."""
+    return np.pad(values, (rows, columns, (0, 0)), mode="reflect")
 
 
 def as_labels(plane: F32, path: Path) -> AnyArray | None:

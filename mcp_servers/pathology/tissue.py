@@ -184,7 +184,7 @@ def blurred_area(
 @tool(
     "tissue_mask",
     SUITE,
-    "1.1.1",
+    "1.1.2",
     "Find the tissue of a slide, without pen marks, dust, holes, glass and, if asked, blur.",
     resources=Resources(memory_mb=768, seconds_per_item=1.0),
     validity=Validity(

@@ -77,7 +77,8 @@ def walk(
         x0, y0 = x * ratio, y * ratio
         move = np.array([[ratio, 0, x0], [0, ratio, y0]], dtype=np.float64)
         flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
-        out = cv2.warpAffine(pixels, move, (width, height), flags=flags)
+        border = cv2.BORDER_REPLICATE  # the mask may end within a pixel of its own before the slide
+        out = cv2.warpAffine(pixels, move, (width, height), flags=flags, borderMode=border)
         return np.asarray(out, dtype=bool)
 
     pixels = np.ascontiguousarray(mask).view(np.uint8)

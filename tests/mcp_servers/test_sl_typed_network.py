@@ -14,6 +14,7 @@ import pytest
 
 from mcp_servers.nova.roi import NucleiInput, segment_nuclei
 from mcp_servers.pathology.nuclei_maps import PANNUKE, canonical, parted, shares, typed_maps
+from mcp_servers.pathology.nuclei_model import LearnedNuclei
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from tests.mcp_servers.slide_tools import Image, context, png, run
@@ -48,6 +49,27 @@ class Maps(torch.nn.Module):  # type: ignore[misc]
             "hv": (x[:, 1:3] - 128.0) / 100.0,
             "tp": kinds,
         }
+
+
+class Windows(Maps):
+    """One that states its window; `uneven` rows of its answer are lost, in each call but the first
+    where it is negative."""
+
+    window: int
+
+    def __init__(self, window: int, uneven: int = 0) -> None:
+        super().__init__(list(PANNUKE), 16)
+        self.window = window
+        self.uneven = abs(uneven)
+        self.first = uneven < 0
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """(1, 3, H, W) from 0 to 1."""
+        n = self.crop
+        x = x[:, :, n : x.shape[2] - n, n : x.shape[3] - n]
+        y = x if self.first else x[:, :, self.uneven :]
+        self.first = False
+        return {"np": y[:, 0:2], "hv": y[:, 1:3], "tp": torch.cat([y, y], 1)}
 
 
 class NoTypes(Maps):
@@ -112,6 +134,45 @@ def in_onnx(path: Path, window: int, crop: int, types: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("side", [256, 400])
+def test_nuclei_at_the_edges_of_an_image_are_found(tmp_path: Path, side: int) -> None:
+    image = np.full((side, side, 3), (BACKGROUND, 128, 128), np.uint8)
+    y, x = np.mgrid[:side, :side]
+    places = [9, side // 2, side - 10]
+    for row, column in ((row, column) for row in places for column in places):
+        disk = np.hypot(x - column, y - row) <= 8
+        image[disk, 0] = RED[0]
+        image[disk, 1] = (128 + 12 * (x[disk] - column)).round()
+        image[disk, 2] = (128 + 12 * (y[disk] - row)).round()
+    png(tmp_path / "a.png", image)
+    saved(tmp_path / "net.pt")
+    got = run(
+        context(tmp_path), "nuclei", slide="a.png", mpp=0.25, weights="net.pt", weights_mpp=0.25,
+        scaling="unit", search="everything",
+    )  # fmt: skip
+    assert got["nuclei"] == 9
+
+
+def blurred(path: Path) -> Path:
+    """A scripted module whose answer for a pixel hangs on all 33 x 33 around it."""
+
+    class Around(torch.nn.Module):  # type: ignore[misc]
+        types: list[str]
+        window: int
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.types, self.window = list(PANNUKE), 96
+            self.all = torch.nn.Conv2d(3, 10, 33)
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            out = self.all(x)
+            return {"np": out[:, 0:2], "hv": out[:, 2:4], "tp": out[:, 4:]}
+
+    torch.jit.script(Around()).save(str(path))
+    return path
+
+
 def counted(kinds: list[str]) -> dict[str, int]:
     """How many of each, by SAGE's names."""
     names = dict(zip(PANNUKE, canonical(PANNUKE), strict=True))
@@ -154,6 +215,22 @@ def test_a_graph_of_one_size_is_moved_over_the_image(
     assert got["types"] == counted(kinds)
 
 
+@pytest.mark.parametrize(("height", "width"), [(150, 233), (40, 40), (20, 300), (1, 1)])
+def test_windows_give_what_one_pass_over_the_mirrored_image_gives(
+    tmp_path: Path, height: int, width: int
+) -> None:
+    image = generator(2).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    torch.manual_seed(1)
+    network = LearnedNuclei(blurred(tmp_path / "net.pt"), "cpu")
+    got = network.raw(image)
+    border = ((16, 16), (16, 16), (0, 0))
+    mirrored = np.pad(image.astype(np.float32) / 255, border, mode="reflect").transpose(2, 0, 1)
+    out = torch.jit.load(str(tmp_path / "net.pt"))(torch.from_numpy(mirrored.copy())[None])
+    want = typed_maps({name: one.detach().numpy() for name, one in out.items()})
+    assert got.shape == want.shape == (3 + 5, height, width)
+    assert got == pytest.approx(want, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("module", "given", "message"),
     [
@@ -161,10 +238,17 @@ def test_a_graph_of_one_size_is_moved_over_the_image(
         (Maps(["a", "b"]), {}, "has 5 types and names of 2"),
         (Maps(["=cmd()", "b", "c", "d", "e"]), {}, "is no name of a type"),
         (Maps(["outside", "b", "c", "d", "e"]), {}, "is no name of a type"),
+        (Maps(["NaN", "b", "c", "d", "e"]), {}, "is no name of a type"),
         (Maps(["a", "A", "c", "d", "e"]), {}, "none twice"),
         (Maps(list(PANNUKE), 3), {}, "the sizes must agree"),
         (NoTypes(list(PANNUKE)), {}, "nuclei with types need tp"),
         (Endless(list(PANNUKE)), {}, "not finite"),
+        (Maps(["t" + "x" * n for n in range(21)]), {}, "names 21 types; 20 at most"),
+        (Windows(-5), {}, "takes windows of -5 pixels"),
+        (Windows(0), {}, "takes windows of 0 pixels"),
+        (Windows(100_000), {}, "takes windows of 100000 pixels"),
+        (Windows(96, 8), {}, "gives an image of 64 x 56 for a window of 96"),
+        (Windows(96, -8), {}, "gives an image of 64 x 56 for a window of 96"),
     ],
 )
 def test_a_network_whose_types_cannot_be_read_is_refused(
@@ -175,6 +259,56 @@ def test_a_network_whose_types_cannot_be_read_is_refused(
     with pytest.raises(InputError, match=r"net\.pt") as refused:
         run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, weights="net.pt", **given)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give its weights"),
+        ({"method": "classical"}, "give its weights"),
+        ({"weights": "own.safetensors"}, "has no types of its own"),
+    ],
+)
+def test_types_are_named_for_a_network_that_has_some(
+    tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    png(tmp_path / "a.png", colored(64)[0])
+    (tmp_path / "own.safetensors").write_bytes(b"not looked at")
+    with pytest.raises(InputError, match=message):
+        run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, weights_types=["a"], **given)
+
+
+def test_a_graph_of_any_size_states_its_window_and_a_fixed_one_says_what_it_lacks(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    image, kinds = colored(200)
+    png(tmp_path / "a.png", image)
+    model = onnx.load(str(in_onnx(tmp_path / "net.onnx", 96, 16, ",".join(PANNUKE))))
+    size = model.graph.input[0].type.tensor_type.shape.dim
+    size[0].dim_value = 4
+    onnx.save(model, str(tmp_path / "four.onnx"))
+    size[0].dim_value, size[2].dim_param, size[3].dim_param = 1, "h", "w"
+    for one in model.graph.output:
+        one.type.tensor_type.ClearField("shape")
+    told = {"window": "96", "types": ",".join(PANNUKE), "pixel_size": "0.5"}
+    onnx.helper.set_model_props(model, told)
+    onnx.save(model, str(tmp_path / "net.onnx"))
+    asked = {"slide": "a.png", "mpp": 0.5, "scaling": "unit"}
+    assert run(context(tmp_path), "nuclei", weights="net.onnx", **asked)["types"] == counted(kinds)
+    with pytest.raises(InputError, match="Expected: 4"):
+        run(context(tmp_path), "nuclei", weights="four.onnx", **asked)
+
+
+def test_input_scaled_as_for_another_kind_of_network_is_told(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", colored(128)[0])
+    saved(tmp_path / "net.pt")
+    asked = {"slide": "a.png", "mpp": 0.5, "weights": "net.pt"}
+    told = run(context(tmp_path), "nuclei", **asked)["warnings"]
+    assert any("scaling=none" in text for text in told)
+    told = run(context(tmp_path), "nuclei", scaling="none", **asked)["warnings"]
+    assert not any("scaling" in text for text in told)
 
 
 def test_named_types_take_the_place_of_stated_ones(tmp_path: Path) -> None:
