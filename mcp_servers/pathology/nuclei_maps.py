@@ -23,11 +23,6 @@ NAMES = {
 PANNUKE = ("neoplastic", "inflammatory", "connective", "dead", "epithelial")
 """The types of PanNuke in the order of its channels, after the background."""
 MOST_TYPES = 20
-_SAME = {
-    "inflammatory": "lymphoid", "lymphocyte": "lymphoid", "immune": "lymphoid",
-    "connective": "stromal", "stroma": "stromal", "fibroblast": "stromal",
-    "tumor": "neoplastic", "neoplastic epithelial": "neoplastic",
-}  # fmt: skip
 _PLAIN = re.compile(r"(?!(?:outside|nan|null)$)[a-z][a-z0-9 _-]{0,39}")
 TYPED = 3
 """Channels before those of the types: probability of nucleus, horizontal and vertical place."""
@@ -38,8 +33,8 @@ GRADIENT_UM, OPENED_UM, LEAST_UM2 = 2.5, 1.25, 0.625
 pixels), and the smallest piece (10 pixels): the paper's numbers at its pixel size."""
 
 
-def canonical(names: Sequence[str]) -> tuple[str, ...]:
-    """A network's names of types as SAGE calls them (inflammatory: lymphoid), else in lower case.
+def plain_names(names: Sequence[str]) -> tuple[str, ...]:
+    """A network's names of types in lower case.
 
     Raises
     ------
@@ -54,8 +49,7 @@ def canonical(names: Sequence[str]) -> tuple[str, ...]:
             raise ValueError(
                 f"{name[:60]!r} is no name of a type: letters, digits, spaces, - and _, none twice"
             )
-    same = tuple(_SAME.get(name, name) for name in low)
-    return same if len(set(same)) == len(same) else low
+    return low
 
 
 def typed_maps(out: dict[str, Any]) -> F32:

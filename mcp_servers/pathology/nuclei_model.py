@@ -23,8 +23,8 @@ import numpy as np
 from mcp_servers.pathology.nuclei_maps import (
     PANNUKE,
     TYPED,
-    canonical,
     parted,
+    plain_names,
     shares,
     typed_maps,
 )
@@ -151,13 +151,14 @@ class LearnedNuclei:
         self.stated = size is not None and 0.1 <= size <= 2.0
         self.mpp = mpp or (size if self.stated and size is not None else DEFAULT_MPP)
         self.window = told.window
+        self.kept: int | None = None
         if self.window is not None and not WINDOWS[0] <= self.window <= WINDOWS[1]:
             raise InputError(
                 f"{path}: takes windows of {self.window} pixels, which must be {WINDOWS[0]} to "
                 f"{WINDOWS[1]}"
             )
         try:
-            self.types = canonical(types or told.types)
+            self.types = plain_names(types or told.types)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
         self.low: F32 = np.zeros(3, dtype=np.float32)
@@ -199,9 +200,7 @@ class LearnedNuclei:
     def _by_windows(self, values: F32, window: int) -> F32:
         """Window by window; of each the middle is kept, as large as what the module gives of it."""
         height, width = values.shape[:2]
-        kept = self._answered(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
-        if not 0 < kept <= window:
-            raise InputError(f"{self.path}: gives {kept} pixels for a window of {window}")
+        kept = self._kept(window)
         margin = (window - kept) // 2
         rest = window - kept - margin
         padded = _padded(values, (margin, -height % kept + rest), (margin, -width % kept + rest))
@@ -218,6 +217,14 @@ class LearnedNuclei:
                 )
             rows.append(np.concatenate(row, axis=2))
         return np.ascontiguousarray(np.concatenate(rows, axis=1)[:, :height, :width])
+
+    def _kept(self, window: int) -> int:
+        """Side of what the module gives of a window, found once."""
+        if self.kept is None:
+            self.kept = self._answered(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
+            if not 0 < self.kept <= window:
+                raise InputError(f"{self.path}: gives {self.kept} pixels for a window of {window}")
+        return self.kept
 
     def _answered(self, values: F32) -> F32:
         """(k, h, w) for scaled pixels (H, W, 3)."""

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from mcp_servers.nova.roi import NucleiInput, segment_nuclei
-from mcp_servers.pathology.nuclei_maps import PANNUKE, canonical, parted, shares, typed_maps
+from mcp_servers.pathology.nuclei_maps import PANNUKE, parted, shares, typed_maps
 from mcp_servers.pathology.nuclei_model import LearnedNuclei
 from sage.core.errors import InputError
 from sage.core.seeds import generator
@@ -174,9 +174,8 @@ def blurred(path: Path) -> Path:
 
 
 def counted(kinds: list[str]) -> dict[str, int]:
-    """How many of each, by SAGE's names."""
-    names = dict(zip(PANNUKE, canonical(PANNUKE), strict=True))
-    return {names[kind]: kinds.count(kind) for kind in PANNUKE}
+    """How many of each."""
+    return {kind: kinds.count(kind) for kind in PANNUKE}
 
 
 def test_the_users_types_reach_table_outlines_and_novas_words(tmp_path: Path) -> None:
@@ -189,11 +188,11 @@ def test_the_users_types_reach_table_outlines_and_novas_words(tmp_path: Path) ->
     got = run(ctx, "nuclei", slide="images/a.png", mpp=0.5, **asked)
     assert got["types"] == counted(kinds)
     table = pd.read_csv(tmp_path / "out" / got["table"])
-    assert set(table["type"]) == set(canonical(PANNUKE))
-    assert {"p_lymphoid", "p_dead", "p_epithelial"} <= set(table.columns)
+    assert set(table["type"]) == set(PANNUKE)
+    assert {"p_inflammatory", "p_dead", "p_epithelial"} <= set(table.columns)
     shown = json.loads((tmp_path / "out" / got["geojson"]).read_text())["features"]
     names = {feature["properties"]["classification"]["name"] for feature in shown}
-    assert names == {"Tumor", "Immune cells", "Stroma", "Dead", "Epithelial"}
+    assert names == {"Tumor", "Inflammatory", "Connective", "Dead", "Epithelial"}
     roi = segment_nuclei(NucleiInput(input_dir="images", level0_mpp_of_imgs=0.5, **asked), ctx)
     assert roi.classes == ["Neoplastic", "Inflammatory", "Connective", "Dead", "Epithelial"]
     held = json.loads((tmp_path / "out" / roi.jsons[0]).read_text())["nuc"].values()
@@ -319,7 +318,7 @@ def test_named_types_take_the_place_of_stated_ones(tmp_path: Path) -> None:
         context(tmp_path), "nuclei", slide="a.png", mpp=0.5, weights="net.pt", scaling="unit",
         weights_types=["Tumor", "Lymphocyte", "Stroma", "Dead", "Normal"],
     )  # fmt: skip
-    assert list(got["types"]) == ["neoplastic", "lymphoid", "stromal", "dead", "normal"]
+    assert list(got["types"]) == ["tumor", "lymphocyte", "stroma", "dead", "normal"]
     assert sum(got["types"].values()) == len(kinds)
 
 
