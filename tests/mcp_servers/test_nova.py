@@ -137,6 +137,11 @@ def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
         assert (tmp_path / f"call{at}" / "work" / "one.zarr").is_dir()
         place = f"call{at}/work"
     assert told.endswith("give the folder of its files as job_dir")
+    with pytest.raises(InputError, match=r"same grid first.* give the folder of its files"):
+        run(
+            call, "dataset_of_wsi_patch_features_extraction_tool",
+            wsi_source=str(painted[0]), job_dir=place, patch_encoder_name="handcrafted",
+        )  # fmt: skip
 
 
 def test_pictures_and_exemplars_of_clusters(stored: dict[str, Any], job: ToolContext) -> None:
@@ -289,6 +294,11 @@ def test_shapes_worked_out_by_hand(job: ToolContext) -> None:
             "text encoder plip needs its weights",
         ),
         ("trident_docs_retriever", {"query": "patch size"}, "git clone"),
+        (
+            "encode_histology_roi_tool",
+            {"img_path": "one.tiff", "histology_roi_encoder_name": "conch_v15"},
+            "MahmoodLab/TITAN .* give its graph, ONNX or TorchScript, as weights=FILE; nothing",
+        ),
         (
             "generate_wsi_report_with_prism_tool",
             {"wsi_path": "one.tiff", "clustering_key": "leiden_0.75"},
