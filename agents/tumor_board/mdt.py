@@ -39,6 +39,7 @@ ADVICE = re.compile(
     r"(?: (?:the|a|an|with|to|him|her))* (?:patient|treatment|therapy|chemotherapy|radiotherapy"
     r"|immunotherapy|surgery|\w+(?:mab|nib|platin|taxel|ciclib|parib))"
     rf"|{_BEST} {_CARE}|{_CARE} of choice|next steps?|what to do (?:next|now)"
+    r"|what (?:would|can|do|shall) (?:you|we|I) (?:do|give|try)"
     rf"|which (?:one )?is {_BEST}"
     rf"|{_CARE} (?:is|are|would be|works?|fits?|suits?) (?:the )?{_BEST}"
     r"|how (?:to|(?:would|do|can) (?:you|we|I)) (?:treat|manage)"

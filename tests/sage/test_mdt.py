@@ -138,6 +138,7 @@ def test_facts_are_not_taken_for_advice(text: str) -> None:
     "Should he get cisplatin?", "What do you recommend?", "Which treatment is best?",
     "Which drug works best, A or B?", "What is the next step?", "How would you treat him?",
     "What treatment would be most appropriate?", "What to do next?",
+    "What would you do now?",
     "Which is better, cisplatin or nivolumab?",
 ])  # fmt: skip
 def test_a_question_for_advice_is_refused(tmp_path: Path, question: str) -> None:
