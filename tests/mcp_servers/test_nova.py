@@ -222,6 +222,13 @@ def test_a_folder_of_slides_step_by_step(
     )["heatmaps_save_paths"]["one"]  # fmt: skip
     assert heat["topk_scores"] == pytest.approx([(count - 2) / count, (count - 1) / count, 1.0])
     assert (job.roots.output / heat["topk_patches"][-1]).exists()
+    with h5py.File(scores / "one.h5", "r+") as file:
+        file["attention_scores"][0] = np.nan
+    with pytest.raises(InputError, match="attention_scores holds values that are no numbers"):
+        run(
+            job, "dataset_of_wsi_create_score_heatmap_tool",
+            scores_path="scores", overwrite=True, **source, **GRID,
+        )  # fmt: skip
 
 
 def test_folders_that_a_result_names_are_where_the_call_wrote(
