@@ -68,7 +68,8 @@ def _way_on(error: Exception) -> str:
 
     if not isinstance(error, ModelError) or OF_RUNS & set(sys.argv[1:]):
         return str(error)
-    return str(error).replace("`sage resume`", "the same command again")
+    words = str(error).removesuffix(", or run with --reasoner rules")
+    return words.replace("`sage resume`", "the same command again")
 
 
 def _end(code: int) -> NoReturn:

@@ -24,6 +24,8 @@ from sage.core.llm.turns import Bounds, Moves, Use
 from sage.core.printable import amount
 
 MOST_SENTENCES = 40
+_CARE = r"(?:option|treatment|choice|therapy|drug|regimen|approach|chemotherapy|surgery|operation)"
+_BEST = r"(?:best|better|preferred|optimal|(?:most|more) (?:appropriate|suitable|effective))"
 ADVICE = re.compile(
     r"\b(?:should|ought to|shall|recommend\w*|advis\w*|prescrib\w*|administer(?:ing)?|we propose"
     r"|must (?:be|receive|undergo|start|stop|have|not)"
@@ -36,7 +38,11 @@ ADVICE = re.compile(
     r"|(?:start|begin|initiate|stop|switch|discontinue|give|offer|take)"
     r"(?: (?:the|a|an|with|to|him|her))* (?:patient|treatment|therapy|chemotherapy|radiotherapy"
     r"|immunotherapy|surgery|\w+(?:mab|nib|platin|taxel|ciclib|parib))"
-    r"|(?:best|preferred) (?:option|treatment|choice|therapy)|(?:treatment|drug|therapy) of choice"
+    rf"|{_BEST} {_CARE}|{_CARE} of choice|next steps?|what to do (?:next|now)"
+    r"|what (?:would|can|do|shall) (?:you|we|I) (?:do|give|try)"
+    rf"|which (?:one )?is {_BEST}"
+    rf"|{_CARE} (?:is|are|would be|works?|fits?|suits?) (?:the )?{_BEST}"
+    r"|how (?:to|(?:would|do|can) (?:you|we|I)) (?:treat|manage)"
     r"|(?:eligible|candidate) for|would benefit|let us"
     r"|you (?:can|could|may|might) (?:give|start|try))\b",
     re.IGNORECASE,

@@ -98,8 +98,7 @@ class Job:
         """As `find`; raises `InputError` with the remedy where it is absent."""
         found = self.find(name)
         if found is None:
-            again = "" if self.earlier else ELSEWHERE
-            raise InputError(f"the job {self.name} has no {name}: {remedy}{again}")
+            raise InputError(f"the job {self.name} has no {name}: {remedy}{ELSEWHERE}")
         return found
 
 

@@ -495,6 +495,8 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
             scores = np.asarray(stored[given.scores_key][()], dtype=np.float64).ravel()
         if len(scores) != len(corners):
             raise InputError(f"{file}: {len(scores)} scores for {len(corners)} patches")
+        if not np.isfinite(scores).all():
+            raise InputError(f"{file}: {given.scores_key} holds values that are no numbers")
         shown = rankdata(scores) / len(scores) if given.normalize else scores
         side = int(attributes["patch_size_level0"])
         base = f"{given.output_dir}/{slide.name}"

@@ -26,6 +26,8 @@ PatchEncoder = Literal[
 ]  # fmt: skip
 SlideEncoder = Literal["mean", "titan", "prism", "madeleine", "gigapath"]
 TextEncoder = Literal["plip", "conch"]
+AS_GRAPH = "its graph, ONNX or TorchScript, as weights=FILE"
+"""What is published as Python code, which is not run here."""
 GATED = "CC-BY-NC-ND-4.0, gated"
 
 
@@ -71,7 +73,12 @@ SLIDE_SOURCES = {
 
 
 def weights_path(
-    weights: str | None, hub: str | None, what: str, source: str, context: ToolContext
+    weights: str | None,
+    hub: str | None,
+    what: str,
+    source: str,
+    context: ToolContext,
+    given_as: str = "weights=FOLDER, or hub=OWNER/NAME where they lie in the hub's cache",
 ) -> Path:
     """The folder or file of a model's weights.
 
@@ -85,6 +92,7 @@ def weights_path(
     what : the model, for the message
     source : where people get it
     context : roots
+    given_as : how they are given, for the message
 
     Raises
     ------
@@ -98,8 +106,7 @@ def weights_path(
     if weights is None:
         raise InputError(
             f"{what} needs its weights: get them from {source} under their license and give "
-            "weights=FOLDER, or hub=OWNER/NAME where they lie in the hub's cache; nothing is "
-            "downloaded here"
+            f"{given_as}; nothing is downloaded here"
         )
     path = context.input(weights)
     if path.is_relative_to(context.roots.output):
@@ -221,7 +228,8 @@ def patch_encoder(
     if spec.loader == "handcrafted":
         own = load_encoder(spec, None, "cpu", mpp)
         return Patches(name, spec, "cpu", lambda patches: own.encode(own.stack(list(patches))))
-    path = weights_path(weights, hub, f"the encoder {name}", spec.source, context)
+    told = {"given_as": AS_GRAPH} if name == "conch_v15" else {}
+    path = weights_path(weights, hub, f"the encoder {name}", spec.source, context, **told)
     where = choose_device(device, context.device)
     stat = path.stat()
     key = ("nova", name, str(path), stat.st_mtime_ns, where)
@@ -356,7 +364,8 @@ def encode_slide(
     """
     if name == "mean":
         return np.asarray(features.mean(axis=0), dtype=np.float32)
-    path = weights_path(weights, hub, f"the slide encoder {name}", SLIDE_SOURCES[name], context)
+    what = f"the slide encoder {name}"
+    path = weights_path(weights, hub, what, SLIDE_SOURCES[name], context, AS_GRAPH)
     if path.is_dir():
         raise InputError(
             f"{path}: {name} is published as Python code, which is not run here; export its graph "

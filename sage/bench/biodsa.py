@@ -104,9 +104,11 @@ def read_items(path: Path) -> list[Item]:
     items = []
     for part in paths:
         try:
-            table = pd.read_parquet(part, columns=list(COLUMNS))
-        except (OSError, ValueError, KeyError) as error:
+            table = pd.read_parquet(part)
+        except (OSError, ValueError) as error:
             raise InputError(f"{part}: not BioDSA-1K's table ({error})") from None
+        if gone := [name for name in COLUMNS if name not in table]:
+            raise InputError(f"{part}: not BioDSA-1K's table (it has no column {gone[0]})")
         odd = sorted(set(table["hypothesis_label"]) - set(get_args(Label)))
         if odd or table.empty:
             raise InputError(f"{part}: hypothesis_label holds {odd or 'nothing'}")

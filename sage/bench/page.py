@@ -64,7 +64,7 @@ def write_page(results: Path) -> str:
         try:
             rows += read(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            raise InputError(f"{path}: not what {command} --json writes: {error!r}") from error
+            raise InputError(f"{path}: not what {command} writes: {error!r}") from error
     lines = [
         "| "
         + " | ".join((r.benchmark, r.on, r.floor, r.published, r.rules, r.model, r.cost))
@@ -167,11 +167,11 @@ def _slidequest(held: dict[str, Any]) -> Iterable[Row]:
         model="no model",
         cost=f"{sum(one['seconds'] for one in twins):.0f} s",
         notes=(
-            f"{sum(one['score'] == 1 for one in twins)} of {len(twins)} twins are solved; not:"
-            f" {', '.join(short) or 'none'}. Those of zero-shot interpretation and of nuclear types"
-            " bring weights that were trained on painted tissue: the tools carry such questions"
-            " where the user has weights (a pathology CLIP, HoVer-Net), which says nothing about"
-            " these.",
+            f"{sum(one['score'] == 1 for one in twins)} of {len(twins)} twins are solved"
+            f"{'; not: ' * bool(short)}{', '.join(short)}. Those of zero-shot interpretation and"
+            " of nuclear types bring weights that were trained on painted tissue: the tools carry"
+            " such questions where the user has weights (a pathology CLIP, HoVer-Net), which says"
+            " nothing about these.",
         ),
     )
     yield _played(played)

@@ -137,6 +137,11 @@ def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
         assert (tmp_path / f"call{at}" / "work" / "one.zarr").is_dir()
         place = f"call{at}/work"
     assert told.endswith("give the folder of its files as job_dir")
+    with pytest.raises(InputError, match=r"same grid first.* give the folder of its files"):
+        run(
+            call, "dataset_of_wsi_patch_features_extraction_tool",
+            wsi_source=str(painted[0]), job_dir=place, patch_encoder_name="handcrafted",
+        )  # fmt: skip
 
 
 def test_pictures_and_exemplars_of_clusters(stored: dict[str, Any], job: ToolContext) -> None:
@@ -217,6 +222,13 @@ def test_a_folder_of_slides_step_by_step(
     )["heatmaps_save_paths"]["one"]  # fmt: skip
     assert heat["topk_scores"] == pytest.approx([(count - 2) / count, (count - 1) / count, 1.0])
     assert (job.roots.output / heat["topk_patches"][-1]).exists()
+    with h5py.File(scores / "one.h5", "r+") as file:
+        file["attention_scores"][0] = np.nan
+    with pytest.raises(InputError, match="attention_scores holds values that are no numbers"):
+        run(
+            job, "dataset_of_wsi_create_score_heatmap_tool",
+            scores_path="scores", overwrite=True, **source, **GRID,
+        )  # fmt: skip
 
 
 def test_folders_that_a_result_names_are_where_the_call_wrote(
@@ -289,6 +301,11 @@ def test_shapes_worked_out_by_hand(job: ToolContext) -> None:
             "text encoder plip needs its weights",
         ),
         ("trident_docs_retriever", {"query": "patch size"}, "git clone"),
+        (
+            "encode_histology_roi_tool",
+            {"img_path": "one.tiff", "histology_roi_encoder_name": "conch_v15"},
+            "MahmoodLab/TITAN .* give its graph, ONNX or TorchScript, as weights=FILE; nothing",
+        ),
         (
             "generate_wsi_report_with_prism_tool",
             {"wsi_path": "one.tiff", "clustering_key": "leiden_0.75"},

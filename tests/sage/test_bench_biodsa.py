@@ -67,7 +67,7 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="hypothesis_label holds"):
         read_items(write(tmp_path / "x.parquet", "maybe"))
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "y.parquet")
-    with pytest.raises(InputError, match="not BioDSA"):
+    with pytest.raises(InputError, match=r"not BioDSA-1K's table \(it has no column sample_id\)$"):
         read_items(tmp_path / "y.parquet")
     with pytest.raises(InputError, match="holds no"):
         read_items(tmp_path)

@@ -89,6 +89,7 @@ def test_every_sentence_has_a_passage_that_stands_in_its_file(tmp_path: Path) ->
         ("There is no sign of pT4 disease.", {"Stage is mentioned."}),
         ("Is it pT2 or pT3?", {"Stage is mentioned."}),
         ("T2-weighted images; cT2 weighted signal; T4 vertebra.", set()),
+        ("Perineural invasion: absent.", {"Invasion is mentioned."}),
         ("R0. Margins are 4 mm.", {"Resection: R0.", "A resection margin is described."}),
     ],
 )
@@ -114,7 +115,9 @@ def test_options_are_weighed_by_the_rules(tmp_path: Path) -> None:
      "Radiotherapy is indicated.", "Consider a biopsy.", "She would benefit from surgery.",
      "He is a candidate for resection.", "It is advisable to wait.", "Offer the patient surgery.",
      "The treatment of choice is surgery.", "You could start osimertinib.",
-     "Tell the patient to come back.", "Put her on cisplatin.", "Take pembrolizumab 200 mg."],
+     "Tell the patient to come back.", "Put her on cisplatin.", "Take pembrolizumab 200 mg.",
+     "Cisplatin is the better drug.", "Surgery is the most suitable next step.",
+     "This regimen would be most appropriate."],
 )  # fmt: skip
 def test_advice_is_known_by_its_wording(text: str) -> None:
     assert gives_advice(text)
@@ -124,13 +127,20 @@ def test_advice_is_known_by_its_wording(text: str) -> None:
     "text",
     ["Hemoglobin 10 g/dl is low.", "Cisplatin was started in May.", "Surgery was done in 2023.",
      "The margin was free (R0).", "He took pembrolizumab until May.",
-     "The last scan shows cancer."],
+     "The last scan shows cancer.", "The best response to the treatment was partial.",
+     "Which treatment was given first?", "The treatment is described as optimal cytoreduction."],
 )  # fmt: skip
 def test_facts_are_not_taken_for_advice(text: str) -> None:
     assert not gives_advice(text)
 
 
-@pytest.mark.parametrize("question", ["Should he get cisplatin?", "What do you recommend?"])
+@pytest.mark.parametrize("question", [
+    "Should he get cisplatin?", "What do you recommend?", "Which treatment is best?",
+    "Which drug works best, A or B?", "What is the next step?", "How would you treat him?",
+    "What treatment would be most appropriate?", "What to do next?",
+    "What would you do now?",
+    "Which is better, cisplatin or nivolumab?",
+])  # fmt: skip
 def test_a_question_for_advice_is_refused(tmp_path: Path, question: str) -> None:
     with pytest.raises(InputError, match="gives no advice"):
         read(patient(tmp_path), question)

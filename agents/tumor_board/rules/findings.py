@@ -25,7 +25,7 @@ _PASSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
                        r"|\b(?:[Hh]igh|[Ll]ow)[- ]grade\b|Gleason[^.;\n]{0,20}\d\s?\+\s?\d"),
         ("Resection: {}.", r"\bR[012]\b"),
         ("A resection margin is described.", r"\b[Mm]argins?\b"),
-        ("Invasion is described.",
+        ("Invasion is mentioned.",
          r"(?i:(?:lympho-?vascular|perineural|vascular|extranodal|perinodal) invasion)"),
         ("HPV or p16 is mentioned.", r"\bHPV\b|\bp16\b"),
         ("A performance status is mentioned.", r"\bECOG\b|Karnofsky"),
