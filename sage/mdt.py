@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from agents.tumor_board.mdt import MdtAnswer, gives_advice
+from agents.tumor_board.mdt import MdtAnswer, asks_to_choose, gives_advice
 from agents.tumor_board.rules.blood import delimiter_of
 from agents.tumor_board.types import (
     IMAGES,
@@ -102,7 +102,7 @@ def read_patient(
         raise InputError(f"{folder}: no folder; give the folder of one patient's files")
     if not question.strip():
         raise InputError("--question is empty")
-    if gives_advice(question):
+    if gives_advice(question) or asks_to_choose(question, options):
         raise InputError(
             "--question asks what to do; SAGE states what files say and gives no advice. Ask what"
             " is known instead"

@@ -6,7 +6,7 @@ Source: the environment of MTBBench (2.3), put to use.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import Field
@@ -48,6 +48,18 @@ ADVICE = re.compile(
     re.IGNORECASE,
 )
 """Wording that tells somebody what to do."""
+_TREATMENT = re.compile(
+    r"\b(?:\w+(?:mab|nib|platin|taxel|ciclib|parib|rubicin|citabine|trexed|vedotin|lutamide|terone)"
+    r"|\w*(?:chemo|radio|immuno|hormono|chemoradio)therapy|radiation|chemoradiation|surgery|\w+ectomy"
+    r"|BCG|methotrexate|vinblastine|mitomycin|tamoxifen|MVAC)\b",
+    re.IGNORECASE,
+)
+_KNOWN = re.compile(
+    r"\b(?:was|were|did|had|has|have|came|received|given|got|underwent|known|history|files?|notes?"
+    r"|records?|recorded|documented|mention\w*|stated|reported|according|say|says|said)\b",
+    re.IGNORECASE,
+)
+"""Words of a question for what is in the files, not for what to do."""
 
 
 class MdtInput(View):
@@ -70,6 +82,12 @@ class MdtAnswer(View):
 def gives_advice(text: str) -> bool:
     """Whether a text tells somebody what to do."""
     return ADVICE.search(text) is not None
+
+
+def asks_to_choose(question: str, options: Sequence[str]) -> bool:
+    """Whether a question puts two treatments side by side without asking for what was done."""
+    named = {hit.lower() for text in (question, *options) for hit in _TREATMENT.findall(text)}
+    return len(named) > 1 and _KNOWN.search(question) is None
 
 
 def occurs(quote: str, text: str) -> bool:

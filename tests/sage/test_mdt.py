@@ -146,6 +146,28 @@ def test_a_question_for_advice_is_refused(tmp_path: Path, question: str) -> None
         read(patient(tmp_path), question)
 
 
+@pytest.mark.parametrize(
+    ("question", "options", "refused"),
+    [
+        ("Cisplatin or nivolumab?", (), True),
+        ("Which one fits?", ("Cisplatin", "Nivolumab"), True),
+        ("Radical cystectomy or chemoradiation for this patient?", (), True),
+        ("Which was given first?", ("Cisplatin", "Nivolumab"), False),
+        ("Has he received cisplatin or nivolumab?", (), False),
+        ("What is known of cisplatin and radiotherapy?", (), False),
+        ("Is the margin free after cystectomy?", ("Yes", "No"), False),
+    ],
+)
+def test_two_treatments_side_by_side_are_no_question_for_facts(
+    tmp_path: Path, question: str, options: tuple[str, ...], refused: bool
+) -> None:
+    if refused:
+        with pytest.raises(InputError, match="gives no advice"):
+            read(patient(tmp_path), question, options=options)
+    else:
+        read(patient(tmp_path), question, options=options)
+
+
 def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
     folder = patient(
         tmp_path, **{
