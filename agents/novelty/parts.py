@@ -25,6 +25,8 @@ _UNSAID = frozenset(
                      "survival analysis", "long-term survival"))
 )  # fmt: skip
 """Names by which a text leaves open which survival it means."""
+_RESPONSE = re.compile(r"response to ([\w-]+)", re.IGNORECASE)
+_RESPONDING = ("response", "respond", "responder", "responding")
 _RECEPTORS = {"ER": "estrogen receptor", "PR": "progesterone receptor"}
 # Not `ER-Golgi`, `ER/SR`, `ER expression of calnexin` (endoplasmic reticulum), `PR-104` (a drug).
 _RECEPTOR = re.compile(
@@ -39,18 +41,25 @@ _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """One part; `kin` are things that count as it and are said to be counted so."""
+    """One part; `kin` are things that count as it and are said to be counted so.
+
+    `drug` is what the part is a response to, by its names; a response beside it counts so too.
+    """
 
     name: str
     role: Literal["subject", "disease", "outcome"]
     names: tuple[str, ...]
     kin: Mapping[str, tuple[str, ...]]
+    drug: tuple[str, ...] = ()
 
     def met(self, key: str) -> str | None:
         """What of the part a text prepared by `phrase_key` names: itself, one of its kin, None."""
         if mentions(key, self.names):
             return self.name
-        return next((other for other, names in self.kin.items() if mentions(key, names)), None)
+        if other := next((one for one, names in self.kin.items() if mentions(key, names)), None):
+            return other
+        beside = mentions(key, self.drug) and mentions(key, _RESPONDING)
+        return f"a response beside {self.drug[0]}" if beside else None
 
 
 def body_key(record: Record) -> str:
@@ -79,7 +88,8 @@ def _part(name: str, ontology: Ontology | None) -> Part:
         unsaid = tuple(other for other in names if phrase_key(other) in _UNSAID)
         names = tuple(other for other in names if other not in unsaid)
         others |= {"survival": unsaid} if unsaid else {}
-    return Part(name, role, names, others)
+    to = _RESPONSE.match(name)
+    return Part(name, role, names, others, synonyms(to[1], ontology) if to else ())
 
 
 def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:

@@ -63,12 +63,6 @@ _MEASURED = re.compile(
 """Phrases that name a measurement of a thing; papers name the thing."""
 
 
-_RESPONSE = re.compile(r"response to ([\w-]+)", re.IGNORECASE)
-_RESPONDING = (
-    "response on", "response under", "response with", "respond to", "responder to", "responding to",
-)  # fmt: skip
-
-
 def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
     """The ontology's entry for a phrase, or for the first thing that it measures."""
     found = ontology.find(phrase)
@@ -90,8 +84,6 @@ def synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
         names += [entry.name, *entry.synonyms]
     for name in tuple(names):
         names += _index().get(phrase_key(name), ())
-    if (given := _RESPONSE.fullmatch(phrase)) is not None:
-        names += [f"{word} {given[1]}" for word in _RESPONDING]
     kept = {phrase_key(name): name for name in reversed(names) if len(name) > 2 or name == phrase}
     return tuple(reversed(kept.values()))
 

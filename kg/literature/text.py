@@ -62,7 +62,10 @@ def phrase_key(phrase: str) -> str:
 
 
 _NEGATION = "non"
-_OF_ANOTHER_KIND = {"survival": frozenset({"free", "specific", "related"})}
+_OF_ANOTHER_KIND = {
+    "survival": frozenset({"free", "specific", "related"}),
+    "response": frozenset({"immune", "inflammatory", "antibody", "stress"}),
+}
 """Words before a name that make it another thing: recurrence-free survival is no survival."""
 
 _JOINING = frozenset({"and", "or"})

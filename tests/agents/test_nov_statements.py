@@ -221,7 +221,7 @@ def test_another_disease_that_counts_for_the_claims_is_named() -> None:
 @pytest.mark.parametrize(
     ("title", "found"),
     [
-        ("FABP5 and sustained responses on atezolizumab", True),
+        ("FABP5 and sustained responses in patients on atezolizumab", True),
         ("FABP5 in those who responded to atezolizumab", True),
         ("FABP5 and the immune response before atezolizumab", False),
     ],
