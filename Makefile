@@ -6,8 +6,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PROMPT ?= Identify a novel research hypothesis linking tertiary lymphoid structures (TLS) and genes in bladder cancer
-# One more than cores on two: tests wait for servers, engines and children.
-WORKERS ?= 3
+WORKERS ?= 2
 
 .PHONY: setup hashes demo test test-fast check docs format clean
 
