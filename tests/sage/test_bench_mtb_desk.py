@@ -32,12 +32,17 @@ def board(desk: Desk, path: Path | None = None, name: str = "PrimaryTumor_HE_1.p
     return Board(case, 1, desk)
 
 
-def test_an_image_resembles_one_of_the_options_with_a_bin_alone(tmp_path: Path) -> None:
+def test_an_image_resembles_one_of_the_options_with_a_bin_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_clip(tmp_path / "clip")
     (tmp_path / "patient").mkdir()
-    image = tmp_path / "patient" / "he.png"
+    monkeypatch.chdir(tmp_path)  # paths are given as a user does, from where they are
+    image = Path("patient") / "he.png"
     Image.fromarray(blobs(700, 700)).save(image)
-    desk = make_desk(Settings(), drugs={}, weights=tmp_path / "clip", mpp=0.5)
+    with pytest.raises(InputError, match="--weights other: no folder"):
+        make_desk(Settings(), drugs={}, weights=Path("other"))
+    desk = make_desk(Settings(), drugs={}, weights=Path("clip"), mpp=0.5)
     asked = board(desk, image)
     assert "he_zero_shot" in [tool.name for tool in asked.tools()]
     found = asked.he_zero_shot(Options(name="PrimaryTumor_HE_1.png", options=("tumor", "stroma")))

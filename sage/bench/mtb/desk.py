@@ -74,15 +74,20 @@ def make_desk(
 
 
 def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str]], list[float]]:
+    own = weights.resolve()
+    if not own.is_dir():
+        raise InputError(f"--weights {weights}: no folder; give that of a CLIP-type model")
+
     def scored(image: Path, options: Sequence[str]) -> list[float]:
         from mcp_servers.context import ToolContext
         from mcp_servers.pathology.zeroshot import TextScoreInput, text_score
         from mcp_servers.roots import Roots
 
         with tempfile.TemporaryDirectory(prefix="sage-board-") as folder:
-            roots = Roots.of([image.parent, weights], folder)
-            given = TextScoreInput(slide=str(image), mpp=mpp, texts=list(options),
-                                   weights=str(weights))  # fmt: skip
+            slide = image.resolve()
+            roots = Roots.of([slide.parent, own], folder)
+            given = TextScoreInput(slide=str(slide), mpp=mpp, texts=list(options),
+                                   weights=str(own))  # fmt: skip
             found = text_score(given, ToolContext(roots))
         return [item.mean_probability for item in found.texts]
 
@@ -96,8 +101,9 @@ def _percent_positive(mpp: float | None) -> Callable[[Path], float]:
         from mcp_servers.roots import Roots
 
         with tempfile.TemporaryDirectory(prefix="sage-board-") as folder:
-            given = IhcInput(slide=str(image), mpp=mpp)
-            found = ihc(given, ToolContext(Roots.of([image.parent], folder)))
+            slide = image.resolve()
+            given = IhcInput(slide=str(slide), mpp=mpp)
+            found = ihc(given, ToolContext(Roots.of([slide.parent], folder)))
         if found.percent_positive is None:
             raise InputError(f"{image.name}: no nucleus was found")
         return found.percent_positive
