@@ -13,6 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from sage.bench.slidequest_twins.field import LOOKS, MPP, Field, paint
+from sage.bench.slidequest_twins.twin import training
 
 FIELDS, SIDE, CROP, BATCH, STEPS, RATE = 6, 400, 96, 4, 200, 3e-3
 """Of training: fields, their side in pixels, a crop's, crops of a batch, steps, learning rate."""
@@ -32,31 +33,28 @@ def train(path: Path, rng: Generator, steps: int = STEPS) -> None:
     except ImportError:
         return  # the tool lacks it too: it says so, and the twin is not solved
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small a network is slower on several
-    torch.manual_seed(int(rng.integers(1 << 30)))
-    net = _network()
-    pool = [_target(paint(SIDE, rng)) for _ in range(FIELDS)]
-    optimizer = torch.optim.AdamW(net.parameters(), lr=RATE)
-    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, max(1, steps))
-    seen = torch.cat([one[5].flatten() for one in pool]).long()
-    rare = (1 / torch.bincount(seen, minlength=1 + len(LOOKS))).sqrt()  # the types are uneven
-    net.train()
-    for _ in range(steps):
-        crops = torch.stack([_crop(pool[int(rng.integers(FIELDS))], rng) for _ in range(BATCH)])
-        out = net(crops[:, :3])
-        inside, kinds = (crops[:, 5] > 0).long(), crops[:, 5].long()
-        loss = (
-            torch.nn.functional.cross_entropy(out["np"], inside)
-            + torch.nn.functional.cross_entropy(out["tp"], kinds, weight=rare)
-            + 2 * (((out["hv"] - crops[:, 3:5]) ** 2) * inside[:, None]).mean()
-        )
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        falling.step()
-    torch.set_num_threads(threads)
-    torch.jit.script(net.eval()).save(str(path))
+    with training(rng):
+        net = _network()
+        pool = [_target(paint(SIDE, rng)) for _ in range(FIELDS)]
+        optimizer = torch.optim.AdamW(net.parameters(), lr=RATE)
+        falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, max(1, steps))
+        seen = torch.cat([one[5].flatten() for one in pool]).long()
+        rare = (1 / torch.bincount(seen, minlength=1 + len(LOOKS))).sqrt()  # the types are uneven
+        net.train()
+        for _ in range(steps):
+            crops = torch.stack([_crop(pool[int(rng.integers(FIELDS))], rng) for _ in range(BATCH)])
+            out = net(crops[:, :3])
+            inside, kinds = (crops[:, 5] > 0).long(), crops[:, 5].long()
+            loss = (
+                torch.nn.functional.cross_entropy(out["np"], inside)
+                + torch.nn.functional.cross_entropy(out["tp"], kinds, weight=rare)
+                + 2 * (((out["hv"] - crops[:, 3:5]) ** 2) * inside[:, None]).mean()
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            falling.step()
+        torch.jit.script(net.eval()).save(str(path))
 
 
 def _network() -> Any:

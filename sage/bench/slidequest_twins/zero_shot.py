@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from sage.bench.slidequest_twins.twin import Row
+from sage.bench.slidequest_twins.twin import Row, training
 
 SIDE = 224
 """Of a patch in pixels at 0.5 µm per pixel, as PLIP takes it."""
@@ -92,30 +93,27 @@ def _patches(kind: str, rng: Generator, folder: Path) -> Iterator[Any]:
 
 def _weights(folder: Path, rng: Generator, steps: int) -> None:
     """Train a CLIP on patches with captions, and write it in the layout of transformers."""
-    try:
-        import torch
-        from transformers import CLIPModel
-        from transformers.utils import logging
-    except ImportError:
+    if find_spec("torch") is None or find_spec("transformers") is None:
         return  # the tools lack them too: they say so, and the twin is not solved
+    from transformers import CLIPModel
+    from transformers.utils import logging
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small a network is slower on several
-    torch.manual_seed(int(rng.integers(1 << 30)))
-    tokens, config = _untrained(folder)
-    model = CLIPModel(config)
-    if steps:
-        pool = [
-            np.stack([p for _ in range(SLIDES) for p in islice(_patches(kind, rng, folder), POOL)])
-            for kind in KINDS
-        ]
-        _train(model, tokens, pool, rng, steps)
-    bar = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model.save_pretrained(folder, safe_serialization=True)
-    if bar:
-        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-    torch.set_num_threads(threads)
+    with training(rng):
+        tokens, config = _untrained(folder)
+        model = CLIPModel(config)
+        if steps:
+            pool = [
+                np.stack(
+                    [p for _ in range(SLIDES) for p in islice(_patches(kind, rng, folder), POOL)]
+                )
+                for kind in KINDS
+            ]
+            _train(model, tokens, pool, rng, steps)
+        bar = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        model.save_pretrained(folder, safe_serialization=True)
+        if bar:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _untrained(folder: Path) -> tuple[Any, Any]:
