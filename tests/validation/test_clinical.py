@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -148,13 +148,15 @@ def test_e_values_are_the_published_ones(value, lower, upper, scale, share, expe
     assert e_value(effect, share) == pytest.approx(expected, abs=0.01)
 
 
+@example(0.9999999999999999, "odds ratio", 1.0)
 @given(st.floats(0.05, 20), st.sampled_from(["hazard ratio", "odds ratio"]), st.floats(0, 1))
 def test_an_effect_and_its_inverse_have_one_e_value(value, scale, share) -> None:
     one, two = (
         e_value(Effect(value=v, lower=v / 1.5, upper=v * 1.5, scale=scale), share)
         for v in (value, 1 / value)
     )
-    assert one == pytest.approx(two, rel=1e-9)
+    # Near 1 the root of the formula turns the last digit of 1 / v into 1e-8.
+    assert one == pytest.approx(two, rel=1e-7)
     assert one.estimate >= one.limit >= 1
 
 
