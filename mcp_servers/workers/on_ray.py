@@ -36,6 +36,8 @@ IDLE_CENSUS = 5.0
 """Seconds between looks at the nodes of a cluster that has nothing to do."""
 JOINING = 60.0
 """Seconds that a cluster has to take us in."""
+TRIES = 3
+"""Tries to be taken in: the process that the head starts for a client may die as it starts."""
 
 
 @dataclass
@@ -81,6 +83,12 @@ def within(seconds: float, function: Callable[[], Any]) -> Any:
     if error is not None:
         raise error
     return found
+
+
+def ends_of(message: str) -> list[str]:
+    """The first and the last line of a message of Ray's; what may lie between is a traceback."""
+    lines = message.strip().splitlines()
+    return lines[:1] + lines[1:][-1:]
 
 
 class RayWorkers(Workers):
@@ -150,12 +158,13 @@ class RayWorkers(Workers):
             if self._own:  # what it starts ends with the thread that started it
                 ray.init(**options)
             else:
-                within(JOINING, lambda: ray.init(**options))
+                self._join(options)
             self.nodes = nodes_of(within(JOINING, ray.nodes))
             self._board = within(JOINING, self._new_board)
         except Exception as error:
             if address != "auto":
-                raise FaultError(f"no Ray cluster {self._where}: {error}") from error
+                said = " ".join(ends_of(str(error)))
+                raise FaultError(f"no Ray cluster {self._where}: {said}") from error
             said = str(error).partition(". ")[0]
             raise FaultError(
                 f"no Ray cluster {self._where}: {said}. Start one (ray start --head), join one (ray"
@@ -177,6 +186,18 @@ class RayWorkers(Workers):
         self._thread = threading.Thread(target=self._dispatch, name="ray-workers", daemon=True)
         self._thread.start()
         threading.Thread(target=self._guard, name="ray-guard", daemon=True).start()
+
+    def _join(self, options: dict[str, Any]) -> None:
+        """Join the cluster, again where the head could not start a server for this client."""
+        for left in reversed(range(TRIES)):
+            try:
+                within(JOINING, lambda: self._ray.init(**options))
+                return
+            except ConnectionAbortedError as error:
+                if not left:
+                    raise
+                log.info("joining tried again", why=ends_of(str(error))[-1])
+                time.sleep(1.0)
 
     @property
     def size(self) -> int:

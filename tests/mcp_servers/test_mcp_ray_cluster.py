@@ -25,6 +25,12 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 HEAD, NODE = "10.211.7.2", "10.211.7.3"
 
+FRAIL = """#!/bin/sh
+case "$*" in *--mode=specific-server*) mkdir {mark} 2>/dev/null && exit 1 ;; esac
+exec {bash} "$@"
+"""
+"""The shell through which Ray starts the first client's server, which dies."""
+
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.skipif(
@@ -99,6 +105,11 @@ class Cluster:
         shell = ("unshare", "-m", "sh", "-c", f'{covered}exec "$@"', "sh")
         self.start(place, *shell, *ray, *common, *options, wait_for="runtime started")
 
+    def logs(self) -> str:
+        """What Ray wrote for its clients."""
+        found = sorted(self.folder.glob("ray/session_2*/logs/ray_client_server*"))
+        return "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in found)
+
     def kill(self, place: str) -> None:
         for pid in ip("netns", "pids", f"{self.name}-{place}").split():
             with suppress(ProcessLookupError):
@@ -117,12 +128,20 @@ class Cluster:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="sgr"))  # Ray's sockets need a short path
     made = Cluster(folder)
+    (folder / "bin").mkdir()
+    shell = folder / "bin" / "bash"
+    shell.write_text(FRAIL.format(mark=folder / "died", bash=shutil.which("bash")))
+    shell.chmod(0o755)
     made.environment = {
+        "PATH": f"{shell.parent}:{os.environ['PATH']}",
+        # "auto" finds the cluster there, whatever else runs on this machine
+        "RAY_TMPDIR": str(folder),
         "PYTHONPATH": str(ROOT),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(16),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "2",
+        "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "12",
     }
     try:
         try:
@@ -142,7 +161,7 @@ def test_every_job_of_a_cluster_that_loses_nodes_ends_or_is_refused_with_a_messa
     slides.mkdir()
     Image.new("RGB", (200, 100), "red").save(slides / "a.png")
     head = ("--head", "--port", "6379", "--ray-client-server-port", "10001", "--num-cpus", "2")
-    quiet = ("--include-dashboard", "false", "--temp-dir", str(cluster.folder / "t"))
+    quiet = ("--include-dashboard", "false")
     cluster.raylet("head", HEAD, *head, "--memory", str(2**30), *quiet)
     large = ("--address", f"{HEAD}:6379", "--num-cpus", "2", "--memory", str(3 * 2**30))
     cluster.raylet("node", NODE, *large, hide=slides)
@@ -154,11 +173,12 @@ def test_every_job_of_a_cluster_that_loses_nodes_ends_or_is_refused_with_a_messa
     lines = (json.loads(line) for line in driver.stdout if line.startswith("{"))
 
     def heard(stage: str) -> dict[str, Any]:
-        line: dict[str, Any] = next(lines)
-        assert line["stage"] == stage
+        line: dict[str, Any] | None = next(lines, None)
+        assert line and line["stage"] == stage, cluster.logs()
         return line
 
     assert heard("joined") == {"stage": "joined", "nodes": [HEAD, NODE], "size": 4}
+    assert (cluster.folder / "died").is_dir()
     message = heard("refused")["message"]
     assert "of the cluster's 2 node(s) the largest node may use 3072 MiB" in message
 
