@@ -3,7 +3,8 @@
 Read are its JSON lines, the Parquet files of its data set, and the same columns as CSV or JSON. A
 question about a protocol comes with the protocol, one about a paper's supplement with the paper's
 title and address. The passage that holds an answer (`key-passage`) and the canary are not used.
-Questions about pictures are left out and counted: only text is asked.
+Questions about pictures are left out and counted: only text is asked. A right answer of "null" is
+an option like any other, as in the published evaluator.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from sage.core.errors import InputError
 from sage.core.models import Strict
 
 PICTURES = ("figure", "figures", "figure-path", "table-path", "tables", "image", "image-path")
-UNANSWERABLE = "null"
-"""What LAB-Bench writes as the right answer of a question that has none."""
+COLUMNS = ("id", "question", "ideal", "distractors")
 
 
 class Loaded(Strict):
@@ -46,7 +46,7 @@ def read_questions(paths: Sequence[Path]) -> Loaded:
         for where, row in _rows(path):
             if any(_given(row.get(name)) for name in PICTURES):
                 left["about a picture"] += 1
-            elif row.get("ideal") in (UNANSWERABLE, REFUSAL):
+            elif row.get("ideal") == REFUSAL:
                 left["without a right answer"] += 1
             else:
                 found.append(_question(path, where, row))
@@ -59,19 +59,19 @@ def read_questions(paths: Sequence[Path]) -> Loaded:
 
 
 def _question(path: Path, where: str, row: Mapping[str, Any]) -> Question:
-    wrong = row.get("distractors")
+    if gone := [name for name in COLUMNS if name not in row]:
+        raise InputError(f"{where}: has no {', '.join(gone)}; a row has {', '.join(COLUMNS)}")
+    wrong = row["distractors"]
     if isinstance(wrong, str):
         try:
             wrong = json.loads(wrong)
         except (ValueError, RecursionError):
             wrong = None
     if not isinstance(wrong, list) or not all(isinstance(item, str) for item in wrong):
-        raise InputError(f"{where}: distractors is not a list of texts")
-    texts = {name: row.get(name) for name in ("id", "question", "ideal")}
+        raise InputError(f"{where}: distractors is not a list of texts (in a .csv: one in JSON)")
+    texts = {name: row[name] for name in COLUMNS[:3]}
     if odd := [name for name, value in texts.items() if not isinstance(value, str)]:
-        raise InputError(
-            f"{where}: {odd[0]} is no text; a row has id, question, ideal, distractors"
-        )
+        raise InputError(f"{where}: {odd[0]} is no text")
     material = [f"{row['protocol']}"] if _given(row.get("protocol")) else []
     if _given(row.get("paper-title")):
         material.append(f"Paper: {row['paper-title']}. {row.get('source') or ''}".strip())

@@ -115,8 +115,9 @@ def question(
         if not words.strip()
     ]:  # fmt: skip
         raise InputError(f"{where}: {blank[0]} is empty")
-    if not 1 <= len(others) < len(string.ascii_uppercase) - 1:
-        raise InputError(f"{where}: has {len(others) + 1} answers; two to 25 can be asked")
+    count = len(others) + 1
+    if not 2 <= count < len(string.ascii_uppercase):
+        raise InputError(f"{where}: has {count} answer{'s' * (count > 1)}; two to 25 can be asked")
     size = len(text) + len(material) + len(right) + sum(map(len, others))
     if size > LONGEST or len(id) > 200:
         raise InputError(f"{where}: its text has {size:,} characters; at most {LONGEST:,}")

@@ -378,7 +378,10 @@ def _choices(title: str, runs: dict[str, Any]) -> Iterable[Row]:
 
 
 def _labbench(held: dict[str, Any]) -> Iterable[Row]:
-    yield from _choices("LAB-Bench", _runs(held))
+    runs = _runs(held)
+    parts = {answer["group"] for answer in next(iter(runs.values()))["answers"]}
+    part = parts.pop() if len(parts) == 1 else "all"
+    yield from _choices(_group("LAB-Bench", {"group": part}), runs)
 
 
 def _blade(held: dict[str, Any]) -> Iterable[Row]:

@@ -53,5 +53,5 @@ def labbench(
         )
         return
     tell(lines_of(scored))
-    tell(f"{count} questions {reason} left out" for reason, count in loaded.left_out.items())
+    tell(f"left out: {count} {reason}" for reason, count in loaded.left_out.items())
     tell([f"{agent.value}: {cost(paid)}"])

@@ -113,8 +113,15 @@ def test_the_data_sets_own_parquet_is_read_and_pictures_are_left_out(tmp_path: P
     write_lines(tmp_path / "p.jsonl", [lab_row(**{"figure-path": "../../etc/passwd"})])
     with pytest.raises(InputError, match=r"no question that can be asked \(1 about a picture\)"):
         read_questions([tmp_path / "p.jsonl"])
+
+
+def test_the_answer_null_is_an_option_as_in_the_published_evaluator(tmp_path: Path) -> None:
     write_lines(tmp_path / "n.jsonl", [lab_row(), lab_row("n", ideal="null")])
-    assert read_questions([tmp_path / "n.jsonl"]).left_out == {"without a right answer": 1}
+    loaded = read_questions([tmp_path / "n.jsonl"])
+    assert loaded.left_out == {} and loaded.questions[1].right == "null"
+    letter = {words: letter for letter, words in lay_out(loaded.questions[1], 0).items()}
+    answered = answer_all(loaded.questions, lambda *_: Said(letter=letter["null"]), 0)
+    assert answered[1].right and answered[1].sure
 
 
 def test_csv_json_protocols_and_titles(tmp_path: Path) -> None:
@@ -137,11 +144,13 @@ def test_csv_json_protocols_and_titles(tmp_path: Path) -> None:
         ("[" * 100_000, "line 1: is no JSON"),
         ("[1]", "line 1: is no object"),
         ("NaN", "line 1: is no object"),
-        (json.dumps({"id": "a"}), "distractors is not a list"),
+        (json.dumps({"id": "a", "ideal": "b"}), "has no question, distractors; a row has id,"),
+        (json.dumps(lab_row(distractors=None)), "distractors is not a list"),
+        (json.dumps(lab_row(distractors="['a', 'b']")), r"list of texts \(in a .csv: .* JSON\)"),
         (json.dumps(lab_row(ideal=None)), "ideal is no text"),
         (json.dumps(lab_row(ideal=float("nan"))), "ideal is no text"),
         (json.dumps(lab_row(ideal=" ")), "right answer is empty"),
-        (json.dumps(lab_row(distractors=["Mitochondrion"])), "has 1 answers"),
+        (json.dumps(lab_row(distractors=["Mitochondrion"])), "has 1 answer;"),
         (json.dumps(lab_row(distractors=["a", 1])), "not a list of texts"),
         (json.dumps(lab_row(distractors=[str(n) for n in range(40)])), "has 41 answers"),
         (json.dumps(lab_row(question="x" * 1_000_000)), "1,000,0.. characters; at most 100,000"),

@@ -137,7 +137,7 @@ def test_rows_that_repeat_are_asked_once_and_labels_come_from_the_file(tmp_path:
         ([pair(G1, G2, "elsewhere", THREE)], "line 2: relation 'elsewhere' is not offered"),
         (["a\tb\tc\td"], 'line 2: x_id and y_id are "Type'),
         ([f"{G1}\t{G2}\t\tq"], "line 2: relation is empty"),
-        ([pair(G1, G2, "stimulate")], "has 1 answers"),
+        ([pair(G1, G2, "stimulate")], "has 1 answer;"),
         (
             [f"{G1}\t{G2}\tno_relation\t{'x' * 1_000_000} one of ['a', 'no_relation']"],
             "field larger",
