@@ -169,7 +169,7 @@ CLASSES = {
 @tool(
     "nuclei",
     SUITE,
-    "2.2.1",
+    "2.2.2",
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
@@ -187,13 +187,14 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS, darkness
     from mcp_servers.pathology.drawing import captioned, dots
     from mcp_servers.pathology.surveying import sample_tissue
+    from mcp_servers.slides.geometry import mask_area
 
     slide = open_slide(given, context)
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     network, notes = load_network(slide, mask, scale, given, context)
     warnings += notes
     names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
-    area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
+    area = mask_area(mask, scale, slide.width, slide.height) * (slide.need_mpp() / 1000) ** 2
     own = () if network is None else network.types
     with Spool(context.roots.output, len(COLUMNS) + len(SURROUNDINGS) + len(own)) as table:
         found = find_nuclei(

@@ -41,6 +41,7 @@ def test_a_slide_full_of_tissue_is_flagged(tmp_path: Path) -> None:
     png(tmp_path / "a.png", image)
     got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=0.5)
     assert got["tissue_fraction"] > 0.95
+    assert got["tissue_mm2"] == pytest.approx(0.25 * got["tissue_fraction"], rel=2e-3)
     assert any("whole image" in note for note in got["warnings"])
 
 

@@ -151,6 +151,7 @@ def test_nuclei_at_the_edges_of_an_image_are_found(tmp_path: Path, side: int) ->
         scaling="unit", search="everything",
     )  # fmt: skip
     assert got["nuclei"] == 9
+    assert got["area_mm2"] == pytest.approx((side * 0.25 / 1000) ** 2)
 
 
 def blurred(path: Path) -> Path:
