@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -447,13 +448,15 @@ def load_network(
             raise InputError(f"method=learned: {note}")
         return None, [f"{note}: nuclei were found by the classical method"]
     device = choose_device(given.device, context.device)
+    stat = path.stat()
+    key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
     if path.suffix == ".safetensors":
         if given.weights_types:
             raise InputError(f"{path.name} has no types of its own; leave out weights_types")
-        stat = path.stat()
-        key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
         return context.shared(key, lambda: NucleiNetwork(path, device)), []
-    network = LearnedNuclei(path, device, given.weights_mpp, given.weights_types or ())
+    own = (given.weights_mpp, tuple(given.weights_types or ()))
+    # a copy, for each slide has a scale of its own
+    network = copy(context.shared((*key, *own), lambda: LearnedNuclei(path, device, *own)))
     base = slide.need_mpp()
     if base > TOO_UNLIKE * network.mpp:
         raise InputError(

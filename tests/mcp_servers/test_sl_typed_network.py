@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from mcp_servers.nova.roi import NucleiInput, segment_nuclei
+from mcp_servers.pathology import nuclei_model
 from mcp_servers.pathology.nuclei_maps import PANNUKE, parted, shares, typed_maps
 from mcp_servers.pathology.nuclei_model import LearnedNuclei
 from sage.core.errors import InputError
@@ -198,6 +199,31 @@ def test_the_users_types_reach_table_outlines_and_novas_words(tmp_path: Path) ->
     assert roi.classes == ["Neoplastic", "Inflammatory", "Connective", "Dead", "Epithelial"]
     held = json.loads((tmp_path / "out" / roi.jsons[0]).read_text())["nuc"].values()
     assert sum(one["type"] == "Dead" for one in held) == kinds.count("dead")
+
+
+def test_a_network_is_loaded_once_for_all_images_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, kinds = colored()
+    (tmp_path / "images").mkdir()
+    for name in "abc":
+        png(tmp_path / "images" / f"{name}.png", image // (2 if name == "a" else 1))
+    saved(tmp_path / "net.pt")
+    loaded: list[Path] = []
+    load = nuclei_model._torchscript
+
+    def counting(path: Path, device: str) -> Any:
+        loaded.append(path)
+        return load(path, device)
+
+    monkeypatch.setattr(nuclei_model, "_torchscript", counting)
+    asked: Any = {"input_dir": "images", "weights": "net.pt"}
+    ctx = context(tmp_path)
+    segment_nuclei(NucleiInput(level0_mpp_of_imgs=0.5, **asked), ctx)
+    asked["scaling"] = "unit"
+    roi = segment_nuclei(NucleiInput(level0_mpp_of_imgs=0.5, **asked), ctx)
+    assert len(loaded) == 1
+    assert roi.nuclei["b"] == roi.nuclei["c"] == len(kinds)
 
 
 @pytest.mark.parametrize(("window", "crop"), [(96, 16), (128, 0)])
