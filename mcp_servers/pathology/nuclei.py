@@ -172,7 +172,7 @@ CLASSES = {
     SUITE,
     "2.2.2",
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
-    resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=60.0),
+    resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
     fingerprint=lambda given: hub_fingerprint(given.hub),
 )

@@ -16,6 +16,7 @@ from mcp_servers.nova.roi import NucleiInput, segment_nuclei
 from mcp_servers.pathology import nuclei_model
 from mcp_servers.pathology.nuclei_maps import PANNUKE, parted, shares, typed_maps
 from mcp_servers.pathology.nuclei_model import LearnedNuclei
+from mcp_servers.registry import load
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from tests.mcp_servers.slide_tools import Image, context, png, run
@@ -378,3 +379,9 @@ def test_logits_and_probabilities_are_the_same_maps() -> None:
     renamed = {"nuclei_binary_map": logits["np"], "hv_map": logits["hv"],
                "nuclei_type_map": logits["tp"]}  # fmt: skip
     assert np.array_equal(typed_maps(renamed), typed_maps(logits))
+
+
+def test_the_card_declares_the_memory_that_a_hover_net_took() -> None:
+    roi = "segment_and_classify_nuclei_in_histology_roi_tool"
+    for suite, name in (("pathology", "nuclei"), ("nova", roi)):
+        assert load(suite).tools[name].resources.memory_mb > 1712  # measured, MiB
