@@ -94,6 +94,12 @@ class TestOutcome(Strict):
     """Labels of registered covariates without a term in the model: constant in these patients, or
     no second level with enough of them."""
 
+    @property
+    def by(self) -> str:
+        """Words for the way an estimate was made, where it is not the plain one."""
+        penalized = any("Firth's penalty" in note for note in self.notes)
+        return ", with Firth's penalty" if penalized else ""
+
 
 class Figure(Strict):
     """A figure of the run, by file name, with the words that belong under it."""

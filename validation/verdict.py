@@ -288,7 +288,8 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
     lacking = f" (no term for {', '.join(absent)})" if (absent := _absent(evidence)) else ""
-    text = f"beside {independent_of(evidence)}{lacking}: {_told(contract, effect)}, {p_is(p)}"
+    beside = f"{independent_of(evidence)}{lacking}{found.by}"
+    text = f"beside {beside}: {_told(contract, effect)}, {p_is(p)}"
     if answer == "no":
         why = "the interval excludes the smallest relevant effect"
         text += f": {'significant in the other direction' if significant else why}"

@@ -277,9 +277,13 @@ class Verifier:
                 return True
             if _INSTEAD.search(sentence[: place[0]]):
                 return True
-        if _PREVENTED.search(sentence[: relation[0]]) or _KIN.match(sentence, min(head, tail)[1]):
+        if _PREVENTED.search(sentence[: relation[0]]):
             return True
         gap = sentence[relation[1] : max(head, tail)[0]]
+        kin = _KIN.match(sentence, min(head, tail)[1])
+        # "targets" between two names is the verb itself, not a noun with a verb of its own
+        if kin and (not _overlap(kin.span(), relation) or gap.strip()):
+            return True
         joined = _JOIN.search(gap)
         return bool(joined and self._triggers.verb_in(gap[joined.end() :]))
 

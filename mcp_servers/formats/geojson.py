@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mcp_servers.slides.arrays import F64
-from mcp_servers.slides.geometry import Polygon
+from mcp_servers.slides.geometry import FARTHEST, Polygon
 from sage.core.errors import InputError
 
 ObjectType = Literal["annotation", "detection", "cell", "tile"]
@@ -242,7 +242,13 @@ def _points(parts: Any, path: Path, number: int) -> F64:
         raise InputError(f"{path}: feature {number} has a broken point") from error
     if points.shape[1] != 2 or not np.isfinite(points).all():
         raise InputError(f"{path}: feature {number} has a broken point")
+    _require_near([points], path, number)
     return points
+
+
+def _require_near(parts: Iterable[F64], path: Path, number: int) -> None:
+    if any(len(part) and np.abs(part).max() > FARTHEST for part in parts):
+        raise InputError(f"{path}: feature {number} has a coordinate beyond {FARTHEST:g} pixels")
 
 
 def _polygon(parts: Any, label: str, path: Path, number: int) -> Polygon:
@@ -252,5 +258,6 @@ def _polygon(parts: Any, label: str, path: Path, number: int) -> Polygon:
         raise InputError(f"{path}: feature {number} has a broken ring") from error
     if not rings or any(len(r) < 4 or not np.isfinite(r).all() for r in rings):
         raise InputError(f"{path}: feature {number} needs rings of at least 4 finite points")
+    _require_near(rings, path, number)
     opened = [r[:-1] if np.allclose(r[0], r[-1]) else r for r in rings]
     return Polygon(opened[0], tuple(opened[1:]), label)

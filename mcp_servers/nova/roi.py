@@ -129,7 +129,7 @@ class NucleiResult(NovaResult):
     "centroid, contour (pixels), type, type_prob, area, perimeter, hull_area, convexity, solidity, "
     "circularity, eccentricity. Types: Neoplastic, Inflammatory, Connective, Other, Unclassified; "
     "with weights= of HoVer-Net or its kin those of the network.",
-    resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=5.0),
+    resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=5.0),
     validity=NUCLEI_VALIDITY,
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -169,9 +170,9 @@ CLASSES = {
 @tool(
     "nuclei",
     SUITE,
-    "2.2.1",
+    "2.2.2",
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
-    resources=Resources(cpu=2, memory_mb=1536, gpu="optional", seconds_per_item=60.0),
+    resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
     fingerprint=lambda given: hub_fingerprint(given.hub),
 )
@@ -187,13 +188,14 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS, darkness
     from mcp_servers.pathology.drawing import captioned, dots
     from mcp_servers.pathology.surveying import sample_tissue
+    from mcp_servers.slides.geometry import mask_area
 
     slide = open_slide(given, context)
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     network, notes = load_network(slide, mask, scale, given, context)
     warnings += notes
     names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
-    area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
+    area = mask_area(mask, scale, slide.width, slide.height) * (slide.need_mpp() / 1000) ** 2
     own = () if network is None else network.types
     with Spool(context.roots.output, len(COLUMNS) + len(SURROUNDINGS) + len(own)) as table:
         found = find_nuclei(
@@ -446,13 +448,15 @@ def load_network(
             raise InputError(f"method=learned: {note}")
         return None, [f"{note}: nuclei were found by the classical method"]
     device = choose_device(given.device, context.device)
+    stat = path.stat()
+    key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
     if path.suffix == ".safetensors":
         if given.weights_types:
             raise InputError(f"{path.name} has no types of its own; leave out weights_types")
-        stat = path.stat()
-        key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
         return context.shared(key, lambda: NucleiNetwork(path, device)), []
-    network = LearnedNuclei(path, device, given.weights_mpp, given.weights_types or ())
+    own = (given.weights_mpp, tuple(given.weights_types or ()))
+    # a copy, for each slide has a scale of its own
+    network = copy(context.shared((*key, *own), lambda: LearnedNuclei(path, device, *own)))
     base = slide.need_mpp()
     if base > TOO_UNLIKE * network.mpp:
         raise InputError(

@@ -184,7 +184,7 @@ def blurred_area(
 @tool(
     "tissue_mask",
     SUITE,
-    "1.1.2",
+    "1.1.3",
     "Find the tissue of a slide, without pen marks, dust, holes, glass and, if asked, blur.",
     resources=Resources(memory_mb=768, seconds_per_item=1.0),
     validity=Validity(
@@ -218,7 +218,7 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import blend_mask, write_png
     from mcp_servers.pathology.drawing import BLACK, GREEN, VERMILLION, captioned
-    from mcp_servers.slides.geometry import mask_polygons
+    from mcp_servers.slides.geometry import mask_area, mask_polygons
 
     slide = open_slide(given, context)
     context.progress(0.0, "tissue")
@@ -248,7 +248,11 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
         if fraction is not None and fraction > 0.2:
             warnings.append(f"{fraction:.0%} of the tissue is out of focus and left out")
     polygons = mask_polygons(found.mask, view.scale, simplify_px=0.7, label="Tissue")
-    pixel_mm2 = (view.mpp / 1000) ** 2
+
+    def mm2(mask: BoolArray) -> float:
+        pixels = mask_area(mask, view.scale, slide.width, slide.height)
+        return pixels * (slide.need_mpp() / 1000) ** 2
+
     context.progress(0.8, "files")
     names = {k: f"{slide.name}.tissue.{k}" for k in ("mask.png", "geojson", "overlay.png")}
     with context.writing(names["mask.png"]) as path:
@@ -274,13 +278,13 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
     return TissueResult(
         **of_slide(slide),
         warnings=warnings,
-        tissue_mm2=float(found.mask.sum()) * pixel_mm2,
+        tissue_mm2=mm2(found.mask),
         tissue_fraction=float(found.mask.mean()),
         pieces=found.pieces,
         pen_fraction=float(found.pen.mean()),
         focus=given.focus,
         out_of_focus_fraction=fraction,
-        excluded_blur_mm2=float(blurred.sum()) * pixel_mm2,
+        excluded_blur_mm2=mm2(blurred),
         mask=names["mask.png"],
         mask_mpp=view.mpp,
         geojson=names["geojson"],

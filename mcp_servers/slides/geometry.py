@@ -92,6 +92,22 @@ def mask_polygons(
     return out
 
 
+def mask_area(mask: BoolArray, scale: float, width: int, height: int) -> float:
+    """Area of a mask in square level-0 pixels, its last row and column reaching to the image's end.
+
+    Parameters
+    ----------
+    mask : (rows, columns)
+    scale : level-0 pixels per mask pixel
+    width, height : of the image, level-0 pixels
+    """
+    below, right = (edge - n * scale for edge, n in zip((height, width), mask.shape, strict=True))
+    across, down = (int(np.count_nonzero(edge)) * scale for edge in (mask[-1], mask[:, -1]))
+    corner = below * right if mask[-1, -1] else 0.0
+    whole = int(np.count_nonzero(mask)) * scale**2
+    return float(whole + across * below + down * right + corner)
+
+
 def lattice(mask: AnyArray) -> U8:
     """The corners and edges of a mask's pixels as an image of (2 height + 1, 2 width + 1).
 

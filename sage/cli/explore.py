@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -119,10 +120,12 @@ def explore(
         session = new_session(services.folder, lambda folder: is_unfinished(folder, asked))
         for killed in session.parent.glob("*"):  # the run is held, so that none is under way
             _clear(killed)
-        found = _explore(services.cohort, question, session, options, services.settings)
-        report = keep_exploration(services.folder, session.name, found, session / "files")
-        if not as_json:
-            typer.echo(f"{report}: {found.title}")
+
+        def keep(found: Exploration) -> str:
+            report = keep_exploration(services.folder, session.name, found, session / "files")
+            return f"\n{report}: {found.title}"
+
+        _explore(services.cohort, question, session, options, services.settings, keep)
     finally:
         services.folder.release()
 
@@ -168,9 +171,17 @@ def _clear(session: Path) -> None:
 
 
 def _explore(
-    cohort: Cohort, question: str, out: Path, options: _Options, settings: Settings
-) -> Exploration:
-    """Note the look, mount it, ask, and write the session's folder."""
+    cohort: Cohort,
+    question: str,
+    out: Path,
+    options: _Options,
+    settings: Settings,
+    keep: Callable[[Exploration], str] = lambda _: "",
+) -> None:
+    """Note the look, mount it, ask, and write the session's folder.
+
+    `keep` takes what was found, also where there is no answer, and says where it stands.
+    """
     import signal
     import sys
 
@@ -219,10 +230,10 @@ def _explore(
             say(console, "The program shows no table: it left no exploratory.json, in which alone"
                 " something is shown (docs/nova.md has an example).")  # fmt: skip
         write_json(out / "appendix.json", found)
+    kept = keep(found)
     if options.as_json:
         print_json(found.model_dump(mode="json"))
     else:
         say(console, found.title)
     tell(acted, console, f"{out}: appendix.json, session.json, analysis.py, session.ipynb,"
-         " trace.jsonl, files/", as_json=options.as_json)  # fmt: skip
-    return found
+         f" trace.jsonl, files/{kept}", as_json=options.as_json)  # fmt: skip

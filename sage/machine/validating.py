@@ -274,6 +274,9 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
     contract = FrozenContract.read(home / "contract.json").contract
     adjusted = results.test("adjusted")
     plan = adjusted_plan(contract)
+    beside = adjusted_for(contract, plan, adjusted.absent if adjusted else ()) if plan else ""
+    if beside and adjusted:
+        beside += adjusted.by
     return ResultsView(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
@@ -293,6 +296,6 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         figures=tuple(f"{figure.title}: {figure.caption}" for figure in results.figures.values()),
         simulated=results.simulated,
         part=results.tests[0].part if results.tests else "all",
-        beside=adjusted_for(contract, plan, adjusted.absent if adjusted else ()) if plan else "",
+        beside=beside,
         per=unit_text(contract),
     )

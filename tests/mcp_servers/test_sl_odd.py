@@ -41,6 +41,7 @@ def test_a_slide_full_of_tissue_is_flagged(tmp_path: Path) -> None:
     png(tmp_path / "a.png", image)
     got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=0.5)
     assert got["tissue_fraction"] > 0.95
+    assert got["tissue_mm2"] == pytest.approx(0.25 * got["tissue_fraction"], rel=2e-3)
     assert any("whole image" in note for note in got["warnings"])
 
 
@@ -248,3 +249,12 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         run(ctx, "tile_slide", slide="a.png", mpp=0.5, tile_px=64, overlap_px=64)
     with pytest.raises(InputError, match="rise"):
         run(ctx, "ihc", slide="a.png", mpp=0.5, weak=0.5, moderate=0.2)
+
+
+def test_a_coordinate_beyond_all_slides_is_named(tmp_path: Path) -> None:
+    ring = [[0, 0], [1e308, 0], [1e308, 1e308], [0, 0]]
+    good = [[0, 0], [9, 0], [9, 9], [0, 0]]
+    features = [{"type": "Polygon", "coordinates": [one]} for one in (good, ring)]
+    (tmp_path / "a.geojson").write_text(json.dumps(features))
+    with pytest.raises(InputError, match=r"a\.geojson: feature 1 has a coordinate beyond 1e\+12"):
+        read_polygons(tmp_path / "a.geojson")

@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 
 from mcp_servers.nova.roi import NucleiInput, segment_nuclei
+from mcp_servers.pathology import nuclei_model
 from mcp_servers.pathology.nuclei_maps import PANNUKE, parted, shares, typed_maps
 from mcp_servers.pathology.nuclei_model import LearnedNuclei
+from mcp_servers.registry import load
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from tests.mcp_servers.slide_tools import Image, context, png, run
@@ -151,6 +153,7 @@ def test_nuclei_at_the_edges_of_an_image_are_found(tmp_path: Path, side: int) ->
         scaling="unit", search="everything",
     )  # fmt: skip
     assert got["nuclei"] == 9
+    assert got["area_mm2"] == pytest.approx((side * 0.25 / 1000) ** 2)
 
 
 def blurred(path: Path) -> Path:
@@ -197,6 +200,31 @@ def test_the_users_types_reach_table_outlines_and_novas_words(tmp_path: Path) ->
     assert roi.classes == ["Neoplastic", "Inflammatory", "Connective", "Dead", "Epithelial"]
     held = json.loads((tmp_path / "out" / roi.jsons[0]).read_text())["nuc"].values()
     assert sum(one["type"] == "Dead" for one in held) == kinds.count("dead")
+
+
+def test_a_network_is_loaded_once_for_all_images_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, kinds = colored()
+    (tmp_path / "images").mkdir()
+    for name in "abc":
+        png(tmp_path / "images" / f"{name}.png", image // (2 if name == "a" else 1))
+    saved(tmp_path / "net.pt")
+    loaded: list[Path] = []
+    load = nuclei_model._torchscript
+
+    def counting(path: Path, device: str) -> Any:
+        loaded.append(path)
+        return load(path, device)
+
+    monkeypatch.setattr(nuclei_model, "_torchscript", counting)
+    asked: Any = {"input_dir": "images", "weights": "net.pt"}
+    ctx = context(tmp_path)
+    segment_nuclei(NucleiInput(level0_mpp_of_imgs=0.5, **asked), ctx)
+    asked["scaling"] = "unit"
+    roi = segment_nuclei(NucleiInput(level0_mpp_of_imgs=0.5, **asked), ctx)
+    assert len(loaded) == 1
+    assert roi.nuclei["b"] == roi.nuclei["c"] == len(kinds)
 
 
 @pytest.mark.parametrize(("window", "crop"), [(96, 16), (128, 0)])
@@ -351,3 +379,9 @@ def test_logits_and_probabilities_are_the_same_maps() -> None:
     renamed = {"nuclei_binary_map": logits["np"], "hv_map": logits["hv"],
                "nuclei_type_map": logits["tp"]}  # fmt: skip
     assert np.array_equal(typed_maps(renamed), typed_maps(logits))
+
+
+def test_the_card_declares_the_memory_that_a_hover_net_took() -> None:
+    roi = "segment_and_classify_nuclei_in_histology_roi_tool"
+    for suite, name in (("pathology", "nuclei"), ("nova", roi)):
+        assert load(suite).tools[name].resources.memory_mb > 1712  # measured, MiB

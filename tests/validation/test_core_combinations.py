@@ -184,6 +184,8 @@ def test_imputed_models_take_firths_penalty_where_the_contract_asks_for_it(
     adjusted = next(test for test in found["tests"] if test["id"] == "adjusted")
     assert adjusted["status"] == "ok"
     assert sum("Firth" in note for note in adjusted["notes"]) == 1
+    told = {one["question"]: one["text"] for one in found["verdict"]["answers"]}
+    assert ", with Firth's penalty: " in told["independence"]
 
 
 def test_the_reader_is_told_what_a_line_is_about(tmp_path: Path) -> None:

@@ -449,3 +449,20 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     shown.write_text(shown.read_text().replace("rho", "hro"))
     forged = sage("replay", "run", "--out", "again", cwd=tmp_path)
     assert forged.code == 2 and "exploration.json was changed" in forged.err.replace("\n", "")
+
+
+def test_a_run_says_which_exploration_ended_without_an_answer(
+    finished: Path, tmp_path: Path
+) -> None:
+    working("bubblewrap")
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    lie = {"answer": "TIL density: rho 0.987.", "values": {}, "files": [], "reason": ""}
+    line = ("explore", "run", QUESTION, "--sandbox", "bubblewrap")
+    with serve(replies(READ + CORRELATE, lie, lie, lie)) as server:
+        ended = sage(*line, cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")
+    assert ended.code == 1 and "0.987 stands in nothing" in ended.err
+    (told,) = [one for one in (run / "report.md").read_text().splitlines() if "No answer" in one]
+    assert "no usable reply" in told and "0.987 stands in nothing" in told
+    again = sage("replay", "run", "--out", "again", "--json", cwd=tmp_path)
+    assert again.json["same"] is True, again.err
