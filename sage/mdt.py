@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-import re
 import stat
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
 from agents.tumor_board.mdt import MdtAnswer, asks_to_choose, gives_advice
-from agents.tumor_board.rules.blood import delimiter_of
 from agents.tumor_board.types import (
     IMAGES,
     LETTERS,
@@ -27,6 +23,7 @@ from agents.tumor_board.types import (
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.printable import one_line, printable
+from sage.dated import days_in, until_day
 
 TEXTS = frozenset((".txt", ".md", ".csv", ".tsv", ".json"))
 MOST_FILES = 500
@@ -38,13 +35,6 @@ CAUTION = (
     "This repeats what files state, and is no advice. It was not validated on patients; clinicians"
     " read the files and decide."
 )
-_DAY = re.compile(r"(?<!\d)((?:19|20)\d\d)[-_./]?(0[1-9]|1[0-2])[-_./]?([0-2]\d|3[01])(?!\d)")
-_ENTRY = re.compile(
-    r"\W{0,8}(?:date\W{0,3})?((?:19|20)\d\d)[-./](0[1-9]|1[0-2])[-./]([0-2]\d|3[01])\b",
-    re.IGNORECASE,
-)
-_OBJECT = re.compile(r"\{[^{}]*\}")
-_DATED = re.compile(r'"\w{0,40}date\w{0,40}"\s{0,9}:\s{0,9}"([^"]{8,40})"', re.IGNORECASE)
 
 
 class Patient(Strict):
@@ -79,10 +69,8 @@ def read_patient(
 ) -> Patient:
     """The patient's files, as far as they are known by a day.
 
-    A file is dated by a YYYY-MM-DD in its path, a row of a table by its columns with "date" in
-    their names, an object of a JSON file by such fields, an entry of a text by a YYYY-MM-DD at the
-    start of its line; rows of a timeline (`AGE: 61.2, …`) by `age`.
-    What has no date counts as known.
+    A file is dated by a day in its path, what a file holds as `sage.dated` says; rows of a timeline
+    (`AGE: 61.2, …`) by `age`. What has no date counts as known.
 
     Parameters
     ----------
@@ -113,7 +101,7 @@ def read_patient(
     files: list[CaseFile] = []
     later, unread, cut, total = [], {}, 0, 0
     for path, name in _walk(folder, root):
-        day = _day_of(name)
+        day = max(days_in(name), default=None)
         if day is not None and day > as_of:
             later.append(name)
             continue
@@ -129,7 +117,7 @@ def read_patient(
         total += len(text)
         if total > LARGEST_ALL:
             raise InputError(f"{folder}: more than {LARGEST_ALL >> 20} MiB of text; leave some out")
-        known, hidden = _until_day(text, name, as_of)
+        known, hidden = until_day(text, name, as_of)
         cut += hidden
         files.append(CaseFile(name=name, text=known))
     if not files:
@@ -197,69 +185,6 @@ def _text(path: Path) -> tuple[str | None, str]:
     except UnicodeDecodeError:
         return None, "not UTF-8; save it as UTF-8"
     return printable(text), ""
-
-
-def _day_of(name: str) -> date | None:
-    """The latest day in a path."""
-    days = [day for found in _DAY.finditer(name) if (day := _date(found)) is not None]
-    return max(days, default=None)
-
-
-def _date(found: re.Match[str]) -> date | None:
-    try:
-        return date(int(found[1]), int(found[2]), int(found[3]))
-    except ValueError:
-        return None
-
-
-def _until_day(text: str, name: str, as_of: date) -> tuple[str, int]:
-    """The text without rows and entries that are dated later, and how many those are."""
-    if name.lower().endswith((".csv", ".tsv")):
-        return _rows_until(text, delimiter_of(name, text), as_of)
-    kept: list[str] = []
-    hidden, late = 0, False
-    if name.lower().endswith(".json"):
-        end = 0
-        for item in _OBJECT.finditer(text):
-            late = any(_later(day[1], as_of) for day in _DATED.finditer(item[0]))
-            kept += [text[end : item.start()], "{}" if late else item[0]]
-            hidden += late
-            end = item.end()
-        return "".join([*kept, text[end:]]), hidden
-    for line in text.split("\n"):
-        found = _ENTRY.match(line)
-        day = _date(found) if found is not None else None
-        late = day > as_of if day is not None else late
-        hidden += late and bool(line.strip())
-        if not late:
-            kept.append(line)
-    return "\n".join(kept), hidden
-
-
-def _later(cell: str, as_of: date) -> bool:
-    found = _DAY.search(cell)
-    day = _date(found) if found is not None else None
-    return day is not None and day > as_of
-
-
-def _rows_until(text: str, delimiter: str, as_of: date) -> tuple[str, int]:
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    lines = text.splitlines(keepends=True)
-    try:
-        header = [cell.strip().casefold() for cell in next(reader, [])]
-        dates = [number for number, name in enumerate(header) if "date" in name]
-        if not dates:
-            return text, 0
-        kept, hidden, before = lines[: reader.line_num], 0, reader.line_num
-        for row in reader:
-            if any(_later(row[at], as_of) for at in dates if at < len(row)):
-                hidden += 1
-            else:
-                kept += lines[before : reader.line_num]
-            before = reader.line_num
-    except csv.Error:
-        return text, 0
-    return "".join(kept), hidden
 
 
 def told(stated: Stated) -> list[str]:

@@ -60,9 +60,11 @@ CODE_ACTOR = Agent(
 
 
 def answer_problems(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
-    """Why an answer is not acceptable: numbers that no step showed, files that no step left."""
+    """Why an answer is not acceptable: no step, numbers that none showed, files that none left."""
     if output.answer is None:
         return [] if output.reason.strip() else ["reason: an answer of null says why"]
+    if all(one.undone for one in seen):
+        return ["answer: no step has run yet; look at the data first, or answer null with a reason"]
     shown = [question]
     for one in seen:
         shown += [one.printed, one.value]
@@ -72,9 +74,10 @@ def answer_problems(question: str, seen: Sequence[Observation], output: CodeAnsw
     found = []
     texts = [(text, text) for text in _NUMBER.findall(said)]
     texts += [
-        (f"values.{name}", repr(value))
+        (f"values.{name}", text)
         for name, value in output.values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(value, bool)
+        for text in _NUMBER.findall(_NAME.sub(" ", str(value)))
     ]
     for where, text in texts:
         if not _stands(text, known):

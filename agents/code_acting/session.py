@@ -309,6 +309,7 @@ class Session:
                 Given(
                     path=f"/inputs/{name}",
                     kind="folder" if path.is_dir() else "file",
+                    name="" if path.name == name else path.name,
                     files=tuple(item.relative_to(path).as_posix() for item in inner[:MOST_LISTED]),
                     more=max(0, len(inner) - MOST_LISTED),
                 )

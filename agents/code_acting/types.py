@@ -18,10 +18,14 @@ Scalar = float | int | str | bool | None
 
 
 class Given(View):
-    """A file or folder of the question's as programs see it; of a folder, its first `files`."""
+    """A file or folder of the question's as programs see it; of a folder, its first `files`.
+
+    `name` is what its owner calls it, where the path does not say so.
+    """
 
     path: str
     kind: str
+    name: str = ""
     files: tuple[str, ...] = ()
     more: int = 0
 

@@ -15,7 +15,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.nova import store
 from mcp_servers.nova.common import FEATURES, KEY, TILES, Job, NovaResult, WsiInput, nova_tool
 from mcp_servers.nova.common import slide_of as open_wsi
-from mcp_servers.nova.roi import read_image
+from mcp_servers.nova.roi import NO_MPP, USUAL_MPP, read_image
 from mcp_servers.nova.space import cluster_key
 from mcp_servers.nova.text import NETWORK, ModelInput, opened
 from mcp_servers.nova.weights import weights_path
@@ -51,13 +51,15 @@ class Captioner(ModelInput):
     phrases: dict[str, list[str]] | None = Field(
         default=None, description="phrases: for each aspect the phrases that compete"
     )
-    mpp: float = Field(default=0.5, gt=0.05, le=2, description="measured: µm per pixel")
+    mpp: float | None = Field(
+        default=None, gt=0.05, le=2, description=f"measured: µm per pixel; else {USUAL_MPP}"
+    )
 
 
 def describe(image: Any, given: Captioner, context: ToolContext) -> dict[str, str]:
     """A description of an image (height, width, 3) by aspect."""
     if given.captioner == "measured":
-        return _measured(image, given.mpp)
+        return _measured(image, given.mpp or USUAL_MPP)
     if given.captioner == "phrases":
         return _chosen(image, given, context)
     what, source = "a captioner", "the hub (a BLIP captioner of histology, model_type blip)"
@@ -137,7 +139,9 @@ STAND_IN = "captioner=measured: numbers of SAGE's own tools in words, not a mode
 
 
 def _warnings(given: Captioner) -> list[str]:
-    return [STAND_IN] if given.captioner == "measured" else []
+    if given.captioner != "measured":
+        return []
+    return [STAND_IN] if given.mpp is not None else [STAND_IN, NO_MPP]
 
 
 class CaptionInput(Captioner):
@@ -288,7 +292,7 @@ def caption_wsi(given: CaptionWsiInput, context: ToolContext) -> CaptionWsiResul
         clusters=clusters,
         report_path=name,
         captioner=given.captioner,
-        warnings=_warnings(given),
+        warnings=[STAND_IN] if given.captioner == "measured" else [],
     )
 
 

@@ -19,6 +19,10 @@ from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
 
 IMAGES = frozenset([".png", ".jpg", ".jpeg", ".tif", ".tiff"])
+USUAL_MPP = 0.5
+NO_MPP = (
+    f"mpp was not given: {USUAL_MPP} µm per pixel is assumed, and sizes and densities rest on it"
+)
 CLASSES = {
     "neoplastic": "Neoplastic", "lymphoid": "Inflammatory", "stromal": "Connective",
     "other": "Other", "outside": "Unclassified",
@@ -38,7 +42,9 @@ class EncodeRoiInput(Given):
     )
     weights: InputPath | None = Field(default=None, description="Folder or file of its weights")
     hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
-    mpp: float = Field(default=0.5, gt=0.05, le=2, description="µm per pixel; for handcrafted")
+    mpp: float | None = Field(
+        default=None, gt=0.05, le=2, description=f"µm per pixel; for handcrafted; else {USUAL_MPP}"
+    )
     device: Device = "auto"
 
 
@@ -64,7 +70,9 @@ def encode_roi(given: EncodeRoiInput, context: ToolContext) -> EncodeRoiResult:
 
     image = read_image(given.img_path, context)
     model = given.histology_roi_encoder_name
-    encoder = patch_encoder(model, given.weights, given.hub, given.device, given.mpp, context)
+    encoder = patch_encoder(
+        model, given.weights, given.hub, given.device, given.mpp or USUAL_MPP, context
+    )
     vector = np.asarray(encoder.encode(image[None]), dtype=np.float32).reshape(1, -1)
     name = f"{given.output_dir}/{Path(given.img_path).stem}_{model}_embedding.h5"
     with context.writing(name) as path, h5py.File(path, "w") as file:
@@ -74,6 +82,7 @@ def encode_roi(given: EncodeRoiInput, context: ToolContext) -> EncodeRoiResult:
         embedding_dim=vector.shape[1],
         encoder=model,
         operations_log=[f"encoded {image.shape[1]} x {image.shape[0]} px by {model}"],
+        warnings=[NO_MPP] if model == "handcrafted" and given.mpp is None else [],
     )
 
 

@@ -275,6 +275,12 @@ def test_nuclei_of_images_with_class_and_shape(job: ToolContext) -> None:
     )  # fmt: skip
     with h5py.File(job.roots.output / made["embedding_path"]) as file:
         assert file["embedding"].shape == (1, 81)
+    assert "mpp was not given" in made["warnings"][0]
+    described = {"path_to_img": str(image), "captioner": "measured"}
+    told = run(job, "caption_single_histology_image_tool", **described)
+    assert "mpp was not given" in told["warnings"][1]
+    told = run(job, "caption_single_histology_image_tool", **described, mpp=0.25)
+    assert len(told["warnings"]) == 1
 
 
 def test_shapes_worked_out_by_hand(job: ToolContext) -> None:

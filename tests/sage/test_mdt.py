@@ -193,6 +193,61 @@ def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
     assert found.later == ("2024-07-01 scan.txt", "20990101_x.txt", "2024-08-01/a.txt")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("note__txt", "01.07.2024: LATER"),
+        ("note__txt", "07/15/2024 LATER"),
+        (
+            "note__txt",
+            "06/01/2024 LATER, or known",
+        ),  # read as 6 January or 1 June, the later counts
+        ("note__txt", "06/02/2024 LATER"),
+        ("note__txt", "- 15 Aug 2024: LATER"),
+        ("note__txt", "July 2nd, 2024: LATER"),
+        ("note__txt", "2024-7-2 LATER"),
+        ("note__txt", "3. März 2025: LATER"),
+        ("t__csv", "date,test,value\n01.08.2024,LATER,1\n"),
+        ("t__csv", "Datum;test;value\n2024-08-01;LATER;1\n"),
+        ("t__csv", "time,test\n2024-08-01 10:00,LATER\n"),
+        ("t__csv", "# of the laboratory\ndate,test\n2024-08-01,LATER\n"),
+        ("t__csv", f"date,test\n2024-04-01,{'x' * 140_000}\n2024-08-01,LATER\n"),
+        ("j__json", '{"visits": [{"date": "2024-08-01", "found": [{"text": "LATER"}]}]}'),
+        ("j__json", '[{"date": "2024-08-01T10:00", "note": "{a} LATER"}]'),
+        ("j__json", '[{"visitDate": 20240801, "note": "LATER"}]'),
+        ("j__json", '{"2024-08-01": {"note": "LATER"}, "2024-08-02": "LATER"}'),
+        ("j__json", '{"date": "2024-08-01", "cut off": {"note": "LATER'),
+        ("seen on 01.08.2024__txt", "LATER"),
+    ],
+)
+def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) -> None:
+    """Later things stay out in other ways of writing a day, in tables and JSON of other shapes."""
+    found = read(patient(tmp_path, **{name: text}))
+    if "or known" in text:
+        assert "LATER" in shown(found)
+        return
+    assert "LATER" not in shown(found)
+    assert found.rows_later > 1 or found.later
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("note__txt", "31.05.2024: KNOWN"),
+        ("note__txt", "1.5 cm, then 12/2024, KNOWN"),
+        ("t__csv", "id,test\n20250101,KNOWN\n"),
+        ("t__csv", "date,test\n01.05.2024,KNOWN\n01.09.2024,gone\n"),
+        (
+            "j__json",
+            '[{"date": "2024-09-01", "n": {"a": 1}}, {"date": "01.05.2024", "t": "KNOWN"}]',
+        ),
+    ],
+)
+def test_what_is_known_stays(tmp_path: Path, name: str, text: str) -> None:
+    """A number that looks like a day, and what stands beside something later, are not cut away."""
+    assert "KNOWN" in shown(read(patient(tmp_path, **{name: text})))
+
+
 def test_a_timeline_by_age_is_cut_at_the_age(tmp_path: Path) -> None:
     rows = "AGE: 60.1, surgery --> EARLY, \nAGE: 61.9, surgery --> LATE, \n  age : 62 --> LATE"
     everything = shown(read(patient(tmp_path, timeline__txt=rows), age=61.0))

@@ -100,6 +100,8 @@ def _score(group: str, rows: Sequence[Row], seed: int) -> Score:
     ends = [2.5, 97.5]
     low, high = (float(value) for value in np.percentile(accuracy, ends))
     over_low, over_high = (float(value) for value in np.percentile(over, ends))
+    if len(patients) == 1:  # drawn again, one patient is always the same
+        low, high, over_low, over_high = 0.0, 1.0, -1.0, 1.0
     return Score(
         group=group,
         questions=len(rows),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.code_acting.agent import answer_problems, ask
+from agents.code_acting.agent import CODE_ACTOR, answer_problems, ask
 from agents.code_acting.session import DEFAULT_LIMITS, Session, named
 from agents.code_acting.types import Acted, CodeAnswer, Observation
 from agents.code_acting.write import as_notebook, cells_of, write_session
@@ -274,7 +274,17 @@ def test_an_answer_of_none_says_why() -> None:
     assert answer_problems("", [], CodeAnswer(answer=None)) == [
         "reason: an answer of null says why"
     ]
-    assert answer_problems("", [], CodeAnswer(answer="x", values={"a": 0.25})) != []
+    seen = [Observation(step=1)]
+    assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": 0.25})) != []
+    assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": "99.3 percent"})) != []
+    assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": "TCGA-05-4244"})) == []
+
+
+def test_an_answer_without_a_step_goes_back() -> None:
+    sure = CodeAnswer(answer="The tissue is malignant.")
+    assert "no step has run" in answer_problems("", [], sure)[0]
+    assert "no step has run" in answer_problems("", [Observation(step=1, undone=True)], sure)[0]
+    assert answer_problems("", [Observation(step=1)], sure) == []
 
 
 def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_path: Path) -> None:
@@ -315,6 +325,20 @@ def test_names_are_plain_and_apart(tmp_path: Path) -> None:
     assert list(found) == ["a_b.svs", "2_made", "2_a_b.svs"]
     with pytest.raises(InputError, match="does not exist"):
         named([tmp_path / "absent"])
+
+
+def test_a_model_is_told_how_data_are_called_by_their_owner(
+    tools: Registry, tmp_path: Path
+) -> None:
+    for name in ("Schnitt é.svs", "Schnitt ü.svs", "plain.svs"):
+        (tmp_path / name).touch()
+    given = session(tools, tmp_path, *sorted(tmp_path.glob("*.svs"))).shown()
+    assert [(one.path, one.name) for one in given] == [
+        ("/inputs/Schnitt__.svs", "Schnitt é.svs"),
+        ("/inputs/2_Schnitt__.svs", "Schnitt ü.svs"),
+        ("/inputs/plain.svs", ""),
+    ]
+    assert "named {{ item.name | quoted }}" in CODE_ACTOR.prompt.text
 
 
 def test_a_slide_is_seen_by_its_whole_name(tools: Registry, image: Path, tmp_path: Path) -> None:
