@@ -309,7 +309,7 @@ class Session:
                 Given(
                     path=f"/inputs/{name}",
                     kind="folder" if path.is_dir() else "file",
-                    name="" if path.name == name else path.name,
+                    name=path.name if name != path.name and name.endswith(_plain(path)) else "",
                     files=tuple(item.relative_to(path).as_posix() for item in inner[:MOST_LISTED]),
                     more=max(0, len(inner) - MOST_LISTED),
                 )
@@ -329,12 +329,17 @@ def named(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         if not path.exists():
             raise InputError(f'"{path}" does not exist; give slides, images, tables or folders')
-        stem = _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
+        stem = _plain(path)
         name, number = stem, 2
         while name in found or name == "made":
             name, number = f"{number}_{stem}", number + 1
         found[name] = path.resolve()
     return found
+
+
+def _plain(path: Path) -> str:
+    """A path's name in letters that any program takes."""
+    return _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

@@ -7,12 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from agents.tumor_board.types import Track
 from sage.bench.mtb.play import earlier_rows
+from sage.bench.mtb.scores import score
 from sage.bench.mtb.types import Row
 from tests.end_to_end.harness import sage
 
 PLACE = os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")
 SHARED = Path(PLACE) / "data" / "benchmarks" / "mtbbench"
+
+
+def test_one_patient_gives_no_interval_and_beats_no_letter() -> None:
+    rows = [
+        Row(key=f"{n}", case="P", track=Track.MSK, number=n, kind="outcome", half="development",
+            truth=letter, answer=letter, right=True)
+        for n, letter in enumerate("AABB")
+    ]  # fmt: skip
+    whole = score(rows, "rules").groups[0]
+    assert (whole.accuracy, whole.low, whole.high) == (1.0, 0.0, 1.0)
+    assert (whole.over_low, whole.over_high) == (-1.0, 1.0)
 
 
 @pytest.mark.shared
