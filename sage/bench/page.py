@@ -396,10 +396,14 @@ def _blade(held: dict[str, Any]) -> Iterable[Row]:
             row = run["variables"][part]
             return f"{row['f1']:.3f}; {_share(row['precision'])}; {_share(row['recall'])}"
 
+        floors = ", ".join(
+            f"{run['variables'][part]['floor_f1']:.3f} ({agent}: as many at random)"
+            for agent, run in runs.items()
+        )
         yield Row(
             benchmark=f"BLADE, {what}",
             on=f"{variables['datasets']} data sets; F1, precision, recall",
-            floor=f"{variables[part]['floor_f1']:.3f} (as many at random)",
+            floor=floors,
             notes=("columns are compared where BLADE asks a language model, so published scores"
                    " are not set beside it.",) if part == "columns" else (),
             **_agents(runs, said),
