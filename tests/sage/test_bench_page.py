@@ -62,7 +62,8 @@ def test_benchmarks_whose_files_a_user_brings_have_rows_before_and_after(tmp_pat
     assert "0.0% (0.0% to 65.8%) (m) | 1.50 USD |" in told
     assert "| TruthHypo | 1 questions, 0 of a link;" in told
     assert (
-        "| BLADE, columns in their roles | 1 data sets; F1, precision, recall | 0.200 (as" in told
+        "| BLADE, columns in their roles | 1 data sets; F1, precision, recall | 0.200 (rules: as"
+        in told
     )
     assert "| 0.800; 100.0% (34.2% to 100.0%); 66.7% (20.8% to 93.8%) | not measured |" in told
     (place / "labbench.json").write_text(json.dumps(chat))
