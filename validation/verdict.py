@@ -8,7 +8,8 @@ A verdict rests on three answers, each with its estimate and 95% interval:
   after that control. A test that leaves out what else decides the outcome sees less of the same
   effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that asking both for alpha asks for more
   than alpha. Two ways to be significant share alpha, since each counts in one of two directions.
-  Not where a cut or a curve was searched: its adjusted p does not count the search. No:
+  Not where a cut or a curve was searched: its adjusted p does not count the search; and not where
+  a rank test's p is of ranks that point the other way than the means, whose direction it is. No:
   the interval leaves out the smallest relevant effect, and nothing points to a smaller one (p at
   least `CLEAR` times alpha, or the estimate in the other direction). Unclear otherwise.
   In a campaign the p must also stay below the level of its online control
@@ -50,7 +51,8 @@ The rules, in their order:
    mean survival difference agrees with the claim, and inconclusive (control) if the known positive
    is not shown either.
 5. Association unclear. Inconclusive, because of the first that holds:
-   - assumption: the test finds any association (spline, searched cut), the slope shows none;
+   - assumption: the test finds any association (spline, searched cut), the slope shows none; or a
+     rank test's, whose ranks point the other way than the means;
    - relevance: the interval leaves out the smallest relevant effect;
    - multiplicity: p is below alpha in the expected direction, but not after control over the
      ledger;
@@ -229,6 +231,8 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
     plan = adjusted_plan(contract)
     found = None if plan is None else evidence.analysis.test(plan.id)
     if found is None or not _measured(found) or primary.method in SEARCHED or evidence.locked:
+        return False
+    if _ranks_turn(primary):
         return False
     effect, p = _estimate(found)
     enough = q is not None and q < contract.rules.alpha and p < _level(evidence)
@@ -476,7 +480,10 @@ def _if_unclear(evidence: Evidence, primary: TestOutcome, association: Answer) -
     because: Because
     if _undirected(primary) and p < alpha:
         because, rule, words = "assumption", "direction", "associated, but no direction is shown"
-        text = f"{association.text}: the interval of the slope includes none"
+        why = "the interval of the slope includes none"
+        if _ranks_turn(primary):
+            why = "p is of ranks, and the ranks point the other way than the means"
+        text = f"{association.text}: {why}"
     elif not allows_relevant(contract, effect):
         because, rule, words = "relevance", "relevant effect", "if associated, too small to matter"
         text = f"{association.text}: the interval excludes {_relevant(evidence)}"
@@ -687,10 +694,20 @@ def _effect(outcome: TestOutcome) -> Effect:
 
 def _undirected(primary: TestOutcome) -> bool:
     """True where p tests any association (spline, best cut, several terms) and the slope's interval
-    spans none.
+    spans none, or ranks that point the other way than the means.
     """
     effect, any_direction = _effect(primary), primary.method in UNDIRECTED
-    return any_direction and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+    spans = effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+    return (any_direction and spans) or _ranks_turn(primary)
+
+
+def _ranks_turn(primary: TestOutcome) -> bool:
+    """True where exposed patients have the lower ranks and the higher mean, or the reverse."""
+    if primary.method != "rank" or primary.statistic is None:
+        return False
+    effect = _effect(primary)
+    higher = effect.signed(effect.value) > 0
+    return primary.statistic < 0.5 if higher else primary.statistic > 0.5
 
 
 def _relevant(evidence: Evidence) -> str:

@@ -107,12 +107,16 @@ class Generated(Strict):
 
 
 class Scores(Strict):
-    """Power over claims of an effect, and false claims over those whose values were dealt anew."""
+    """Power over claims of an effect, and false claims over those whose values were dealt anew.
+
+    Beside each stands what the association alone would make of them.
+    """
 
     power: Rate
     associated: Rate
     null_kept: Rate
     type_one: Rate
+    dealt_associated: Rate
     naive: Rate
 
 
@@ -360,6 +364,7 @@ def score_claims(tried: Sequence[Tried]) -> Scores:
             t.verdict != "supported" for t in asis if t.relation == "none"
         ]),
         type_one=rate("Type I", supported(dealt)),
+        dealt_associated=rate("dealt anew, associated", [item.associated for item in dealt]),
         naive=rate("p below 0.05 alone", [item.naive for item in dealt]),
     )  # fmt: skip
 

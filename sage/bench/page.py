@@ -281,6 +281,7 @@ def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
         floor=f"{said('naive')} (p below 0.05 alone)",
         rules=said("type_one"),
         cost="in the row above",
+        notes=(f"associated, whatever else is said: {said('dealt_associated')}.",),
     )
     yield Row(
         benchmark="DiscoveryBench, real/train: found from questions",

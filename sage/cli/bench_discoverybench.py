@@ -79,7 +79,8 @@ def discoverybench(
     for gold in golds.values():
         said = gold.unread or f"{', '.join(gold.exposures)}: {gold.relation} with {gold.outcome}"
         console.print(f"{gold.task}: {said}", markup=False, highlight=False, soft_wrap=True)
-    parts = (scores.power, scores.associated, scores.null_kept, scores.type_one, scores.naive)
+    parts = (scores.power, scores.associated, scores.null_kept, scores.type_one,
+             scores.dealt_associated, scores.naive)  # fmt: skip
     for part in parts:
         if part.runs:
             console.print(

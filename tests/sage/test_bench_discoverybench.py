@@ -16,6 +16,7 @@ from sage.bench.discoverybench import (
     cohort_spec,
     generate,
     read_gold,
+    read_table,
     read_tasks,
     score_generated,
     try_claim,
@@ -70,6 +71,7 @@ def test_gold_is_read_tried_dealt_anew_and_found(tmp_path: Path) -> None:
     assert (gold["outcome"], gold["relation"]) == ("yield_t", "positive")
     assert [item["verdict"] == "supported" for item in found["tried"]] == [True, False]
     assert found["scores"]["type_one"]["hits"] == 0
+    assert found["scores"]["associated"]["hits"] == found["scores"]["dealt_associated"]["runs"] == 1
     assert found["generated"]["score"] == 1 > found["generated"]["chance"]
 
 
@@ -94,6 +96,22 @@ def test_the_score_is_the_product_of_its_parts(tmp_path: Path) -> None:
     assert (scored.context, scored.variables, scored.relation, scored.score) == (1, 1, 0.5, 0.5)
     elsewhere = wrong.model_copy(update={"where": {"GENDER": "MALE"}})
     assert score_generated(task, elsewhere, task.questions[0]).score == 0
+
+
+def test_ranks_against_the_means_are_no_association(tmp_path: Path) -> None:
+    folder = write(tmp_path, "Flooded fields have higher yields.", FLOW)
+    (task,) = read_tasks(folder)
+    table = pd.read_csv(task.tables[0])
+    table["yield_t"] = generator(5).normal(size=len(table)) - 0.5 * table["flooded"]
+    wettest = table.index[table["flooded"] == 1][:9]
+    table.loc[wettest, "yield_t"] += 40
+    table.to_csv(task.tables[0], index=False)
+    gold = Gold(task=task.name, exposures=("flooded",), outcome="yield_t", relation="positive")
+    read_table.cache_clear()
+    tried = try_claim(task, gold, "flooded", 0)
+    assert tried.naive
+    assert not tried.associated, tried.because
+    assert "the ranks point the other way than the means" in tried.because
 
 
 def test_an_event_beside_a_time_is_an_outcome_in_time() -> None:

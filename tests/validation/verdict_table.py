@@ -988,6 +988,30 @@ def _association() -> Iterator[Row]:
             primary=estimate(0.98, 0.05, 0.001),
             plan={"method": method},
         )
+    turned, met = open_("assumption"), SUPPORTED
+    for p, mean, above, says, answers in (
+        (0.001, 0.4, 0.52, met, "yyu"),
+        (0.001, 0.4, 0.5, met, "yyu"),
+        (0.001, 0.4, None, met, "yyu"),
+        (0.001, 0.4, 0.48, turned, "uyu"),
+        (0.001, -0.4, 0.48, NOT, "nnn"),
+        (0.001, -0.4, 0.5, NOT, "nnn"),
+        (0.001, -0.4, 0.52, turned, "unn"),
+        (0.001, 0.0, 0.52, turned, "unn"),
+        (0.09, 0.4, 0.52, met, "yyu"),
+        (0.09, 0.4, 0.48, open_("power"), "uyu"),
+    ):
+        given = estimate(mean, 0.15, p, scale="difference (SD)")
+        yield row(
+            f"rank test, p {p}, means {mean}, exposed higher in {above}",
+            says,
+            answers,
+            primary=given | {"method": "rank", "statistic": above},
+            adjusted=given | {"p": 0.001 if mean else 0.9},
+            q_adjusted=0.001,
+            plan={"method": "rank", "scale": "difference (SD)"},
+            reasons=("ranks point the other way than the means",) if says == turned else (),
+        )
     yield row(
         "log-rank, interval includes none",
         SUPPORTED,

@@ -83,7 +83,10 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
 
 
 def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Difference in standard deviations of the outcome (least squares)."""
+    """Difference in standard deviations of the outcome (least squares).
+
+    The statistic of a rank test is the chance that an exposed patient has the higher value.
+    """
     from validation.statistics.continuous import linear, rank_test
 
     if imputes(study, plan):
@@ -98,8 +101,8 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     effect = effect_of(fit, "difference (SD)")
     p, statistic = float(fit.p[0]), None
     if plan.method == "rank":
-        test = rank_test(y, X[:, 0]).test
-        p, statistic = test.p, test.statistic
+        ranks = rank_test(y, X[:, 0])
+        p, statistic = ranks.test.p, ranks.superiority
     book.effect(plan.id, effect, p)
     return outcome_of(plan, n=int(keep.sum()), effect=effect, p=p, statistic=statistic, notes=notes)
 
