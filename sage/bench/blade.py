@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer
 
 from agents.analysis_variables import ANALYSIS_VARIABLES, Variables, VariablesInput, words_of
 from sage.bench.multiple_choice import (
@@ -105,6 +105,10 @@ class Chosen(Strict):
     name: str
     roles: dict[Role, frozenset[str]] = Field(default_factory=dict)
     trouble: str = ""
+
+    @field_serializer("roles")
+    def _in_one_order(self, roles: dict[Role, frozenset[str]]) -> dict[Role, list[str]]:
+        return {role: sorted(names) for role, names in roles.items()}
 
 
 class Matched(Strict):
@@ -355,6 +359,6 @@ def _matched(sides: Sequence[tuple[frozenset[str], frozenset[str], int]]) -> Mat
     return Matched(
         precision=proportion(n < hits for n in range(said)) if said else None,
         recall=proportion(n < hits for n in range(gold)),
-        f1=round(2 * hits / (said + gold), 4),
-        floor_f1=round(2 * chance / (said + gold), 4),
+        f1=round(2 * hits / (said + gold), 6),
+        floor_f1=round(2 * chance / (said + gold), 6),
     )

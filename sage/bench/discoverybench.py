@@ -51,6 +51,8 @@ SIGNS: tuple[tuple[str, Relation], ...] = (
     (r"\b(increas|higher|more|greater)", "positive"),
 )
 """How a hypothesis says its sign; the first that fits counts, figures before words."""
+TIMES = re.compile(r"time|duration|follow.?up", re.I)
+SURVIVAL = re.compile(r"\b(cox|hazards?|surviv\w*|kaplan)\b", re.I)
 MEN = {"male": ("male", "men", "man", "males"), "female": ("female", "women", "woman", "females")}
 
 
@@ -173,7 +175,10 @@ def read_table(paths: tuple[str, ...]) -> pd.DataFrame:
 
 
 def read_gold(task: Task) -> Gold:
-    """What a gold hypothesis claims, of the columns that its workflow names."""
+    """What a gold hypothesis claims, of the columns that its workflow names and its tables have.
+
+    The times of a survival analysis belong to the outcome.
+    """
     names = sorted(task.columns, key=len, reverse=True)
     any_name = "|".join(map(re.escape, names))
     named = dict.fromkeys(re.findall(rf"(?<!\w)({any_name})(?!\w)", task.workflow))
@@ -189,12 +194,22 @@ def read_gold(task: Task) -> Gold:
     where = dict(conditions)
     if len(set(conditions)) > len(where):
         return Gold(task=task.name, unread="it compares groups, by a regression in each")
-    free = [name for name in named if name != target and name not in where]
+    in_time = SURVIVAL.search(task.workflow)
+    free = [
+        name for name in named
+        if name != target and name not in where and not (in_time and TIMES.search(name))
+    ]  # fmt: skip
     about = {name: overlap(task.columns, name, task.text) for name in free}
     best = max(about.values(), default=0.0)
     if not best:
         return Gold(task=task.name, unread="none of its exposures is a column")
     exposures = tuple(name for name in free if about[name] >= 0.7 * best)
+    try:
+        table = read_table(task.tables)
+    except InputError as error:
+        return Gold(task=task.name, unread=str(error))
+    if gone := [name for name in (target, *exposures, *where) if name not in table]:
+        return Gold(task=task.name, unread=f"its tables have no column {gone[0]}")
     relation: Relation = "none"
     if not NULL.search(task.text):
         relation = next((sign for words, sign in SIGNS if re.search(words, task.text, re.I)),
@@ -203,21 +218,23 @@ def read_gold(task: Task) -> Gold:
         task=task.name,
         where=where,
         exposures=exposures,
-        beside=tuple(name for name in free if name not in exposures),
+        beside=tuple(name for name in free if name not in exposures and name in table),
         outcome=target,
         relation=relation,
     )
 
 
 def _key(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.+-]", "_", name)
+    plain = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)
+    return plain if plain == name else f"{plain}.{sha256_text(name)[:8]}"
 
 
 def cohort_spec(table: pd.DataFrame, outcome: str, use: Sequence[str]) -> CohortSpec:
     """A cohort of a table's rows: its outcome continuous, yes or no, or a time with an event.
 
     An outcome of zeros and ones beside a column of times ("time", "duration", "follow-up" in its
-    name, none negative) is an event in time.
+    name, none negative) is an event in time. A table does not say in which unit: they count as
+    months.
 
     Parameters
     ----------
@@ -241,14 +258,14 @@ def cohort_spec(table: pd.DataFrame, outcome: str, use: Sequence[str]) -> Cohort
                     "positive_values": (high,), "negative_values": (low,)}  # fmt: skip
         times = [
             name for name in table
-            if re.search(r"time|duration|follow.?up", str(name), re.I)
-            and name not in use and pd.api.types.is_numeric_dtype(table[name])
+            if TIMES.search(str(name)) and name not in use
+            and pd.api.types.is_numeric_dtype(table[name])
             and table[name].min() >= 0 and table[name].nunique() > LEVELS
         ]  # fmt: skip
         if len(times) == 1:
             endpoint = {"kind": "survival", "table": "rows", "time": times[0], "event": outcome,
-                        "time_unit": "months", "event_values": (high,),
-                        "censored_values": (low,)}  # fmt: skip
+                        "time_unit": "months", "max_months": float(table[times[0]].max()),
+                        "event_values": (high,), "censored_values": (low,)}  # fmt: skip
     variables = {
         _key(name): {"table": "rows", "column": name, "kind": kind_of(table[name]), "label": name}
         for name in use
@@ -326,6 +343,7 @@ def try_claim(task: Task, gold: Gold, exposure: str, deal: int, seed: int = 0) -
                 if gold.relation == "negative"
                 else Direction.HIGHER_RISK,
                 covariates=tuple(f"clinical:{_key(name)}" for name in others),
+                unadjusted_because="" if others else "the published analysis adjusts for nothing",
             )  # fmt: skip
             frozen = freeze(draft(claim, cohort.dictionary(), seed=own), cohort)
             found = run(frozen, cohort, place / "out", ledger=Ledger(place / "ledger.jsonl"),
@@ -379,7 +397,8 @@ def generate(task: Task, question: str) -> tuple[dict[str, str], tuple[str, ...]
 
     Returns
     -------
-    The context as column and value, the exposure with the outcome, and the relation.
+    The context as column and value, the exposure with the outcome, and the relation. No variables
+    where fewer than two columns hold numbers.
     """
     from scipy.stats import spearmanr
 
@@ -402,6 +421,8 @@ def generate(task: Task, question: str) -> tuple[dict[str, str], tuple[str, ...]
         if name in task.columns and name not in where
         and pd.api.types.is_numeric_dtype(rows[name]) and rows[name].nunique() > 1
     ]  # fmt: skip
+    if len(columns) < 2:
+        return where, (), "none"
     order = sorted(columns, key=lambda name: -overlap(task.columns, name, question))
     outcome, others = order[0], order[1:]
     linked = [name for name in others if overlap(task.columns, name, question) >= 0.25]
@@ -426,7 +447,7 @@ def score_generated(task: Task, gold: Gold, question: str) -> Generated:
     return Generated(
         task=task.name,
         question=question,
-        statement=f"{variables[0]} and {variables[1]}: {relation}{told}",
+        statement=f"{' and '.join(variables)}: {relation}{told}",
         **_rubric(gold, where, variables, relation),
     )
 

@@ -214,6 +214,6 @@ def _scored(group: str, answered: Sequence[Answered]) -> Scored:
         accuracy=proportion(item.right for item in answered),
         precision=proportion(sure) if sure else None,
         coverage=proportion(item.sure for item in answered),
-        chance=round(sum(item.chance for item in answered) / len(answered), 4),
+        chance=round(sum(item.chance for item in answered) / len(answered), 6),
         unusable=sum(bool(item.trouble) for item in answered),
     )

@@ -21,9 +21,9 @@ HEAD = """# Benchmarks
 
 What SAGE reaches on benchmarks that others publish on, and on its own calibration. This page is
 written by `sage bench page benchmarks/results/page`. "Floor" is the simplest thing that answers.
-"Rules" is SAGE without a language model; "model" a figure with one: none was measured, since
-conversations that are played for tests are no figures. Rows say on which part of a benchmark they
-were measured; halves of some were withheld while SAGE was made.
+"Rules" is SAGE without a language model; "model" a figure with one, or of answers that somebody
+played in its place, which is then said: no language model was measured. Rows say on which part of a
+benchmark they were measured; halves of some were withheld while SAGE was made.
 
 | benchmark | measured on | floor | best published | SAGE, rules | SAGE, model | cost |
 |---|---|---|---|---|---|---|
@@ -98,7 +98,7 @@ def _hypobench(held: dict[str, Any]) -> Iterable[Row]:
         cost=_cpu(held),
         notes=(
             f"with shuffled labels a rule was claimed in {held['claimed_when_shuffled']} of"
-            f" {held['shuffled']}; fewer columns are named than by the tree, none of them wrong.",
+            f" {held['shuffled']}.",
         ),
     )
 
@@ -222,14 +222,19 @@ def _calibration(held: list[dict[str, Any]]) -> Iterable[Row]:
 
 def _biodsa(held: dict[str, Any]) -> Iterable[Row]:
     scored = held["verdicts"]
+
+    def share(name: str) -> str:
+        part = scored[name]
+        return f"{part['rate']:.1%} ({part['lower']:.1%} to {part['upper']:.1%})"
+
     yield Row(
         benchmark="BioDSA-1K, verdicts",
         on=f"{scored['accuracy']['runs']} statements of {len(held['studies_given'])} studies"
         if scored
         else f"not measured: tables of none of its {held['studies']} studies are at hand",
         floor=f"{scored['constant']:.1%} (most frequent label)" if scored else NONE,
-        rules=f"{scored['accuracy']['rate']:.1%}; Type I {scored['type_one']['rate']:.1%}, "
-        f"Type II {scored['type_two']['rate']:.1%}, abstained {scored['abstained']['rate']:.1%}"
+        rules=f"{share('accuracy')}; Type I {share('type_one')}, Type II {share('type_two')},"
+        f" abstained {share('abstained')}"
         if scored
         else NONE,
     )

@@ -215,7 +215,7 @@ def proportion(values: Iterable[bool]) -> Figure:
     count, total = sum(listed), len(listed)
     low, high = wilson(count, total)
     return Figure(
-        value=round(count / total, 4), low=round(low, 4), high=round(high, 4), count=count,
+        value=round(count / total, 6), low=round(low, 6), high=round(high, 6), count=count,
         total=total,
     )  # fmt: skip
 

@@ -317,9 +317,9 @@ def _links(group: str, rows: Sequence[tuple[str, str, str | None, bool]], consta
         accuracy=proportion(right == words for _, right, words, _ in rows),
         precision=proportion(precision) if precision else None,
         recall=proportion(recall) if recall else None,
-        f1=round(2 * both / (sum(said) + sum(gold)), 4) if sum(said) + sum(gold) else 0.0,
+        f1=round(2 * both / (sum(said) + sum(gold)), 6) if sum(said) + sum(gold) else 0.0,
         answered=proportion(words is not None for _, _, words, _ in rows),
         unusable=sum(trouble for *_, trouble in rows),
-        floor_accuracy=round(constant / len(rows), 4),
-        floor_f1=round(2 * share / (1 + share), 4),
+        floor_accuracy=round(constant / len(rows), 6),
+        floor_f1=round(2 * share / (1 + share), 6),
     )

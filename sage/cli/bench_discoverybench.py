@@ -32,9 +32,13 @@ def discoverybench(
     from sage.bench import discoverybench as bench
     from sage.console import counting, print_json
     from sage.console import out as console
+    from sage.core.errors import InputError
 
     tasks = bench.read_tasks(folder)
     golds = {task.name: bench.read_gold(task) for task in tasks}
+    if all(gold.unread for gold in golds.values()):
+        first = golds[tasks[0].name]
+        raise InputError(f"{folder}: no task can be read; {first.task}: {first.unread}")
     work = [
         (task, golds[task.name], exposure, deal, seed)
         for deal in range(deals + 1)

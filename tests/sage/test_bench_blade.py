@@ -130,3 +130,9 @@ def test_long_texts_many_columns_and_folders_of_nothing_are_refused(tmp_path: Pa
                         ("sets/farms/info.json", "is no folder")):  # fmt: skip
         done = sage("bench", "blade", given, cwd=tmp_path)
         assert done.code == 2 and said in done.err, done.err
+
+
+def test_columns_of_a_role_are_told_in_one_order() -> None:
+    names = [f"column_{letter}" for letter in "hbgcfdea"]
+    told = json.loads(Chosen(name="x", roles={"IV": frozenset(names)}).model_dump_json())
+    assert told["roles"]["IV"] == sorted(names)

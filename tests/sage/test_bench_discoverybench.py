@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from sage.cli.app import app
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 
+ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = {
     "GENDER": "Gender of the respondent",
     "rainfall": "Rain that fell in a year",
@@ -89,6 +93,73 @@ def test_what_the_workflow_does_not_say_is_told(tmp_path: Path) -> None:
     assert try_claim(task, odd, "rainfall", 0).verdict == "refused"
 
 
+def test_a_claim_whose_analysis_names_nothing_beside_it_can_be_supported(tmp_path: Path) -> None:
+    flow = "Regression of 'rainfall', and 'yield_t' as the dependent variable"
+    (task,) = read_tasks(write(tmp_path, "More rain that fell in a year increases grain.", flow))
+    tried = try_claim(task, read_gold(task), "rainfall", 0)
+    assert tried.verdict == "supported", tried.because
+
+
+def test_what_the_tables_lack_is_told_and_keeps_no_other_task(tmp_path: Path) -> None:
+    text = "More rain that fell in a year increases grain harvested."
+    folder = write(tmp_path, text, FLOW)
+    about = json.loads((folder / "farms" / "metadata_0.json").read_text())
+    about["datasets"][0]["columns"]["raw"] += [{"name": "hail", "description": "Hail, storms"}]
+    whose = {"1": ("More hail, more grain.", FLOW.replace("rainfall", "hail")),
+             "2": (text, FLOW.replace("soil_acidity", "hail"))}  # fmt: skip
+    for number, (claim, workflow) in whose.items():
+        given = about | {"workflow": workflow, "hypotheses": {"main": [{"text": claim}]}}
+        (folder / "farms" / f"metadata_{number}.json").write_text(json.dumps(given))
+    (folder / "broken").mkdir()
+    (folder / "broken" / "metadata_0.json").write_text(json.dumps(about))
+    golds = {task.name: read_gold(task) for task in read_tasks(folder)}
+    assert "is no table" in golds["broken/0"].unread
+    assert golds["farms/1"].unread == "its tables have no column hail"
+    assert (golds["farms/2"].exposures, golds["farms/2"].beside) == (("rainfall",), ())
+    run = CliRunner().invoke(app, ["bench", "discoverybench", str(folder), "--deals", "0"])
+    assert run.exit_code == 0, run.output
+    assert "farms/1: its tables have no column hail" in run.stdout
+    run = CliRunner().invoke(app, ["bench", "discoverybench", str(folder / "broken")])
+    assert isinstance(run.exception, InputError)
+    assert "no task can be read" in str(run.exception)
+
+
+def test_columns_whose_names_differ_in_a_space_stay_two(tmp_path: Path) -> None:
+    folder = write(tmp_path, "More rain that fell in a year increases grain.", FLOW)
+    (task,) = read_tasks(folder)
+    table = pd.read_csv(task.tables[0]).rename(columns={"soil_acidity": "rain fall"})
+    spec = cohort_spec(table.rename(columns={"rainfall": "rain_fall"}), "yield_t",
+                       ["rain_fall", "rain fall"])  # fmt: skip
+    assert {item.column for item in spec.variables.values()} == {"rain_fall", "rain fall"}
+
+
+def test_words_alone_are_no_hypothesis_and_no_crash(tmp_path: Path) -> None:
+    (task,) = read_tasks(write(tmp_path, "x", FLOW))
+    gold = Gold(task=task.name, exposures=("GENDER",), outcome="yield_t", relation="positive")
+    pd.read_csv(task.tables[0])[["GENDER", "yield_t"]].to_csv(task.tables[0], index=False)
+    read_table.cache_clear()
+    assert score_generated(task, gold, task.questions[0]).relation == 0
+
+
+def test_the_times_of_a_survival_analysis_are_no_covariate(tmp_path: Path) -> None:
+    flow = "Cox regression of 'rainfall', 'follow_up' in years, 'flooded' as the dependent variable"
+    folder = write(tmp_path, "More rain that fell in a year floods more fields.", flow)
+    (task,) = read_tasks(folder)
+    table = pd.read_csv(task.tables[0])
+    until, seen = generator(6).exponential(400, (2, len(table)))
+    until *= np.exp(-table["rainfall"].to_numpy())
+    table["follow_up"], table["flooded"] = np.minimum(until, seen), (until <= seen).astype(int)
+    table.to_csv(task.tables[0], index=False)
+    read_table.cache_clear()
+    task = task.model_copy(update={"columns": {**task.columns, "follow_up": "Years observed"}})
+    gold = read_gold(task)
+    assert (gold.outcome, gold.exposures, gold.beside) == ("flooded", ("rainfall",), ())
+    spec = cohort_spec(table, gold.outcome, gold.exposures)
+    assert spec.endpoints["outcome"].kind == "survival"
+    tried = try_claim(task, gold, "rainfall", 0)
+    assert tried.verdict == "supported", tried.because
+
+
 def test_the_score_is_the_product_of_its_parts(tmp_path: Path) -> None:
     (task,) = read_tasks(write(tmp_path, "x", FLOW))
     wrong = Gold(task=task.name, exposures=("rainfall",), outcome="yield_t", relation="negative")
@@ -127,3 +198,20 @@ def test_an_event_beside_a_time_is_an_outcome_in_time() -> None:
         cohort_spec(rows.assign(died=np.ones(60)), "died", [])
     with pytest.raises(InputError, match="no metadata_N"):
         read_tasks(Path(__file__).parent / "absent")
+
+
+def test_a_share_of_words_is_the_same_in_every_process() -> None:
+    names = ("alpha beta gamma delta", "beta gamma", "gamma", "delta epsilon zeta eta theta")
+    code = (
+        "from agents.analysis_variables import overlap\n"
+        f"columns = {dict(zip('abcd', names, strict=True))!r}\n"
+        "print([overlap(columns, name, 'alpha gamma delta eta zeta') for name in columns])"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in range(6)
+    }  # fmt: skip
+    assert len(told) == 1, told

@@ -188,3 +188,11 @@ def test_odd_characters_of_an_id_are_printed_harmlessly(tmp_path: Path) -> None:
     done = sage("bench", "labbench", "q.jsonl", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "\x1b" not in done.out
+
+
+def test_shares_are_rounded_once() -> None:
+    from sage.bench.triple_review import proportion
+    from sage.cli.bench_choices import in_words
+
+    said = in_words(proportion(n < 120 for n in range(188)))
+    assert said == "63.8% (56.7% to 70.4%)", "the lower limit is 56.748%"
