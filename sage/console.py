@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import time
@@ -70,9 +71,21 @@ def print_aligned(rows: Sequence[Sequence[str]], right: frozenset[int] = frozens
 
 
 def print_json(value: Any) -> None:
-    """Print plain data or a pydantic model as one JSON document on stdout."""
+    """Print plain data or a pydantic model as one JSON document on stdout.
+
+    A number that is none, or infinite, is null: JSON has no word for it.
+    """
     plain = value.model_dump(mode="json") if hasattr(value, "model_dump") else value
-    sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(_finite(plain), indent=1, ensure_ascii=False, default=str)
+    sys.stdout.write(text + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @contextmanager

@@ -84,6 +84,13 @@ def _cpu(held: dict[str, Any]) -> str:
     return f"{held['cpu_seconds']:.0f} s of a CPU" if "cpu_seconds" in held else NONE
 
 
+def _rate(part: dict[str, Any]) -> str:
+    """A share of runs with its exact interval; none where nothing was run."""
+    if not part["runs"]:
+        return NONE
+    return f"{part['rate']:.1%} ({part['lower']:.1%} to {part['upper']:.1%})"
+
+
 def _hypobench(held: dict[str, Any]) -> Iterable[Row]:
     def three(method: str) -> str:
         mean = held["mean"][method]
@@ -222,19 +229,14 @@ def _calibration(held: list[dict[str, Any]]) -> Iterable[Row]:
 
 def _biodsa(held: dict[str, Any]) -> Iterable[Row]:
     scored = held["verdicts"]
-
-    def share(name: str) -> str:
-        part = scored[name]
-        return f"{part['rate']:.1%} ({part['lower']:.1%} to {part['upper']:.1%})"
-
     yield Row(
         benchmark="BioDSA-1K, verdicts",
         on=f"{scored['accuracy']['runs']} statements of {len(held['studies_given'])} studies"
         if scored
         else f"not measured: tables of none of its {held['studies']} studies are at hand",
         floor=f"{scored['constant']:.1%} (most frequent label)" if scored else NONE,
-        rules=f"{share('accuracy')}; Type I {share('type_one')}, Type II {share('type_two')},"
-        f" abstained {share('abstained')}"
+        rules=f"{_rate(scored['accuracy'])}; Type I {_rate(scored['type_one'])}, Type II"
+        f" {_rate(scored['type_two'])}, abstained {_rate(scored['abstained'])}"
         if scored
         else NONE,
     )
@@ -263,8 +265,7 @@ def _biodsa(held: dict[str, Any]) -> Iterable[Row]:
 
 def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
     def said(name: str) -> str:
-        part = held["scores"][name]
-        return f"{part['rate']:.1%} ({part['lower']:.1%} to {part['upper']:.1%})"
+        return _rate(held["scores"][name])
 
     scores, found = held["scores"], held["generated"]
     read = sum(not gold["unread"] for gold in held["gold"])

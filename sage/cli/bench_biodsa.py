@@ -14,8 +14,9 @@ def biodsa(
     benchmark: Path = typer.Argument(..., help="BioDSA-1K's parquet file, or its folder."),
     study: list[str] | None = typer.Option(
         None,
-        help="ID=COHORT: a cBioPortal study's folder (cohort.toml, or as downloaded); repeatable. "
-        "Without one only feasibility is scored.",
+        help="ID=COHORT: a cBioPortal study's tables, as `sage cohort init` makes a cohort of its "
+        "folder; repeatable. As downloaded it has no mutations. Without one only feasibility is "
+        "scored.",
     ),
     limit: int | None = typer.Option(None, min=1, help="With --study: only the first statements."),
     times: int = typer.Option(1000, min=20, help="Resamples of papers, for the intervals."),

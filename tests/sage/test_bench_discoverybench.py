@@ -24,6 +24,7 @@ from sage.bench.discoverybench import (
     score_generated,
     try_claim,
 )
+from sage.bench.page import write_page
 from sage.cli.app import app
 from sage.core.errors import InputError
 from sage.core.seeds import generator
@@ -119,6 +120,16 @@ def test_what_the_tables_lack_is_told_and_keeps_no_other_task(tmp_path: Path) ->
     run = CliRunner().invoke(app, ["bench", "discoverybench", str(folder), "--deals", "0"])
     assert run.exit_code == 0, run.output
     assert "farms/1: its tables have no column hail" in run.stdout
+    run = CliRunner().invoke(
+        app, ["bench", "discoverybench", str(folder), "--deals", "0", "--json"]
+    )
+    assert "NaN" not in run.stdout, "that is no JSON"
+    (tmp_path / "discoverybench.json").write_text(run.stdout)
+    told = [line for line in write_page(tmp_path).splitlines() if "dealt anew |" in line]
+    assert told == [
+        "| DiscoveryBench, real/train: columns dealt anew | 0 claims; falsely supported | – (p"
+        " below 0.05 alone) | – | – | not measured | in the row above |"
+    ]
     run = CliRunner().invoke(app, ["bench", "discoverybench", str(folder / "broken")])
     assert isinstance(run.exception, InputError)
     assert "no task can be read" in str(run.exception)

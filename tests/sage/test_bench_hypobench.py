@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,3 +73,24 @@ def test_the_command_and_what_it_refuses(tmp_path: Path) -> None:
     (tmp_path / "bench" / "one" / "admission_val.json").write_text("[]")
     with pytest.raises(InputError, match="not a setting of HypoBench"):
         read_settings(tmp_path / "bench")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda held: held.pop("art"), "test rows have other columns than training rows"),
+        (lambda held: held["art"].pop(), "art has 199 values, admission_x 200"),
+        (lambda held: held.update(art=list(range(200))), "art is words in one split and numbers"),
+    ],
+)
+def test_splits_that_do_not_fit_are_refused(tmp_path: Path, change: Any, said: str) -> None:
+    write_setting(tmp_path / "one")
+    path = tmp_path / "one" / "admission_test.json"
+    held = json.loads(path.read_text())
+    change(held)
+    path.write_text(json.dumps(held))
+    with pytest.raises(InputError, match=f"not a setting of HypoBench: .*{said}"):
+        read_settings(tmp_path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"holds 0 files \*_test\.json, not one"):
+        read_settings(tmp_path)
