@@ -107,8 +107,8 @@ def _hypobench(held: dict[str, Any]) -> Iterable[Row]:
         notes=(
             f"with shuffled labels a rule was claimed in {held['claimed_when_shuffled']} of"
             f" {held['shuffled']}.",
-            "the published figure is of the hardest of five made tasks, by language models (Liu and"
-            " others 2025, abstract): not comparable.",
+            "the published figure (Liu and others 2025, abstract) is that of language models on all"
+            " synthetic tasks as they get harder: not comparable.",
         ),
     )
 
@@ -281,7 +281,7 @@ def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
         notes=(
             f"the association alone is seen in {said('associated')}; of claims of no effect"
             f" {scores['null_kept']['hits']} of {scores['null_kept']['runs']} were not supported;"
-            f" the workflows of {held['tasks'] - read} tasks could not be read.",
+            f" {held['tasks'] - read} tasks could not be read.",
         ),
     )
     yield Row(
@@ -299,9 +299,9 @@ def _discoverybench(held: dict[str, Any]) -> Iterable[Row]:
         published="0.25 (its authors' best)",
         rules=f"{found['score']:.3f}",
         notes=(
-            "the published score is of all its tasks, where a language model reads whether two"
-            " texts agree; here columns are compared on a few, so the two are not comparable"
-            " (Majumder and others 2024, abstract).",
+            "the published score (Majumder and others 2024, abstract) is of more tasks, and a"
+            " language model reads there whether two texts agree; here columns are compared, so the"
+            " two are not comparable.",
         ),
     )
 

@@ -66,7 +66,7 @@ def test_benchmarks_whose_files_a_user_brings_have_rows_before_and_after(tmp_pat
         "| BLADE, columns in their roles | 1 data sets; F1, precision, recall | 0.200 (rules: as"
         in told
     )
-    assert "| 0.800; 100.0% (34.2% to 100.0%); 66.7% (20.8% to 93.8%) | not measured |" in told
+    assert "| 0.800; 100.0% (34.2% to 100.0%); 66.7% (20.8% to 93.9%) | not measured |" in told
     (place / "labbench.json").write_text(json.dumps(chat))
     assert "(m) | 1.50 USD |" in write_page(place), "one run alone stands for itself"
     one = {**chat, "scores": chat["scores"][:1], "answers": chat["answers"][1:]}
