@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agents.types import ExpandedHypothesis
+from kg.extract.mentions import MARKED
 from kg.lexicon.ontology import Ontology
 from kg.literature.expansion import kin, synonyms
 from kg.literature.text import mentions, phrase_key
@@ -62,18 +63,34 @@ class Part:
         return f"a response beside {self.drug[0]}" if beside else None
 
 
-def body_key(record: Record) -> str:
+def body_key(record: Record, *, whole: bool = False) -> str:
     """The record's text, ready for `Part.met`: with receptors written out (ER+ tumors), and without
-    what it says of others' reports in brackets ("in NMIBC (contradicts reports in MIBC)")."""
-    own = _REPORTS_OF_OTHERS.sub(" ", record.body)
+    what it says of others' reports in brackets ("in NMIBC (contradicts reports in MIBC)"), unless
+    the `whole` is asked for."""
+    own = record.body if whole else _REPORTS_OF_OTHERS.sub(" ", record.body)
     return phrase_key(_RECEPTOR.sub(lambda hit: f" {_RECEPTORS[hit[1]]} ", own))
 
 
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
-    """The parts of the claim; the statement is the only one where none is named."""
-    return tuple(
-        _part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)
-    )
+    """The parts of the claim; the statement is the only one where none is named.
+
+    Where a gene is measured in the place of what was asked for (FOXP3 for regulatory T cells), a
+    record on the gene counts for that part, and is said to.
+    """
+    parts = [_part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)]
+    for exposure in expanded.hypothesis.exposures:
+        gene = ontology.find(exposure.variable.rpartition(":")[2]) if ontology is not None else None
+        if gene is None or gene.type is not EntityType.GENE:
+            continue
+        if any(part.met(phrase_key(gene.name)) for part in parts):
+            continue
+        subjects = [at for at, part in enumerate(parts) if part.role == "subject"]
+        cell = phrase_key(MARKED.get(gene.name, ""))
+        marked = [at for at in subjects if cell and parts[at].met(cell) == parts[at].name]
+        for at in marked or subjects[: len(subjects) == 1]:
+            also = {gene.name: synonyms(gene.name, ontology)}
+            parts[at] = replace(parts[at], kin={**parts[at].kin, **also})
+    return tuple(parts)
 
 
 def _part(name: str, ontology: Ontology | None) -> Part:

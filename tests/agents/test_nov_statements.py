@@ -231,6 +231,26 @@ def test_a_response_to_a_drug_is_found_in_other_words(title: str, found: bool) -
     assert ("names all 2 parts" in said(claim, Record(title=title))) is found
 
 
+def test_a_gene_measured_in_the_place_of_a_cell_counts_for_it_and_is_said() -> None:
+    exposure = Exposure(variable="expression:FOXP3", label="FOXP3 expression")
+    record = Record(
+        title="Infiltration by CD8+, FoxP3+, CD20+ and PD-1+ immune cells in bladder cancer"
+    )
+    claim = expanded(("regulatory T cells", "bladder cancer"), exposures=(exposure,))
+    assert "regulatory T cells (counted for it: FOXP3)" in said(claim, record)
+    two = expanded(("macrophages", "regulatory T cells"), exposures=(exposure,))
+    assert "FOXP3 for regulatory T cells" in said(two, record)
+    assert "FOXP3 for macrophages" not in said(two, record)
+    unknown = expanded(("macrophages", "B cells"), exposures=(exposure,))
+    assert "FOXP3 for" not in said(unknown, record)
+
+
+def test_parts_left_out_of_the_count_are_said() -> None:
+    told = "(not in brackets on others' reports)"
+    assert told in said(b_cells(), NMIBC)
+    assert told not in said(b_cells(), Record(title="B cells in bladder cancer"))
+
+
 def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
     common = Record(title="Overall survival in bladder cancer with high density predicts shorter")
     own = Record(title="FABP5 in bladder cancer")
