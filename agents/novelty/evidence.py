@@ -172,10 +172,10 @@ def read(
     """
     parts = parts_of(expanded, ontology)
     keys = [body_key(cited.record) for cited in records]
-    met = [[part.met(key) for part in parts] for key in keys]
+    met = [[part.met(key, loose=True) for part in parts] for key in keys]
     has = [[name is not None for name in row] for row in met]
     whole = [body_key(cited.record, whole=True) for cited in records]
-    aside = [[part.met(key) is not None for part in parts] for key in whole]
+    aside = [[part.met(key, loose=True) is not None for part in parts] for key in whole]
     frequency = tuple(sum(row[i] for row in has) for i in range(len(parts)))
     weights = [1.0 / (1.0 + math.log1p(count)) for count in frequency]
     vocabulary = [frozenset(words(cited.record.body)) for cited in records]
