@@ -331,6 +331,10 @@ def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
     ended = sage("ask-slides", "What is x?", str(image), "--tools", "none", cwd=tmp_path, **there)
     assert ended.code == 1
     assert ended.err.endswith("then the same command again\n") and "--reasoner" not in ended.err
+    with serve(lambda _: Answer("no", status=401)) as server:
+        there["SAGE_BASE_URL"] = server.url
+        refused = sage("ask-slides", "Who?", str(image), "--out", "k", cwd=tmp_path, **there)
+    assert refused.code == 2 and refused.err.endswith("set SAGE_API_KEY\n"), refused.err
     bound = ("--tools", "none", "--budget-usd", "1", "--out", "o")
     unpriced = sage("ask-slides", "What is x?", str(image), *bound, cwd=tmp_path, **there)
     assert unpriced.code == 2 and "--budget-usd needs prices" in unpriced.err
