@@ -19,6 +19,9 @@ from agents.wording import (
     reworded,
     unsupported_numbers,
 )
+from kg.lexicon.ontology import Ontology
+from kg.literature.cancers import other_cancers
+from kg.types import EntityType
 from validation.hypothesis import Comparison, Hypothesis
 
 
@@ -51,7 +54,7 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
         parts = tuple(part for part in parts if part != hypothesis.endpoint)
     return Expansion(
         hypothesis=changed,
-        background=_background(reviewed),
+        background=_background(reviewed, resources.ontology),
         mechanism=_mechanism(reviewed),
         clinical_interpretation=_clinical(hypothesis),
         improvements=tuple(improvements),
@@ -59,20 +62,31 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
     )
 
 
-def _background(reviewed: ReviewedHypothesis) -> str:
+def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) -> str:
     """The sources' own sentences, those against the claim included."""
+    found = [ontology.find(concept) for concept in reviewed.concepts] if ontology else []
+    disease = next((one.name for one in found if one and one.type is EntityType.DISEASE), "")
     quoted = [cited for cited in reviewed.citations if not cited.retracted][:4]
     against = [cited for cited in quoted if denies(cited.quote)]
     against += reviewed.contradicting[:1]
-    text = _quotations([cited for cited in quoted if cited not in against])
+    supporting = [cited for cited in quoted if cited not in against]
+    text = _quotations(supporting, disease, ontology)
     if against:
-        text += f" Against it, or finding nothing: {_quotations(against)}"
+        text += f" Against it, or finding nothing: {_quotations(against, disease, ontology)}"
     text = text.strip()
-    return text or "No supporting passage in the graph."
+    return text or "The search of the graph found no passage for it."
 
 
-def _quotations(cited: Sequence[Citation]) -> str:
-    return " ".join(dict.fromkeys(f"“{one.quote.strip()}”" for one in cited))
+def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | None) -> str:
+    """Each quote once, with the cancer of its paper where the title alone says that it is another
+    than the claim's."""
+    said = []
+    for one in cited:
+        others: tuple[str, ...] = ()
+        if ontology is not None and not other_cancers(one.quote, disease, ontology):
+            others = other_cancers(f"{one.quote}. {one.title}", disease, ontology)
+        said.append(f"“{one.quote.strip()}”" + (f" (in {', '.join(others)})" if others else ""))
+    return " ".join(dict.fromkeys(said))
 
 
 def _mechanism(reviewed: ReviewedHypothesis) -> str:

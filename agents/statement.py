@@ -147,7 +147,15 @@ def _claimed(hypothesis: Hypothesis, known: Known) -> str:
     one_cut = len(names) == 1 and first.cut is not CutRule.TERTILE
     if hypothesis.comparison is not Comparison.EXTREMES and not one_cut:
         other = "all others"
-    return f"{place}, {words} identifies patients with {outcome}, compared with {other}."
+    identify = "identify" if len(names) == 1 and _plural(names[0]) else "identifies"
+    return f"{place}, {words} {identify} patients with {outcome}, compared with {other}."
+
+
+def _plural(name: str) -> bool:
+    """Whether a variable's name is plural: "B-cell transcripts", "lymph nodes of the axilla"; not
+    "nodal status", "density on H&E slides"."""
+    head = re.split(r" (?:of|on|in|by|at|from|per|to|with)\b| [(=]|,", name, maxsplit=1)[0]
+    return re.search(r"(?<![sui])s$", head) is not None
 
 
 def _sided(hypothesis: Hypothesis, names: list[str]) -> list[str]:

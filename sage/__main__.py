@@ -66,10 +66,11 @@ def _way_on(error: Exception) -> str:
     """An error's words; a model's failure advises `sage resume` where there is a run to resume."""
     from sage.core.llm.failures import ModelError
 
-    if not isinstance(error, ModelError) or OF_RUNS & set(sys.argv[1:]):
+    if OF_RUNS & set(sys.argv[1:]):
         return str(error)
-    words = str(error).removesuffix(", or run with --reasoner rules")
-    return words.replace("`sage resume`", "the same command again")
+    words = str(error).removesuffix(", or run with --reasoner rules")  # a refused key's too
+    failed = isinstance(error, ModelError)
+    return words.replace("`sage resume`", "the same command again") if failed else words
 
 
 def _end(code: int) -> NoReturn:

@@ -38,7 +38,7 @@ from sage.core.llm.turns import (
 from sage.core.printable import amount
 
 AGENT = "code_actor"
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:[-./]\w+)+")
 BY_MODEL = (
     "A language model wrote these programs and read what they gave; SAGE ran them in a sandbox and"
@@ -61,30 +61,30 @@ CODE_ACTOR = Agent(
 
 def answer_problems(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
     """Why an answer is not acceptable: no step, numbers that none showed, files that none left."""
-    if output.answer is None:
-        return [] if output.reason.strip() else ["reason: an answer of null says why"]
-    if all(one.undone for one in seen):
+    if output.answer is None and not output.reason.strip():
+        return ["reason: an answer of null says why"]
+    if output.answer is not None and all(one.undone for one in seen):
         return ["answer: no step has run yet; look at the data first, or answer null with a reason"]
     shown = [question]
     for one in seen:
         shown += [one.printed, one.value]
         shown += [cell for table in one.tables for row in table.rows for cell in row[1:]]
     known = [_value(text) for part in shown for text in _NUMBER.findall(part)]
-    said = _NAME.sub(" ", output.answer)  # the digits of a slide's name are no figures
     found = []
-    texts = [(text, text) for text in _NUMBER.findall(said)]
-    texts += [
-        (f"values.{name}", text)
+    said = [("", output.answer or ""), ("", output.reason)]
+    said += [
+        (f"values.{name}", str(value).strip())
         for name, value in output.values.items()
         if not isinstance(value, bool)
-        for text in _NUMBER.findall(_NAME.sub(" ", str(value)))
     ]
-    for where, text in texts:
-        if not _stands(text, known):
-            found.append(
-                f"{where}: {text} stands in nothing that a step showed; show it in a step first, or"
-                " leave it out"
-            )
+    for where, words in said:
+        for text in _NUMBER.findall(_NAME.sub(" ", words)):  # a slide's name holds no figures
+            counts = text != words and _is_digit(text)  # in a sentence, not as a value
+            if not counts and not _stands(text, known):
+                found.append(
+                    f"{where or text}: {text} stands in nothing that a step showed; show it in a"
+                    " step first, or leave it out"
+                )
     files = seen[-1].files if seen else ()
     found += [
         f"files: there is no {name!r} in /output" for name in output.files if name not in files
@@ -96,14 +96,14 @@ def _value(text: str) -> float:
     return float(text.replace(",", ""))
 
 
-def _stands(text: str, known: Sequence[float]) -> bool:
-    """Whether a number is one of the known, to the digits it is written with; or its percentage.
+def _is_digit(text: str) -> bool:
+    """Whether a number is whole and of one digit: in a sentence it counts things, and passes."""
+    return _value(text).is_integer() and abs(_value(text)) < 10
 
-    Numbers of one digit count things in a sentence, and pass.
-    """
+
+def _stands(text: str, known: Sequence[float]) -> bool:
+    """Whether a number is one of the known, to the digits it is written with; or its percentage."""
     number = _value(text)
-    if number == int(number) and abs(number) < 10:
-        return True
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
     half = 0.5 * 10.0 ** (int(exponent or 0) - digits) * (1 + 1e-9)

@@ -119,7 +119,7 @@ EXPLORER = Agent(
 def problems(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
     """Why an answer is not acceptable: numbers of no table, words that belong to a verdict."""
     found = answer_problems(question, seen, output)
-    if word := judges(output.answer or ""):
+    if word := judges(f"{output.answer or ''} {output.reason}"):
         found.append(f'answer: "{word}" judges, which an exploration cannot; say what was seen')
     return found
 
@@ -267,7 +267,7 @@ def mount(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
 def explored(acted: Acted, looked: str) -> Exploration:
     """The record of a session as a report shows it."""
     answer = acted.answer
-    said = (answer.answer or answer.reason) if answer else f"No answer: {acted.error}"
+    said = (answer and answer.answer) or f"No answer: {answer.reason if answer else acted.error}"
     tables, left_out, images = [], [], []
     for done in acted.steps:
         seen = done.observation

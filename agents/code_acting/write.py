@@ -86,8 +86,8 @@ def table_lines(table: Table) -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """A text from outside as Markdown that shows it and does nothing."""
-    return html.escape(printable(text), quote=False)
+    """A text from outside as Markdown that shows it and does nothing: an image is not fetched."""
+    return html.escape(printable(text), quote=False).replace("[", "&#91;")
 
 
 def _markdown(text: str, name: str) -> dict[str, Any]:

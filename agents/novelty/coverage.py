@@ -92,7 +92,7 @@ def relevant_refs(
     found = []
     for cited in records:
         key = body_key(cited.record)
-        hits = [part.met(key) is not None for part in parts]
+        hits = [part.met(key, loose=True) is not None for part in parts]
         tells = any(hit and tell for hit, tell in zip(hits, telling, strict=True))
         if tells and sum(hits) >= min(2, len(parts)):
             found.append(cited.ref)

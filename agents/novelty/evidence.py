@@ -96,7 +96,8 @@ class Reading:
     co-mention graph. `denials` are sentences against the claim, on an exposure of it, its outcome
     and its disease; `negatives` are negative findings on its parts that are not all of that; `kin`
     names what was counted for a part, where it is not the part itself; `unlooked` is the claim's
-    population where it was not looked for.
+    population where it was not looked for; `aside` counts records of which a part was left out, as
+    it stands in what they say in brackets of others' reports.
     """
 
     parts: tuple[str, ...]
@@ -112,6 +113,7 @@ class Reading:
     negatives: tuple[Nearest, ...] = ()
     kin: tuple[tuple[str, str], ...] = ()
     unlooked: str = ""
+    aside: int = 0
 
     @property
     def seen(self) -> float:
@@ -170,8 +172,10 @@ def read(
     """
     parts = parts_of(expanded, ontology)
     keys = [body_key(cited.record) for cited in records]
-    met = [[part.met(key) for part in parts] for key in keys]
+    met = [[part.met(key, loose=True) for part in parts] for key in keys]
     has = [[name is not None for name in row] for row in met]
+    whole = [body_key(cited.record, whole=True) for cited in records]
+    aside = [[part.met(key, loose=True) is not None for part in parts] for key in whole]
     frequency = tuple(sum(row[i] for row in has) for i in range(len(parts)))
     weights = [1.0 / (1.0 + math.log1p(count)) for count in frequency]
     vocabulary = [frozenset(words(cited.record.body)) for cited in records]
@@ -223,6 +227,7 @@ def read(
         negatives=_most_first(negatives),
         kin=tuple(dict.fromkeys(pair for one in near for pair in one.met.items())),
         unlooked=not_looked_for(expanded),
+        aside=sum(row != own for row, own in zip(aside, has, strict=True)),
     )
 
 

@@ -82,9 +82,10 @@ def _summary(seen: Reading, refuted: bool) -> str:
     several, single = seen.several, seen.single
     if len(seen.parts) == 1:
         return f"Retrieved records in which the claim was found by name: {several}."
+    own = " (not in brackets on others' reports)" if seen.aside else ""
     return (
-        f"By a search for their names, two or more parts of the claim were found in {several} of "
-        f"the retrieved records and one in {single}; {_pairs(seen)}; {seen.names_of_nearest()}. "
+        f"By a search for their names{own}, two or more parts of the claim were found in {several} "
+        f"of the retrieved records and one in {single}; {_pairs(seen)}; {seen.names_of_nearest()}. "
         f"This is a count of co-mentions, not a reading of arguments.{apart}{kin}"
     )
 

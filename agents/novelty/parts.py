@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agents.types import ExpandedHypothesis
+from kg.extract.mentions import MARKED
 from kg.lexicon.ontology import Ontology
 from kg.literature.expansion import kin, synonyms
-from kg.literature.text import mentions, phrase_key
+from kg.literature.text import mentions, phrase_key, words
 from kg.literature.types import Record
 from kg.types import EntityType
 
@@ -33,6 +34,17 @@ _RECEPTOR = re.compile(
     r"\b(ER|PR)(?=[+⁺](?!CR)|[−–-](?!\w)|[−–/-](?:ER|PR|PgR|HER2)\b| ?\([+−–-]\)"
     r"|-?(?:α|β|alpha|beta)\b|[ –-](?:positiv|negativ|status|express\w*\b(?! of)|levels))"
 )
+_MEASURES = frozenset(
+    words(
+        "share fraction proportion percentage percent ratio density count number area amount level "
+        "score index value degree extent status expression transcripts infiltration infiltrates h "
+        "e abundance signature high low higher lower positive negative yes tissue tumor tumour "
+        "cell cancer patient slide per mean median total all any"
+    )
+)
+"""Words of a part's name that say how a thing is measured, not what it is."""
+_APART = 2
+"""Words that may stand between two words of a name where a text speaks of the thing in others."""
 _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
     EntityType.DISEASE: "disease",
     EntityType.CLINICAL_ENDPOINT: "outcome",
@@ -43,7 +55,9 @@ _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
 class Part:
     """One part; `kin` are things that count as it and are said to be counted so.
 
-    `drug` is what the part is a response to, by its names; a response beside it counts so too.
+    `drug` is what the part is a response to, by its names; a response beside it counts so too, and
+    so do the beginnings of the name's own words, `told`, near each other ("stroma" for stromal
+    fraction): that nothing speaks of a part is said only where not even these stand.
     """
 
     name: str
@@ -51,29 +65,75 @@ class Part:
     names: tuple[str, ...]
     kin: Mapping[str, tuple[str, ...]]
     drug: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
-    def met(self, key: str) -> str | None:
-        """What of the part a text prepared by `phrase_key` names: itself, one of its kin, None."""
+    def met(self, key: str, *, loose: bool = False) -> str | None:
+        """What of the part a text prepared by `phrase_key` names: itself, one of its kin, None.
+
+        `loose` takes the name's own words near each other too.
+        """
         if mentions(key, self.names):
             return self.name
         if other := next((one for one, names in self.kin.items() if mentions(key, names)), None):
             return other
         beside = mentions(key, self.drug) and mentions(key, _RESPONDING)
-        return f"a response beside {self.drug[0]}" if beside else None
+        if beside:
+            return f"a response beside {self.drug[0]}"
+        found = _near(key, self.told) if loose else []
+        return f"the word{'s' * (len(found) > 1)} {', '.join(found)}" if found else None
 
 
-def body_key(record: Record) -> str:
+def _near(key: str, told: tuple[str, ...]) -> list[str]:
+    """The words of a text that begin so, where they stand near each other; none where not."""
+    held = key.split()
+    for at, word in enumerate(held if told else ()):
+        if not word.startswith(told):
+            continue
+        near = held[at : at + (_APART + 1) * (len(told) - 1) + 1]
+        hits = [next((one for one in near if one.startswith(begin)), "") for begin in told]
+        if all(hits):
+            return hits
+    return []
+
+
+def _told(name: str) -> tuple[str, ...]:
+    """The beginnings of the words of a name that say what it is; none where they are too short to
+    tell, or where one is a symbol (CXCL13)."""
+    own = [word for word in words(name) if word not in _MEASURES]
+    symbols = any(len(word) < 4 or not word.isalpha() for word in own)
+    if symbols or all(len(word) < 5 for word in own):
+        return ()
+    return tuple(word[: max(5, len(word) - 4)] for word in own)
+
+
+def body_key(record: Record, *, whole: bool = False) -> str:
     """The record's text, ready for `Part.met`: with receptors written out (ER+ tumors), and without
-    what it says of others' reports in brackets ("in NMIBC (contradicts reports in MIBC)")."""
-    own = _REPORTS_OF_OTHERS.sub(" ", record.body)
+    what it says of others' reports in brackets ("in NMIBC (contradicts reports in MIBC)"), unless
+    the `whole` is asked for."""
+    own = record.body if whole else _REPORTS_OF_OTHERS.sub(" ", record.body)
     return phrase_key(_RECEPTOR.sub(lambda hit: f" {_RECEPTORS[hit[1]]} ", own))
 
 
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
-    """The parts of the claim; the statement is the only one where none is named."""
-    return tuple(
-        _part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)
-    )
+    """The parts of the claim; the statement is the only one where none is named.
+
+    Where a gene is measured in the place of what was asked for (FOXP3 for regulatory T cells), a
+    record on the gene counts for that part, and is said to.
+    """
+    parts = [_part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)]
+    for exposure in expanded.hypothesis.exposures:
+        gene = ontology.find(exposure.variable.rpartition(":")[2]) if ontology is not None else None
+        if gene is None or gene.type is not EntityType.GENE:
+            continue
+        if any(part.met(phrase_key(gene.name)) for part in parts):
+            continue
+        subjects = [at for at, part in enumerate(parts) if part.role == "subject"]
+        cell = phrase_key(MARKED.get(gene.name, ""))
+        marked = [at for at in subjects if cell and parts[at].met(cell) == parts[at].name]
+        for at in marked or subjects[: len(subjects) == 1]:
+            also = {gene.name: synonyms(gene.name, ontology)}
+            parts[at] = replace(parts[at], kin={**parts[at].kin, **also})
+    return tuple(parts)
 
 
 def _part(name: str, ontology: Ontology | None) -> Part:
@@ -89,7 +149,9 @@ def _part(name: str, ontology: Ontology | None) -> Part:
         names = tuple(other for other in names if other not in unsaid)
         others |= {"survival": unsaid} if unsaid else {}
     to = _RESPONSE.match(name)
-    return Part(name, role, names, others, synonyms(to[1], ontology) if to else ())
+    drug = synonyms(to[1], ontology) if to else ()
+    told = _told(name) if role == "subject" and not to else ()
+    return Part(name, role, names, others, drug, told)
 
 
 def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:

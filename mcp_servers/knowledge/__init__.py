@@ -1,3 +1,3 @@
-"""Knowledge tools over the graph of `kg`, and tools that drive a run of SAGE."""
+"""Knowledge tools over the graph of `kg` and its ontology, and tools that drive a run of SAGE."""
 
-TOOL_MODULES = ("graphs",)
+TOOL_MODULES = ("graphs", "terms")

@@ -32,6 +32,7 @@ TITLES = {
     "mil_evaluate": "Evaluate a multiple-instance model",
     "mil_train": "Train a multiple-instance model",
     "nuclei": "Nuclei",
+    "ontology_terms": "Meaning of names in the ontology",
     "patch_train": "Train a patch classifier",
     "read_region": "Read a region of a slide",
     "region_patches": "Patches of tumor, its surroundings and the rest",

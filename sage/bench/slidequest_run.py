@@ -12,6 +12,7 @@ from agents.code_acting.session import named
 from sage.bench.slidequest import CATEGORIES, Question
 from sage.core.errors import InputError
 from sage.core.models import Strict, read_model
+from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from agents.code_acting.types import Acted
@@ -155,7 +156,7 @@ def answer_all(
             left += 1
         say(
             f"{number} of {len(questions)}: {question.name}: {acted.outcome},"
-            f" {len(acted.steps)} steps, {acted.seconds:.0f} s"
+            f" {amount(len(acted.steps), 'step')}, {acted.seconds:.0f} s"
         )
         done.append(acted)
     return Cost(

@@ -81,6 +81,7 @@ def slidequest(
     from sage.bench.slidequest_run import incomplete, prepare
     from sage.console import err, print_json
     from sage.console import out as console
+    from sage.core.printable import amount
 
     if agent is SolverName.CHAT and not twins:
         raise InputError("--agent chat goes with --twins; --data puts SlideQuest's own questions")
@@ -168,6 +169,8 @@ def slidequest(
     ]
     if questions and not truth:
         lines.append("the truth itself scores 1 by the published rules on all of these questions")
+    if not only and (unseen := total - len(questions)):
+        lines.append(f"no truth is here of {amount(unseen, 'more question')}")
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -512,11 +512,14 @@ def _chains(
 
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
-    """What to say of a step whose passages all name another cancer than the question's."""
+    """What to say of a step whose passages, or else their papers' titles, all name another cancer
+    than the question's."""
     from kg.literature.cancers import other_cancers
 
     ontology = _ontology()
-    others = [other_cancers(cited.quote or cited.title, disease, ontology) for cited in evidence]
+    others = [
+        other_cancers(f"{cited.quote}. {cited.title}", disease, ontology) for cited in evidence
+    ]
     if not others or not all(others):
         return ""
     named = ", ".join(dict.fromkeys(name for found in others for name in found))

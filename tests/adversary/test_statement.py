@@ -364,3 +364,24 @@ def test_an_abbreviated_outcome_keeps_its_capitals() -> None:
     known = DICTIONARY.model_copy(update={"endpoints": (bare, *DICTIONARY.endpoints[1:])})
     assert "with shorter OS" in state(claim(), known)
     assert "with shorter overall survival" in state(claim(), DICTIONARY)
+
+
+@pytest.mark.parametrize(
+    ("label", "verb"),
+    [
+        ("B-cell transcripts", "identify"),
+        ("positive lymph nodes of the axilla", "identify"),
+        ("TILs", "identify"),
+        ("density on H&E slides", "identifies"),
+        ("nodal status", "identifies"),
+        ("metastasis", "identifies"),
+        ("FABP5 expression", "identifies"),
+        ("TLS", "identifies"),
+    ],
+)
+def test_the_verb_of_a_claim_agrees_with_what_is_measured(label: str, verb: str) -> None:
+    renamed = DICTIONARY.variables[0].model_copy(update={"label": label})
+    known = DICTIONARY.model_copy(update={"variables": (renamed, *DICTIONARY.variables[1:])})
+    exposures = [{"variable": renamed.key, "label": label, "level": "high"}]
+    one = claim(exposures=exposures, comparison="exposed_vs_rest")
+    assert f" {verb} patients with shorter" in state(one, known)

@@ -231,6 +231,48 @@ def test_a_response_to_a_drug_is_found_in_other_words(title: str, found: bool) -
     assert ("names all 2 parts" in said(claim, Record(title=title))) is found
 
 
+def test_a_gene_measured_in_the_place_of_a_cell_counts_for_it_and_is_said() -> None:
+    exposure = Exposure(variable="expression:FOXP3", label="FOXP3 expression")
+    record = Record(
+        title="Infiltration by CD8+, FoxP3+, CD20+ and PD-1+ immune cells in bladder cancer"
+    )
+    claim = expanded(("regulatory T cells", "bladder cancer"), exposures=(exposure,))
+    assert "regulatory T cells (counted for it: FOXP3)" in said(claim, record)
+    two = expanded(("macrophages", "regulatory T cells"), exposures=(exposure,))
+    assert "FOXP3 for regulatory T cells" in said(two, record)
+    assert "FOXP3 for macrophages" not in said(two, record)
+    unknown = expanded(("macrophages", "B cells"), exposures=(exposure,))
+    assert "FOXP3 for" not in said(unknown, record)
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "counted"),
+    [
+        ("stromal fraction", "Low-stroma disease and overall survival", "stroma"),
+        ("positive lymph nodes", "lymph-node metastasis and overall survival", "lymph, node"),
+        ("positive lymph nodes", "nodes of a graph, and overall survival with lymphoma", ""),
+        ("tumor mutational burden", "burdens of mutation and overall survival", "mutation, burden"),
+        ("menopausal status", "overall survival after the menopause", "menopause"),
+        ("CXCL13 expression", "CXCL11 and overall survival", ""),
+        ("B-cell infiltration", "basal tumors and overall survival", ""),
+        ("tumor size", "sizes of cohorts and overall survival", ""),
+    ],
+)  # fmt: skip
+def test_what_is_said_in_other_words_is_counted_and_said(
+    part: str, text: str, counted: str
+) -> None:
+    """That nothing speaks of a part is said where not even its words stand near each other."""
+    told = said(expanded((part, "overall survival")), Record(title=text))
+    assert (f" {counted} for {part}" in told) is bool(counted)
+    assert ("together in none" in told) is not bool(counted)
+
+
+def test_parts_left_out_of_the_count_are_said() -> None:
+    told = "(not in brackets on others' reports)"
+    assert told in said(b_cells(), NMIBC)
+    assert told not in said(b_cells(), Record(title="B cells in bladder cancer"))
+
+
 def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
     common = Record(title="Overall survival in bladder cancer with high density predicts shorter")
     own = Record(title="FABP5 in bladder cancer")

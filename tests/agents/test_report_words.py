@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -192,3 +193,23 @@ def test_what_was_found_against_the_claim_is_background_against_it() -> None:
         "“CD68+ cells are frequent.” Against it, or finding nothing: “CD68+ cells are not"
         " associated with OS.”"
     )
+
+
+def test_a_passage_whose_title_alone_names_another_cancer_says_which() -> None:
+    ontology = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
+    quote = "A radiomics model predicts lymph-node metastasis."
+    titles = {
+        "Radiomics of bladder cancer": "“A radiomics model predicts lymph-node metastasis.” "
+        "(in bladder cancer)",
+        "Radiomics of breast cancer": f"“{quote}”",
+        "Radiomics": f"“{quote}”",
+    }
+    for title, background in titles.items():
+        claim = ReviewedHypothesis(
+            hypothesis=hypothesis(),
+            review="approved",
+            citations=(Citation(title=title, doi="10.1/a", quote=quote),),
+            concepts=("positive lymph nodes", "breast cancer"),
+        )
+        told = expand(ExpansionInput(reviewed=claim), Resources(ontology=ontology)).background
+        assert told == background

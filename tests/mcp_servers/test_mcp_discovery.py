@@ -25,7 +25,7 @@ from tests.mcp_servers.test_mcp_oncology import small_cohort
 TOOLS = str(Path(__file__).parent / "tools")
 READ_ONLY = {
     *("graph_communities", "graph_concept", "graph_evidence", "graph_paths", "graph_search"),
-    *("concordance", "cox", "describe_cohort"),
+    *("concordance", "cox", "describe_cohort", "ontology_terms"),
     *("list_cohorts", "list_slides", "logrank", "signature_scores", "slide_properties"),
     *("run_status", "job_status", "job_result"),
 }

@@ -35,6 +35,17 @@ def test_search_finds_an_entity_with_its_neighbors(
     assert {"CXCR5", "overall survival"} <= {neighbor["name"] for neighbor in found["neighbors"]}
 
 
+def test_the_ontology_says_what_names_mean(registry: Registry, context: ToolContext) -> None:
+    names = ["complete response", "pathological complete response", "no such thing as this"]
+    found = registry.run("ontology_terms", {"names": names}, context).result
+    assert [one["meanings"][0]["whole"] for one in found["names"][:2]] == [True, True]
+    assert found["names"][0]["meanings"][0]["id"] != found["names"][1]["meanings"][0]["id"]
+    assert len(found["between"]) == 1
+    assert found["unknown"] == names[2:]
+    with pytest.raises(InputError, match="names"):
+        registry.run("ontology_terms", {"names": []}, context)
+
+
 def test_paths_join_two_entities(registry: Registry, context: ToolContext) -> None:
     given = {"graph": ".", "source": "FABP5", "target": "overall survival"}
     assert not registry.run("graph_paths", given, context).result["paths"], "only studied together"

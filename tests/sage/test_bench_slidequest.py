@@ -223,6 +223,8 @@ def test_the_command_tells_capabilities_money_and_the_whole_budget(tmp_path: Pat
             SAGE_BASE_URL=server.url, SAGE_API_KEY="none", SAGE_SANDBOX="bubblewrap",
         )  # fmt: skip
 
+    alone = sage("bench", "slidequest", str(bench), cwd=tmp_path)
+    assert "no truth is here of 1 more question" in alone.out
     with serve(played) as server:
         plain = run()
         held = run("--json").json
@@ -235,6 +237,7 @@ def test_the_command_tells_capabilities_money_and_the_whole_budget(tmp_path: Pat
         (tmp_path / "sage.toml").write_text("\n".join(priced), encoding="utf-8")
         ended = run("--budget-usd", "0.2", out="bounded")
     assert plain.code == 0, plain.err
+    assert "question_1: answered, 1 step, " in plain.err
     assert "2 of 3 questions asked have their truth here" in plain.out
     assert "no price set" in plain.out and "$" not in plain.out
     assert "truth itself scores 0.000 by the published rules: data_qa/question_2" in plain.out

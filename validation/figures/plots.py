@@ -466,12 +466,14 @@ def _specification(analysis: Finished, out: Path) -> Figure:
     drawing = partial(
         specification_curve_figure,
         analysis.curve,
-        title=f"{endpoint} under every registered choice",
+        title=f"{endpoint} by registered choice",
         measure=contract.model_scale.capitalize(),
         description=f"Specification curve of {contract.exposed}",
     )
     numbers = analysis.numbers
     share, count = (numbers[key].text for key in (Key.EXPECTED_SIGN, Key.SPECIFICATIONS))
+    failed = numbers[Key.SPECIFICATIONS_FAILED]
+    unfit = f"; {failed.text} could not be estimated" if failed.value else ""
     survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
     choices = "cut-point, covariates"
     choices += ", strata" if contract.strata else ""
@@ -480,9 +482,9 @@ def _specification(analysis: Finished, out: Path) -> Figure:
         analysis,
         path,
         drawing,
-        f"{endpoint} under every registered choice",
+        f"{endpoint} by registered choice",
         f"{contract.model_scale.capitalize()} by {choices}; {share} of {count} specifications have"
-        " the expected sign.",
+        f" the expected sign{unfit}.",
     )
 
 

@@ -55,7 +55,8 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     notes: list[str] = []
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())
     if lost:
-        notes.append(f"{lost} patients left out for missing covariates (nothing is imputed here)")
+        people = f"{lost} patient{'s' * (lost > 1)}"
+        notes.append(f"{people} left out for missing covariates (nothing is imputed here)")
     strata = [key for key in plan.covariates if key not in study.contract.covariates]
     if strata:
         named = " and ".join(

@@ -106,7 +106,7 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
     what = " or ".join(
         word for word, keys in (("covariates", plan.covariates), ("strata", plan.strata)) if keys
     )
-    notes = [f"{lost} patients left out for missing {what}"] if lost else []
+    notes = [f"{lost} patient{'s' * (lost > 1)} left out for missing {what}"] if lost else []
     if lost and plan.covariates and study.contract.missing.policy == "multiple_imputation":
         notes[0] += " (nothing is imputed here)"
     Z, names = study.design(plan.covariates, keep)

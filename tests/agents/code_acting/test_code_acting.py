@@ -84,6 +84,9 @@ def test_steps_share_variables_files_and_what_tools_wrote(
     notebook = as_notebook(acted)
     assert [cell["cell_type"] for cell in notebook["cells"]].count("code") == 2
     assert all(cell["id"] for cell in notebook["cells"])
+    fetching = acted.model_copy(update={"question": "![x](http://127.0.0.1/seen.png) <img src=y>"})
+    head = as_notebook(fetching)["cells"][0]["source"]
+    assert "![" not in head and "<img" not in head
 
 
 def test_a_step_draws_the_same_when_it_runs_again(
@@ -263,6 +266,8 @@ def test_a_model_that_gives_no_usable_reply_is_no_answer(
         ("p = 1.3e-5", "1.23e-05", False),
         ("Slide TCGA-05-4244 has none.", "nothing", True),
         ("It fell by 0.5.", "-0.5", True),
+        ("rho .35, p=.0004", "0.350 0.0004", True),
+        ("rho .777", "0.350", False),
     ],
 )
 def test_numbers_of_an_answer_stand_in_what_was_shown(answer: str, shown: str, taken: bool) -> None:
@@ -278,6 +283,22 @@ def test_an_answer_of_none_says_why() -> None:
     assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": 0.25})) != []
     assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": "99.3 percent"})) != []
     assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": "TCGA-05-4244"})) == []
+
+
+@pytest.mark.parametrize("value", [7, 7.0, "7"])
+def test_a_value_stands_in_what_was_shown_though_it_has_one_digit(value: float | str) -> None:
+    output = CodeAnswer(answer="x", values={"regions": value})
+    assert "values.regions" in answer_problems("", [Observation(step=1)], output)[0]
+    assert answer_problems("", [Observation(step=1, printed="7 regions")], output) == []
+
+
+def test_a_reason_tells_no_number_that_nothing_showed() -> None:
+    seen = [Observation(step=1, printed="mpp 0.25")]
+    invented = CodeAnswer(answer=None, reason="The hazard ratio is 0.31.", values={"hr": 0.31})
+    assert [one.partition(":")[0] for one in answer_problems("", seen, invented)] == [
+        "0.31", "values.hr",
+    ]  # fmt: skip
+    assert answer_problems("", seen, CodeAnswer(answer=None, reason="At 0.25 alone.")) == []
 
 
 def test_an_answer_without_a_step_goes_back() -> None:
@@ -310,6 +331,10 @@ def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
     ended = sage("ask-slides", "What is x?", str(image), "--tools", "none", cwd=tmp_path, **there)
     assert ended.code == 1
     assert ended.err.endswith("then the same command again\n") and "--reasoner" not in ended.err
+    with serve(lambda _: Answer("no", status=401)) as server:
+        there["SAGE_BASE_URL"] = server.url
+        refused = sage("ask-slides", "Who?", str(image), "--out", "k", cwd=tmp_path, **there)
+    assert refused.code == 2 and refused.err.endswith("set SAGE_API_KEY\n"), refused.err
     bound = ("--tools", "none", "--budget-usd", "1", "--out", "o")
     unpriced = sage("ask-slides", "What is x?", str(image), *bound, cwd=tmp_path, **there)
     assert unpriced.code == 2 and "--budget-usd needs prices" in unpriced.err

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from agents.code_acting.exploring import MOST_SHOWN
+from agents.code_acting.exploring import MOST_SHOWN, explored, problems
+from agents.code_acting.types import Acted, CodeAnswer
 from sage.core.llm.trace import read_trace
 from tests.end_to_end.harness import Done, environment, sage
 from tests.openai_server import Answer, serve
@@ -449,6 +450,18 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     shown.write_text(shown.read_text().replace("rho", "hro"))
     forged = sage("replay", "run", "--out", "again", cwd=tmp_path)
     assert forged.code == 2 and "exploration.json was changed" in forged.err.replace("\n", "")
+
+
+def test_who_abstains_claims_nothing() -> None:
+    claimed = CodeAnswer(answer=None, reason="TLS protect (hazard ratio 0.31): supported.")
+    said = problems("", [], claimed)
+    assert "0.31 stands in nothing" in said[0] and '"support" judges' in said[1]
+    answer = CodeAnswer(answer=None, reason="No scale.")
+    acted = Acted(
+        question="?", data={}, by="model", sandbox="docker", outcome="abstained", answer=answer,
+        statement="",
+    )  # fmt: skip
+    assert explored(acted, "").answer == "No answer: No scale."
 
 
 def test_a_run_says_which_exploration_ended_without_an_answer(

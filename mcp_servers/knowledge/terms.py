@@ -1,0 +1,50 @@
+"""Ask the shipped ontology what names mean, without a graph."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from kg.lexicon.asked import Asked, Between, ask
+from mcp_servers.context import ToolContext
+from mcp_servers.knowledge.graphs import SUITE
+from mcp_servers.spec import Resources, Validity, tool
+from sage.core.data import data_root
+from sage.core.models import Strict
+
+Name = Annotated[str, Field(min_length=1, max_length=400)]
+
+
+class TermsInput(Strict):
+    """What to ask about."""
+
+    names: list[Name] = Field(
+        min_length=1, max_length=20, description="Names, or sentences that hold names"
+    )
+
+
+class TermsResult(BaseModel):
+    """What each name means, and how those that are known as a whole stand to each other."""
+
+    names: list[Asked]
+    between: list[Between]
+    unknown: list[str]
+
+
+@tool(
+    "ontology_terms",
+    SUITE,
+    "1.0.0",
+    "Ask the ontology what names mean (concept, definition, synonyms, public identifiers) and how "
+    "two or more are related: one concept, broader, opposite, or none of these.",
+    Resources(memory_mb=1024, seconds_per_item=2),
+    Validity(known_failures=("A name that the shipped ontology lacks means nothing to it",)),
+)
+def ontology_terms(given: TermsInput, context: ToolContext) -> TermsResult:
+    """Meanings by the shipped ontology."""
+    from kg.lexicon.ontology import Ontology
+
+    names, between = ask(given.names, Ontology.load(data_root() / "ontology"))
+    unknown = [answer.name for answer in names if not answer.meanings]
+    return TermsResult(names=names, between=between, unknown=unknown)
