@@ -165,7 +165,8 @@ def read(
 ) -> Reading:
     """Count co-mentions, order prior claims by what they name, and find denying sentences.
 
-    A part is mentioned when it, a synonym or one of its kin occurs as whole words. Parts weigh by
+    A part is mentioned when it, a synonym or one of its kin occurs as whole words, or its own words
+    near each other by their beginnings; denials are read by names and kin alone. Parts weigh by
     rarity among the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in every record tells
     little. A record's overlap is the mean of the weighted share of parts it mentions and the
     weighted share of the statement's words it holds.
