@@ -412,7 +412,12 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
         if not _was_tested(evidence.replicate, contract):
             limits.append("no external validation: the second cohort could not be tested")
         elif again.outcome == "limits":
-            limits.append("the second cohort points the same way without reaching alpha")
+            assert evidence.replicate is not None
+            second = evidence.replicate.test(contract.primary)
+            assert second is not None
+            turned = _ranks_turn(second)
+            how = "by its means, not by its ranks" if turned else "without reaching alpha"
+            limits.append(f"the second cohort points the same way {how}")
     if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
             f"written after contract {evidence.seen[:12]} gave results in these patients on the "
@@ -600,12 +605,16 @@ def _replication(evidence: Evidence) -> Reason | None:
         )
     effect, p = _estimate(found)
     text = f'cohort "{evidence.replicate.cohort}": {_told(contract, effect)}, {p_is(p)}'
+    turned = _ranks_turn(found)
     against = "" if expected_direction(contract, effect) else "the other direction"
+    if turned:
+        text += "; its ranks point the other way than its means"
+        against = "no direction is shown" if not against and elsewhere else against
     if not against and contract.online is not None and elsewhere and p >= contract.online.level:
         against = f"not confirmed at the campaign's {p_is(contract.online.level, 'level')}"
     if against:
         return _prevents("replication", f"{text}: {against}")
-    outcome = "for" if p < contract.rules.alpha else "limits"
+    outcome = "for" if p < contract.rules.alpha and not turned else "limits"
     return Reason.model_validate({"rule": "replication", "outcome": outcome, "text": text})
 
 

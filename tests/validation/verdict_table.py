@@ -1540,6 +1540,23 @@ def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
             if name == "at"
             else (),
         )
+    ranked = estimate(0.4, 0.15, 0.00001, scale="difference (SD)") | {"method": "rank"}
+    yield row(
+        "campaign, second cohort's ranks turn",
+        open_("replication"),
+        "yyu",
+        "not confirmed in a second cohort",
+        primary=ranked | {"statistic": 0.52},
+        adjusted=ranked,
+        q_adjusted=0.00001,
+        plan=elsewhere | {"method": "rank", "scale": "difference (SD)"},
+        replicate=second(**ranked, statistic=0.48),
+        reasons=(
+            "replication [prevents]",
+            "its ranks point the other way",
+            "no direction is shown",
+        ),
+    )
 
 
 def _others() -> Iterator[Row]:
@@ -1570,6 +1587,23 @@ def _others() -> Iterator[Row]:
             limits=limits,
             without=("one cohort only", *other),
             words="a second cohort contradicts it" if name == "contradicts" else "",
+        )
+    given = estimate(0.4, 0.15, 0.001, scale="difference (SD)") | {"method": "rank"}
+    for above, limit in (
+        (0.52, ()),
+        (0.48, ("points the same way by its means, not by its ranks",)),
+    ):
+        yield row(
+            f"second cohort, rank test, exposed higher in {above}",
+            SUPPORTED,
+            "yyu",
+            primary=given | {"statistic": 0.52},
+            adjusted=given,
+            q_adjusted=0.001,
+            plan={"method": "rank", "scale": "difference (SD)"},
+            replicate=second(**given, statistic=above),
+            limits=limit,
+            without=() if limit else ("points the same way",),
         )
     yield from _campaigns(second)
     yield row(
