@@ -471,7 +471,6 @@ class HeatmapResult(Done):
 )
 def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     """Scores over each slide that has them."""
-    import h5py
     import numpy as np
     from scipy.stats import rankdata
 
@@ -484,18 +483,16 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
         raise InputError(f"{given.scores_path}: has no scores of the slides, e.g. {names[0]}.h5")
 
     def make(slide: Slide) -> None:
-        from mcp_servers.formats.hdf5 import open_hdf5, read_coords
+        from mcp_servers.formats.hdf5 import dataset, open_hdf5, read_coords
         from mcp_servers.formats.images import write_png
 
         remedy = "run dataset_of_wsi_patch_coordinate_extraction_tool with the same grid first"
         held = job.need(f"{folder}/patches/{slide.name}_patches.h5", remedy)
         corners, attributes = read_coords(held)
-        file = scores_folder / f"{slide.name}.h5"
+        file = context.input(scores_folder / f"{slide.name}.h5", "file")
         with open_hdf5(file) as stored:
-            if not isinstance(stored.get(given.scores_key), h5py.Dataset):
-                have = ", ".join(stored)
-                raise InputError(f'{file}: has no dataset "{given.scores_key}" (it has: {have})')
-            scores = np.asarray(stored[given.scores_key][()], dtype=np.float64).ravel()
+            found = dataset(stored, given.scores_key, file)
+            scores = np.asarray(found[()], dtype=np.float64).ravel()
         if len(scores) != len(corners):
             raise InputError(f"{file}: {len(scores)} scores for {len(corners)} patches")
         if not np.isfinite(scores).all():

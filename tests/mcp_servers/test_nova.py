@@ -18,6 +18,7 @@ from PIL import Image
 
 from mcp_servers import catalog
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.nova import contours
 from mcp_servers.nova.captions import shared_words
 from mcp_servers.nova.documents import ranked
@@ -549,6 +550,33 @@ def test_a_check_tells_nothing_of_files_outside_the_roots(tmp_path: Path) -> Non
         wsis=["s"], job_dir="nova", saveto_folder="../..",
     )  # fmt: skip
     assert not found["slides"]["s"]["path_exists"]
+
+
+@pytest.mark.parametrize("way", ["external", "virtual", "link"])
+def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: str) -> None:
+    secret, data = tmp_path / "secret.h5", tmp_path / "data"
+    data.mkdir()
+    with h5py.File(secret, "w") as file:
+        file.create_dataset("features", data=np.ones((4, 2)))
+    with h5py.File(data / "s.h5", "w") as file:
+        if way == "external":
+            file.create_dataset("features", (4, 2), "u1", external=[(str(secret), 0, 8)])
+        elif way == "virtual":
+            layout = h5py.VirtualLayout((4, 2), "f8")
+            layout[:] = h5py.VirtualSource(str(secret), "features", (4, 2))
+            file.create_virtual_dataset("features", layout)
+        else:
+            file["features"] = h5py.ExternalLink(str(secret), "features")
+    with pytest.raises(InputError, match='"features" lies in another file'):
+        read_features(data / "s.h5")
+    context = ToolContext(Roots.of([data], tmp_path / "out"))
+    (tmp_path / "out" / "grid" / "features_x").mkdir(parents=True)
+    (data / "s.h5").rename(tmp_path / "out" / "grid" / "features_x" / "s.h5")
+    found = run(
+        context, "dataset_of_wsi_check_patch_features_exist_and_schema_tool",
+        wsis=["s"], job_dir=".", saveto_folder="grid", patch_encoder_name="x",
+    )["slides"]["s"]  # fmt: skip
+    assert not found["file_schema_ok"] and "lies in another file" in found["problem"]
 
 
 def test_parts_that_are_as_frequent_keep_the_order_in_which_they_were_said() -> None:
