@@ -25,12 +25,14 @@ class MissingError(InputError):
 class Roots:
     """Folders that tools may read (`inputs`) and the one they may write (`output`).
 
-    The output folder is readable too, so that a tool can go on from what another wrote. All are
-    stored resolved. Build it with `Roots.of`.
+    The output folder is readable too, so that a tool can go on from what another wrote. `made` are
+    further folders that programs or earlier calls write. All are stored resolved. Build it with
+    `Roots.of`.
     """
 
     inputs: tuple[Path, ...]
     output: Path
+    made: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, inputs: Iterable[str | Path], output: str | Path) -> Roots:
@@ -74,6 +76,9 @@ class Roots:
         text = _plain(path)
         given = Path(text)
         candidates = [given] if given.is_absolute() else [root / given for root in self.readable]
+        if not given.is_absolute():  # as results and errors name a file: below its root's name
+            named = [root for root in self.readable if given.parts[:1] == (root.name,)]
+            candidates += [root.joinpath(*given.parts[1:]) for root in named]
         outside = False
         for candidate in candidates:
             try:
@@ -101,6 +106,10 @@ class Roots:
     def allows(self, resolved: Path) -> bool:
         """True when the resolved path lies in a readable root."""
         return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
+
+    def writes(self, resolved: Path) -> bool:
+        """True when the resolved path lies where tools or programs write."""
+        return any(resolved.is_relative_to(folder) for folder in (*self.made, self.output))
 
     def write_path(self, name: str | Path, *, make: bool = True) -> Path:
         """The resolved path for an output called `name` (relative, below the output root).
@@ -136,7 +145,7 @@ class Roots:
         """
         folder = self.write_path(name, make=False)
         inputs = self.inputs if self.output in self.inputs else (*self.inputs, self.output)
-        return Roots(inputs=inputs, output=folder.resolve())
+        return Roots(inputs=inputs, output=folder.resolve(), made=(*self.made, self.output))
 
 
 def hide_folders(value: Any, folders: Iterable[Path]) -> Any:

@@ -104,7 +104,7 @@ class DataRoots(Roots):
     def below(self, name: str) -> DataRoots:
         """See `Roots.below`."""
         narrowed = super().below(name)
-        return DataRoots(narrowed.inputs, narrowed.output)
+        return DataRoots(narrowed.inputs, narrowed.output, narrowed.made)
 
 
 @dataclass
@@ -249,7 +249,8 @@ class Session:
             calls.append(Called(tool=name, seconds=seconds, error=answer.get("error")))
 
     def _call(self, name: str, arguments: dict[str, Any], out: Path) -> dict[str, Any]:
-        roots = DataRoots((*self.data.values(), out.resolve()), self.made)
+        own = out.resolve()  # what a program wrote may be read, and is never a model to run
+        roots = DataRoots((*self.data.values(), own), self.made, made=(own,))
         try:
             spec = self.registry.get(name)
             real = _mapped(arguments, lambda text: self._real(text, out))

@@ -153,7 +153,7 @@ def write_feature_parts(
 def read_coords(path: Path) -> tuple[I64, dict[str, Any]]:
     """(n, 2) corners and their attributes; raises `InputError` for other files."""
     with open_hdf5(path) as file:
-        coords = _dataset(file, "coords", path)
+        coords = dataset(file, "coords", path)
         if coords.ndim != 2 or coords.shape[1] < 2:
             raise InputError(f"{path}: coords must be (n, 2), not {coords.shape}")
         attributes = {key: _plain(value) for key, value in coords.attrs.items()}
@@ -166,7 +166,7 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
     A leading axis of length 1, as Trident writes for some encoders, is dropped.
     """
     with open_hdf5(path) as file:
-        stored = _dataset(file, "features", path)
+        stored = dataset(file, "features", path)
         if stored.ndim == 3 and stored.shape[0] == 1:
             features = np.asarray(stored[0], dtype=np.float32)
         else:
@@ -178,7 +178,7 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
         attributes = {key: _plain(value) for key, value in stored.attrs.items()}
         coords = None
         if "coords" in file:
-            where = file["coords"]
+            where = dataset(file, "coords", path)
             coords = np.asarray(where[()], dtype=np.int64).reshape(-1, where.shape[-1])[:, :2]
             attributes |= {key: _plain(value) for key, value in where.attrs.items()}
             if len(coords) != len(features):
@@ -189,16 +189,32 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
 
 
 def open_hdf5(path: Path) -> Any:
-    """The file, open for reading; raises `InputError` when it is no HDF5."""
+    """The file, open for reading.
+
+    Raises `InputError` when it is no HDF5, or when a part of it lies in another file: HDF5 would
+    read that from anywhere on this machine, beyond the roots.
+    """
     import h5py
 
     try:
-        return h5py.File(path, "r")
+        file = h5py.File(path, "r")
     except OSError as error:
         raise InputError(f"{path}: not a readable HDF5 file") from error
 
+    def elsewhere(name: str, link: Any) -> str | None:
+        found = file[name] if isinstance(link, h5py.HardLink) else None
+        lies = isinstance(found, h5py.Dataset) and (found.external or found.is_virtual)
+        return name if lies or isinstance(link, h5py.ExternalLink) else None
 
-def _dataset(file: Any, name: str, path: Path) -> Any:
+    name = file.visititems_links(elsewhere)
+    if name is not None:
+        file.close()
+        raise InputError(f'{path}: "{name}" lies in another file, which is not followed')
+    return file
+
+
+def dataset(file: Any, name: str, path: Path) -> Any:
+    """The dataset called `name`; raises `InputError` where there is none."""
     import h5py
 
     found = file.get(name)

@@ -7,7 +7,7 @@ language, and is used only where it is named.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from mcp_servers.nova.common import slide_of as open_wsi
 from mcp_servers.nova.roi import NO_MPP, USUAL_MPP, read_image
 from mcp_servers.nova.space import cluster_key
 from mcp_servers.nova.text import NETWORK, ModelInput, opened
-from mcp_servers.nova.weights import weights_path
+from mcp_servers.nova.weights import stamp, weights_path
 from mcp_servers.spec import InputPath, OutputName
 from sage.core.errors import InputError
 
@@ -48,8 +48,8 @@ class Captioner(ModelInput):
         description="model: weights of a BLIP captioner; phrases: weights of PLIP or CONCH choose "
         "among phrases; measured: counts of SAGE's own tools, no model",
     )
-    phrases: dict[str, list[str]] | None = Field(
-        default=None, description="phrases: for each aspect the phrases that compete"
+    phrases: dict[str, Annotated[list[str], Field(min_length=1)]] | None = Field(
+        default=None, min_length=1, description="phrases: for each aspect the phrases that compete"
     )
     mpp: float | None = Field(
         default=None, gt=0.05, le=2, description=f"measured: µm per pixel; else {USUAL_MPP}"
@@ -64,7 +64,7 @@ def describe(image: Any, given: Captioner, context: ToolContext) -> dict[str, st
         return _chosen(image, given, context)
     what, source = "a captioner", "the hub (a BLIP captioner of histology, model_type blip)"
     path = weights_path(given.weights, given.hub, what, source, context)
-    key = ("nova caption", str(path), path.stat().st_mtime_ns)
+    key = ("nova caption", stamp(path))
     write = context.shared(key, lambda: _blip(path))
     return {"description": write(image)}
 
@@ -185,20 +185,24 @@ class CaptionSetResult(NovaResult):
 
     dense_description: dict[str, dict[str, str]] = Field(description="By image")
     one_sentence_summary: str | None
-    cluster_name: str | None = Field(description="The most frequent words of the first aspect")
+    cluster_name: str | None = Field(description="The most frequent part of the first aspect")
     captioner: str
 
 
 def shared_words(descriptions: list[dict[str, str]]) -> tuple[str, str]:
-    """A sentence with the parts that most descriptions share, and the most frequent one."""
+    """A sentence with the parts that most descriptions share, and the first aspect's most frequent
+    part. Of parts that are as frequent the first that was said comes first."""
     from collections import Counter
 
     counts: Counter[str] = Counter()
+    first: Counter[str] = Counter()
     for description in descriptions:
-        counts.update({part.strip() for text in description.values() for part in text.split(",")})
+        said = [[part.strip() for part in text.split(",")] for text in description.values()]
+        counts.update(dict.fromkeys(part for parts in said for part in parts).keys())
+        first.update(dict.fromkeys(said[0]).keys())
     most = counts.most_common(4)
-    parts = "; ".join(f"{part} ({n} of {len(descriptions)})" for part, n in most)
-    return f"Most frequent: {parts}.", most[0][0] if most else ""
+    told = "; ".join(f"{part} ({n} of {len(descriptions)})" for part, n in most)
+    return f"Most frequent: {told}.", first.most_common(1)[0][0]
 
 
 @nova_tool(

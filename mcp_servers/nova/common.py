@@ -90,8 +90,9 @@ class Job:
     def find(self, name: str) -> Path | None:
         """The job's file or folder `name`, or None."""
         for folder in (self.context.roots.output / self.name, self.earlier):
-            if folder is not None and (folder / name).exists():
-                return self.context.input(folder / name)
+            path = None if folder is None else (folder / name).resolve()
+            if path is not None and self.context.roots.allows(path) and path.exists():
+                return self.context.input(path)
         return None
 
     def need(self, name: str, remedy: str) -> Path:
@@ -100,6 +101,13 @@ class Job:
         if found is None:
             raise InputError(f"the job {self.name} has no {name}: {remedy}{ELSEWHERE}")
         return found
+
+
+def one_each(names: list[str], folder: str) -> None:
+    """Raise `InputError` where two files have one name without ending: results would be mixed."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f'{folder}: two files are called "{twice}"; results go by that name')
 
 
 def slide_of(given: WsiInput, context: ToolContext) -> Slide:

@@ -178,10 +178,10 @@ def checked(given: NamesInput) -> list[str]:
 
 
 def _files(
-    given: NamesInput, context: ToolContext, file: Callable[[str], str], dataset: str, axes: int
+    given: NamesInput, context: ToolContext, file: Callable[[str], str], key: str, axes: int
 ) -> FilesResult:
-    """State of the HDF5 file of each slide: `dataset` must have `axes` axes."""
-    import h5py
+    """State of the HDF5 file of each slide: the dataset `key` must have `axes` axes."""
+    from mcp_servers.formats.hdf5 import dataset, open_hdf5
 
     job = Job(given.job_dir, context)
     slides = {}
@@ -191,18 +191,16 @@ def _files(
         if (path := job.find(at)) is not None:
             state.path_exists = True
             try:
-                with h5py.File(path, "r") as held:
-                    found = held.get(dataset)
-                    if not isinstance(found, h5py.Dataset):
-                        state.problem = f"no dataset {dataset}"
-                    elif found.ndim != axes or (dataset == "coords" and found.shape[1] != 2):
-                        state.problem = f"{dataset} has shape {found.shape}"
+                with open_hdf5(path) as held:
+                    shape = dataset(held, key, path).shape
+                    if len(shape) != axes or (key == "coords" and shape[1] != 2):
+                        state.problem = f"{key} has shape {shape}"
                     else:
                         state.file_schema_ok = True
-                        state.rows = int(found.shape[0]) if axes == 2 else 1
-                        state.dimension = int(found.shape[-1])
-            except OSError:
-                state.problem = "no readable HDF5 file"
+                        state.rows = int(shape[0]) if axes == 2 else 1
+                        state.dimension = int(shape[-1])
+            except InputError as error:
+                state.problem = str(error)
         slides[name] = state
     good = all(state.file_schema_ok for state in slides.values())
     return FilesResult(slides=slides, skipped=given.skip_wsi_to_check, all_ok=good)

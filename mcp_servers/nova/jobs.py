@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.nova.common import Job, JobInput, NovaResult, folder_name, nova_tool
+from mcp_servers.nova.common import Job, JobInput, NovaResult, folder_name, nova_tool, one_each
 from mcp_servers.nova.datasets import slides_in
-from mcp_servers.nova.weights import PatchEncoder, SlideEncoder, encode_slide
+from mcp_servers.nova.weights import PatchEncoder, SlideEncoder, encode_slide, encoder_memory
 from mcp_servers.pathology.common import Device
 from mcp_servers.slides.slide import Slide
 from mcp_servers.spec import InputPath, OutputName, Resources
@@ -51,6 +51,7 @@ def chosen(given: SlidesInput, context: ToolContext) -> list[Path]:
     kept = [p for p in every if p.stem in wanted and p.stem not in set(given.skip_specific_wsi)]
     if not kept:
         raise InputError(f"{given.wsi_source}: holds no slide to work on")
+    one_each([path.stem for path in kept], given.wsi_source)
     return kept
 
 
@@ -321,6 +322,7 @@ class PatchFeaturesResult(Done):
     summary="Extract patch-level features from a dataset of WSIs using foundation models (the "
     "user's weights): GRID/features_ENCODER/NAME.h5, datasets features (n, d) and coords (n, 2).",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=60.0),
+    memory_mb=encoder_memory,
 )
 def extract_patch_features(given: PatchFeaturesInput, context: ToolContext) -> PatchFeaturesResult:
     """Features at the coordinates of the earlier step."""
@@ -469,30 +471,28 @@ class HeatmapResult(Done):
 )
 def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     """Scores over each slide that has them."""
-    import h5py
     import numpy as np
     from scipy.stats import rankdata
 
     job, folder = Job(given.job_dir, context), given.grid_folder()
     scores_folder = context.input(given.scores_path, "folder")
     saved: dict[str, SlideHeat] = {}
-    absent = [
-        p.stem for p in chosen(given, context) if not (scores_folder / f"{p.stem}.h5").exists()
-    ]
+    names = [path.stem for path in chosen(given, context)]
+    absent = [name for name in names if not (scores_folder / f"{name}.h5").exists()]
+    if absent == names:
+        raise InputError(f"{given.scores_path}: has no scores of the slides, e.g. {names[0]}.h5")
 
     def make(slide: Slide) -> None:
-        from mcp_servers.formats.hdf5 import open_hdf5, read_coords
+        from mcp_servers.formats.hdf5 import dataset, open_hdf5, read_coords
         from mcp_servers.formats.images import write_png
 
         remedy = "run dataset_of_wsi_patch_coordinate_extraction_tool with the same grid first"
         held = job.need(f"{folder}/patches/{slide.name}_patches.h5", remedy)
         corners, attributes = read_coords(held)
-        file = scores_folder / f"{slide.name}.h5"
+        file = context.input(scores_folder / f"{slide.name}.h5", "file")
         with open_hdf5(file) as stored:
-            if not isinstance(stored.get(given.scores_key), h5py.Dataset):
-                have = ", ".join(stored)
-                raise InputError(f'{file}: has no dataset "{given.scores_key}" (it has: {have})')
-            scores = np.asarray(stored[given.scores_key][()], dtype=np.float64).ravel()
+            found = dataset(stored, given.scores_key, file)
+            scores = np.asarray(found[()], dtype=np.float64).ravel()
         if len(scores) != len(corners):
             raise InputError(f"{file}: {len(scores)} scores for {len(corners)} patches")
         if not np.isfinite(scores).all():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.nova import contours
-from mcp_servers.nova.common import NovaResult, inside, nova_tool
-from mcp_servers.nova.weights import PatchEncoder, patch_encoder
+from mcp_servers.nova.common import NovaResult, inside, nova_tool, one_each
+from mcp_servers.nova.weights import PatchEncoder, encoder_memory, patch_encoder, weights_path
 from mcp_servers.pathology.common import Device, Given
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY
 from mcp_servers.pathology.nuclei_model import Scaling
@@ -30,6 +30,10 @@ CLASSES = {
 """NOVA's words for SAGE's types. Necrosis and non-neoplastic epithelium are not told apart, unless
 by a network of the user's."""
 PASSED_ON = {"method", "weights", "weights_types", "scaling", "weights_mpp", "device"}
+
+
+Mpp = Annotated[float, Field(gt=0, le=100)]
+Pixel = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
 class EncodeRoiInput(Given):
@@ -62,6 +66,7 @@ class EncodeRoiResult(NovaResult):
     summary="Encode histology region of interest into vector representation (HDF5, dataset "
     "embedding of shape (1, dimension)).",
     resources=Resources(memory_mb=4096, gpu="optional", seconds_per_item=1.0),
+    memory_mb=encoder_memory,
 )
 def encode_roi(given: EncodeRoiInput, context: ToolContext) -> EncodeRoiResult:
     """The vector of one image."""
@@ -104,7 +109,7 @@ class NucleiInput(Given):
 
     input_dir: InputPath = Field(description="Flat folder of images (png, jpg, tif)")
     output_dir: str = Field(default="nuclei", max_length=500, description="Folder below the output")
-    level0_mpp_of_imgs: dict[str, float] | float = Field(
+    level0_mpp_of_imgs: dict[str, Mpp] | Mpp = Field(
         description="µm per pixel: one number, or one per image name without ending"
     )
     weights: InputPath | None = Field(
@@ -146,10 +151,13 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     from mcp_servers.pathology.nuclei import NucleiInput as One
     from mcp_servers.pathology.nuclei import segment_nuclei as nuclei
 
+    if given.weights is not None:  # a TorchScript file is code
+        weights_path(given.weights, None, "", "", context)
     folder = context.input(given.input_dir, "folder")
     images = sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGES)
     if not images:
         raise InputError(f"{given.input_dir}: holds no image ({', '.join(sorted(IMAGES))})")
+    one_each([image.stem for image in images], given.input_dir)
     sizes = given.level0_mpp_of_imgs
     if isinstance(sizes, dict) and (lack := [p.stem for p in images if p.stem not in sizes]):
         raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give each image's")
@@ -218,7 +226,7 @@ def nuclei_rows(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
 class ContourInput(Given):
     """An outline."""
 
-    contour: list[tuple[float, float]] = Field(
+    contour: list[tuple[Pixel, Pixel]] = Field(
         min_length=1, max_length=200_000, description="Corners [x, y] in order; closed by itself"
     )
 

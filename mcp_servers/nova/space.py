@@ -354,7 +354,7 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
         if given.add_contours:
             frame = store.tissues_of(held, given.tissue_key)
             if given.tissue_id is not None:
-                frame = frame[frame["tissue_id"] == given.tissue_id]
+                frame = frame[region_rows(frame, given.tissue_id)]
             picture = _outlined(picture, frame, slide.width / picture.shape[1])
             legend["tissue"] = GREEN
         if given.add_tiles or given.color_tiles_by:
@@ -388,6 +388,15 @@ def _outlined(picture: Any, frame: Any, ratio: float) -> Any:
     return outlined(picture, polygons, ratio, GREEN)
 
 
+def region_rows(frame: Any, tissue_id: int) -> Any:
+    """Which rows are of a region of tissue; raises `InputError` where none is."""
+    own = (frame["tissue_id"] == tissue_id).to_numpy()
+    if not own.any():
+        have = ", ".join(map(str, sorted(set(frame["tissue_id"].tolist()))[:30]))
+        raise InputError(f"tissue_id {tissue_id}: there is no such region (there are: {have})")
+    return own
+
+
 def tiled(
     slide: Any, picture: Any, tiles: Any, labels: Any, tissue_id: int | None
 ) -> tuple[Any, dict[str, Any]]:
@@ -408,7 +417,7 @@ def tiled(
 
     own = np.ones(len(tiles), dtype=bool)
     if tissue_id is not None:
-        own = (tiles["tissue_id"] == tissue_id).to_numpy()
+        own = region_rows(tiles, tissue_id)
     words = np.full(len(tiles), "tile") if labels is None else labels
     kinds = sorted(set(words[own].tolist()), key=lambda word: (len(word), word))
     colors = {word: PALETTE[i % len(PALETTE)] for i, word in enumerate(kinds)}
@@ -468,10 +477,11 @@ def visualize_clusters(given: ClustersInput, context: ToolContext) -> PictureRes
         left.scatter(points[own, 0], points[own, 1], s=8, color=[rgb], label=word)
     left.set_xlabel(f"{space} 1")
     left.set_ylabel(f"{space} 2")
-    left.legend(title=key)
+    for text in left.legend(title=key).get_texts():
+        text.set_parse_math(False)
     right.imshow(picture)
     right.set_axis_off()
-    figure.suptitle(given.figure_title or f"{slide.name}: {key}")
+    figure.suptitle(given.figure_title or f"{slide.name}: {key}", parse_math=False)
     name = job.out(f"{slide.name}_morphological_clusters.png")
     with context.writing(name) as path:
         figure.savefig(path, dpi=100, format="png")

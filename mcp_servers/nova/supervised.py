@@ -14,6 +14,7 @@ from mcp_servers.pathology.common import Device, Given, Seed
 from mcp_servers.pathology.mil import MIL_VALIDITY
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
+from sage.core.seeds import generator
 
 COLUMN = r"^[^\n\r]{1,100}$"
 LABEL = r"^[A-Za-z0-9_. -]{1,100}$"
@@ -23,8 +24,9 @@ def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
     """A CSV with the columns that are needed; raises `InputError` that lists those it has."""
     import pandas as pd
 
+    file = context.input(path, "file")
     try:
-        table = pd.read_csv(context.input(path, "file"))
+        table = pd.read_csv(file)
     except (ValueError, OSError) as error:
         raise InputError(f"{path}: not a readable CSV: {error}") from error
     if lack := [name for name in needed if name not in table.columns]:
@@ -79,6 +81,8 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
         case = next((name for name in ("case_id", "patient_id") if name in raw.columns), None)
     elif case not in raw.columns:
         raise InputError(f"{given.metadata_path}: has no column {case}")
+    if given.label_column in (given.slide_id_column, case, "case_id", "slide_id"):
+        raise InputError(f"{given.label_column} names slides or cases and is no label")
     warnings = [] if case else ["no column of cases: each slide counts as a case of its own"]
     suffix = re.compile(r"\.(svs|tiff?|ndpi|scn|mrxs|bif|czi|png|jpe?g)$", re.IGNORECASE)
     slides = raw[given.slide_id_column].astype("string").str.replace(suffix, "", regex=True)
@@ -134,8 +138,11 @@ class SplitsInput(Given):
     label_column: str = Field(pattern=LABEL)
     split_method: Literal["kfold", "stratifiedkfold", "montecarlo"] = "stratifiedkfold"
     n_folds: int = Field(default=5, ge=2, le=100)
-    split_ratios: tuple[float, float] | None = Field(
-        default=None, description="montecarlo: shares of train and test, which sum to 1"
+    split_ratios: list[float] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=3,
+        description="montecarlo: shares of train and test, or of train, val and test; sum is 1",
     )
     random_seed: Seed = 42
     output_dir: str = Field(default="metadata", max_length=500, description="Below the output")
@@ -146,15 +153,15 @@ class SplitsResult(NovaResult):
 
     split_metadata_path: OutputName
     n_folds: int
-    fold_columns: list[str] = Field(description='Each row is "train" or "test"')
+    fold_columns: list[str] = Field(description='Each row is "train", "val" or "test"')
     splits_visualization_path: OutputName
 
 
 @nova_tool(
     "create_wsi_classification_splits",
-    version="1.0.0",
-    summary="Create train/test splits for WSI classification datasets: columns fold_0, fold_1 ... "
-    "with train or test; no case is in both.",
+    version="1.1.0",
+    summary="Create train/validation/test splits for WSI classification datasets: columns fold_0, "
+    "fold_1 ... with train, val (montecarlo with three shares) or test; no case is in two of them.",
     resources=Resources(memory_mb=512),
 )
 def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
@@ -165,9 +172,11 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
     cats = f"{given.label_column}_cats"
     path = given.cleaned_metadata_path
     table = read_table(path, context, ["case_id", "slide_id", cats])
-    ratios = given.split_ratios or (0.8, 0.2)
+    ratios = given.split_ratios or [0.8, 0.2]
     if min(ratios) <= 0 or abs(sum(ratios) - 1) > 1e-6:
-        raise InputError(f"split_ratios {ratios}: two shares above 0 that sum to 1")
+        raise InputError(f"split_ratios {ratios}: shares above 0 that sum to 1")
+    if given.split_ratios is not None and given.split_method != "montecarlo":
+        raise InputError(f"split_ratios goes with montecarlo, not with {given.split_method}")
     cases = table["case_id"].astype(str).to_numpy()
     least = int(table.groupby(cats)["case_id"].nunique().min())
     need = len(set(cases)) if given.split_method != "stratifiedkfold" else least
@@ -177,14 +186,17 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
     maker: Any = {
         "kfold": lambda: GroupKFold(count, shuffle=True, random_state=seed),
         "stratifiedkfold": lambda: StratifiedGroupKFold(count, shuffle=True, random_state=seed),
-        "montecarlo": lambda: GroupShuffleSplit(
-            count, train_size=ratios[0], test_size=ratios[1], random_state=seed
-        ),
+        "montecarlo": lambda: GroupShuffleSplit(count, test_size=ratios[-1], random_state=seed),
     }[given.split_method]()
     columns = []
     for number, (_, test) in enumerate(maker.split(table, table[cats], cases)):
         part = np.full(len(table), "train", dtype=object)
         part[test] = "test"
+        if len(ratios) == 3:
+            rest = np.unique(cases[part == "train"])
+            size = max(1, round(ratios[1] * len(set(cases))))
+            chosen = generator(seed, number).permutation(rest)[: min(size, len(rest) - 1)]
+            part[np.isin(cases, chosen)] = "val"
         table[f"fold_{number}"] = part
         columns.append(f"fold_{number}")
     stem = f"{given.output_dir}/{given.split_method}splits_{Path(path).stem}"
@@ -211,7 +223,10 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
 class MilInput(Given):
     """Folds, features and how to train."""
 
-    splits_path: InputPath = Field(description="CSV: slide_id, LABEL_cats, fold_0, fold_1 ...")
+    splits_path: InputPath = Field(
+        description="CSV: slide_id, LABEL_cats, fold_0, fold_1 ... of train, val and test; val is "
+        "scored where a fold has no test"
+    )
     patch_features_path: InputPath = Field(
         description="Folder of SLIDE.h5, dataset features (n, d)"
     )
@@ -261,7 +276,7 @@ class MilResult(NovaResult):
 
 @nova_tool(
     "train_test_wsi_classification_mil_model",
-    version="1.0.0",
+    version="1.0.1",
     summary="Train and test multiple instance learning models (ABMIL, one or more heads, AdamW, "
     "cross-entropy, one bag a step) for WSI classification over given folds; saves attention.",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
@@ -302,7 +317,8 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
             raise InputError(
                 f'{given.splits_path}: {fold} holds "{unknown[0]}"; train, val or test'
             )
-        parts = [table[words == "train"], table[words.isin(["test", "val"])]]
+        last = "test" if (words == "test").any() else "val"
+        parts = [table[words == "train"], table[words == last]]
         if parts[0][cats].nunique() < 2 or parts[1].empty:
             raise InputError(f"{given.splits_path}: {fold} trains on one class or tests on nothing")
         names, labels = parts[0]["slide_id"].astype(str).tolist(), parts[0][cats].tolist()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.nova import store
@@ -53,11 +53,20 @@ def softmax(logits: Any) -> Any:
     return shifted / shifted.sum(axis=1, keepdims=True)
 
 
+def _distinct(classes: list[str]) -> list[str]:
+    if len(set(classes)) < len(classes):
+        raise ValueError("a class stands there twice")
+    return classes
+
+
+Classes = Annotated[list[str], AfterValidator(_distinct)]
+
+
 class ScoreImageInput(ModelInput):
     """An image and the classes that compete for it."""
 
     image_path: InputPath = Field(description="PNG, JPEG or TIFF; not a whole slide")
-    classes: list[str] = Field(min_length=2, max_length=50)
+    classes: Classes = Field(min_length=2, max_length=50)
     prompts: list[str] | None = Field(
         default=None, description='A text per class; "An H&E image of CLASS" when absent'
     )
@@ -108,7 +117,7 @@ class TilesByTextInput(WsiInput, ModelInput):
 class ScoreTilesInput(TilesByTextInput):
     """Which texts."""
 
-    classes: list[str] = Field(min_length=1, max_length=50)
+    classes: Classes = Field(min_length=1, max_length=50)
     similarity_metric: Literal["cosine", "dot"] = "cosine"
     apply_softmax: bool = False
     similarity_key_to_add: str | None = Field(default=None, pattern=KEY)
@@ -156,6 +165,7 @@ def similarities(
         raise InputError(
             f"features have {features.shape[1]} numbers, texts {words.shape[1]}: other weights"
         )
+    features = model.projected(features)
     if metric == "cosine":
         features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-8)
     scores = features @ words.T
@@ -174,6 +184,8 @@ def score_table(tiles: Any, scores: Any, classes: list[str]) -> dict[str, Any]:
         "y": corners[:, 1],
         "side_level0": np.full(len(tiles), store.side_of(tiles)),
     }
+    if taken := sorted(set(classes) & set(columns)):
+        raise InputError(f'"{taken[0]}" is a column of the table; word the text differently')
     return columns | {name: scores[:, i].astype(np.float64) for i, name in enumerate(classes)}
 
 
@@ -256,7 +268,7 @@ def visualize_prompt(given: PromptInput, context: ToolContext) -> PromptResult:
 class LabelInput(TilesByTextInput):
     """Which classes."""
 
-    classes: list[str] = Field(min_length=2, max_length=50)
+    classes: Classes = Field(min_length=2, max_length=50)
     prompts: list[str] | None = Field(default=None, description="A text per class")
     method: Literal["mi-zero", "titan"] = Field(
         default="mi-zero", description="mi-zero: mean of the best tiles' similarities per class"

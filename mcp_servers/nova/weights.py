@@ -47,12 +47,12 @@ SPECS: dict[str, EncoderSpec] = {
     "conch_v15": _spec("conch_v15", 768, 448, "Hugging Face MahmoodLab/TITAN"),
     "virchow": _spec(
         "virchow", 2560, 224, "Hugging Face paige-ai/Virchow", license="Apache-2.0, gated",
-        resize="bicubic",
+        resize="bicubic", memory_mb=4608,
     ),
     "virchow2": ENCODERS["virchow2"],
     "gigapath": _spec(
         "gigapath", 1536, 224, "Hugging Face prov-gigapath/prov-gigapath",
-        license="Prov-GigaPath research, gated", resize="bicubic",
+        license="Prov-GigaPath research, gated", resize="bicubic", memory_mb=6144,
     ),
     "phikon": ENCODERS["phikon"],
     "phikon_v2": ENCODERS["phikon-v2"],
@@ -64,6 +64,14 @@ SPECS: dict[str, EncoderSpec] = {
     ),
 }  # fmt: skip
 """Encoders by NOVA's names; the published graphs of those that timm builds are in `networks`."""
+
+
+def encoder_memory(given: Any) -> int:
+    """MiB of a call, by the patch encoder that its arguments name."""
+    name = getattr(given, "histology_roi_encoder_name", None) or given.model
+    return max(4096, SPECS[name].memory_mb)
+
+
 SLIDE_SOURCES = {
     "titan": "Hugging Face MahmoodLab/TITAN",
     "prism": "Hugging Face paige-ai/Prism",
@@ -82,8 +90,8 @@ def weights_path(
 ) -> Path:
     """The folder or file of a model's weights.
 
-    Weights never come from the output folder: what programs write there is no model that a person
-    chose.
+    Weights never come from where tools or programs write, nor by a link from there or from outside
+    the roots: what lies there is no model that a person chose.
 
     Parameters
     ----------
@@ -109,11 +117,18 @@ def weights_path(
             f"{given_as}; nothing is downloaded here"
         )
     path = context.input(weights)
-    if path.is_relative_to(context.roots.output):
-        raise InputError(
-            f"{weights}: weights must lie in a folder that you gave to read, not in the output"
-        )
+    for file in (path, *(path.rglob("*") if path.is_dir() else ())):
+        if context.roots.writes(context.input(file) if file.is_symlink() else file):
+            raise InputError(
+                f"{weights}: weights must lie in a folder that you gave to read, not in the output"
+            )
     return path
+
+
+def stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, time stamp and size of each file of the weights: what a loaded model is kept by."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
 
 def _cached(hub: str) -> Path:
@@ -226,13 +241,14 @@ def patch_encoder(
 
     spec = SPECS[name]
     if spec.loader == "handcrafted":
+        if weights is not None or hub is not None:
+            raise InputError("the encoder handcrafted has no weights; leave them out")
         own = load_encoder(spec, None, "cpu", mpp)
         return Patches(name, spec, "cpu", lambda patches: own.encode(own.stack(list(patches))))
     told = {"given_as": AS_GRAPH} if name == "conch_v15" else {}
     path = weights_path(weights, hub, f"the encoder {name}", spec.source, context, **told)
     where = choose_device(device, context.device)
-    stat = path.stat()
-    key = ("nova", name, str(path), stat.st_mtime_ns, where)
+    key = ("nova", name, stamp(path), where)
     encode = context.shared(key, lambda: _load_patches(name, spec, path, where))
     return Patches(name, spec, where, encode)
 
@@ -247,7 +263,13 @@ def _load_patches(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
 
         def run(patches: U8) -> F32:
             pixels = resized(np.asarray(patches), spec.patch_px, spec.resize).numpy()
-            return graph((pixels.astype(np.float32) / 255 - mean) / sd)
+            out = graph((pixels.astype(np.float32) / 255 - mean) / sd)
+            if out.shape != (len(pixels), spec.dimension):
+                raise InputError(
+                    f"{path}: gives {out.shape} for {len(pixels)} patches, {name} gives "
+                    f"{(len(pixels), spec.dimension)}; this is another model's graph"
+                )
+            return out
 
         return run
     if name == "plip":
@@ -265,11 +287,15 @@ def _load_patches(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
 
 @dataclass(frozen=True)
 class Texts:
-    """A vision-language model: unit vectors of texts and of images, and the scale of logits."""
+    """A vision-language model: unit vectors of texts and of images, and the scale of logits.
+
+    `projected` brings features as the encoder stores them to the space of the texts.
+    """
 
     texts: Any
     images: Any
     scale: float
+    projected: Any = np.asarray
 
 
 def text_encoder(
@@ -289,7 +315,7 @@ def text_encoder(
     source = "Hugging Face vinid/plip" if name == "plip" else "Hugging Face MahmoodLab/conch"
     path = weights_path(weights, hub, f"the text encoder {name}", source, context)
     where = choose_device(device, context.device)
-    key = ("nova text", name, str(path), path.stat().st_mtime_ns, where)
+    key = ("nova text", name, stamp(path), where)
     make = _plip if name == "plip" else _conch
     return context.shared(key, lambda: make(path, where))
 
@@ -316,17 +342,23 @@ def _conch(path: Path, device: str) -> Texts:
     import torch
 
     from mcp_servers.pathology.models import resized
-    from mcp_servers.pathology.networks import _conch as load_conch
+    from mcp_servers.pathology.networks import conch_network
 
     spec = SPECS["conch_v1"]
-    module = load_conch(spec, path).eval().to(device)
+    module = conch_network(path, texts=True).eval().to(device)
     words: Any = importlib.import_module("conch.open_clip_custom")
     tokenizer = words.get_tokenizer()
     mean, sd = (torch.tensor(part, device=device)[None, :, None, None] for part in spec.normalize)
 
     def texts(given: Sequence[str]) -> F32:
+        # as the package's own `tokenize`, which calls what transformers 5 no longer has
+        found = tokenizer(
+            list(given), max_length=127, padding="max_length", truncation=True,
+            return_token_type_ids=False, return_tensors="pt",
+        )["input_ids"]  # fmt: skip
+        ids = torch.nn.functional.pad(found, (0, 1), value=tokenizer.pad_token_id)
         with torch.inference_mode():
-            out = module.encode_text(words.tokenize(texts=list(given), tokenizer=tokenizer))
+            out = module.encode_text(ids.to(device))
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())
 
     def images(patches: U8) -> F32:
@@ -335,7 +367,12 @@ def _conch(path: Path, device: str) -> Texts:
             out = module.encode_image((pixels - mean) / sd)
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())
 
-    return Texts(texts, images, float(module.logit_scale.detach().exp()))
+    def projected(features: F32) -> F32:
+        with torch.inference_mode():
+            out = module.visual.forward_project(torch.from_numpy(features).to(device))
+        return np.asarray(out.float().cpu().numpy())
+
+    return Texts(texts, images, float(module.logit_scale.detach().exp()), projected)
 
 
 def encode_slide(
@@ -363,6 +400,8 @@ def encode_slide(
     context : roots
     """
     if name == "mean":
+        if weights is not None or hub is not None:
+            raise InputError("the mean of the tiles has no weights; leave them out")
         return np.asarray(features.mean(axis=0), dtype=np.float32)
     what = f"the slide encoder {name}"
     path = weights_path(weights, hub, what, SLIDE_SOURCES[name], context, AS_GRAPH)
@@ -372,7 +411,9 @@ def encode_slide(
             "once (torch.jit.trace or torch.onnx.export, inputs features (1, n, d), coordinates "
             "(1, n, 2), side (1,)) and give that file as weights; slide_encoder=mean needs none"
         )
-    key = ("nova slide", name, str(path), path.stat().st_mtime_ns)
+    key = ("nova slide", name, stamp(path))
     graph = context.shared(key, lambda: Graph(path, "cpu"))
     out = graph(features[None], coords[None].astype(np.int64), np.array([side], np.int64))
+    if out.size == 0 or out.size != out.shape[-1]:
+        raise InputError(f"{path}: gives {out.shape}; a slide's vector is (1, dimension)")
     return np.asarray(out.reshape(-1), dtype=np.float32)

@@ -19,7 +19,13 @@ from mcp_servers.nova.common import (
     nova_tool,
     slide_of,
 )
-from mcp_servers.nova.weights import PatchEncoder, SlideEncoder, encode_slide, patch_encoder
+from mcp_servers.nova.weights import (
+    PatchEncoder,
+    SlideEncoder,
+    encode_slide,
+    encoder_memory,
+    patch_encoder,
+)
 from mcp_servers.pathology.common import Device, Given
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
@@ -396,6 +402,7 @@ class FeaturesResult(NovaResult):
     summary="Extract patch-level features from a single WSI using foundation models (the user's "
     "weights) into an AnnData under tables[patch_features_key] of its zarr store.",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=60.0),
+    memory_mb=encoder_memory,
 )
 def extract_features(given: FeaturesInput, context: ToolContext) -> FeaturesResult:
     """Features of one slide's stored tiles."""
@@ -516,7 +523,7 @@ class EncodeResult(NovaResult):
     "encode_wsi_tool",
     version="1.0.0",
     summary="Encode a single WSI with slide-level features: the user's TITAN, PRISM, MADELEINE or "
-    "GigaPath graph, or the mean of its patch features; kept in varm[slide_features_key].",
+    "GigaPath graph, or the mean of its patch features; kept in uns[slide_features_KEY].",
     resources=Resources(memory_mb=4096, seconds_per_item=5.0),
 )
 def encode_wsi(given: EncodeInput, context: ToolContext) -> EncodeResult:
@@ -743,14 +750,21 @@ def read_region(given: RegionInput, context: ToolContext) -> RegionResult:
 
     slide, job = slide_of(given, context), Job(given.job_dir, context)
     part = given.region
-    if part.top_left_x >= slide.width or part.top_left_y >= slide.height:
-        raise InputError(
-            f"the corner ({part.top_left_x}, {part.top_left_y}) lies outside the slide of "
-            f"{slide.width} x {slide.height} px"
-        )
     image = slide.read(
         part.top_left_x, part.top_left_y, part.base_width, part.base_height, part.base_level
     )
+    down, warnings = slide.levels[part.base_level].downsample, list(slide.warnings)
+    right, bottom = (
+        part.top_left_x + part.base_width * down,
+        part.top_left_y + part.base_height * down,
+    )
+    size = f"the slide of {slide.width} x {slide.height} px"
+    if max(part.top_left_x - slide.width, part.top_left_y - slide.height, -right, -bottom) >= 0:
+        raise InputError(
+            f"the region at ({part.top_left_x}, {part.top_left_y}) lies outside {size}"
+        )
+    if min(part.top_left_x, part.top_left_y, slide.width - right, slide.height - bottom) < 0:
+        warnings.append(f"a part of the region lies outside {size} and is blank")
     file = (
         f"{slide.name}_region_x{part.top_left_x}_y{part.top_left_y}"
         f"_H{part.base_height}_W{part.base_width}.png"
@@ -758,5 +772,5 @@ def read_region(given: RegionInput, context: ToolContext) -> RegionResult:
     name = job.out(file) if given.custom_save_dir is None else f"{given.custom_save_dir}/{file}"
     with context.writing(name) as path:
         write_png(path, image)
-    mpp = None if slide.mpp is None else slide.mpp * slide.levels[part.base_level].downsample
-    return RegionResult(region_save_path=name, mpp_at_level=mpp, warnings=list(slide.warnings))
+    mpp = None if slide.mpp is None else slide.mpp * down
+    return RegionResult(region_save_path=name, mpp_at_level=mpp, warnings=warnings)

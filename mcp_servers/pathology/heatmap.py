@@ -121,15 +121,11 @@ def read_scores(path: Path, column: str) -> tuple[I64, F64, float | None]:
     import numpy as np
 
     if path.suffix.lower() in {".h5", ".hdf5"}:
-        import h5py
-
-        from mcp_servers.formats.hdf5 import read_coords
+        from mcp_servers.formats.hdf5 import dataset, open_hdf5, read_coords
 
         coords, attributes = read_coords(path)
-        with h5py.File(path, "r") as file:
-            if column not in file:
-                raise InputError(f'{path}: has no dataset "{column}" (it holds: {", ".join(file)})')
-            scores = np.asarray(file[column][()], dtype=np.float64).ravel()
+        with open_hdf5(path) as file:
+            scores = np.asarray(dataset(file, column, path)[()], dtype=np.float64).ravel()
         if len(scores) != len(coords):
             raise InputError(f"{path}: {len(coords)} coordinates but {len(scores)} scores")
         side = attributes.get("patch_size_level0")

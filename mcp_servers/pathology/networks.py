@@ -261,6 +261,12 @@ def _timm(spec: EncoderSpec, weights: Path) -> Any:
 
 
 def _conch(spec: EncoderSpec, weights: Path) -> Any:
+    return conch_network(weights)
+
+
+def conch_network(weights: Path, *, texts: bool = False) -> Any:
+    """CONCH's network with its image side filled; with `texts` its text side, the projection of
+    images to it and the scale of logits too. Raises `InputError` for weights that lack them."""
     try:
         factory: Any = importlib.import_module("conch.open_clip_custom.factory")
         model: Any = importlib.import_module("conch.open_clip_custom.coca_model")
@@ -277,7 +283,14 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
     state = {k.removeprefix("module."): v for k, v in read_tensors(file).items()}
     own = module.visual.state_dict().keys()
     inside = {k: v for k, v in _below("visual.", state).items() if k in own}
-    _fill(module.visual, inside, file, unused=("attn_pool_caption.", "ln_caption.", "proj_"))
+    unused = ("attn_pool_caption.", "ln_caption.", *(() if texts else ("proj_",)))
+    _fill(module.visual, inside, file, unused)
+    if texts:
+        names = module.text.state_dict().keys()
+        _fill(module.text, {k: v for k, v in _below("text.", state).items() if k in names}, file)
+        if "logit_scale" not in state:
+            raise InputError(f"{file}: does not fit the encoder: logit_scale missing")
+        module.logit_scale.data = state["logit_scale"].float()
     return module
 
 

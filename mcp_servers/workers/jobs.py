@@ -185,6 +185,7 @@ def request_of(job: Job, device: str) -> dict[str, Any]:
         "arguments": job.arguments,
         "inputs": [str(given) for given in job.roots.inputs],
         "output": str(job.roots.output),
+        "made": [str(folder) for folder in job.roots.made],
         "memory_mb": job.resources.memory_mb,
         "threads": job.resources.cpu,
         "device": device,
@@ -193,7 +194,8 @@ def request_of(job: Job, device: str) -> dict[str, Any]:
 
 def roots_of(request: Mapping[str, Any]) -> Roots:
     """The roots in a request (they were resolved when it was made)."""
-    return Roots(tuple(Path(given) for given in request["inputs"]), Path(request["output"]))
+    inputs, made = (tuple(Path(one) for one in request[key]) for key in ("inputs", "made"))
+    return Roots(inputs, Path(request["output"]), made)
 
 
 KINDS: dict[str, type[Exception]] = {

@@ -51,6 +51,15 @@ def test_a_symlink_inside_the_roots_is_followed(roots: Roots) -> None:
     assert roots.input("same.txt") == roots.inputs[0] / "a.txt"
 
 
+def test_a_file_is_found_by_the_name_that_results_give_it(roots: Roots) -> None:
+    """Callers who do not know where a root lies see it as ROOT/FILE."""
+    folder = roots.inputs[0]
+    assert roots.input(f"{folder.name}/a.txt") == folder / "a.txt"
+    assert roots.input(folder.name) == roots.input(".") == folder
+    with pytest.raises(InputError):
+        roots.input(f"{folder.name}/../secret.txt")
+
+
 def test_the_answer_for_an_outside_path_does_not_tell_whether_it_exists(roots: Roots) -> None:
     messages = []
     for path in ("/etc/passwd", "/etc/no-such-file-here"):

@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from mcp_servers import catalog
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.nova import contours
+from mcp_servers.nova.captions import shared_words
 from mcp_servers.nova.documents import ranked
+from mcp_servers.nova.text import score_table
+from mcp_servers.nova.weights import stamp, text_encoder
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.servers.content import envelope
@@ -344,6 +352,265 @@ def test_weights_never_come_from_where_programs_write(job: ToolContext) -> None:
             run(job, "extract_tissue_in_wsi_tool", wsi_path="one.tiff", job_dir=outside)
 
 
+def test_weights_come_from_no_earlier_call_nor_by_a_link(tmp_path: Path) -> None:
+    """As over MCP: what a call wrote lies beside the next call's folder."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    for folder in (data / "model", out / "call" / "model", tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(b"weights")
+    context = ToolContext(Roots.of([data], out).below("next"))
+    _image(data / "roi.png")
+    for name in ("earlier", "outside"):
+        (data / name).mkdir()
+    (data / "earlier" / "x.bin").symlink_to(out / "call" / "model" / "model.safetensors")
+    (data / "outside" / "x.bin").symlink_to(tmp_path / "elsewhere" / "model.safetensors")
+    for weights, match in (
+        ("call/model", "not in the output"),
+        ("earlier", "not in the output"),
+        ("outside", "outside the allowed folders"),
+    ):
+        with pytest.raises(InputError, match=match):
+            run(
+                context, "encode_histology_roi_tool",
+                img_path="roi.png", histology_roi_encoder_name="phikon", weights=weights,
+            )  # fmt: skip
+    with pytest.raises(InputError, match="not in the output"):
+        run(
+            context, "segment_and_classify_nuclei_in_histology_roi_tool",
+            input_dir=".", level0_mpp_of_imgs=0.5, weights="call/model/model.safetensors",
+        )  # fmt: skip
+
+
+def _image(path: Path) -> None:
+    Image.fromarray(np.full((64, 64, 3), 200, np.uint8)).save(path)
+
+
+def test_a_graph_must_give_what_its_encoder_gives(tmp_path: Path) -> None:
+    class Colors(torch.nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return pixels.mean((2, 3))
+
+    traced: Any = torch.jit.trace(Colors(), torch.zeros(1, 3, 224, 224))  # type: ignore[no-untyped-call]
+    traced.save(str(tmp_path / "colors.pt"))
+    _image(tmp_path / "roi.png")
+    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    named = {"img_path": "roi.png", "weights": "colors.pt"}
+    with pytest.raises(InputError, match=r"gives \(1, 3\) .* uni_v1 gives \(1, 1024\)"):
+        run(context, "encode_histology_roi_tool", histology_roi_encoder_name="uni_v1", **named)
+    with pytest.raises(InputError, match="handcrafted has no weights"):
+        run(context, "encode_histology_roi_tool", histology_roi_encoder_name="handcrafted", **named)
+
+
+def test_weights_that_were_written_again_are_read_again(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    file = tmp_path / "model" / "model.safetensors"
+    file.write_bytes(b"one")
+    before = stamp(tmp_path / "model")
+    file.write_bytes(b"another")
+    assert stamp(tmp_path / "model") != before
+
+
+class Coca(torch.nn.Module):
+    """CONCH's network as far as it is called: two sides, a projection, the scale of logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.visual = CocaImages()
+        self.text = torch.nn.Embedding(50, 4)
+        self.logit_scale = torch.nn.Parameter(torch.zeros(()))
+
+    def encode_text(self, ids: Any) -> Any:
+        return self.text(ids).mean(1)
+
+
+class CocaImages(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj_contrast = torch.nn.Parameter(torch.eye(4))
+
+    def forward_project(self, features: Any) -> Any:
+        return features @ self.proj_contrast
+
+
+class Letters:
+    """A tokenizer of letters."""
+
+    pad_token_id = 0
+
+    def __call__(self, texts: list[str], max_length: int, **options: Any) -> dict[str, Any]:
+        rows = [[ord(c) % 50 for c in text][:max_length] for text in texts]
+        return {"input_ids": torch.tensor([row + [0] * (max_length - len(row)) for row in rows])}
+
+
+def test_conch_reads_texts_with_the_weights_that_were_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conch_ViT-B-16.json").write_text("{}")
+    inner = "conch.open_clip_custom"
+    for name in ("conch", inner, f"{inner}.factory", f"{inner}.coca_model"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setattr(sys.modules[inner], "get_tokenizer", Letters, raising=False)
+    monkeypatch.setattr(sys.modules[f"{inner}.factory"], "CFG_DIR", tmp_path, raising=False)
+    monkeypatch.setattr(sys.modules[f"{inner}.coca_model"], "CoCa", Coca, raising=False)
+    torch.manual_seed(3)
+    own = Coca()
+    with torch.no_grad():
+        own.visual.proj_contrast.normal_()
+        own.logit_scale.fill_(2.0)
+    (tmp_path / "conch").mkdir()
+    file = tmp_path / "conch" / "pytorch_model.bin"
+    torch.save(own.state_dict() | {"text_decoder.x": torch.ones(1)}, file)
+    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    found = text_encoder("conch", "conch", None, "cpu", context)
+    ids = torch.nn.functional.pad(Letters()(["tumor"], 127)["input_ids"], (0, 1))
+    expected = torch.nn.functional.normalize(own.encode_text(ids), dim=-1).detach().numpy()
+    assert found.texts(["tumor"]) == pytest.approx(expected, abs=1e-6)
+    assert found.scale == pytest.approx(np.exp(2.0))
+    stored = np.ones((1, 4), np.float32)
+    assert found.projected(stored) == pytest.approx(
+        stored @ own.visual.proj_contrast.detach().numpy(), abs=1e-6
+    )
+    for lack in ("text.weight", "visual.proj_contrast", "logit_scale"):
+        torch.save({k: v for k, v in own.state_dict().items() if k != lack}, file)
+        with pytest.raises(InputError, match="does not fit the encoder"):
+            text_encoder("conch", "conch", None, "cpu", context)
+
+
+def test_absurd_arguments_are_refused_in_words(stored: dict[str, Any], job: ToolContext) -> None:
+    slide = stored["slide"]
+    region = {"top_left_x": -900, "top_left_y": 0, "base_width": 64, "base_height": 64}
+    with pytest.raises(InputError, match="outside the slide"):
+        run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=region)
+    edge = region | {"top_left_x": -10}
+    made = run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=edge)
+    assert "is blank" in made["warnings"][0]
+    for name, more in (
+        ("visualize_wsi_tool", {"add_tiles": True}),
+        ("visualize_morphological_clusters_on_wsi_tool", {}),
+    ):
+        with pytest.raises(InputError, match=r"no such region \(there are: 0"):
+            run(job, name, **slide, tissue_id=77, **more)
+    run(job, "visualize_morphological_clusters_on_wsi_tool", **slide, figure_title=r"$\frac{$")
+    for mpp in (-5, {"one": 1000}):
+        with pytest.raises(InputError, match="level0_mpp_of_imgs"):
+            run(
+                job, "segment_and_classify_nuclei_in_histology_roi_tool",
+                input_dir=".", level0_mpp_of_imgs=mpp,
+            )  # fmt: skip
+    with pytest.raises(InputError, match="contour"):
+        run(job, "get_contour_area", contour=[(0, 0), (1e308, 0), (1e308, 1e308)])
+    with pytest.raises(InputError, match="phrases"):
+        run(
+            job, "caption_single_histology_image_tool",
+            path_to_img="one.tiff", captioner="phrases", phrases={"cells": []},
+        )  # fmt: skip
+    with pytest.raises(InputError, match="a class stands there twice"):
+        run(
+            job, "score_single_histology_image_using_text_tool",
+            image_path="one.tiff", classes=["tumor", "tumor"],
+        )  # fmt: skip
+    with pytest.raises(InputError, match='"x" is a column'):
+        score_table(_square(), np.zeros((1, 1)), ["x"])
+    with pytest.raises(InputError, match="has no scores of the slides"):
+        run(
+            job, "dataset_of_wsi_create_score_heatmap_tool",
+            wsi_source=str(job.roots.inputs[0]), scores_path=str(job.roots.inputs[0]),
+        )  # fmt: skip
+
+
+def _square() -> Any:
+    import shapely
+
+    from mcp_servers.nova.store import shapes_frame
+
+    return shapes_frame({"tissue_id": [0]}, [shapely.box(0, 0, 8, 8)], 0.5)
+
+
+def test_two_files_of_one_name_are_not_mixed(tmp_path: Path) -> None:
+    for name in ("a.png", "a.jpg"):
+        _image(tmp_path / name)
+    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    with pytest.raises(InputError, match='two files are called "a"'):
+        run(
+            context, "segment_and_classify_nuclei_in_histology_roi_tool",
+            input_dir=".", level0_mpp_of_imgs=0.5,
+        )  # fmt: skip
+    with pytest.raises(InputError, match='two files are called "a"'):
+        run(context, "dataset_of_wsi_tissue_segmentation_tool", wsi_source=".")
+
+
+def test_a_check_tells_nothing_of_files_outside_the_roots(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "patches").mkdir()
+    (tmp_path / "out" / "nova").mkdir(parents=True)
+    (tmp_path / "patches" / "s_patches.h5").touch()
+    context = ToolContext(Roots.of([tmp_path / "data"], tmp_path / "out"))
+    found = run(
+        context, "dataset_of_wsi_check_patch_coordinates_exist_and_schema_tool",
+        wsis=["s"], job_dir="nova", saveto_folder="../..",
+    )  # fmt: skip
+    assert not found["slides"]["s"]["path_exists"]
+
+
+@pytest.mark.parametrize("way", ["external", "virtual", "link"])
+def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: str) -> None:
+    secret, data = tmp_path / "secret.h5", tmp_path / "data"
+    data.mkdir()
+    with h5py.File(secret, "w") as file:
+        file.create_dataset("features", data=np.ones((4, 2)))
+    with h5py.File(data / "s.h5", "w") as file:
+        if way == "external":
+            file.create_dataset("features", (4, 2), "u1", external=[(str(secret), 0, 8)])
+        elif way == "virtual":
+            layout = h5py.VirtualLayout((4, 2), "f8")
+            layout[:] = h5py.VirtualSource(str(secret), "features", (4, 2))
+            file.create_virtual_dataset("features", layout)
+        else:
+            file["features"] = h5py.ExternalLink(str(secret), "features")
+    with pytest.raises(InputError, match='"features" lies in another file'):
+        read_features(data / "s.h5")
+    context = ToolContext(Roots.of([data], tmp_path / "out"))
+    (tmp_path / "out" / "grid" / "features_x").mkdir(parents=True)
+    (data / "s.h5").rename(tmp_path / "out" / "grid" / "features_x" / "s.h5")
+    found = run(
+        context, "dataset_of_wsi_check_patch_features_exist_and_schema_tool",
+        wsis=["s"], job_dir=".", saveto_folder="grid", patch_encoder_name="x",
+    )["slides"]["s"]  # fmt: skip
+    assert not found["file_schema_ok"] and "lies in another file" in found["problem"]
+
+
+def test_parts_that_are_as_frequent_keep_the_order_in_which_they_were_said() -> None:
+    said = {"cells": "fat cells, plasma cells", "shape": "glands"}
+    sentence, name = shared_words([said, said])
+    assert sentence == "Most frequent: fat cells (2 of 2); plasma cells (2 of 2); glands (2 of 2)."
+    assert name == "fat cells"
+
+
+def test_montecarlo_sets_a_validation_share_apart(tmp_path: Path) -> None:
+    import pandas as pd
+
+    rows = [f"c{i // 2},s{i},{'ab'[i // 2 % 2]},{i // 2 % 2}" for i in range(40)]
+    text = "\n".join(["case_id,slide_id,status,status_cats", *rows])
+    (tmp_path / "clean.csv").write_text(text)
+    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    asked = {"cleaned_metadata_path": "clean.csv", "label_column": "status", "n_folds": 3}
+    shares = {"split_ratios": [0.6, 0.2, 0.2]}
+    name = "create_wsi_classification_splits"
+    made = run(context, name, split_method="montecarlo", **asked, **shares)
+    table = pd.read_csv(tmp_path / "out" / made["split_metadata_path"])
+    for fold in made["fold_columns"]:
+        counts = table.groupby(fold)["case_id"].nunique()
+        assert counts.to_dict() == {"train": 12, "val": 4, "test": 4}
+    with pytest.raises(InputError, match="goes with montecarlo"):
+        run(context, name, split_method="kfold", **asked, **shares)
+    for column in ("slide_id", "case_id"):
+        with pytest.raises(InputError, match="is no label"):
+            run(
+                context, "prepare_wsi_classification_metadata",
+                metadata_path="clean.csv", label_column=column,
+            )  # fmt: skip
+
+
 def test_labels_folds_and_attention_mil(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     features = tmp_path / "data" / "features"
@@ -403,7 +670,7 @@ def test_the_docs_name_every_tool_of_the_paper_and_what_does_it() -> None:
     table = text.partition("## Which of SAGE's tools does what")[2]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
     named = {row[0].strip().strip("`") for row in rows}
-    assert named == set(REGISTRY.tools)
+    assert named == set(REGISTRY.tools) and len(named) == len(rows) == 48
     assert all(row[1].strip() for row in rows)
     known = load("all").tools
     for row in rows:

@@ -97,6 +97,22 @@ def test_a_step_draws_the_same_when_it_runs_again(
     assert acted.steps[0].observation.value == acted.steps[1].observation.value != ""
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "encode_histology_roi_tool(img_path='/inputs/tissue.png', weights='/output/m.pt',"
+        " histology_roi_encoder_name='uni_v1')",
+        "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/output',"
+        " level0_mpp_of_imgs=0.5, weights='/output/m.pt')",
+    ],
+)
+def test_a_model_that_a_program_wrote_is_never_run(
+    tools: Registry, image: Path, tmp_path: Path, call: str
+) -> None:
+    acted = program(tools, tmp_path, image, f"open('m.pt', 'w').write('a model')\n{call}")
+    assert "not in the output" in errors(acted)[0]
+
+
 def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
     tools: Registry, image: Path, tmp_path: Path
 ) -> None:
