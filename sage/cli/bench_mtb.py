@@ -74,7 +74,7 @@ def mtb(
     from sage.console import counting, print_json
     from sage.console import out as console
     from sage.core.errors import InputError
-    from sage.core.files import write_json
+    from sage.core.files import write_json, write_text
 
     if half not in (None, "development", "held-out"):
         raise InputError(f"--half {half}: development or held-out")
@@ -93,6 +93,11 @@ def mtb(
                 done += 1
                 advance("questions", min(done, total), total)
             results += [score(rows, name) for name, rows in answered.items()]
+            for name, rows in answered.items() if agent is AgentName.REPLAY else ():
+                write_text(out / f"{name}.{item.track.value}.jsonl",
+                           "".join(f"{row.model_dump_json()}\n" for row in rows))  # fmt: skip
+    if not results:
+        raise InputError(f"{folder}: no published conversations in it; --agent rules or chat asks")
     result: dict[str, Any] = {
         "agent": agent.value,
         "half": half,
