@@ -191,6 +191,8 @@ def _state(
         opened = yield Use("request_files", Files(names=tuple(readable[:64])))
         texts = {item["name"]: item["text"] for item in opened if item["text"]}
     found = list(chosen)
+    unmeasured: list[str] = []
+    why = ""
     for file in board.case.files:
         stained = file.image and re.search(r"ihc|cd\d+|pd-?l1|mhc|ki-?67", file.name.casefold())
         if stained and file.path is not None and "ihc_percent_positive" in offered:
@@ -199,6 +201,9 @@ def _state(
                 said = f"{read['percent_positive']}% of the cells of {file.name} are positive."
                 found.append(Cited(sentence=said, file=file.name,
                                    quote=f"{read['percent_positive']}"))  # fmt: skip
+            else:
+                unmeasured.append(file.name)
+                why = read["by"].removeprefix("nobody: ")
     listed = findings.of(texts)
     kept = [item for item in listed if not gives_advice(f"{item.sentence} {item.quote}")]
     found += kept
@@ -211,6 +216,8 @@ def _state(
     if blank:
         told.append("No rule reads values with limits beside them in " + ", ".join(blank[:5]) + ":"
                     " columns such as test, value, low, high.")  # fmt: skip
+    if unmeasured:
+        told.append(f"Not measured: {', '.join(unmeasured[:5])}: {why}.")
     if len(listed) > len(kept):
         left = amount(len(listed) - len(kept), "passage")
         told.append(f"Left out, as they tell somebody what to do: {left}.")

@@ -485,12 +485,13 @@ def test_a_text_made_to_be_slow_is_read_in_time(tmp_path: Path, text: str) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
-def test_a_broken_image_is_passed_over(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_image_is_passed_over_and_named(tmp_path: Path, content: bytes) -> None:
     found = read(patient(tmp_path, IHC_CD3__png=content))
     board = Board(found.case, 1, make_desk(Settings(), drugs={}, mpp=0.5))
     answer = ask_mdt(board, RULES, "2024-06-01").output
     assert answer.sentences
-    assert "IHC_CD3.png" not in answer.model_dump_json()
+    assert "IHC_CD3.png" not in repr(answer.sentences)
+    assert "Not measured: IHC_CD3.png: " in answer.not_told
 
 
 def test_a_report_cannot_make_the_rules_speak(tmp_path: Path) -> None:
@@ -499,3 +500,13 @@ def test_a_report_cannot_make_the_rules_speak(tmp_path: Path) -> None:
     answer = ask_mdt(Board(read(folder).case, 1), RULES, "2024-06-01").output
     assert "morphine" not in answer.model_dump_json()
     assert "pembrolizumab" not in answer.model_dump_json()
+
+
+def test_an_image_that_cannot_be_measured_is_named_with_the_reason(tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (64, 64), "white").save(patient(tmp_path) / "ihc_ki67.png")
+    found = sage("mdt", "patient", "--as-of", "2024-06-01", "--json", cwd=tmp_path).json
+    assert "Not measured: ihc_ki67.png: " in found["answer"]["not_told"]
+    assert "pixel size" in found["answer"]["not_told"]
+    assert str(tmp_path) not in found["answer"]["not_told"]
