@@ -20,6 +20,7 @@ from agents.tumor_board.types import (
     age_of,
     letter_of,
 )
+from sage.core.clock import now
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.printable import one_line, printable
@@ -117,7 +118,7 @@ def read_patient(
         total += len(text)
         if total > LARGEST_ALL:
             raise InputError(f"{folder}: more than {LARGEST_ALL >> 20} MiB of text; leave some out")
-        known, hidden = until_day(text, name, as_of)
+        known, hidden = until_day(text, name, as_of, said=as_of < now().date())
         cut += hidden
         files.append(CaseFile(name=name, text=known))
     if not files:

@@ -18,6 +18,7 @@ from agents.tumor_board.mdt import MdtAnswer, ask_mdt, gives_advice, occurs, sen
 from agents.tumor_board.rules import findings
 from agents.tumor_board.types import Cited
 from sage.bench.mtb.desk import make_desk
+from sage.core.clock import now
 from sage.core.errors import InputError
 from sage.core.llm.turns import UnusableError
 from sage.mdt import MOST_FILES, WHAT, Patient, read_patient
@@ -218,6 +219,24 @@ def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
         ("j__json", '{"2024-08-01": {"note": "LATER"}, "2024-08-02": "LATER"}'),
         ("j__json", '{"date": "2024-08-01", "cut off": {"note": "LATER'),
         ("seen on 01.08.2024__txt", "LATER"),
+        ("seen on 01.08.24__txt", "LATER"),
+        ("scan of Aug-2024__txt", "LATER"),
+        ("note__txt", "Seen in May. On 3 March 2025 the patient had LATER progression."),
+        ("note__txt", "On 3 March 2025 she came.\n\nThe scan of 1 May 2024 is old. It is LATER."),
+        ("note__txt", f"{'She felt well ' * 5}and her LATER scan of\n3 March 2025 was seen."),
+        ("note__txt", f"{'She felt well ' * 5}and her LATER scan of 3\nMarch 2025 was seen."),
+        ("note__txt", "2024-05-01: seen. Again on 2024-08-01: it grew.\nLATER"),
+        ("note__txt", "By the 3rd of August 2024 it was LATER"),
+        ("note__txt", "Am 3. März 2025 LATER. Am 03.03.25 auch"),
+        ("note__txt", "Again on 03.03.25: LATER"),
+        ("note__txt", "In March 2025 LATER, 1.5 cm"),
+        ("note__txt", "then 12/2024, LATER"),
+        ("note__txt", "Visit of Monday, 3 August 2024: LATER"),
+        ("note__md", "| Mon, 5 Aug 2024 | LATER |"),
+        ("t__csv", "test,value,comment\nLATER,1,drawn on 3 August 2024\n"),
+        ("t__csv", "when,test\n03.08.24,LATER\n"),
+        ("j__json", '{"stage": "pT2", "note": "On 3 August 2024 LATER"}'),
+        ("j__json", '{"notes": ["Seen.", "In clinic on August 3, 2024: LATER"]}'),
     ],
 )
 def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) -> None:
@@ -234,7 +253,12 @@ def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) 
     ("name", "text"),
     [
         ("note__txt", "31.05.2024: KNOWN"),
-        ("note__txt", "1.5 cm, then 12/2024, KNOWN"),
+        ("note__txt", "1.5 cm, then 12/2023, KNOWN"),
+        ("note__txt", "KNOWN. On 3 March 2025 more was seen."),
+        ("note__txt", f"{'KNOWN words ' * 9}\n" * 3),
+        ("note__txt", "Seen 3 March 2025: gone\n1 May 2024: KNOWN"),
+        ("note__txt", "Born 12.03.55, seen on 01.05.24, KNOWN"),
+        ("note__txt", f"2024-08-01: {'gone ' * 12}\n2024-05-01: KNOWN"),
         ("t__csv", "id,test\n20250101,KNOWN\n"),
         ("t__csv", "date,test\n01.05.2024,KNOWN\n01.09.2024,gone\n"),
         (
@@ -246,6 +270,12 @@ def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) 
 def test_what_is_known_stays(tmp_path: Path, name: str, text: str) -> None:
     """A number that looks like a day, and what stands beside something later, are not cut away."""
     assert "KNOWN" in shown(read(patient(tmp_path, **{name: text})))
+
+
+def test_a_plan_inside_a_note_is_no_later_knowledge_today(tmp_path: Path) -> None:
+    folder = patient(tmp_path, note__txt="Seen. Next visit on 1 January 2099. KNOWN")
+    assert "KNOWN" in shown(read_patient(folder, WHAT, (), now().date()))
+    assert "KNOWN" not in shown(read(folder))
 
 
 def test_a_timeline_by_age_is_cut_at_the_age(tmp_path: Path) -> None:
