@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from agents.tumor_board.mdt import MdtAnswer, asks_to_choose, gives_advice
+from agents.tumor_board.advice import asks_for_care, asks_to_choose, gives_advice, other_language
+from agents.tumor_board.mdt import MdtAnswer
 from agents.tumor_board.types import (
     IMAGES,
     LETTERS,
@@ -91,7 +92,13 @@ def read_patient(
         raise InputError(f"{folder}: no folder; give the folder of one patient's files")
     if not question.strip():
         raise InputError("--question is empty")
-    if gives_advice(question) or asks_to_choose(question, options):
+    if other_language(" ".join((question, *options))):
+        raise InputError(
+            "--question or --option is not English, so SAGE cannot tell whether it asks for advice;"
+            " ask in English"
+        )
+    if (any(map(gives_advice, (question, *options))) or asks_for_care(question)
+            or asks_to_choose(question, options)):  # fmt: skip
         raise InputError(
             "--question asks what to do; SAGE states what files say and gives no advice. Ask what"
             " is known instead"

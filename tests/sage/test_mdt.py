@@ -13,8 +13,9 @@ import pytest
 
 from agents.base import Resources
 from agents.reasoners.rules import RulesReasoner
+from agents.tumor_board.advice import gives_advice, only_tells
 from agents.tumor_board.board import Board, Files
-from agents.tumor_board.mdt import MdtAnswer, ask_mdt, gives_advice, occurs, sentence_problems
+from agents.tumor_board.mdt import MdtAnswer, ask_mdt, numbers_in, occurs, sentence_problems
 from agents.tumor_board.rules import findings
 from agents.tumor_board.types import Cited
 from sage.bench.mtb.desk import make_desk
@@ -135,7 +136,36 @@ def test_facts_are_not_taken_for_advice(text: str) -> None:
     assert not gives_advice(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Radiotherapy is to be given.", "The dose will have to be reduced.", "Resect the nodule.",
+     "Nivolumab could be tried.", "May cisplatin help?", "Surgery makes the most sense.",
+     "Is a resection not logical?", "A biopsy is called for.", "Radiotherapy is required.",
+     "The findings argue against surgery.", "My suggestion is FOLFIRINOX.", "Do not operate.",
+     "Der Patient sollte Cisplatin erhalten.", "Cisplatin geben.", "Was Cisplatin betrifft: bitte.",
+     "Le patient devrait recevoir du cisplatine.", "Se recomienda iniciar cisplatino.",
+     "Il paziente deve ricevere cisplatino.", "Pacjent powinien otrzymać cisplatynę.",
+     "患者应接受顺铂治疗。", "Пациенту следует назначить цисплатин.",
+     "The margin was free. Give cisplatin."],
+)  # fmt: skip
+def test_a_model_only_tells_and_in_english(text: str) -> None:
+    assert not only_tells(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Cisplatin was given in three cycles until May 2024.", "The margin could not be assessed.",
+     "Radiochemotherapy is planned, according to the history.", "The patient declined surgery.",
+     "Neck dissection showed 3 of 17 positive nodes.", "No file names the HPV status.", "",
+     "No HPV.", "The files do not tell whether radiotherapy was given.",
+     "PD-L1 is positive in 40%."],
+)  # fmt: skip
+def test_what_a_model_tells_is_not_taken_for_advice(text: str) -> None:
+    assert only_tells(text)
+
+
 @pytest.mark.parametrize("question", [
+    "Would cisplatin help?", "Is radiotherapy required?", "Can the tumor be resected?",
     "Should he get cisplatin?", "What do you recommend?", "Which treatment is best?",
     "Which drug works best, A or B?", "What is the next step?", "How would you treat him?",
     "What treatment would be most appropriate?", "What to do next?",
@@ -147,11 +177,24 @@ def test_a_question_for_advice_is_refused(tmp_path: Path, question: str) -> None
         read(patient(tmp_path), question)
 
 
+@pytest.mark.parametrize("question", ["Soll er Cisplatin bekommen, und wann?", "该给顺铂吗?",
+                                      "Is the margin free (µm)?"])  # fmt: skip
+def test_a_question_in_another_language_is_refused(tmp_path: Path, question: str) -> None:
+    if question.startswith("Is"):
+        read(patient(tmp_path), question)
+        return
+    with pytest.raises(InputError, match="ask in English"):
+        read(patient(tmp_path), question)
+
+
 @pytest.mark.parametrize(
     ("question", "options", "refused"),
     [
         ("Cisplatin or nivolumab?", (), True),
         ("Which one fits?", ("Cisplatin", "Nivolumab"), True),
+        ("Which one fits?", ("Cisplatin", "Wait"), True),
+        ("Which one fits?", ("Resection", "Wait"), True),
+        ("Which was given first?", ("Give this", "We recommend that"), True),
         ("Radical cystectomy or chemoradiation for this patient?", (), True),
         ("Which was given first?", ("Cisplatin", "Nivolumab"), False),
         ("Has he received cisplatin or nivolumab?", (), False),
@@ -441,11 +484,29 @@ def test_a_model_on_the_command_line_is_kept_with_its_trace(tmp_path: Path) -> N
         {"sentence": "It is so.", "file": "report.txt", "quote": " "},
         {"sentence": "It is so.", "file": "report.txt", "quote": "."},
         {"sentence": "The margin was 9 cm.", "file": "report.txt", "quote": "R0, 0.4 cm"},
+        {"sentence": "The margin was 4 cm.", "file": "report.txt", "quote": "R0, 0.4 cm"},
+        {"sentence": "Der Rand ist frei.", "file": "report.txt", "quote": "R0, 0.4 cm"},
+        {"sentence": "Is R0 not fine?", "file": "report.txt", "quote": "R0, 0.4 cm"},
     ],
 )
 def test_a_model_that_invents_or_advises_is_refused(tmp_path: Path, said: dict[str, str]) -> None:
     with pytest.raises(UnusableError):
         replies(tmp_path, said)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "quote"),
+    [("It was 0.4 cm.", "0,4 cm"), ("On 2 May 2024 it was G3.", "02.05.2024: G3"),
+     ("On 2 May 2024 it was so.", "2024-05-02"), ("It fell from 12.50 to 3.", "12.50 -> 3")],
+)  # fmt: skip
+def test_numbers_are_found_however_a_day_or_a_decimal_is_written(sentence: str, quote: str) -> None:
+    assert numbers_in(sentence) <= numbers_in(quote)
+
+
+def test_a_letter_without_a_passage_is_refused(tmp_path: Path) -> None:
+    board = Board(read(patient(tmp_path), "Was the margin free?", ("Yes", "No")).case, 1)
+    made = MdtAnswer(answer="A", not_told="No more is told.")
+    assert sentence_problems(board, made) == ["answer: a letter needs a sentence with its passage"]
 
 
 def test_no_passage_of_a_paper_that_was_not_found() -> None:
