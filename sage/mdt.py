@@ -210,7 +210,7 @@ def told(stated: Stated) -> list[str]:
         lines.append(f"Not told: {one_line(answer.not_told)}")
     if stated.later or stated.rows_later:
         lines.append(f"Dated later and not read: {len(stated.later)} files,"
-                     f" {stated.rows_later} rows")  # fmt: skip
+                     f" {stated.rows_later} rows or passages")  # fmt: skip
     if stated.lacking:
         needs = ", ".join(f"{name} ({need})" for name, need in stated.lacking.items())
         lines.append(f"Tools that were not there: {needs}")

@@ -72,7 +72,7 @@ _NEED = re.compile(
 )
 _OTHER = re.compile(
     r"\b(?:der|das|und|bitte|soll\w*|muss|wird|werden|nicht|ist|eine[rnms]?|geben|erhalten|les|une"
-    r"|est|avec|pour|doit|los|una|para|debe\w*|della|deve|che|het|een|moet\w*|niet)\b",
+    r"|avec|doit|devrait|el|una|debe\w*|della|deve|een|moet\w*|niet)\b",
     re.IGNORECASE,
 )
 """Frequent words of German, French, Spanish, Italian and Dutch that English does not have."""

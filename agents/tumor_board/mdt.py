@@ -12,7 +12,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
-from agents.tumor_board.advice import gives_advice, only_tells
+from agents.tumor_board.advice import gives_advice, only_tells, other_language
 from agents.tumor_board.agent import TURNS, ask_board
 from agents.tumor_board.board import Board, Files, OneFile
 from agents.tumor_board.rules import findings
@@ -134,6 +134,7 @@ def ask_mdt(board: Board, reasoner: Reasoner, as_of: str) -> Reply[MdtAnswer]:
         weighed = ask_board(board, reasoner).output
         valued = asks_a_value(given.question)  # which "high grade" of a report does not answer
         chosen = tuple(c for c in weighed.evidence if c.file and not gives_advice(c.quote)
+                       and not other_language(c.quote)
                        and not (valued and c.sentence == SAYS))  # fmt: skip
         letter = weighed.answer if chosen else ""
         priors = [f"{c.sentence} ({c.quote})" for c in weighed.evidence if not c.file and chosen]
@@ -178,7 +179,8 @@ def _state(
                 unmeasured.append(file.name)
                 why = read["by"].removeprefix("nobody: ")
     listed = findings.of(texts)
-    kept = [item for item in listed if not gives_advice(f"{item.sentence} {item.quote}")]
+    english = [item for item in listed if not other_language(item.quote)]
+    kept = [item for item in english if not gives_advice(f"{item.sentence} {item.quote}")]
     found += kept
     plain = {"sentence": "The file states this."}
     named = [item if item.sentence else item.model_copy(update=plain)
@@ -191,8 +193,11 @@ def _state(
                     " columns such as test, value, low, high.")  # fmt: skip
     if unmeasured:
         told.append(f"Not measured: {', '.join(unmeasured[:5])}: {why}.")
-    if len(listed) > len(kept):
-        left = amount(len(listed) - len(kept), "passage")
+    if len(listed) > len(english):
+        left = amount(len(listed) - len(english), "passage")
+        told.append(f"Left out, as the check against advice reads English alone: {left}.")
+    if len(english) > len(kept):
+        left = amount(len(english) - len(kept), "passage")
         told.append(f"Left out, as they tell somebody what to do: {left}.")
     if len(named) > MOST_SENTENCES:
         told.append(f"Not listed: {amount(len(named) - MOST_SENTENCES, 'more finding')}.")

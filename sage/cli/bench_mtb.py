@@ -132,7 +132,7 @@ def _rows(
     loaded: Loaded, agent: AgentName, of: str | None, out: Path, weights: Path | None,
     mpp: float | None, drugs: Path | None, pubmed: bool, budget_usd: float | None,
 ) -> Iterator[tuple[str, Row]]:  # fmt: skip
-    from agents.tumor_board.board import lacking
+    from agents.tumor_board.board import NEEDS, lacking
     from sage.bench.mtb.desk import make_desk, read_drugs
     from sage.bench.mtb.play import play, replayed
     from sage.console import err as console
@@ -154,7 +154,8 @@ def _rows(
                       soft_wrap=True)  # fmt: skip
     reasoner, name = _reasoner(settings, out, budget_usd)
     answers = out / f"{agent.value}.{loaded.track.value}.jsonl"
-    for row in play(loaded, reasoner, name, answers, desk=lambda _: desk):
+    tools = sorted(set(NEEDS) - set(need))  # with others it is another run
+    for row in play(loaded, reasoner, f"{name}, {tools}", answers, desk=lambda _: desk):
         yield name, row
 
 

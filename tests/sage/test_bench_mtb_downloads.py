@@ -213,3 +213,14 @@ def test_both_downloads_side_by_side_are_asked_by_one_command(tmp_path: Path) ->
     ended = sage("bench", "mtb", "downloads", "--agent", "replay", cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
     assert "no published conversations" in ended.err
+
+
+def test_answers_with_other_tools_are_not_taken_up_again(tmp_path: Path) -> None:
+    msk(tmp_path / "msk")
+    (tmp_path / "drugs.csv").write_text("name,description\nCisplatin,A platinum drug.\n")
+    line = ("bench", "mtb", "msk", "--agent", "rules", "--out", "kept")
+    asked = []
+    for more in ((), (), ("--drugs", "drugs.csv")):
+        sage(*line, *more, cwd=tmp_path)
+        asked.append(len((tmp_path / "kept" / "rules.msk.jsonl").read_text().splitlines()))
+    assert asked == [6, 6, 12]

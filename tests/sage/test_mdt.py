@@ -593,6 +593,14 @@ def test_a_report_cannot_make_the_rules_speak(tmp_path: Path) -> None:
     assert "pembrolizumab" not in answer.model_dump_json()
 
 
+def test_a_passage_that_the_check_cannot_read_is_left_out_and_counted(tmp_path: Path) -> None:
+    german = "Bei R0 soll der Patient nun Cisplatin erhalten.\nKarzinom, pT4.\n"
+    answer = ask_mdt(Board(read(patient(tmp_path, note__txt=german)).case, 1), RULES, "x").output
+    assert "Cisplatin" not in answer.model_dump_json()
+    assert "pT4" in answer.model_dump_json()
+    assert "reads English alone: 1 passage." in answer.not_told
+
+
 def test_an_image_that_cannot_be_measured_is_named_with_the_reason(tmp_path: Path) -> None:
     from PIL import Image
 
