@@ -326,6 +326,8 @@ def test_a_timeline_by_age_is_cut_at_the_age(tmp_path: Path) -> None:
     everything = shown(read(patient(tmp_path, timeline__txt=rows), age=61.0))
     assert "EARLY" in everything
     assert "LATE" not in everything
+    exact = "AGE: 61.052, surgery --> EARLY, \nAGE: 61.085, surgery --> LATE, "
+    assert "LATE" not in shown(read(patient(tmp_path, timeline__txt=exact), age=61.052))
 
 
 def test_nothing_outside_the_folder_can_be_requested(tmp_path: Path) -> None:
