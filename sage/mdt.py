@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from agents.tumor_board.mdt import MdtAnswer, asks_to_choose, gives_advice
+from agents.tumor_board.advice import asks_for_care, asks_to_choose, gives_advice, other_language
+from agents.tumor_board.mdt import MdtAnswer
 from agents.tumor_board.types import (
     IMAGES,
     LETTERS,
@@ -20,6 +21,7 @@ from agents.tumor_board.types import (
     age_of,
     letter_of,
 )
+from sage.core.clock import now
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.printable import one_line, printable
@@ -90,7 +92,13 @@ def read_patient(
         raise InputError(f"{folder}: no folder; give the folder of one patient's files")
     if not question.strip():
         raise InputError("--question is empty")
-    if gives_advice(question) or asks_to_choose(question, options):
+    if other_language(" ".join((question, *options))):
+        raise InputError(
+            "--question or --option is not English, so SAGE cannot tell whether it asks for advice;"
+            " ask in English"
+        )
+    if (any(map(gives_advice, (question, *options))) or asks_for_care(question)
+            or asks_to_choose(question, options)):  # fmt: skip
         raise InputError(
             "--question asks what to do; SAGE states what files say and gives no advice. Ask what"
             " is known instead"
@@ -117,7 +125,7 @@ def read_patient(
         total += len(text)
         if total > LARGEST_ALL:
             raise InputError(f"{folder}: more than {LARGEST_ALL >> 20} MiB of text; leave some out")
-        known, hidden = until_day(text, name, as_of)
+        known, hidden = until_day(text, name, as_of, said=as_of < now().date())
         cut += hidden
         files.append(CaseFile(name=name, text=known))
     if not files:
@@ -202,7 +210,7 @@ def told(stated: Stated) -> list[str]:
         lines.append(f"Not told: {one_line(answer.not_told)}")
     if stated.later or stated.rows_later:
         lines.append(f"Dated later and not read: {len(stated.later)} files,"
-                     f" {stated.rows_later} rows")  # fmt: skip
+                     f" {stated.rows_later} rows or passages")  # fmt: skip
     if stated.lacking:
         needs = ", ".join(f"{name} ({need})" for name, need in stated.lacking.items())
         lines.append(f"Tools that were not there: {needs}")

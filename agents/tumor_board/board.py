@@ -182,10 +182,11 @@ class Board:
             try:
                 return self._stained(given.name, round(self.desk.ihc(file.path), 2), "measured")
             except InputError as error:
-                return Stained(by=f"nobody: {one_line(str(error))[:200]}")
+                why = one_line(str(error)).replace(f"{file.path.resolve()}: ", "")
+                return Stained(by=f"nobody: {why[:300]}")
         if file.percent_positive is None:
             return Stained(by="nobody: the image is not at hand, and no reading of it either")
-        return self._stained(given.name, file.percent_positive, "the published IHC tool")
+        return self._stained(given.name, file.percent_positive, "a recorded reading")
 
     def _stained(self, name: str, percent: float, by: str) -> Stained:
         self.measured[name] = f"{percent}"
@@ -241,8 +242,8 @@ class Board:
             )  # fmt: skip
         if self.desk.pubmed is not None:
             offered.append(
-                Tool("pubmed", "The best three of thirty abstracts for a query. Name no patient.",
-                     Query, self.pubmed)
+                Tool("pubmed", "The best three of thirty abstracts for a query: words that must all"
+                     " occur, OR between alternatives. Name no patient.", Query, self.pubmed)
             )  # fmt: skip
         if self.desk.drug is not None and self.case.track is Track.MSK:
             offered.append(

@@ -7,8 +7,6 @@ import re
 from agents.tumor_board.types import Case, CaseFile, Stage
 from sage.core.errors import InputError
 
-SLACK_YEARS = 0.05
-"""Questions state ages to a tenth of a year."""
 ROW = re.compile(r"\s*AGE\s*:\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
 ENDS = re.compile(r'((?:STOP|START)_AGE"?:\s*)(\d+(?:\.\d+)?)')
 
@@ -16,12 +14,14 @@ ENDS = re.compile(r'((?:STOP|START)_AGE"?:\s*)(\d+(?:\.\d+)?)')
 def until_age(text: str, age: float | None) -> str:
     """A timeline without rows, and without ends of treatments, that lie after `age` in years.
 
+    An age counts to half of its last digit: 61.2, as questions state it, up to 61.25.
+
     The published timelines hold ends that a reader could not know: a treatment that stops after the
     question tells that the patient lived that long.
     """
     if age is None:
         return text
-    last = age + SLACK_YEARS
+    last = age + 0.5 * 10.0 ** -len(f"{age}".partition(".")[2])
 
     def end(found: re.Match[str]) -> str:
         return found[0] if float(found[2]) <= last else f"{found[1]}not yet"

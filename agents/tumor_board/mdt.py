@@ -6,12 +6,13 @@ Source: the environment of MTBBench (2.3), put to use.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pydantic import Field
 
 from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
+from agents.tumor_board.advice import gives_advice, only_tells, other_language
 from agents.tumor_board.agent import TURNS, ask_board
 from agents.tumor_board.board import Board, Files, OneFile
 from agents.tumor_board.rules import findings
@@ -24,42 +25,10 @@ from sage.core.llm.turns import Bounds, Moves, Use
 from sage.core.printable import amount
 
 MOST_SENTENCES = 40
-_CARE = r"(?:option|treatment|choice|therapy|drug|regimen|approach|chemotherapy|surgery|operation)"
-_BEST = r"(?:best|better|preferred|optimal|(?:most|more) (?:appropriate|suitable|effective))"
-ADVICE = re.compile(
-    r"\b(?:should|ought to|shall|recommend\w*|advis\w*|prescrib\w*|administer(?:ing)?|we propose"
-    r"|must (?:be|receive|undergo|start|stop|have|not)"
-    r"|needs? to (?:be|receive|undergo|start|stop)"
-    r"|(?:is|are|seems?) (?:\w+ )?(?:indicated|warranted|advisable|preferable|preferred)"
-    r"|suggest(?:s|ed|ing)? (?:that|start|giv|add|switch|treat)\w*"
-    r"|(?:please|consider(?:ing|ed)?)"
-    r" (?:start|giv|add|stop|switch|treat|perform|order|the|an?)\w*"
-    r"|(?:tell|ask|instruct|urge|have|put) (?:the patient|her|him|them) (?:to|on)"
-    r"|(?:start|begin|initiate|stop|switch|discontinue|give|offer|take)"
-    r"(?: (?:the|a|an|with|to|him|her))* (?:patient|treatment|therapy|chemotherapy|radiotherapy"
-    r"|immunotherapy|surgery|\w+(?:mab|nib|platin|taxel|ciclib|parib))"
-    rf"|{_BEST} {_CARE}|{_CARE} of choice|next steps?|what to do (?:next|now)"
-    r"|what (?:would|can|do|shall) (?:you|we|I) (?:do|give|try)"
-    rf"|which (?:one )?is {_BEST}"
-    rf"|{_CARE} (?:is|are|would be|works?|fits?|suits?) (?:the )?{_BEST}"
-    r"|how (?:to|(?:would|do|can) (?:you|we|I)) (?:treat|manage)"
-    r"|(?:eligible|candidate) for|would benefit|let us"
-    r"|you (?:can|could|may|might) (?:give|start|try))\b",
-    re.IGNORECASE,
+_REFUSED = (
+    "tell in plain English what is, was done or was planned; no advice, no question, nothing that"
+    " is needed or would be done"
 )
-"""Wording that tells somebody what to do."""
-_TREATMENT = re.compile(
-    r"\b(?:\w+(?:mab|nib|platin|taxel|ciclib|parib|rubicin|citabine|trexed|vedotin|lutamide|terone)"
-    r"|\w*(?:chemo|radio|immuno|hormono|chemoradio)therapy|radiation|chemoradiation|surgery|\w+ectomy"
-    r"|BCG|methotrexate|vinblastine|mitomycin|tamoxifen|MVAC)\b",
-    re.IGNORECASE,
-)
-_KNOWN = re.compile(
-    r"\b(?:was|were|did|had|has|have|came|received|given|got|underwent|known|history|files?|notes?"
-    r"|records?|recorded|documented|mention\w*|stated|reported|according|say|says|said)\b",
-    re.IGNORECASE,
-)
-"""Words of a question for what is in the files, not for what to do."""
 
 
 class MdtInput(View):
@@ -79,30 +48,33 @@ class MdtAnswer(View):
     not_told: str = Field(default="", max_length=1000)
 
 
-def gives_advice(text: str) -> bool:
-    """Whether a text tells somebody what to do."""
-    return ADVICE.search(text) is not None
-
-
-def asks_to_choose(question: str, options: Sequence[str]) -> bool:
-    """Whether a question puts two treatments side by side without asking for what was done."""
-    named = {hit.lower() for text in (question, *options) for hit in _TREATMENT.findall(text)}
-    return len(named) > 1 and _KNOWN.search(question) is None
-
-
 def occurs(quote: str, text: str) -> bool:
     """Whether a passage stands in a text, spaces apart."""
     plain = " ".join(quote.split())
     return bool(plain) and plain in " ".join(text.split())
 
 
-def sentence_problems(board: Board, output: MdtAnswer, *, numbers: bool = True) -> list[str]:
+def numbers_in(text: str) -> set[str]:
+    """The numbers of a text, whole; of a day with dots its three."""
+    found: list[str] = []
+    for number in re.findall(r"\d+(?:[.,]\d+)*", text):
+        parts = re.split(r"[.,]", number)
+        found += parts if len(parts) > 2 else [".".join(parts)]
+    return {re.sub(r"^0+(?=\d)", "", part) for part in found}
+
+
+def sentence_problems(board: Board, output: MdtAnswer, *, model: bool = True) -> list[str]:
     """Sentences without a passage of a file that was opened, or with advice.
 
-    With `numbers` those of a sentence must stand in its passage; rules round and count.
+    A model's numbers must stand in the passage, and its sentences only tell (`advice.only_tells`);
+    rules round and count, and their sentences are SAGE's own.
     """
     texts = {file.name: file.text or "" for file in board.case.files if file.name in board.read}
     found = []
+
+    def allowed(text: str) -> bool:
+        return only_tells(text) if model else not gives_advice(text)
+
     for number, item in enumerate(output.sentences, 1):
         where = f"sentence {number}"
         known = texts.get(item.file, "") if item.file in texts else board.papers.get(item.file, "")
@@ -116,15 +88,16 @@ def sentence_problems(board: Board, output: MdtAnswer, *, numbers: bool = True) 
             found.append(f"{where}: its quote does not stand in {item.file}; copy it word for word")
         if sum(letter.isalnum() for letter in item.quote) < 2:
             found.append(f"{where}: its quote says nothing")
-        for number_said in re.findall(r"\d+(?:\.\d+)?", item.sentence) if numbers else ():
-            if number_said not in item.quote:
-                found.append(f"{where}: {number_said} does not stand in its quote")
-        if gives_advice(item.sentence):
-            found.append(f"{where}: it gives advice; state what is known")
-    if gives_advice(output.not_told):
-        found.append("not_told: it gives advice")
+        for said in sorted(numbers_in(item.sentence) - numbers_in(item.quote)) if model else ():
+            found.append(f"{where}: {said} does not stand in its quote")
+        if not allowed(item.sentence):
+            found.append(f"{where}: {_REFUSED}")
+    if not allowed(output.not_told):
+        found.append(f"not_told: {_REFUSED}")
     if not output.sentences and not output.not_told.strip():
         found.append("say at least what the files do not tell, in not_told")
+    if output.answer.strip() and not output.sentences:
+        found.append("answer: a letter needs a sentence with its passage")
     options = board.question.options
     open_question = not output.answer.strip() and output.not_told.strip()
     if options and not open_question and letter_of(output.answer, options) is None:
@@ -161,6 +134,7 @@ def ask_mdt(board: Board, reasoner: Reasoner, as_of: str) -> Reply[MdtAnswer]:
         weighed = ask_board(board, reasoner).output
         valued = asks_a_value(given.question)  # which "high grade" of a report does not answer
         chosen = tuple(c for c in weighed.evidence if c.file and not gives_advice(c.quote)
+                       and not other_language(c.quote)
                        and not (valued and c.sentence == SAYS))  # fmt: skip
         letter = weighed.answer if chosen else ""
         priors = [f"{c.sentence} ({c.quote})" for c in weighed.evidence if not c.file and chosen]
@@ -171,7 +145,7 @@ def ask_mdt(board: Board, reasoner: Reasoner, as_of: str) -> Reply[MdtAnswer]:
 
     agent = replace(
         AGENT, tools=board.tools(), policy=policy,
-        check=lambda _, output: sentence_problems(board, output, numbers=not rules),
+        check=lambda _, output: sentence_problems(board, output, model=not rules),
         bounds=Bounds(turns=RULE_TURNS if rules else TURNS),
     )  # fmt: skip
     return reasoner.ask(agent, given)
@@ -191,6 +165,8 @@ def _state(
         opened = yield Use("request_files", Files(names=tuple(readable[:64])))
         texts = {item["name"]: item["text"] for item in opened if item["text"]}
     found = list(chosen)
+    unmeasured: list[str] = []
+    why = ""
     for file in board.case.files:
         stained = file.image and re.search(r"ihc|cd\d+|pd-?l1|mhc|ki-?67", file.name.casefold())
         if stained and file.path is not None and "ihc_percent_positive" in offered:
@@ -199,8 +175,12 @@ def _state(
                 said = f"{read['percent_positive']}% of the cells of {file.name} are positive."
                 found.append(Cited(sentence=said, file=file.name,
                                    quote=f"{read['percent_positive']}"))  # fmt: skip
+            else:
+                unmeasured.append(file.name)
+                why = read["by"].removeprefix("nobody: ")
     listed = findings.of(texts)
-    kept = [item for item in listed if not gives_advice(f"{item.sentence} {item.quote}")]
+    english = [item for item in listed if not other_language(item.quote)]
+    kept = [item for item in english if not gives_advice(f"{item.sentence} {item.quote}")]
     found += kept
     plain = {"sentence": "The file states this."}
     named = [item if item.sentence else item.model_copy(update=plain)
@@ -211,8 +191,13 @@ def _state(
     if blank:
         told.append("No rule reads values with limits beside them in " + ", ".join(blank[:5]) + ":"
                     " columns such as test, value, low, high.")  # fmt: skip
-    if len(listed) > len(kept):
-        left = amount(len(listed) - len(kept), "passage")
+    if unmeasured:
+        told.append(f"Not measured: {', '.join(unmeasured[:5])}: {why}.")
+    if len(listed) > len(english):
+        left = amount(len(listed) - len(english), "passage")
+        told.append(f"Left out, as the check against advice reads English alone: {left}.")
+    if len(english) > len(kept):
+        left = amount(len(english) - len(kept), "passage")
         told.append(f"Left out, as they tell somebody what to do: {left}.")
     if len(named) > MOST_SENTENCES:
         told.append(f"Not listed: {amount(len(named) - MOST_SENTENCES, 'more finding')}.")

@@ -74,7 +74,7 @@ def mtb(
     from sage.console import counting, print_json
     from sage.console import out as console
     from sage.core.errors import InputError
-    from sage.core.files import write_json
+    from sage.core.files import write_json, write_text
 
     if half not in (None, "development", "held-out"):
         raise InputError(f"--half {half}: development or held-out")
@@ -93,6 +93,11 @@ def mtb(
                 done += 1
                 advance("questions", min(done, total), total)
             results += [score(rows, name) for name, rows in answered.items()]
+            for name, rows in answered.items() if agent is AgentName.REPLAY else ():
+                write_text(out / f"{name}.{item.track.value}.jsonl",
+                           "".join(f"{row.model_dump_json()}\n" for row in rows))  # fmt: skip
+    if not results:
+        raise InputError(f"{folder}: no published conversations in it; --agent rules or chat asks")
     result: dict[str, Any] = {
         "agent": agent.value,
         "half": half,
@@ -127,7 +132,7 @@ def _rows(
     loaded: Loaded, agent: AgentName, of: str | None, out: Path, weights: Path | None,
     mpp: float | None, drugs: Path | None, pubmed: bool, budget_usd: float | None,
 ) -> Iterator[tuple[str, Row]]:  # fmt: skip
-    from agents.tumor_board.board import lacking
+    from agents.tumor_board.board import NEEDS, lacking
     from sage.bench.mtb.desk import make_desk, read_drugs
     from sage.bench.mtb.play import play, replayed
     from sage.console import err as console
@@ -149,7 +154,8 @@ def _rows(
                       soft_wrap=True)  # fmt: skip
     reasoner, name = _reasoner(settings, out, budget_usd)
     answers = out / f"{agent.value}.{loaded.track.value}.jsonl"
-    for row in play(loaded, reasoner, name, answers, desk=lambda _: desk):
+    tools = sorted(set(NEEDS) - set(need))  # with others it is another run
+    for row in play(loaded, reasoner, f"{name}, {tools}", answers, desk=lambda _: desk):
         yield name, row
 
 

@@ -39,6 +39,8 @@ def test_published_answers_are_scored_beside_the_best_constant(tmp_path: Path) -
     assert whole["floor"] == pytest.approx(90 / 195)
     assert whole["low"] < whole["accuracy"] < whole["high"]
     assert scored["msk", "replay of gpt4o"]["questions"] == 81
+    rows = earlier_rows(tmp_path / "kept" / "replay of gpt4o.hancock.jsonl").values()
+    assert sum(row.right for row in rows) == 132
 
 
 @pytest.mark.shared

@@ -99,7 +99,10 @@ def test_thirty_abstracts_are_ranked_again_and_three_are_kept(tmp_path: Path) ->
             Query(query="salvage surgery of the larynx")
         )
         asked = services.to("/esearch.fcgi")[0].params
+        board(make_desk(settings, drugs={}, pubmed=True)).pubmed(Query(query="larynx OR tongue"))
+        either = services.to("/esearch.fcgi")[1].params["term"]
     assert asked["retmax"] == str(RETRIEVED)
+    assert either == "(larynx[tiab]) OR (tongue[tiab])"
     assert len(papers) == 3
     assert papers[0].pmid == pmids[19]
     assert "larynx" in json.dumps([paper.model_dump() for paper in papers])

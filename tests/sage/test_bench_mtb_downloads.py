@@ -152,9 +152,75 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("data_timeline_progression.txt", None, "is not there; unpack the study whole"),
+        ("data_timeline_progression.txt", "", "no column PATIENT_ID; it has: nothing"),
+        ("data_timeline_progression.txt", "PATIENT_ID\tSTART_DATE\n", "no column PROGRESSION"),
+        ("data_timeline_cancer_presence.txt", "PATIENT_ID\tSTART_DATE\n", "no column HAS_CANCER"),
+        ("data_clinical_sample.txt", "PATIENT_ID\tX\nP-1\t\n", "no column SAMPLE_ID"),
+        ("data_clinical_sample.txt", None, "No such file"),
+        ("data_mutations.txt", "PATIENT_ID\n".encode("utf-16"), "not UTF-8; unpack it again"),
+        ("data_timeline_treatment.txt", "PATIENT_ID\t\xc4".encode("latin-1"), "not UTF-8"),
+        ("data_clinical_patient.txt", b"\x1f\x8b\x08\xff", "not UTF-8"),
+        (
+            "data_clinical_patient.txt",
+            "PATIENT_ID\tCURRENT_AGE_DEID\tOS_MONTHS\tOS_STATUS\nP-1\t63\t34\tDECEASED\n",
+            "OS_STATUS of 0:LIVING or 1:DECEASED",
+        ),
+    ],
+)
+def test_a_broken_study_says_what_is_wrong_and_makes_no_key(
+    tmp_path: Path, name: str, content: str | bytes | None, words: str
+) -> None:
+    path = msk(tmp_path) / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(InputError, match=words) as refused:
+        load(tmp_path)
+    assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "StructuredData/blood_data_reference_ranges.json",
+        "TextData/reports_english/SurgeryReport_001.txt",
+        "TMA_CellDensityMeasurements/TMA_celldensity_measurements.csv",
+    ],
+)
+def test_a_hancock_file_in_another_encoding_is_named(tmp_path: Path, name: str) -> None:
+    (hancock(tmp_path) / name).write_bytes("Übergang, µm".encode("latin-1"))
+    with pytest.raises(InputError, match="not UTF-8") as refused:
+        load(tmp_path)
+    assert name in str(refused.value)
+
+
+def test_days_of_follow_up_may_be_written_as_text(tmp_path: Path) -> None:
+    (loaded,) = load(hancock(tmp_path, days_to_last_information="2200"))
+    assert loaded.keys["003"].letters == {1: "A", 2: "B"}
+
+
 def test_both_downloads_side_by_side_are_asked_by_one_command(tmp_path: Path) -> None:
     hancock(tmp_path / "downloads" / "hancock")
     msk(tmp_path / "downloads" / "msk_chord_2024")
     found = sage("bench", "mtb", "downloads", "--agent", "rules", "--json", cwd=tmp_path).json
     asked = {item["track"]: item["groups"][0]["questions"] for item in found["tracks"]}
     assert asked == {"hancock": 4, "msk": 6}
+    ended = sage("bench", "mtb", "downloads", "--agent", "replay", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert "no published conversations" in ended.err
+
+
+def test_answers_with_other_tools_are_not_taken_up_again(tmp_path: Path) -> None:
+    msk(tmp_path / "msk")
+    (tmp_path / "drugs.csv").write_text("name,description\nCisplatin,A platinum drug.\n")
+    line = ("bench", "mtb", "msk", "--agent", "rules", "--out", "kept")
+    asked = []
+    for more in ((), (), ("--drugs", "drugs.csv")):
+        sage(*line, *more, cwd=tmp_path)
+        asked.append(len((tmp_path / "kept" / "rules.msk.jsonl").read_text().splitlines()))
+    assert asked == [6, 6, 12]

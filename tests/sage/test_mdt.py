@@ -13,11 +13,13 @@ import pytest
 
 from agents.base import Resources
 from agents.reasoners.rules import RulesReasoner
+from agents.tumor_board.advice import gives_advice, only_tells
 from agents.tumor_board.board import Board, Files
-from agents.tumor_board.mdt import MdtAnswer, ask_mdt, gives_advice, occurs, sentence_problems
+from agents.tumor_board.mdt import MdtAnswer, ask_mdt, numbers_in, occurs, sentence_problems
 from agents.tumor_board.rules import findings
 from agents.tumor_board.types import Cited
 from sage.bench.mtb.desk import make_desk
+from sage.core.clock import now
 from sage.core.errors import InputError
 from sage.core.llm.turns import UnusableError
 from sage.mdt import MOST_FILES, WHAT, Patient, read_patient
@@ -134,7 +136,36 @@ def test_facts_are_not_taken_for_advice(text: str) -> None:
     assert not gives_advice(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Radiotherapy is to be given.", "The dose will have to be reduced.", "Resect the nodule.",
+     "Nivolumab could be tried.", "May cisplatin help?", "Surgery makes the most sense.",
+     "Is a resection not logical?", "A biopsy is called for.", "Radiotherapy is required.",
+     "The findings argue against surgery.", "My suggestion is FOLFIRINOX.", "Do not operate.",
+     "Der Patient sollte Cisplatin erhalten.", "Cisplatin geben.", "Was Cisplatin betrifft: bitte.",
+     "Le patient devrait recevoir du cisplatine.", "Se recomienda iniciar cisplatino.",
+     "Il paziente deve ricevere cisplatino.", "Pacjent powinien otrzymać cisplatynę.",
+     "患者应接受顺铂治疗。", "Пациенту следует назначить цисплатин.",
+     "The margin was free. Give cisplatin."],
+)  # fmt: skip
+def test_a_model_only_tells_and_in_english(text: str) -> None:
+    assert not only_tells(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Cisplatin was given in three cycles until May 2024.", "The margin could not be assessed.",
+     "Radiochemotherapy is planned, according to the history.", "The patient declined surgery.",
+     "Neck dissection showed 3 of 17 positive nodes.", "No file names the HPV status.", "",
+     "No HPV.", "The files do not tell whether radiotherapy was given.",
+     "PD-L1 is positive in 40%."],
+)  # fmt: skip
+def test_what_a_model_tells_is_not_taken_for_advice(text: str) -> None:
+    assert only_tells(text)
+
+
 @pytest.mark.parametrize("question", [
+    "Would cisplatin help?", "Is radiotherapy required?", "Can the tumor be resected?",
     "Should he get cisplatin?", "What do you recommend?", "Which treatment is best?",
     "Which drug works best, A or B?", "What is the next step?", "How would you treat him?",
     "What treatment would be most appropriate?", "What to do next?",
@@ -146,11 +177,24 @@ def test_a_question_for_advice_is_refused(tmp_path: Path, question: str) -> None
         read(patient(tmp_path), question)
 
 
+@pytest.mark.parametrize("question", ["Soll er Cisplatin bekommen, und wann?", "该给顺铂吗?",
+                                      "Is the margin free (µm)?"])  # fmt: skip
+def test_a_question_in_another_language_is_refused(tmp_path: Path, question: str) -> None:
+    if question.startswith("Is"):
+        read(patient(tmp_path), question)
+        return
+    with pytest.raises(InputError, match="ask in English"):
+        read(patient(tmp_path), question)
+
+
 @pytest.mark.parametrize(
     ("question", "options", "refused"),
     [
         ("Cisplatin or nivolumab?", (), True),
         ("Which one fits?", ("Cisplatin", "Nivolumab"), True),
+        ("Which one fits?", ("Cisplatin", "Wait"), True),
+        ("Which one fits?", ("Resection", "Wait"), True),
+        ("Which was given first?", ("Give this", "We recommend that"), True),
         ("Radical cystectomy or chemoradiation for this patient?", (), True),
         ("Which was given first?", ("Cisplatin", "Nivolumab"), False),
         ("Has he received cisplatin or nivolumab?", (), False),
@@ -218,6 +262,24 @@ def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
         ("j__json", '{"2024-08-01": {"note": "LATER"}, "2024-08-02": "LATER"}'),
         ("j__json", '{"date": "2024-08-01", "cut off": {"note": "LATER'),
         ("seen on 01.08.2024__txt", "LATER"),
+        ("seen on 01.08.24__txt", "LATER"),
+        ("scan of Aug-2024__txt", "LATER"),
+        ("note__txt", "Seen in May. On 3 March 2025 the patient had LATER progression."),
+        ("note__txt", "On 3 March 2025 she came.\n\nThe scan of 1 May 2024 is old. It is LATER."),
+        ("note__txt", f"{'She felt well ' * 5}and her LATER scan of\n3 March 2025 was seen."),
+        ("note__txt", f"{'She felt well ' * 5}and her LATER scan of 3\nMarch 2025 was seen."),
+        ("note__txt", "2024-05-01: seen. Again on 2024-08-01: it grew.\nLATER"),
+        ("note__txt", "By the 3rd of August 2024 it was LATER"),
+        ("note__txt", "Am 3. März 2025 LATER. Am 03.03.25 auch"),
+        ("note__txt", "Again on 03.03.25: LATER"),
+        ("note__txt", "In March 2025 LATER, 1.5 cm"),
+        ("note__txt", "then 12/2024, LATER"),
+        ("note__txt", "Visit of Monday, 3 August 2024: LATER"),
+        ("note__md", "| Mon, 5 Aug 2024 | LATER |"),
+        ("t__csv", "test,value,comment\nLATER,1,drawn on 3 August 2024\n"),
+        ("t__csv", "when,test\n03.08.24,LATER\n"),
+        ("j__json", '{"stage": "pT2", "note": "On 3 August 2024 LATER"}'),
+        ("j__json", '{"notes": ["Seen.", "In clinic on August 3, 2024: LATER"]}'),
     ],
 )
 def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) -> None:
@@ -234,7 +296,12 @@ def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) 
     ("name", "text"),
     [
         ("note__txt", "31.05.2024: KNOWN"),
-        ("note__txt", "1.5 cm, then 12/2024, KNOWN"),
+        ("note__txt", "1.5 cm, then 12/2023, KNOWN"),
+        ("note__txt", "KNOWN. On 3 March 2025 more was seen."),
+        ("note__txt", f"{'KNOWN words ' * 9}\n" * 3),
+        ("note__txt", "Seen 3 March 2025: gone\n1 May 2024: KNOWN"),
+        ("note__txt", "Born 12.03.55, seen on 01.05.24, KNOWN"),
+        ("note__txt", f"2024-08-01: {'gone ' * 12}\n2024-05-01: KNOWN"),
         ("t__csv", "id,test\n20250101,KNOWN\n"),
         ("t__csv", "date,test\n01.05.2024,KNOWN\n01.09.2024,gone\n"),
         (
@@ -248,11 +315,19 @@ def test_what_is_known_stays(tmp_path: Path, name: str, text: str) -> None:
     assert "KNOWN" in shown(read(patient(tmp_path, **{name: text})))
 
 
+def test_a_plan_inside_a_note_is_no_later_knowledge_today(tmp_path: Path) -> None:
+    folder = patient(tmp_path, note__txt="Seen. Next visit on 1 January 2099. KNOWN")
+    assert "KNOWN" in shown(read_patient(folder, WHAT, (), now().date()))
+    assert "KNOWN" not in shown(read(folder))
+
+
 def test_a_timeline_by_age_is_cut_at_the_age(tmp_path: Path) -> None:
     rows = "AGE: 60.1, surgery --> EARLY, \nAGE: 61.9, surgery --> LATE, \n  age : 62 --> LATE"
     everything = shown(read(patient(tmp_path, timeline__txt=rows), age=61.0))
     assert "EARLY" in everything
     assert "LATE" not in everything
+    exact = "AGE: 61.052, surgery --> EARLY, \nAGE: 61.085, surgery --> LATE, "
+    assert "LATE" not in shown(read(patient(tmp_path, timeline__txt=exact), age=61.052))
 
 
 def test_nothing_outside_the_folder_can_be_requested(tmp_path: Path) -> None:
@@ -411,11 +486,29 @@ def test_a_model_on_the_command_line_is_kept_with_its_trace(tmp_path: Path) -> N
         {"sentence": "It is so.", "file": "report.txt", "quote": " "},
         {"sentence": "It is so.", "file": "report.txt", "quote": "."},
         {"sentence": "The margin was 9 cm.", "file": "report.txt", "quote": "R0, 0.4 cm"},
+        {"sentence": "The margin was 4 cm.", "file": "report.txt", "quote": "R0, 0.4 cm"},
+        {"sentence": "Der Rand ist frei.", "file": "report.txt", "quote": "R0, 0.4 cm"},
+        {"sentence": "Is R0 not fine?", "file": "report.txt", "quote": "R0, 0.4 cm"},
     ],
 )
 def test_a_model_that_invents_or_advises_is_refused(tmp_path: Path, said: dict[str, str]) -> None:
     with pytest.raises(UnusableError):
         replies(tmp_path, said)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "quote"),
+    [("It was 0.4 cm.", "0,4 cm"), ("On 2 May 2024 it was G3.", "02.05.2024: G3"),
+     ("On 2 May 2024 it was so.", "2024-05-02"), ("It fell from 12.50 to 3.", "12.50 -> 3")],
+)  # fmt: skip
+def test_numbers_are_found_however_a_day_or_a_decimal_is_written(sentence: str, quote: str) -> None:
+    assert numbers_in(sentence) <= numbers_in(quote)
+
+
+def test_a_letter_without_a_passage_is_refused(tmp_path: Path) -> None:
+    board = Board(read(patient(tmp_path), "Was the margin free?", ("Yes", "No")).case, 1)
+    made = MdtAnswer(answer="A", not_told="No more is told.")
+    assert sentence_problems(board, made) == ["answer: a letter needs a sentence with its passage"]
 
 
 def test_no_passage_of_a_paper_that_was_not_found() -> None:
@@ -485,12 +578,13 @@ def test_a_text_made_to_be_slow_is_read_in_time(tmp_path: Path, text: str) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
-def test_a_broken_image_is_passed_over(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_image_is_passed_over_and_named(tmp_path: Path, content: bytes) -> None:
     found = read(patient(tmp_path, IHC_CD3__png=content))
     board = Board(found.case, 1, make_desk(Settings(), drugs={}, mpp=0.5))
     answer = ask_mdt(board, RULES, "2024-06-01").output
     assert answer.sentences
-    assert "IHC_CD3.png" not in answer.model_dump_json()
+    assert "IHC_CD3.png" not in repr(answer.sentences)
+    assert "Not measured: IHC_CD3.png: " in answer.not_told
 
 
 def test_a_report_cannot_make_the_rules_speak(tmp_path: Path) -> None:
@@ -499,3 +593,21 @@ def test_a_report_cannot_make_the_rules_speak(tmp_path: Path) -> None:
     answer = ask_mdt(Board(read(folder).case, 1), RULES, "2024-06-01").output
     assert "morphine" not in answer.model_dump_json()
     assert "pembrolizumab" not in answer.model_dump_json()
+
+
+def test_a_passage_that_the_check_cannot_read_is_left_out_and_counted(tmp_path: Path) -> None:
+    german = "Bei R0 soll der Patient nun Cisplatin erhalten.\nKarzinom, pT4.\n"
+    answer = ask_mdt(Board(read(patient(tmp_path, note__txt=german)).case, 1), RULES, "x").output
+    assert "Cisplatin" not in answer.model_dump_json()
+    assert "pT4" in answer.model_dump_json()
+    assert "reads English alone: 1 passage." in answer.not_told
+
+
+def test_an_image_that_cannot_be_measured_is_named_with_the_reason(tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (64, 64), "white").save(patient(tmp_path) / "ihc_ki67.png")
+    found = sage("mdt", "patient", "--as-of", "2024-06-01", "--json", cwd=tmp_path).json
+    assert "Not measured: ihc_ki67.png: " in found["answer"]["not_told"]
+    assert "pixel size" in found["answer"]["not_told"]
+    assert str(tmp_path) not in found["answer"]["not_told"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -127,13 +128,14 @@ def _pubmed(settings: Settings) -> Callable[[str], list[Paper]]:
     literature = Literature([source], settings.cache_dir.expanduser() / "literature")
 
     def best(query: str) -> list[Paper]:
-        asked = Query(text=one_line(query))
-        answer = literature.search([asked], RETRIEVED)
+        parts = (one_line(part) for part in re.split(r"\bOR\b", query))
+        asked = [Query(text=part) for part in parts if part.strip()]
+        answer = literature.search(asked, RETRIEVED)
         if answer.missing:
             raise FaultError(f"pubmed: {answer.missing[0].reason}")
         return [
             Paper(title=item.title, abstract=item.abstract[:LONGEST_ABSTRACT], pmid=item.pmid)
-            for item in rank(answer.records, [asked], KEPT, embed)
+            for item in rank(answer.records, asked, KEPT, embed)
         ]
 
     return best

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -27,7 +28,7 @@ from agents.tumor_board.types import (
     kind_of,
     options_of,
 )
-from sage.bench.mtb.types import Loaded, absent_files
+from sage.bench.mtb.types import Loaded, absent_files, reading
 from sage.core.errors import InputError
 from sage.core.files import read_json
 
@@ -62,7 +63,7 @@ def read(folder: Path, *, limit: int | None = None) -> Loaded:
     tables = {name: _table(folder, name) for name in ("clinical_data", "pathological_data",
                                                       "blood_data")}  # fmt: skip
     ranges = _inside(folder / STRUCTURED / "blood_data_reference_ranges.json", root)
-    shared = ranges.read_text(encoding="utf-8") if ranges is not None else None
+    shared = _read(ranges) if ranges is not None else None
     cores = _cores(folder, root)
     cases: list[Case] = []
     keys: dict[str, Key] = {}
@@ -87,6 +88,11 @@ def _inside(path: Path, root: Path) -> Path | None:
     return path if path.is_file() and path.resolve().is_relative_to(root) else None
 
 
+def _read(path: Path) -> str:
+    with reading(path):
+        return path.read_text(encoding="utf-8-sig")
+
+
 def _table(folder: Path, name: str) -> dict[str, list[dict[str, Any]]]:
     path = folder / STRUCTURED / f"{name}.json"
     if _inside(path, folder.resolve()) is None:
@@ -107,7 +113,7 @@ def _table(folder: Path, name: str) -> dict[str, list[dict[str, Any]]]:
 
 def _answers(row: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
     """The questions whose horizon the follow-up reaches, with the right letter."""
-    for column in ("survival_status", "days_to_last_information", "recurrence"):
+    for column in ("survival_status", "days_to_last_information", "recurrence", *TOLD):
         if column not in row:
             raise InputError(
                 f"{folder / STRUCTURED}/clinical_data.json: no column {column}; it has:"
@@ -129,7 +135,11 @@ def _answers(row: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
 
 
 def _days(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and value == value else None
+    try:
+        days = float(value) if isinstance(value, int | float | str) else math.nan
+    except ValueError:
+        return None
+    return days if math.isfinite(days) else None
 
 
 def _cores(folder: Path, root: Path) -> dict[str, list[tuple[str, float]]]:
@@ -138,7 +148,7 @@ def _cores(folder: Path, root: Path) -> dict[str, list[tuple[str, float]]]:
     if _inside(path, root) is None:
         return {}
     found: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         missing = {"Image", "Case ID", "Positive %"} - set(reader.fieldnames or ())
         if missing:
@@ -212,5 +222,5 @@ def _text(folder: Path, start: str, patient: str, root: Path) -> str | None:
         if wanted.fullmatch(path.name) and _inside(path, root):
             if path.stat().st_size > LARGEST_TEXT:
                 raise InputError(f"{path}: larger than {LARGEST_TEXT >> 20} MiB")
-            return path.read_text(encoding="utf-8", errors="replace")
+            return _read(path)
     return None

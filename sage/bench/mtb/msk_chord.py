@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,14 +30,17 @@ from agents.tumor_board.types import (
     kind_of,
     options_of,
 )
-from sage.bench.mtb.types import Loaded, absent_files
+from sage.bench.mtb.types import Loaded, absent_files, reading
 from sage.core.errors import InputError
+from sage.core.printable import one_line
 
 PATIENTS = "data_clinical_patient.txt"
 MOST_PATIENTS = 40
 """As many as the benchmark has, unless another number is asked for."""
 MONTHS = 12
 DAY_YEAR = 365.25
+DECIDE = {"progression": ("PROGRESSION",), "cancer_presence": ("HAS_CANCER",)}
+"""Timelines that hold answers, with the column in which they stand."""
 _GROUPS = {
     "treatment": "treatment", "radiation": "treatment", "prior_meds": "treatment",
     "pdl1": "pathology", "mmr": "pathology", "gleason": "pathology",
@@ -72,7 +75,7 @@ def read(folder: Path, *, limit: int | None = None) -> Loaded:
     drawn = sorted(people, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
     pool = set(drawn[: 10 * (limit or MOST_PATIENTS)])
     events = _events(folder, pool)
-    samples = _rows_of(folder / "data_clinical_sample.txt", "PATIENT_ID", pool)
+    samples = _rows_of(folder / "data_clinical_sample.txt", "PATIENT_ID", pool, "SAMPLE_ID")
     ids = {row["SAMPLE_ID"]: name for name, rows in samples.items() for row in rows
            if row.get("SAMPLE_ID")}  # fmt: skip
     mutations = _rows_of(folder / "data_mutations.txt", "Tumor_Sample_Barcode", set(ids))
@@ -92,34 +95,33 @@ def read(folder: Path, *, limit: int | None = None) -> Loaded:
                   absent={case.id: absent_files(case) for case in cases})  # fmt: skip
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
+def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """Rows of a tab-separated file of cBioPortal; lines that start with # are its dictionary."""
     if not path.resolve().is_relative_to(path.parent.resolve()):
         raise InputError(f"{path}: a link out of the folder")
-    with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
+    with reading(path), path.open(encoding="utf-8-sig", newline="") as file:
         lines = (line for line in file if not line.startswith("#"))
+        reader = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
         try:
-            for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
+            known = reader.fieldnames or ()
+            for column in needed:
+                if column not in known:
+                    has = one_line(", ".join(known))[:300] or "nothing"
+                    raise InputError(f"{path}: no column {column}; it has: {has}")
+            for row in reader:
                 yield {key: (value or "").strip() for key, value in row.items()
                        if isinstance(key, str) and not isinstance(value, list)}  # fmt: skip
         except csv.Error as error:
             raise InputError(f"{path}: {error}") from None
 
 
-def _needed(path: Path, row: Mapping[str, str], columns: tuple[str, ...]) -> None:
-    for column in columns:
-        if column not in row:
-            raise InputError(f"{path}: no column {column}; it has: {', '.join(row)[:300]}")
-
-
-def _rows_of(path: Path, column: str, wanted: set[str]) -> dict[str, list[dict[str, str]]]:
+def _rows_of(
+    path: Path, column: str, wanted: set[str], *more: str
+) -> dict[str, list[dict[str, str]]]:
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    if path.is_file():
-        for number, row in enumerate(_rows(path)):
-            if number == 0:
-                _needed(path, row, (column,))
-            if row[column] in wanted:
-                found[row[column]].append(row)
+    for row in _rows(path, (column, *more)):
+        if row[column] in wanted:
+            found[row[column]].append(row)
     return dict(found)
 
 
@@ -134,28 +136,28 @@ def _number(text: str) -> float | None:
 def _people(folder: Path) -> dict[str, _Person]:
     path = folder / PATIENTS
     found = {}
-    for number, row in enumerate(_rows(path)):
-        if number == 0:
-            _needed(path, row, ("PATIENT_ID", "CURRENT_AGE_DEID", "OS_MONTHS", "OS_STATUS"))
+    for row in _rows(path, ("PATIENT_ID", "CURRENT_AGE_DEID", "OS_MONTHS", "OS_STATUS")):
         age, months = _number(row["CURRENT_AGE_DEID"]), _number(row["OS_MONTHS"])
-        if age is None or months is None or re.fullmatch(r"[\w-]{1,40}", row["PATIENT_ID"]) is None:
+        status = row["OS_STATUS"][:2]
+        if (age is None or months is None or status not in ("0:", "1:")
+                or re.fullmatch(r"[\w-]{1,40}", row["PATIENT_ID"]) is None):  # fmt: skip
             continue
         last = months / 12 * DAY_YEAR
-        dead = row["OS_STATUS"].startswith("1")
-        found[row["PATIENT_ID"]] = _Person(row, last - age * DAY_YEAR, last, dead)
+        found[row["PATIENT_ID"]] = _Person(row, last - age * DAY_YEAR, last, status == "1:")
+    if not found:
+        raise InputError(f"{path}: no patient with CURRENT_AGE_DEID, OS_MONTHS and an OS_STATUS of"
+                         " 0:LIVING or 1:DECEASED")  # fmt: skip
     return found
 
 
 def _events(folder: Path, wanted: set[str]) -> dict[str, list[_Event]]:
     found: dict[str, list[_Event]] = defaultdict(list)
-    paths = sorted(folder.glob("data_timeline_*.txt"))
-    if not paths:
-        raise InputError(f"{folder}: no data_timeline_*.txt in it")
-    for path in paths:
+    for kind in DECIDE:  # without them "No" would be the answer to everything
+        if not (path := folder / f"data_timeline_{kind}.txt").is_file():
+            raise InputError(f"{path}: is not there; unpack the study whole")
+    for path in sorted(folder.glob("data_timeline_*.txt")):
         kind = path.stem.removeprefix("data_timeline_")
-        for number, row in enumerate(_rows(path)):
-            if number == 0:
-                _needed(path, row, ("PATIENT_ID", "START_DATE"))
+        for row in _rows(path, ("PATIENT_ID", "START_DATE", *DECIDE.get(kind, ()))):
             day = _number(row["START_DATE"])
             if row["PATIENT_ID"] in wanted and day is not None:
                 found[row["PATIENT_ID"]].append(_Event(day, kind, row))

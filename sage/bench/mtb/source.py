@@ -37,5 +37,5 @@ def load(
             found.append(read(place, limit=limit))
     if not found:
         wanted = [name for track in tracks for name in (logs.FOLDERS[track], DOWNLOADS[track])]
-        raise InputError(f"{folder}: neither of {', '.join(wanted)} is in it")
+        raise InputError(f"{folder}: neither of {', '.join(wanted)} is in it; unpack downloads")
     return found

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from agents.tumor_board.types import Case, Key, Track
+from sage.core.errors import InputError
 from sage.core.models import Strict
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """A file of a download that cannot be read, or is in another encoding, ends in one message."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8; unpack it again, or save it as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
 
 
 class Said(Strict):
