@@ -82,6 +82,8 @@ def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | No
     than the claim's."""
     said = []
     for one in cited:
+        if not one.quote.strip():
+            continue
         others: tuple[str, ...] = ()
         if ontology is not None and not other_cancers(one.quote, disease, ontology):
             others = other_cancers(f"{one.quote}. {one.title}", disease, ontology)

@@ -104,7 +104,8 @@ def unborne(coverage: Coverage) -> str:
     if coverage.foreign:
         return f"{coverage.foreign} was found in none of the records"
     return (
-        "in none of the records found does an exposure of the claim stand beside another part of it"
+        "in none of the records found does the name of an exposure of the claim stand beside that "
+        "of another part of it"
     )
 
 

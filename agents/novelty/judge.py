@@ -75,7 +75,9 @@ def _summary(seen: Reading, refuted: bool) -> str:
         return "Retrieved work reports against most of the claim; see what is cited."
     alone = [part for part, links in zip(seen.parts, seen.degree, strict=True) if not links]
     apart = (
-        f" In no record beside another part: {', '.join(alone)}." if alone and seen.nearest else ""
+        f" By its name in no record beside another part: {', '.join(alone)}."
+        if alone and seen.nearest
+        else ""
     )
     counted = ", ".join(f"{name} for {part}" for part, name in seen.kin)
     kin = f" Counted by kinship: {counted}." if counted else ""
@@ -95,7 +97,8 @@ def _pairs(seen: Reading) -> str:
     unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
     if not unseen:
         return f"each of {pairs} pairs of parts stands together in some record"
-    return f"{unseen} of {pairs} pairs of parts were found together in none"
+    were = "was" if unseen == 1 else "were"
+    return f"{unseen} of {pairs} pairs of parts {were} found together in none"
 
 
 JUDGE = Agent(

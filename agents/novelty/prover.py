@@ -71,8 +71,8 @@ def _summary(seen: Reading, objected: bool) -> str:
         )
     unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
     counted = (
-        f"Of {pairs} pairs of the parts that were looked for {unseen} were found together in no "
-        "retrieved record"
+        f"Of {pairs} pairs of the parts, looked for by their names, {unseen} "
+        f"{'was' if unseen == 1 else 'were'} found together in no retrieved record"
         if unseen
         else "Every pair of the parts that were looked for was found in some retrieved record"
     )

@@ -355,7 +355,8 @@ def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
     )
     judged = outcome.transcript[2].position.summary
     assert (
-        "In no record beside another part: tertiary lymphoid structure, overall survival." in judged
+        "in no record beside another part: tertiary lymphoid structure, overall survival."
+        in judged
     )
 
 

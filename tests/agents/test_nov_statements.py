@@ -282,7 +282,7 @@ def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
 
 def test_what_was_counted_as_bearing_on_the_claim_is_said() -> None:
     none = held(expanded(), Record(title="Overall survival in bladder cancer"))
-    assert unborne(none.coverage).startswith("in none of the records found does an exposure")
+    assert unborne(none.coverage).startswith("in none of the records found does the name")
     one = held(expanded(), Record(title="FABP5 in bladder cancer"))
     assert borne(one.model_dump(mode="json")).startswith("names an exposure of the claim")
     foreign = held(expanded(("FABP5", "breast cancer")), Record(title="FABP5 in bladder cancer"))

@@ -187,7 +187,9 @@ def test_general_knowledge_needs_a_source(sentence: str) -> None:
 def test_what_was_found_against_the_claim_is_background_against_it() -> None:
     null = Citation(title="A", doi="10.1/a", quote="CD68+ cells are not associated with OS.")
     found = Citation(title="B", doi="10.1/b", quote="CD68+ cells are frequent.")
-    claim = ReviewedHypothesis(hypothesis=hypothesis(), review="approved", citations=(null, found))
+    bare = Citation(title="C", doi="10.1/c", quote="")
+    given = (null, found, bare)
+    claim = ReviewedHypothesis(hypothesis=hypothesis(), review="approved", citations=given)
     told = expand(ExpansionInput(reviewed=claim), RESOURCES).background
     assert told == (
         "“CD68+ cells are frequent.” Against it, or finding nothing: “CD68+ cells are not"

@@ -849,6 +849,15 @@ def _association() -> Iterator[Row]:
         primary=NOTHING,
         reasons=("the interval excludes the smallest relevant effect",),
     )
+    yield row(
+        "nothing, adjusted wide",
+        NOT,
+        "nun",
+        "not supported: no relevant association",
+        primary=NOTHING,
+        adjusted=estimate(0.9, 0.4),
+        reasons=("the interval excludes the smallest relevant effect",),
+    )
     yield row("no effect at all, narrow", NOT, "nnn", primary=estimate(1.0, 0.05))
     yield row("no effect at all, wide", open_("power"), "uuu", primary=estimate(1.0, 0.5))
     yield row(
@@ -1996,6 +2005,7 @@ SHOWN = {
     "q 0.05": "significant alone, not after control over the ledger",
     "weak": "neither shown nor excluded",
     "nothing": "the interval leaves out the smallest relevant effect",
+    "nothing, adjusted wide": "the same, and the adjusted interval reaches it",
     "the other way": "significant in the other direction",
     "nothing crude, but adjusted": "no crude effect, but an adjusted one",
     "refuted, but the mean agrees": "no effect on average, but mean survival differs as claimed",
