@@ -355,8 +355,7 @@ def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
     )
     judged = outcome.transcript[2].position.summary
     assert (
-        "in no record beside another part: tertiary lymphoid structure, overall survival."
-        in judged
+        "in no record beside another part: tertiary lymphoid structure, overall survival." in judged
     )
 
 
