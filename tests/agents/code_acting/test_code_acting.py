@@ -104,11 +104,13 @@ def test_a_step_draws_the_same_when_it_runs_again(
         " histology_roi_encoder_name='uni_v1')",
         "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/output',"
         " level0_mpp_of_imgs=0.5, weights='/output/m.pt')",
+        "nuclei(slide='/inputs/tissue.png', mpp=0.5, weights='/output/m.pt')",
     ],
 )
 def test_a_model_that_a_program_wrote_is_never_run(
     tools: Registry, image: Path, tmp_path: Path, call: str
 ) -> None:
+    tools = load("pathology") if call.startswith("nuclei") else tools
     acted = program(tools, tmp_path, image, f"open('m.pt', 'w').write('a model')\n{call}")
     assert "not in the output" in errors(acted)[0]
 
