@@ -99,6 +99,20 @@ class ToolContext:
             self.read.append(resolved)
         return resolved
 
+    def model(self, path: str | Path, kind: Kind = "any") -> Path:
+        """As `input`, for a model that runs: it may be code.
+
+        Raises `InputError` also where a part of it lies, or a link leads, where tools or programs
+        write: what lies there is no model that a person chose.
+        """
+        resolved = self.input(path, kind)
+        for file in (resolved, *(resolved.rglob("*") if resolved.is_dir() else ())):
+            if self.roots.writes(self.input(file) if file.is_symlink() else file):
+                raise InputError(
+                    f"{path}: weights must lie in a folder that you gave to read, not in the output"
+                )
+        return resolved
+
     def output(self, name: str | Path) -> Path:
         """The path for an output called `name`, below the output root; it is recorded.
 

@@ -22,6 +22,7 @@ from agents.coding.accept import ENDINGS
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
+from mcp_servers.workers.base import Workers
 from sage.core.errors import FaultError, InputError
 from sage.core.printable import printable
 from sandbox import policy
@@ -120,6 +121,8 @@ class Session:
     limits : of one step; earlier steps, which run again, get time of their own
     on_event : told of every tool in a line
     eye : what of a step is told
+    workers : other processes for the tools: a file of a program's that crashes one, or fills its
+        memory, ends no session; None for this process
     """
 
     data: Mapping[str, Path]
@@ -129,6 +132,7 @@ class Session:
     limits: Limits = DEFAULT_LIMITS
     on_event: Told = lambda _: None
     eye: Eye = field(default_factory=Prints)
+    workers: Workers | None = None
     done: list[Done] = field(default_factory=list)
     _answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     _before: float = 0.0
@@ -254,7 +258,10 @@ class Session:
         try:
             spec = self.registry.get(name)
             real = _mapped(arguments, lambda text: self._real(text, out))
-            run = self.registry.run(spec.name, real, ToolContext(roots=roots, memory_mb=4096))
+            if self.workers is not None:
+                run = self.workers.run(spec.name, real, roots)
+            else:
+                run = self.registry.run(spec.name, real, ToolContext(roots=roots, memory_mb=4096))
         except (InputError, FaultError) as error:
             return {"error": short(self._shown(str(error), out), 2000)}
         made = {output.name for output in run.outputs}

@@ -11,7 +11,7 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.nova import contours
 from mcp_servers.nova.common import NovaResult, inside, nova_tool, one_each
-from mcp_servers.nova.weights import PatchEncoder, encoder_memory, patch_encoder, weights_path
+from mcp_servers.nova.weights import PatchEncoder, encoder_memory, patch_encoder
 from mcp_servers.pathology.common import Device, Given
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY
 from mcp_servers.pathology.nuclei_model import Scaling
@@ -152,7 +152,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     from mcp_servers.pathology.nuclei import segment_nuclei as nuclei
 
     if given.weights is not None:  # a TorchScript file is code
-        weights_path(given.weights, None, "", "", context)
+        context.model(given.weights)
     folder = context.input(given.input_dir, "folder")
     images = sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGES)
     if not images:

@@ -37,6 +37,8 @@ def read_store(path: Path) -> Any:
 
     if not (path / "zarr.json").exists() and not (path / ".zgroup").exists():
         raise InputError(f"{path}: not a zarr store (it has neither zarr.json nor .zgroup)")
+    if index := next(path.rglob("_metadata"), None):  # names parts anywhere on this machine
+        raise InputError(f"{index}: an index of Parquet files is not followed; remove it")
     try:
         return spatialdata.read_zarr(path)
     except Exception as error:  # the library raises kinds of its own for a damaged store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
@@ -146,14 +147,14 @@ def retrieve_properties(given: PropertiesInput, context: ToolContext) -> Propert
 
 def _openslide(slide: Slide) -> tuple[str | None, tuple[float, float] | None]:
     """The vendor and the pixel's sides in µm as OpenSlide reads them; None where it cannot."""
-    import openslide
+    from mcp_servers.slides.others import OpenSlideSource
 
     try:
-        with openslide.OpenSlide(str(slide.path)) as read:
+        with contextlib.closing(OpenSlideSource(slide.path)) as read:
             x, y = (read.properties.get(f"openslide.mpp-{axis}") for axis in "xy")
             pair = None if x is None or y is None else (float(x), float(y))
             return read.properties.get("openslide.vendor"), pair
-    except (openslide.OpenSlideError, ValueError, OSError):
+    except (ValueError, OSError):  # InputError is a ValueError
         return None, None
 
 

@@ -454,6 +454,8 @@ def load_network(
         if given.weights_types:
             raise InputError(f"{path.name} has no types of its own; leave out weights_types")
         return context.shared(key, lambda: NucleiNetwork(path, device)), []
+    if given.weights is not None:  # a TorchScript file is code
+        context.model(given.weights)
     own = (given.weights_mpp, tuple(given.weights_types or ()))
     # a copy, for each slide has a scale of its own
     network = copy(context.shared((*key, *own), lambda: LearnedNuclei(path, device, *own)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 PLAUSIBLE_MPP = (0.02, 100.0)
 """µm per pixel outside this range are not a scan of tissue (72 dpi defaults give 353)."""
@@ -64,14 +65,22 @@ def ome_mpp(xml: str) -> tuple[float, float] | None:
     return number_pair(values[0], values[1])
 
 
-def tiff_tags(path: Path) -> tuple[str, dict[str, object]]:
-    """Description and the tags that tell a pixel size."""
+def open_tiff(path: Path) -> Any:
+    """The TIFF alone: planes that it says lie in other files (OME, Micro-Manager) are not followed.
+
+    Those could be any files of this machine, beyond the roots.
+    """
     import tifffile
 
-    with tifffile.TiffFile(path) as file:
+    return tifffile.TiffFile(path, _multifile=False, is_ndtiff=False, is_mmstack=False)
+
+
+def tiff_tags(path: Path) -> tuple[str, dict[str, object]]:
+    """Description and the tags that tell a pixel size."""
+    with open_tiff(path) as file:
         page = file.pages[0]
         tags: dict[str, object] = {"ome": file.ome_metadata if file.is_ome else None}
         for name in ("XResolution", "YResolution", "ResolutionUnit"):
-            tag = page.tags.get(name)  # type: ignore[union-attr]
+            tag = page.tags.get(name)
             tags[name] = None if tag is None else tag.value
         return str(getattr(page, "description", "") or ""), tags

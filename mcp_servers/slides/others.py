@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mcp_servers.slides.arrays import U8, AnyArray
+from mcp_servers.slides.metadata import open_tiff
 from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 from sage.core.errors import InputError
 
@@ -15,6 +16,8 @@ MAX_IMAGE_PIXELS = 200_000_000
 """Images without a pyramid are held in memory; larger ones must be converted first."""
 READ_PIXELS = 4_000_000
 """OpenSlide is asked for no more at once: its RGBA and what is made of it take 20 bytes a pixel."""
+LONGEST_INDEX = 1 << 20
+"""OpenSlide reads no longer index of a slide of many files."""
 GRAY = "gray image: stain tools assume an RGB bright-field image"
 """What is said of an image that has no color."""
 
@@ -27,6 +30,7 @@ class OpenSlideSource:
     def __init__(self, path: Path) -> None:
         import openslide
 
+        _refuse_elsewhere(path)
         try:
             self._slide = openslide.OpenSlide(str(path))
         except openslide.OpenSlideError as error:
@@ -83,6 +87,25 @@ class OpenSlideSource:
         self._slide.close()
 
 
+def _refuse_elsewhere(path: Path) -> None:
+    """Refuse a slide of many files whose index names one above the slide's own folder.
+
+    OpenSlide would read that from anywhere on this machine. It joins each name to the folder.
+
+    Raises
+    ------
+    InputError
+        For such an index of MIRAX or Hamamatsu.
+    """
+    mirax = Path(str(path).removesuffix(".mrxs")) / "Slidedat.ini"
+    for index, mark in ((path, b"Virtual Microscope Specimen]"), (mirax, b"")):
+        if index.is_file():
+            with index.open("rb") as stream:
+                text = stream.read(LONGEST_INDEX)
+            if mark in text and (b"../" in text or b"..\\" in text):
+                raise InputError(f"{path}: its index names a file outside its own folder")
+
+
 class ImageSource:
     """A plain image in memory: PNG, JPEG, TIFF without tiles, OME-TIFF planes."""
 
@@ -127,10 +150,8 @@ def _load(path: Path) -> AnyArray:
 
 
 def _load_tiff(path: Path) -> AnyArray:
-    import tifffile
-
     try:
-        with tifffile.TiffFile(path) as file:
+        with open_tiff(path) as file:
             level = file.series[0]
             axes, shape = level.axes, level.shape
             sizes = dict(zip(axes, shape, strict=True))

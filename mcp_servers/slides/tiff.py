@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcp_servers.slides.arrays import I64, U8
+from mcp_servers.slides.metadata import open_tiff
 from mcp_servers.slides.source import WHITE, Level, blank, shrink
 from sage.core.errors import InputError
 
@@ -281,7 +282,7 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
 
     logging.getLogger("tifffile").addHandler(_SILENT)
     try:
-        with tifffile.TiffFile(path) as file:
+        with open_tiff(path) as file:
             if not file.series:
                 raise UnsupportedError(UNREADABLE)
             pages = _level_pages(file)

@@ -10,11 +10,14 @@ import typer
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from agents.code_acting.agent import Manner
     from agents.code_acting.session import Session
     from agents.code_acting.types import Acted, Cell, Observation
     from agents.disclosure import Withheld
     from agents.reasoners.chat import ChatReasoner
+    from mcp_servers.workers.base import Workers
     from sage.console import Terminal
 
 ProgramFile = Annotated[
@@ -69,7 +72,6 @@ def ask_slides(
     from agents.code_acting.agent import SLIDES
     from agents.code_acting.session import DEFAULT_LIMITS, Session, named
     from mcp_servers.registry import Registry, load
-    from mcp_servers.results_cache import ResultsCache
     from sage.console import Terminal, print_json
     from sage.core.errors import InputError
     from sage.settings import load as load_settings
@@ -86,18 +88,30 @@ def ask_slides(
         "tools": suite, "program": program is not None,
     }  # fmt: skip
     decide = decider(cells, out, budget_usd)
-    with begin_session(out, asked, replace=replace):
-        tools.cache = ResultsCache(out / "results")
+    with begin_session(out, asked, replace=replace), _process_for(suite, out) as workers:
         console = Terminal(stderr=True) if as_json else Terminal()
         limits = DEFAULT_LIMITS.model_copy(update={"seconds": step_seconds, "memory_mb": memory})
         session = Session(
-            found, tools, engine, out, limits, on_event=lambda line: say(console, f"  {line}")
-        )
+            found, tools, engine, out, limits, on_event=lambda line: say(console, f"  {line}"),
+            workers=workers,
+        )  # fmt: skip
         acted = carry(session, question, decide, console, steps=steps, manner=SLIDES)
         if as_json:
             print_json(acted.model_dump(mode="json"))
         files = "session.json, analysis.py, session.ipynb, trace.jsonl, files/, made/"
         tell(acted, console, f"{out}: {files}", as_json=as_json)
+
+
+def _process_for(suite: str, out: Path) -> AbstractContextManager[Workers | None]:
+    """A process that runs the tools of a session, and keeps their results in its folder."""
+    from contextlib import nullcontext
+
+    from mcp_servers.workers.jobs import Recipe
+    from mcp_servers.workers.pool import LocalPool
+
+    if suite == "none":
+        return nullcontext()
+    return LocalPool(Recipe(suite, cache_folder=str(out / "results")), 1, max_attempts=1)
 
 
 def say(console: Terminal, line: str) -> None:

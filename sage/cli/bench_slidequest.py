@@ -314,7 +314,8 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
     from agents.code_acting.session import Session
     from agents.code_acting.types import Acted
     from agents.code_acting.write import write_session
-    from mcp_servers.registry import load
+    from mcp_servers.workers.jobs import Recipe
+    from mcp_servers.workers.pool import LocalPool
     from sage.bench.slidequest_run import answer_all
     from sage.console import err as console
     from sage.core.llm.budget import BudgetError
@@ -324,7 +325,8 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
     from sandbox.chooser import choose
 
     settings = load_settings(reasoner="chat")
-    tools, engine = load("nova"), choose(settings.sandbox, packages=())
+    engine = choose(settings.sandbox, packages=())
+    pool = LocalPool(Recipe("nova"), 1, max_attempts=1)
 
     def put(question: Prepared, place: Path) -> Acted:
         place.mkdir(parents=True)
@@ -333,14 +335,15 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
         spent = sum(_spent(one) for one in out.glob("repeat_*") if one != folder)
         left = None if budget_usd is None else max(0.0, budget_usd - spent)
         reasoner = make_chat(settings, folder, budget_usd=left, trace=trace)
-        session = Session(question.data, tools, engine, place)
+        session = Session(question.data, pool.registry, engine, place, workers=pool)
         acted = ask(session, question.text, reasoner, trace=trace)
         write_session(acted, place)
         return acted
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        cost = answer_all(questions, folder, put, say=console.print)
+        with pool:
+            cost = answer_all(questions, folder, put, say=console.print)
     except BudgetError as reached:  # it speaks of what other repeats left
         spent = sum(map(_spent, out.glob("repeat_*")))
         raise BudgetError(

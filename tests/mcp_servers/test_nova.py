@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from pyarrow import parquet
 
 from mcp_servers import catalog
 from mcp_servers.context import ToolContext
@@ -686,3 +687,24 @@ def test_the_names_are_those_of_the_papers_tables() -> None:
     tables = paper.read_text(encoding="utf-8").partition("## Appendix E. NOVA tools")[2]
     tables = tables.partition("Figure E.1: Example")[0]
     assert set(re.findall(r"<code>([A-Za-z_]+)</code>", tables)) == set(REGISTRY.tools)
+
+
+def test_points_of_another_file_are_not_read_through_a_store(tmp_path: Path) -> None:
+    import pandas as pd
+    import spatialdata
+    from spatialdata.models import PointsModel
+
+    secret, store = tmp_path / "secret.parquet", tmp_path / "data" / "s.zarr"
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0], "patient": ["a", "b"]})
+    points = PointsModel.parse(frame, coordinates={"x": "x", "y": "y"})
+    spatialdata.SpatialData.init_from_elements({"cells": points}).write(store)
+    parts = store / "points" / "cells" / "points.parquet"
+    context = ToolContext(Roots.of([tmp_path / "data"], tmp_path / "out"))
+    arguments = {"path": "s.zarr", "key": "cells"}
+    assert run(context, "read_zarr_data_tool", **arguments)["total_rows"] == 2
+    (parts / "part.0.parquet").rename(secret)
+    index = parquet.read_metadata(secret)
+    index.set_file_path("../" * 5 + "secret.parquet")
+    index.write_metadata_file(parts / "_metadata")
+    with pytest.raises(InputError, match="index of Parquet files is not followed"):
+        run(context, "read_zarr_data_tool", **arguments)

@@ -104,11 +104,13 @@ def test_a_step_draws_the_same_when_it_runs_again(
         " histology_roi_encoder_name='uni_v1')",
         "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/output',"
         " level0_mpp_of_imgs=0.5, weights='/output/m.pt')",
+        "nuclei(slide='/inputs/tissue.png', mpp=0.5, weights='/output/m.pt')",
     ],
 )
 def test_a_model_that_a_program_wrote_is_never_run(
     tools: Registry, image: Path, tmp_path: Path, call: str
 ) -> None:
+    tools = load("pathology") if call.startswith("nuclei") else tools
     acted = program(tools, tmp_path, image, f"open('m.pt', 'w').write('a model')\n{call}")
     assert "not in the output" in errors(acted)[0]
 
@@ -338,6 +340,30 @@ def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_
     assert again.code == 2 and "--replace" in again.err
     missing = sage("ask-slides", "What?", "absent.svs", "--program", "p.py", cwd=tmp_path)
     assert missing.code == 2 and 'absent.svs" does not exist' in missing.err
+
+
+CRASH = """
+import numpy as np
+side, entries = 400_000, []
+for code, kind, value in [(256, 4, 1000), (257, 4, 1000), (258, 3, 8), (259, 3, 1), (262, 3, 2),
+    (277, 3, 3), (284, 3, 1), (322, 4, side), (323, 4, side), (324, 4, 300), (325, 4, 12)]:
+    entries.append(np.array([code, kind], '<u2').tobytes() + np.array([1, value], '<u4').tobytes())
+head = b'II*\\0' + np.array([8], '<u4').tobytes() + np.array([len(entries)], '<u2').tobytes()
+open('t.tif', 'wb').write((head + b''.join(entries) + bytes(4)).ljust(400, bytes([1])))
+region = {'top_left_x': 0, 'top_left_y': 0, 'base_width': 100, 'base_height': 100}
+try:
+    read_rectangle_region_from_wsi_tool(wsi_path='/output/t.tif', region=region, base_mpp=0.5)
+except ToolError as wrong:
+    print('refused:', wrong)
+"""
+
+
+def test_a_file_that_crashes_a_tool_ends_no_session(image: Path, tmp_path: Path) -> None:
+    working("bubblewrap")
+    (tmp_path / "p.py").write_text(CRASH, encoding="utf-8")
+    done = sage("ask-slides", "What?", str(image), "--program", "p.py", "--sandbox", "bubblewrap",
+                "--out", "o", "--json", cwd=tmp_path)  # fmt: skip
+    assert done.code == 0 and done.json["answer"]["answer"].startswith("refused:"), done.err
 
 
 def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
