@@ -41,13 +41,17 @@ def logic_facts(
         found=True,
         share=1.0,
     )
-    cuts = {exposure.cut for exposure in hypothesis.exposures}
-    fixed = CutRule.FIXED in cuts
+    kinds = {variable.key: variable.kind for variable in dictionary.variables}
+    rules = {
+        "the two values of a yes or no" if kinds.get(one.variable) == "binary" else one.cut.value
+        for one in hypothesis.exposures
+    }
+    fixed = CutRule.FIXED.value in rules
     facts.add(
         "logic",
         "groups fixed beforehand",
         "Groups follow rules that do not look at the outcome: "
-        + ", ".join(sorted(cut.value for cut in cuts))
+        + ", ".join(sorted(rules))
         + ("; check that the fixed threshold was not tuned on this outcome." if fixed else "."),
         "hypothesis",
         found=True,

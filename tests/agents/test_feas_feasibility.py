@@ -31,7 +31,7 @@ from agents.reasoners.rules import RulesReasoner
 from agents.types import dictionary_view
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import dictionary, expanded, hypothesis
-from validation.dictionary import Endpoint
+from validation.dictionary import Endpoint, Variable
 from validation.hypothesis import Comparison, Exposure, Filter, Population
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,6 +135,18 @@ def test_an_unadjusted_confounder_is_a_condition() -> None:
     verdict = assessed({"covariates": ("clinical:age",)})
     assert verdict.verdict == "conditionally_feasible"
     assert any("Adjust for clinical:stage" in condition for condition in verdict.conditions)
+
+
+def test_a_yes_or_no_is_not_cut() -> None:
+    base = dictionary().variables
+    treated = Variable(
+        key="clinical:tamoxifen", label="Tamoxifen", modality="clinical", kind="binary", n=400,
+        missing=0.0, levels={"no": 200, "yes": 200},
+    )  # fmt: skip
+    exposure = Exposure(variable=treated.key, label="Tamoxifen")
+    found = text_of(assessed({"exposures": (exposure,)}, variables=(*base, treated)))
+    assert "not look at the outcome: the two values of a yes or no." in found
+    assert "not look at the outcome: median." in text_of(assessed())
 
 
 def test_an_exposure_that_is_the_endpoint_is_circular() -> None:
