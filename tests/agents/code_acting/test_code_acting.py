@@ -105,12 +105,13 @@ def test_a_step_draws_the_same_when_it_runs_again(
         "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/output',"
         " level0_mpp_of_imgs=0.5, weights='/output/m.pt')",
         "nuclei(slide='/inputs/tissue.png', mpp=0.5, weights='/output/m.pt')",
+        "text_score(slide='/inputs/tissue.png', mpp=0.5, texts=['a', 'b'], weights='/output')",
     ],
 )
 def test_a_model_that_a_program_wrote_is_never_run(
     tools: Registry, image: Path, tmp_path: Path, call: str
 ) -> None:
-    tools = load("pathology") if call.startswith("nuclei") else tools
+    tools = load("pathology") if call.startswith(("nuclei", "text")) else tools
     acted = program(tools, tmp_path, image, f"open('m.pt', 'w').write('a model')\n{call}")
     assert "not in the output" in errors(acted)[0]
 
