@@ -110,6 +110,7 @@ class ToolContext:
             if self.roots.writes(self.input(file) if file.is_symlink() else file):
                 raise InputError(
                     f"{path}: weights must lie in a folder that you gave to read, not in the output"
+                    " nor in the folder of a session or run"
                 )
         return resolved
 

@@ -14,6 +14,9 @@ from sage.core.errors import InputError
 MAX_PATH = 1024
 """Longest path or output name that a caller may send, in characters."""
 
+TRACE = "trace.jsonl"
+"""Lies in each folder of a session or run, beside what its programs wrote."""
+
 Kind = Literal["file", "folder", "any"]
 
 
@@ -108,8 +111,10 @@ class Roots:
         return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
 
     def writes(self, resolved: Path) -> bool:
-        """True when the resolved path lies where tools or programs write."""
-        return any(resolved.is_relative_to(folder) for folder in (*self.made, self.output))
+        """True when the resolved path lies where tools or programs write, or earlier ones wrote."""
+        return any(resolved.is_relative_to(folder) for folder in (*self.made, self.output)) or any(
+            (folder / TRACE).is_file() for folder in resolved.parents
+        )
 
     def write_path(self, name: str | Path, *, make: bool = True) -> Path:
         """The resolved path for an output called `name` (relative, below the output root).

@@ -82,7 +82,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
             "CLIP-type pathology model in the transformers layout (for example PLIP). Without one "
             "there is nothing that could compare a tile with a text"
         )
-    folder = context.input(given.weights, "folder")
+    folder = context.model(given.weights, "folder")  # a tokenizer's settings may name any file
     stamp = check_weights(folder, context)
     device = choose_device(given.device, context.device)
     model, tokens, side = context.shared(

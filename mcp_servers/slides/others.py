@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class OpenSlideSource:
         import openslide
 
         _refuse_elsewhere(path)
+        _refuse_views(path)
         try:
             self._slide = openslide.OpenSlide(str(path))
         except openslide.OpenSlideError as error:
@@ -104,6 +106,34 @@ def _refuse_elsewhere(path: Path) -> None:
                 text = stream.read(LONGEST_INDEX)
             if mark in text and (b"../" in text or b"..\\" in text):
                 raise InputError(f"{path}: its index names a file outside its own folder")
+
+
+def _refuse_views(path: Path) -> None:
+    """Refuse a slide that is a database (Sakura) with anything but tables.
+
+    OpenSlide asks the file's tables even to learn its format; a view in their place may count
+    without end.
+
+    Raises
+    ------
+    InputError
+        For such a file, or a database that cannot be read.
+    """
+    import sqlite3
+
+    with path.open("rb") as stream:
+        if not stream.read(16).startswith(b"SQLite format 3"):
+            return
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as base:
+            held = [str(sql or "") for (sql,) in base.execute("SELECT sql FROM sqlite_master")]
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: a database that cannot be read: {error}") from error
+    plain = ("create table", "create index", "create unique index")
+    if not all(sql.lower().startswith(plain) for sql in held if sql):
+        raise InputError(f"{path}: a database with more than tables, which no scanner writes")
 
 
 class ImageSource:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import struct
 from pathlib import Path
 from typing import Any
@@ -124,3 +126,13 @@ def ndtiff(path: Path, part: str) -> None:
 def test_planes_of_another_tiff_are_not_read(data: Path, write: Any) -> None:
     write(data / "s.tif", str(data.parent / "secret.tif"))
     assert (pixels(data / "s.tif") == 200).all()
+
+
+def test_a_database_that_counts_without_end_is_not_asked(data: Path) -> None:
+    with contextlib.closing(sqlite3.connect(data / "s.svslide")) as base:
+        base.execute(
+            "CREATE VIEW DataManagerSQLiteConfigXPO AS WITH RECURSIVE n(i) AS "
+            "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'x' AS TableName, i FROM n WHERE i < 0"
+        )
+    with pytest.raises(InputError, match="more than tables"):
+        pixels(data / "s.svslide")

@@ -105,14 +105,29 @@ def test_a_step_draws_the_same_when_it_runs_again(
         "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/output',"
         " level0_mpp_of_imgs=0.5, weights='/output/m.pt')",
         "nuclei(slide='/inputs/tissue.png', mpp=0.5, weights='/output/m.pt')",
+        "text_score(slide='/inputs/tissue.png', mpp=0.5, texts=['a', 'b'], weights='/output')",
     ],
 )
 def test_a_model_that_a_program_wrote_is_never_run(
     tools: Registry, image: Path, tmp_path: Path, call: str
 ) -> None:
-    tools = load("pathology") if call.startswith("nuclei") else tools
+    tools = load("pathology") if call.startswith(("nuclei", "text")) else tools
     acted = program(tools, tmp_path, image, f"open('m.pt', 'w').write('a model')\n{call}")
     assert "not in the output" in errors(acted)[0]
+
+
+def test_a_model_of_an_earlier_session_is_never_run(
+    tools: Registry, image: Path, tmp_path: Path
+) -> None:
+    earlier = tmp_path / "answer"
+    (earlier / "files").mkdir(parents=True)
+    (earlier / "files" / "m.pt").write_text("a model", encoding="utf-8")
+    (earlier / "trace.jsonl").write_text("", encoding="utf-8")
+    call = "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/inputs/files',"
+    call += " level0_mpp_of_imgs=0.5, weights='/inputs/files/m.pt')"
+    made = session(tools, tmp_path, image, earlier / "files")
+    acted = ask(made, "What is there?", [call], trace=Trace())
+    assert "nor in the folder of a session" in errors(acted)[0]
 
 
 def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
