@@ -28,9 +28,9 @@ class MissingError(InputError):
 class Roots:
     """Folders that tools may read (`inputs`) and the one they may write (`output`).
 
-    The output folder is readable too, so that a tool can go on from what another wrote. `made` are
-    further folders that programs or earlier calls write. All are stored resolved. Build it with
-    `Roots.of`.
+    An input may be a file: then it alone, not what lies beside it. The output folder is readable
+    too, so that a tool can go on from what another wrote. `made` are further folders that programs
+    or earlier calls write. All are stored resolved. Build it with `Roots.of`.
     """
 
     inputs: tuple[Path, ...]

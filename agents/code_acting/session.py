@@ -92,22 +92,6 @@ class Prints:
         return f"{why}\n{short(printable(ended.stderr_tail), 1500)}".strip()
 
 
-class DataRoots(Roots):
-    """Roots that allow the given files and folders alone, not what lies beside a file."""
-
-    def allows(self, resolved: Path) -> bool:
-        """True for a given file, and for what lies in a given folder or the output."""
-        return any(
-            resolved == root or (root.is_dir() and resolved.is_relative_to(root))
-            for root in self.readable
-        )
-
-    def below(self, name: str) -> DataRoots:
-        """See `Roots.below`."""
-        narrowed = super().below(name)
-        return DataRoots(narrowed.inputs, narrowed.output, narrowed.made)
-
-
 @dataclass
 class Session:
     """What one question has to work with, and what was done so far.
@@ -254,7 +238,7 @@ class Session:
 
     def _call(self, name: str, arguments: dict[str, Any], out: Path) -> dict[str, Any]:
         own = out.resolve()  # what a program wrote may be read, and is never a model to run
-        roots = DataRoots((*self.data.values(), own), self.made, made=(own,))
+        roots = Roots((*self.data.values(), own), self.made, made=(own,))
         try:
             spec = self.registry.get(name)
             real = _mapped(arguments, lambda text: self._real(text, out))
