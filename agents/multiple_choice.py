@@ -7,7 +7,7 @@ import re
 from pydantic import Field
 
 from agents.base import Agent, Resources, Role, View, prompt_file
-from agents.tumor_board.types import letter_of
+from sage_tumor_board.board.types import letter_of
 
 _GC = re.compile(r"\bGC\b.*(percent|content|%)|(percent|content|%).*\bGC\b", re.I | re.S)
 _BASES = re.compile(r"\b[ACGT]{12,}\b")

@@ -21,26 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.slide_reader.guides import BehaviorBank
-from mcp_servers.behavior.examples import boxes_of, read_examples
-from mcp_servers.behavior.model import BehaviorModel, Score, save
-from mcp_servers.behavior.scores import ious
-from mcp_servers.behavior.training import (
-    LOWER_IS_BETTER,
-    METRICS,
-    MODEL,
-    READER,
-    Measured,
-    TrainSettings,
-    differences,
-    measure,
-    table,
-    train,
-)
-from mcp_servers.sessions.actions import actions_of
-from mcp_servers.sessions.format import SUFFIX, read_session
-from mcp_servers.slides.slide import Slide
-from sage.bench.behavior import (
+from benchmarks.adapters.behavior import (
     JUDGED_MPP,
     JUDGED_ON,
     LEARNED_FROM,
@@ -54,7 +35,26 @@ from sage.bench.behavior import (
     read_node,
     write_streams,
 )
-from sage.bench.scripted_readers import TASKS, header_of, stream
+from benchmarks.adapters.scripted_readers import TASKS, header_of, stream
+from mcp_servers.slides.slide import Slide
+from sage_slide_reading.behavior.examples import boxes_of, read_examples
+from sage_slide_reading.behavior.model import BehaviorModel, Score, save
+from sage_slide_reading.behavior.scores import ious
+from sage_slide_reading.behavior.training import (
+    LOWER_IS_BETTER,
+    METRICS,
+    MODEL,
+    READER,
+    Measured,
+    TrainSettings,
+    differences,
+    measure,
+    table,
+    train,
+)
+from sage_slide_reading.reader.guides import BehaviorBank
+from sage_slide_reading.sessions.actions import actions_of
+from sage_slide_reading.sessions.format import SUFFIX, read_session
 
 TASK = TASKS["target-driven"]
 TOLD = (
@@ -169,8 +169,8 @@ def difference_table(measured: Sequence[Measured], seed: int) -> list[str]:
 
 def agreement(recorded: Path, slides: Path) -> list[str]:
     """Recorded sessions against the streams of the same looks, action by action."""
+    from benchmarks.adapters.scripted_readers import STRATEGIES
     from benchmarks.scripted_viewer import node_of
-    from sage.bench.scripted_readers import STRATEGIES
 
     same, overlaps, counts, files = 0, [], [], 0
     for path in sorted(slides.glob("*.tiff")):

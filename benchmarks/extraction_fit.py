@@ -26,6 +26,8 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
+from benchmarks.adapters.corpora import AnnotatedDocument, load_corpus
+from benchmarks.adapters.extraction import given_mentions
 from kg.corpus.textnorm import sentences
 from kg.extract import probability
 from kg.extract.base import Mention
@@ -35,8 +37,6 @@ from kg.extract.rules import RulesExtractor
 from kg.lexicon.index import Lexicon
 from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
-from sage.bench.corpora import AnnotatedDocument, load_corpus
-from sage.bench.extraction import given_mentions
 
 ROOT = Path(__file__).resolve().parents[1]
 JUDGED = ROOT / "benchmarks" / "results" / "extraction" / "development.tsv"

@@ -23,9 +23,9 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.adapters.claim_audit import kappa
+from benchmarks.adapters.triple_review import wilson
 from kg.extract.probability import THRESHOLD
-from sage.bench.claim_audit import kappa
-from sage.bench.triple_review import wilson
 from validation.figures.style import MUTED, OKABE_ITO, canvas, save
 
 JUDGED = Path(__file__).parent / "results" / "extraction"

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.adapters.corpora import load_corpus
 from kg.corpus.build import build
 from kg.corpus.build_report import BuildOptions
 from kg.embedding.embed import HashingEmbedder
@@ -31,7 +32,6 @@ from kg.graph.model import Graph
 from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Evidence, Triple
-from sage.bench.corpora import load_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 NODES, STATEMENTS = 41_053, 56_338

@@ -144,13 +144,13 @@ def lexicon(data: Path, path: Path) -> dict[str, Any]:
 
 def rules(data: Path, lexicon_path: Path) -> dict[str, Any]:
     """Rules on the BioRED abstracts, and their scores on train and dev."""
+    from benchmarks.adapters.corpora import load_corpus
+    from benchmarks.adapters.extraction import score_extractor
     from kg.corpus.chunks import chunk
     from kg.extract.rules import RulesExtractor
     from kg.lexicon.index import Lexicon
     from kg.lexicon.ontology import Ontology
     from kg.types import Document
-    from sage.bench.corpora import load_corpus
-    from sage.bench.extraction import score_extractor
 
     ontology = Ontology.load(ROOT / "data" / "ontology")
     lexicons = [Lexicon.load(lexicon_path)]

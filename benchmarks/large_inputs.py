@@ -30,7 +30,7 @@ import sys, time
 from pathlib import Path
 from kg.graph.model import Graph
 from sage.settings import load
-from sage.wiring import open_graph
+from sage.run.wiring import open_graph
 settings = load()
 start = time.perf_counter()
 graph = open_graph(Path(sys.argv[1]), settings)

@@ -13,7 +13,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from sage.bench.measures import Line, cohorts, summary
+from benchmarks.adapters.measures import Line, cohorts, summary
 from sage.core.files import append_line
 
 

@@ -26,7 +26,7 @@ import shapely
 from benchmarks.large_slide import tissue_cells, write_large_slide
 from mcp_servers.measures.maps import CellMap, SlideMaps, multipolygon, write_maps
 from sage.core import clock
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
 from sage.web.routes.slides import Tiles, levels_of
 from tests.mcp_servers.slide_tools import blobs
 from tests.sage.web.pages import looking, serving, until

@@ -33,13 +33,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.adapters.claim_audit import kappa
+from benchmarks.adapters.triple_review import wilson
 from kg.embedding.embed import Embedder
 from kg.graph.model import Graph
 from kg.paths.find import PathOptions, between
-from sage.bench.claim_audit import kappa
-from sage.bench.triple_review import wilson
+from sage.run.wiring import make_embedder
 from sage.settings import load
-from sage.wiring import make_embedder
 
 SHEETS = Path(__file__).parent / "results" / "paths"
 JUDGMENTS = ("known", "plausible", "co-study", "wrong")

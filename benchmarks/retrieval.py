@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kg.lit_server import Answer, FakeServices, Seen, serving
-
 from agents.base import Agent, I, O, Reply
 from agents.novelty.debate import hold, retriever
 from agents.novelty.settings import DebateSettings
@@ -36,6 +34,7 @@ from kg.literature.types import Query
 from sage.core.llm.turns import Spent
 from tests.agents.nov_helpers import expanded
 from tests.kg import lit_bodies
+from tests.kg.lit_server import Answer, FakeServices, Seen, serving
 
 LATENCY = 0.2
 LIMIT = 1.5

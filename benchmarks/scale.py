@@ -94,7 +94,7 @@ def measure(runs: int) -> dict[str, Any]:
 
 def tokens() -> dict[str, float]:
     """Tokens of a run with a model that goes as the recorded one went."""
-    from sage.machine.estimate import estimate
+    from sage.run.estimate import estimate
     from sage.settings import load
 
     rows = estimate(load(reasoner="chat"), 1)

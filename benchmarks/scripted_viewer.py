@@ -2,7 +2,7 @@
 
     python -m benchmarks.scripted_viewer SLIDES --out SESSIONS [--readers 1] [--most 400]
 
-Each session is a list of looks (`sage.bench.scripted_readers.plan`). The page's clock is driven:
+Each session is a list of looks (`scripted_readers.plan`). The page's clock is driven:
 timers, animation and the recorder's stamps run on it as fast as the machine allows, and it jumps
 while the view rests, so that a session of a minute takes seconds. OpenSeadragon's springs move the
 view, the recorder samples it and posts its events, the server writes the file, as for a person.
@@ -21,10 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mcp_servers.sessions.format import SUFFIX, Session, read_session
+from benchmarks.adapters.behavior import looks_of, session_name
+from benchmarks.adapters.scripted_readers import STRATEGIES, TASKS, Look
 from mcp_servers.slides.slide import Slide
-from sage.bench.behavior import looks_of, session_name
-from sage.bench.scripted_readers import STRATEGIES, TASKS, Look
+from sage_slide_reading.sessions.format import SUFFIX, Session, read_session
 from tests.sage.web.pages import CHROMIUM, serving, until
 from validation.simulate.node import Node, plant_node
 

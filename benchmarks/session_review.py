@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from mcp_servers.sessions.drafts import Audit, audit, read_decisions, read_drafts
-from mcp_servers.sessions.format import Session, SessionHeader, ViewEvent, write_session
 from mcp_servers.slides.slide import Slide
+from sage_slide_reading.sessions.drafts import Audit, audit, read_decisions, read_drafts
+from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent, write_session
 from tests.end_to_end.harness import sage
 from tests.sage.web.pages import looking, serving, until
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.slide_reading [--shared FOLDER] [--seeds 100-125] [--write]
 
-Painted slides have planted truth (`sage.bench.slide_reading`); the default seeds took no part in
+Painted slides have planted truth; the default seeds took no part in
 setting thresholds. The questions on real images, with what their answers rest on, stand in
 slide_reading_real.json (in view while thresholds were chosen) and slide_reading_held_out.json
 (judged later, before any reader was asked); --shared is the folder that holds histology/.
@@ -16,14 +16,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agents.slide_reader.algorithm import read_slide
-from agents.slide_reader.open_eyes import computed_eyes
-from agents.slide_reader.scope import Scope
-from agents.slide_reader.types import Options, Question
+from benchmarks.adapters.slide_questions import FIELD, WHOLE_FIELD_MM2
+from benchmarks.adapters.slide_reading import READERS, REPORTED_ON, Answered, Row, ask, table
 from mcp_servers.slides.slide import Slide
-from sage.bench.slide_questions import FIELD, WHOLE_FIELD_MM2
-from sage.bench.slide_reading import READERS, REPORTED_ON, Answered, Row, ask, table
 from sage.core.files import append_line, write_json, write_text
+from sage_slide_reading.reader.algorithm import read_slide
+from sage_slide_reading.reader.open_eyes import computed_eyes
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import Options, Question
 
 REAL = {
     name: Path(__file__).with_name(f"slide_reading_{name}.json") for name in ("real", "held_out")

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from sage.bench.null_statistics import (
+from benchmarks.adapters.null_statistics import (
     COMPETING,
     DISHONEST,
     TESTS,
@@ -280,7 +280,7 @@ def flat(found):
 
 def worlds(args, seeds, **options):
     """`judge_world` over seeds, in processes."""
-    from sage.bench.worlds import judge_world
+    from benchmarks.adapters.worlds import judge_world
 
     with tempfile.TemporaryDirectory() as folder:
         work = partial(judge_world, Path(folder), **options)
@@ -292,7 +292,7 @@ def worlds(args, seeds, **options):
 
 def pipeline_part(args):
     """Null worlds, planted worlds and interval coverage through contract, runner and verdict."""
-    from sage.bench.worlds import JOINT, claim_rates
+    from benchmarks.adapters.worlds import JOINT, claim_rates
     from validation.statistics.power import power_at
 
     start = time.perf_counter()
@@ -383,7 +383,7 @@ def one_hostile(folder, what):
     """One world as a line."""
     from dataclasses import asdict
 
-    from sage.bench.worlds import judge_hostile
+    from benchmarks.adapters.worlds import judge_hostile
     from validation.contracts.contract import VERSION
     from validation.simulate.hostile import BY_NAME
 

@@ -64,10 +64,10 @@ def recorded() -> Callable[[dict[str, Any]], Answer]:
 
 def queue(runs: int, place: Path, prompt: str, cohort: str) -> None:
     """Put the runs in."""
-    from sage.begin import Request, begin
     from sage.control.people import owner
     from sage.control.runs import open_runs
-    from sage.questions import Corrections
+    from sage.run.begin import Request, begin
+    from sage.run.questions import Corrections
     from sage.settings import load
 
     settings = load()

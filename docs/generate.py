@@ -170,7 +170,7 @@ def verdicts() -> str:
 def architecture() -> str:
     """The page of the picture."""
     return (
-        f"{NOTE}# Architecture\n\nThe steps of a run, as the state machine (`sage/machine/graph.py`)"
+        f"{NOTE}# Architecture\n\nThe steps of a run, as the state machine (`sage/run/graph.py`)"
         " joins them. Each reads only what\nits input schema names; each is checkpointed.\n\n"
         "![Steps of a run, from path generation to the report](run.svg)\n\n"
         "| package | what it holds | imports |\n|---|---|---|\n" + packages()
@@ -207,7 +207,7 @@ BOX, GAP, ROW = 190, 40, 64
 
 def picture() -> str:
     """The steps of a run as SVG: one row a step, side branches to the right."""
-    from sage.machine.graph import build
+    from sage.run.graph import build
 
     services: Any = None
     drawn = build(services).compile().get_graph(xray=True)

@@ -14,37 +14,41 @@ from pathlib import Path
 from types import ModuleType
 
 from sage.core.errors import InputError
+from sage.core.plugins import find_plugins
 
 SUITES = {
     "pathology": "mcp_servers.pathology",
     "oncology": "mcp_servers.oncology",
     "knowledge": "mcp_servers.knowledge",
-    "reading": "agents.slide_reader",
-    "sessions": "mcp_servers.sessions",
 }
-"""Packages by suite. Agents that are tools are found by name: nothing here imports them."""
-APART = {"nova": "mcp_servers.nova"}
-"""Suites that are loaded by name alone, never with "all": other agents' prompts do not list them.
-"""
+"""Packages of the house by suite; plugins add theirs through the entry points `sage.tools`."""
 
 
-def known(suite: str) -> None:
+def suites() -> dict[str, str]:
+    """Packages by suite, those of installed plugins included."""
+    return SUITES | {name: entry.module for name, entry in find_plugins("sage.tools").items()}
+
+
+def check_suite(suite: str) -> None:
     """Raise `InputError` when the suite is unknown."""
-    if suite != "all" and suite not in SUITES | APART:
-        raise InputError(f'no suite is called "{suite}"; choose {", ".join(SUITES | APART)} or all')
+    if suite != "all" and suite not in suites():
+        raise InputError(f'no suite is called "{suite}"; choose {", ".join(suites())} or all')
 
 
 def modules(suite: str = "all") -> Iterator[ModuleType]:
     """Import and yield the tool modules of a suite, or of all.
 
+    A package with `ON_REQUEST = True` is loaded by its suite's name alone, never with "all", so
+    that other agents' prompts do not list its tools.
+
     Raises `InputError` when the suite is unknown.
     """
-    known(suite)
-    wanted = SUITES if suite == "all" else {suite: (SUITES | APART)[suite]}
-    for package_name in wanted.values():
-        if importlib.util.find_spec(package_name) is None:
-            continue
+    check_suite(suite)
+    every = suites()
+    for package_name in every.values() if suite == "all" else (every[suite],):
         package = importlib.import_module(package_name)
+        if suite == "all" and getattr(package, "ON_REQUEST", False):
+            continue
         for module_name in getattr(package, "TOOL_MODULES", ()):
             yield importlib.import_module(f"{package_name}.{module_name}")
 

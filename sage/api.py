@@ -101,8 +101,8 @@ class Graph(_Graph):
     def paths(self, question: str, *, k: int = 8, max_hops: int = 5) -> PathSearch:
         """The `k` best paths for a question, by logic, relevance, novelty and surprise."""
         from kg.paths.find import PathOptions, generate
+        from sage.run.wiring import make_embedder
         from sage.settings import load
-        from sage.wiring import make_embedder
 
         return generate(
             self,

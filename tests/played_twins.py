@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sage.bench.twin_questions import QUESTIONS
+from benchmarks.adapters.twin_questions import QUESTIONS
 from tests.openai_server import Answer, serve
 
 PLAYED = Path(__file__).resolve().parents[1] / "data" / "recordings" / "slidequest-twins"

@@ -35,8 +35,8 @@ LOADED = (
     "matplotlib.backends.backend_svg", "lifelines", "langgraph.graph",
     "langgraph.checkpoint.sqlite", "langchain_core.runnables", "networkx", "jinja2", "docker",
     "numba", "sklearn.linear_model", "sklearn.isotonic", "fastparquet", "rocrate.rocrate",
-    "sage.begin", "sage.wiring", "sage.machine.graph", "sage.machine.drive", "sage.report.build",
-    "agents.coding.loop", "agents.code_acting.exploring", "agents.novelty.debate",
+    "sage.run.begin", "sage.run.wiring", "sage.run.graph", "sage.run.drive", "sage.report.build",
+    "agents.coding.loop", "sage_nova.code_acting.exploring", "agents.novelty.debate",
     "kg.corpus.build", "kg.foresight.model", "kg.paths.find", "mcp_servers.registry",
     "sandbox.docker_engine", "validation.analysis", "validation.runner", "validation.simulate",
 )  # fmt: skip

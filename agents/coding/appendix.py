@@ -8,7 +8,7 @@ have in one of the table's columns are withheld, and numbers keep three signific
 are decoded within bounds and drawn again, so that only their pixels remain.
 
 The appendix is shown in the report under its own heading. It enters no summary and no verdict; its
-tables alone enter the prompts of an exploration (`agents.code_acting.exploring`), no other prompt.
+tables alone enter the prompts of an exploration, no other prompt.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def export(
         _write(path, cx2(graph, path.stem))
         return _exported(graph.n_nodes, graph.n_edges, path, format)
     if format == "turtle":
-        from kg.graph.rdf import turtle
+        from sage_exchange.rdf import turtle
 
         with _failing(path), writing(path) as stream:
             stream.writelines(line.encode() for line in turtle(graph))
@@ -104,7 +104,7 @@ def export(
 
 def _export_bel(graph: Graph, path: Path) -> Exported:
     """The script, and beside it the table of what BEL cannot say."""
-    from kg.graph.bel import bel
+    from sage_exchange.bel import bel
 
     script = bel(graph, path.stem)
     rest = path.with_name(f"{path.name}.left_out.tsv")

@@ -62,7 +62,7 @@ LONGEST_NAME = 100
 
 
 class Code(Node):
-    """What a program computes in the sandbox (`sage.programs`).
+    """What a program computes in the sandbox (`sage.run.programs`).
 
     `program` is the SHA-256 of its text: another text is another measurement.
     """

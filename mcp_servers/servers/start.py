@@ -63,7 +63,7 @@ def open_server(
     """
     from mcp_servers.servers.server import ToolServer
 
-    catalog.known(suite)
+    catalog.check_suite(suite)
     with ExitStack() as stack:
         recipe = Recipe(suite, tool_folders, cache_folder)
         pool = stack.enter_context(open_workers(workers, recipe, memory_mb=memory_mb))

@@ -9,18 +9,18 @@ import typer
 from sage.core.extras import need
 
 if TYPE_CHECKING:
-    from sage.machine.drive import Pause
-    from sage.machine.services import Services
+    from sage.run.drive import Pause
+    from sage.run.services import Services
 
 
 def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = None) -> Pause | None:
     """Advance the run; with auto-approval, through the review as well."""
     need("literature", "going on with a run")
-    from sage.console import err, nodes
+    from sage.cli.console import err, nodes
     from sage.control.lease import listed
     from sage.control.people import owner
     from sage.core.errors import InputError, Paused, SageError
-    from sage.machine.drive import advance_to_person
+    from sage.run.drive import advance_to_person
 
     with nodes(quiet=quiet) as listen:
         services.listener = listen

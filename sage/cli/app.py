@@ -10,22 +10,20 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sage.cli.ask import ask
-from sage.cli.ask_slides import ask_slides
 from sage.cli.audit import audit
 from sage.cli.backup import backup, restore
 from sage.cli.campaign import campaign
 from sage.cli.doctor import config, doctor
 from sage.cli.explore import explore
 from sage.cli.forget import forget
-from sage.cli.mdt import mdt
 from sage.cli.prune import prune
-from sage.cli.read_slide import read_slide
 from sage.cli.run import replay, resume, review, run
 from sage.cli.runs import pause, runs, show
 from sage.cli.serve import serve
 from sage.cli.watch import open_report
 from sage.cli.worker import worker
 from sage.core.log import Level, configure
+from sage.core.plugins import find_plugins, load_plugin, summarize_plugin
 
 GROUPS = {
     "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
@@ -37,11 +35,9 @@ GROUPS = {
     "maps": ("sage.cli.maps:app", "Maps of cells, objects and regions: import, export, show."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
     "models": ("sage.cli.models:app", "Networks: train on own data, score, show the card."),
-    "sessions": ("sage.cli.sessions:app", "Recorded readings of slides: actions, drafts, review."),
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
     "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),
     "trace": ("sage.cli.trace:app", "Every agent's turns in a run: export."),
-    "bench": ("sage.cli.bench:app", "Public benchmarks and SAGE's own calibration."),
 }
 
 
@@ -49,18 +45,25 @@ class LazyGroups(TyperGroup):
     """A command group whose subgroups are imported when they are asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The eager commands, then the lazy groups."""
-        return [*super().list_commands(ctx), *GROUPS]
+        """The eager commands, the lazy groups, then the commands of installed plugins."""
+        return [*super().list_commands(ctx), *GROUPS, *find_plugins("sage.commands")]
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """Import the group `name`, or fall back to the eager commands."""
-        if name not in GROUPS:
+        """Import the group or plugin `name`, or fall back to the eager commands."""
+        plugins = find_plugins("sage.commands")
+        if name not in GROUPS and name not in plugins:
             return super().get_command(ctx, name)
-        target, summary = GROUPS[name]
         if ctx.meta.get("listing"):
+            summary = GROUPS[name][1] if name in GROUPS else summarize_plugin(plugins[name])
             return TyperCommand(name, short_help=summary, help=summary)
-        module, attribute = target.split(":")
-        loaded: Any = getattr(importlib.import_module(module), attribute)
+        if name in GROUPS:
+            module, attribute = GROUPS[name][0].split(":")
+            loaded: Any = getattr(importlib.import_module(module), attribute)
+        else:
+            loaded = load_plugin("sage.commands", name)
+        if not isinstance(loaded, typer.Typer):
+            function, loaded = loaded, typer.Typer()
+            loaded.command(name)(function)
         return typer.main.get_command(loaded)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -85,7 +88,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from sage.versions import own_version
+        from sage.core.versions import own_version
 
         typer.echo(f"sage {own_version()}")
         raise typer.Exit
@@ -107,7 +110,7 @@ def _root(
 
 
 for _command in (
-    ask, run, read_slide, ask_slides, explore, mdt, campaign, review, pause, resume, replay, runs,
+    ask, run, explore, campaign, review, pause, resume, replay, runs,
     show, serve, worker, audit, backup, restore, prune, forget, doctor, config,
 ):  # fmt: skip
     app.command()(_command)

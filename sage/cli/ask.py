@@ -10,7 +10,7 @@ import typer
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from sage.questions import Corrections
+    from sage.run.questions import Corrections
 
 Exposure = Annotated[
     list[str] | None, typer.Option(help="The exposure, in other words; may be repeated.")
@@ -45,7 +45,7 @@ def corrections_of(
 ) -> Corrections:
     """The command line's corrections as one value."""
     from agents.question.types import PartRole
-    from sage.questions import Corrections
+    from sage.run.questions import Corrections
 
     given = {
         PartRole.EXPOSURE: tuple(exposure or ()),
@@ -84,10 +84,10 @@ def ask(
 
     Example: sage ask "Which stromal genes relate to lymph-node positivity?"
     """
-    from sage.console import counting, out, print_json
-    from sage.questions import contract, lines, question_input, refuse
+    from sage.cli.console import counting, out, print_json
+    from sage.run.questions import contract, lines, question_input, refuse
+    from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph, question_reader
     from sage.settings import load
-    from sage.wiring import graph_path, load_cohort, make_ontology, open_graph, question_reader
 
     settings = load(reasoner=reasoner)
     root = str(cohort_root.resolve()) if cohort_root else None

@@ -19,7 +19,7 @@ def audit(
 
     Example: sage audit --who ann
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.control.audit import open_audit
     from sage.core.printable import one_line
     from sage.settings import load

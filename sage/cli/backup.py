@@ -24,7 +24,7 @@ def backup(
 
     Example: sage backup monday.tar.gz
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.control import backup as backups
     from sage.control.audit import EXPORTED, log_command
     from sage.core.printable import amount
@@ -61,7 +61,7 @@ def restore(
 
     Example: sage restore monday.tar.gz
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.control import backup as backups
     from sage.control.audit import log_command
     from sage.core.printable import amount

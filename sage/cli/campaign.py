@@ -18,8 +18,8 @@ from sage.core.printable import amount
 
 if TYPE_CHECKING:
     from agents.question.types import Question
-    from sage.campaign.rounds import CampaignFolder
-    from sage.machine.drive import Pause
+    from sage.run.campaign.rounds import CampaignFolder
+    from sage.run.drive import Pause
     from sage.settings import Settings
 
 SHARE = 0.5
@@ -88,9 +88,9 @@ def campaign(
     Example: sage campaign "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --rounds 2 --auto-approve
     """
-    from sage.begin import check_second
-    from sage.campaign.rounds import LEAST_BITS, begin_campaign
     from sage.control.audit import ASKED, BEGAN, log_command
+    from sage.run.begin import check_second
+    from sage.run.campaign.rounds import LEAST_BITS, begin_campaign
     from sage.settings import load
 
     need("literature", "a campaign")
@@ -163,7 +163,7 @@ def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json
 
 def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
     """Print what was asked, how far it came, and what came of each claim."""
-    from sage.console import out
+    from sage.cli.console import out
     from sage.settings import load
 
     plan = folder.plan()
@@ -177,9 +177,9 @@ def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
 
 
 def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> None:
-    from sage.campaign.rounds import conduct
-    from sage.console import err
-    from sage.questions import lines
+    from sage.cli.console import err
+    from sage.run.campaign.rounds import conduct
+    from sage.run.questions import lines
 
     def tell(text: str) -> None:
         if not as_json:
@@ -198,8 +198,8 @@ def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> No
 def _tell(
     folder: CampaignFolder, pause: Pause | None, settings: Settings, *, as_json: bool
 ) -> None:
-    from sage.campaign.notebook import CAME
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
+    from sage.run.campaign.notebook import CAME
 
     plan = folder.plan()
     notebook = folder.notebook(settings)

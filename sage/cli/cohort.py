@@ -39,8 +39,8 @@ def load_named(
     name: str, root: Path | None = None, features: Sequence[Path] | None = None
 ) -> Cohort:
     """A cohort by folder or name, parsed matrices kept in the cache folder of the settings."""
+    from sage.run.wiring import demo_cohort
     from sage.settings import load as settings
-    from sage.wiring import demo_cohort
     from validation import cohort
 
     config = settings()
@@ -63,7 +63,7 @@ def list_cohorts(
 
     Example: sage cohort list --in cohorts
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from validation import cohort
 
     for folder in folders or []:
@@ -88,7 +88,7 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
 
     Example: sage cohort check cohorts/tcga-blca
     """
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from validation.cohort.findings import check_cohort
     from validation.types import Finding
 
@@ -133,7 +133,7 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
     """
     from rich.table import Table
 
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from validation.contracts.timing import known_text
 
     with err.status(f"reading {name}"):
@@ -199,8 +199,8 @@ def fetch(
 
     Example: sage cohort fetch tcga-blca --gene CD274
     """
-    from sage.console import counting, print_json
-    from sage.console import out as console
+    from sage.cli.console import counting, print_json
+    from sage.cli.console import out as console
     from validation.cohort.fetch import CBIOPORTAL, GDC
     from validation.cohort.fetch import fetch as fetch_cohort
 
@@ -234,7 +234,7 @@ def simulate(
 
     Example: sage cohort simulate worlds/one --seed 1
     """
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from validation.simulate import write_world
 
     with err.status("simulating"):
@@ -268,9 +268,9 @@ def extract_features(
 
     Example: sage cohort extract demo imaging:tls_area --out features
     """
-    from sage.console import counting, print_json
-    from sage.console import out as console
-    from sage.extract import extract
+    from sage.cli.console import counting, print_json
+    from sage.cli.console import out as console
+    from sage.run.extract import extract
 
     with counting("slides", quiet=as_json) as progress:
         said = extract(load_named(cohort, root), tuple(variables), out, progress)

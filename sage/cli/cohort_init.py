@@ -53,7 +53,7 @@ def init(
 
     Example: sage cohort init patients.csv --set "event=status:dead" --yes
     """
-    from sage.console import err, print_json
+    from sage.cli.console import err, print_json
     from validation.cohort.intake import propose, publish
 
     said = list(settings or [])
@@ -92,7 +92,7 @@ def _plain_findings(findings: list[Finding]) -> list[dict[str, Any]]:
 
 
 def _tell(proposal: Proposal) -> None:
-    from sage.console import out
+    from sage.cli.console import out
 
     for guess in proposal.guesses:
         mark = "open" if guess.open else guess.confidence
@@ -133,7 +133,7 @@ def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
     """
     from rich.prompt import Prompt
 
-    from sage.console import err, out
+    from sage.cli.console import err, out
     from validation.cohort.intake import propose
 
     for _ in range(MOST_CORRECTIONS):
@@ -165,7 +165,7 @@ def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
 
 
 def _tell_written(folder: Path, findings: list[Finding]) -> None:
-    from sage.console import out
+    from sage.cli.console import out
 
     counts = {
         name: sum(item.severity == name for item in findings) for name in ("error", "warning")

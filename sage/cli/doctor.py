@@ -28,8 +28,8 @@ def doctor(
 
     Example: sage doctor
     """
-    from sage.console import out, print_json
-    from sage.diagnose import diagnose
+    from sage.cli.console import out, print_json
+    from sage.cli.diagnose import diagnose
     from sage.settings import load
 
     settings = load()
@@ -68,7 +68,7 @@ def config(as_json: AsJson = False) -> None:
 
     Example: SAGE_NOVELTY_THRESHOLD=6 sage config
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.settings import config_file, load
 
     settings = load()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sage.cli.ask_slides import (
+from sage.cli.options import AsJson
+from sage_nova.cli import (
     Budget,
     Engine,
     Memory,
@@ -24,11 +25,10 @@ from sage.cli.ask_slides import (
     say,
     tell,
 )
-from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from agents.code_acting.exploring import Exploration
     from sage.settings import Settings
+    from sage_nova.code_acting.exploring import Exploration
     from validation.cohort.cohort import Cohort
 
 WITH_ROWS = ("inputs", "running", "made")
@@ -90,10 +90,10 @@ def explore(
 
     Example: sage explore cohort/ "Who relapses early?" --endpoint OS --budget-usd 1 --out early
     """
-    from sage.begin import reopen
     from sage.cli.cohort import load_named
     from sage.core.errors import InputError
     from sage.report.keeping import keep_exploration, new_session
+    from sage.run.begin import reopen
     from sage.settings import load
 
     options = _Options(
@@ -185,13 +185,13 @@ def _explore(
     import signal
     import sys
 
-    from agents.code_acting.exploring import Tables, explored, exploring, mount
-    from agents.code_acting.session import DEFAULT_LIMITS, Session
     from agents.disclosure import identifiers
     from mcp_servers.registry import Registry
-    from sage.console import Terminal, print_json
+    from sage.cli.console import Terminal, print_json
     from sage.core.files import write_json
-    from sage.wiring import open_ledger
+    from sage.run.wiring import open_ledger
+    from sage_nova.code_acting.exploring import Tables, explored, exploring, mount
+    from sage_nova.code_acting.session import DEFAULT_LIMITS, Session
     from sandbox.chooser import choose
     from validation.screening.look import look_at, note_look
 

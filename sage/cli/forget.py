@@ -35,12 +35,12 @@ def forget(
 
     Example: sage forget SIM-0001 --cohort demo --dry-run
     """
-    from sage.console import out as console
-    from sage.console import print_json
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json
     from sage.control.audit import log_command
     from sage.control.forget import forget as remove_all
+    from sage.run.wiring import demo_cohort, load_cohort
     from sage.settings import load
-    from sage.wiring import demo_cohort, load_cohort
 
     settings = load()
     folder = Path(cohort)

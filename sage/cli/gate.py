@@ -85,8 +85,8 @@ def gate(
     from mcp_servers.measures.maps import MapsOnDisk
     from mcp_servers.measures.words import INSPECTED
     from sage.cli.cohort import load_named
-    from sage.console import err, print_json
-    from sage.console import out as console
+    from sage.cli.console import err, print_json
+    from sage.cli.console import out as console
     from sage.core.extras import need
     from sage.core.files import write_text
 
@@ -141,8 +141,8 @@ def gate(
 
 
 def _approve(program: Path | None, out: Path, person: str) -> None:
-    from sage.console import out as console
-    from sage.programs.review import approve
+    from sage.cli.console import out as console
+    from sage.run.programs.review import approve
 
     if program is None:
         raise InputError("--approve is for a program: --define FILE.py")
@@ -156,9 +156,9 @@ def _program(
     """A program as a measurement, what runs it, and on how many slides its unit was checked."""
     from functools import partial
 
-    from sage.programs.checks import check_values
-    from sage.programs.contract import read_program
-    from sage.programs.running import default_sandbox, with_values
+    from sage.run.programs.checks import check_values
+    from sage.run.programs.contract import read_program
+    from sage.run.programs.running import default_sandbox, with_values
 
     if suite is not None:
         raise InputError("give --define FILE or --suite standard")

@@ -44,9 +44,9 @@ def screen_papers(
     """
     from kg.corpus.screen import ScreenOptions, screen
     from kg.sources import SourceReport, read
-    from sage.console import counting, err, out, print_json
+    from sage.cli.console import counting, err, out, print_json
+    from sage.run.wiring import make_embedder
     from sage.settings import load
-    from sage.wiring import make_embedder
 
     reports: list[SourceReport] = []
     with counting("screening", quiet=as_json) as progress:
@@ -98,10 +98,10 @@ def evaluate_graph(
 
     Example: sage kg evaluate graph/ --sheet graph/review/review.csv
     """
+    from benchmarks.adapters.triple_review import score_sheet, stratified, write_sheet
     from kg.corpus.places import STORE, graph_folder
     from kg.corpus.store import Store
-    from sage.bench.triple_review import score_sheet, stratified, write_sheet
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     if sheet is not None:
         report = score_sheet(sheet)
@@ -152,8 +152,8 @@ def score(
 
     Example: sage kg score-extractor BioRED/Dev.PubTator --look-up BioRED/Train.PubTator
     """
-    from sage.bench.extraction import score_extractor
-    from sage.console import counting, out, print_json
+    from benchmarks.adapters.extraction import score_extractor
+    from sage.cli.console import counting, out, print_json
 
     with counting("scoring", quiet=as_json) as progress:
         result = score_extractor(
@@ -202,8 +202,8 @@ def import_lexicon(
     from dataclasses import asdict
 
     from kg.lexicon.vocabularies import import_lexicons
-    from sage.console import err, print_json
-    from sage.console import out as console
+    from sage.cli.console import err, print_json
+    from sage.cli.console import out as console
 
     with err.status("compiling"):
         report = import_lexicons(files, out)

@@ -48,7 +48,7 @@ def communities(
     """
     from kg.communities.find import communities as find
     from kg.communities.summary import by_rule
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     found = find(load_graph(graph), resolution, seed)
     model = _summaries(max_cost) if text == "chat" else None
@@ -73,8 +73,8 @@ def communities(
 def _summaries(max_cost: float | None) -> ChatSummaries:
     from kg.communities.summary import ChatSummaries
     from sage.core.llm.budget import Meter
+    from sage.run.wiring import make_client, make_ontology
     from sage.settings import load
-    from sage.wiring import make_client, make_ontology
 
     settings = load()
     if settings.effective_reasoner != "chat":
@@ -87,7 +87,7 @@ def _summaries(max_cost: float | None) -> ChatSummaries:
 
 
 def _print_community(community: Community, summary: Summary) -> None:
-    from sage.console import out
+    from sage.cli.console import out
 
     span = f", {community.first_year} to {community.last_year}" if community.first_year else ""
     out.print(
@@ -123,7 +123,7 @@ def concept(
     Example: sage kg concept FABP5 --graph graph/ --out fabp5.html
     """
     from kg.graph.concept import concept_page, concept_report
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.core.files import write_text
 
     report = concept_report(load_graph(graph, as_of), name, as_of)
@@ -139,7 +139,7 @@ def concept(
 
 
 def _print_concept(report: ConceptReport, limit: int) -> None:
-    from sage.console import out
+    from sage.cli.console import out
 
     node = report.node
     out.print(f"[bold]{node.name}[/] ({node.type.value})")
@@ -190,7 +190,7 @@ def term(
     Example: sage kg term "NAC before cystectomy"
     """
     from kg.lexicon.asked import ask
-    from sage.console import print_json
+    from sage.cli.console import print_json
 
     answers, between = ask(names, load_ontology(ontology), load_lexicons(lexicon))
     if as_json:
@@ -209,7 +209,7 @@ def term(
 
 
 def _print_term(answer: Asked) -> None:
-    from sage.console import out
+    from sage.cli.console import out
 
     out.print(answer.name, style="bold", markup=False)
     for meaning in answer.meanings:
@@ -236,7 +236,7 @@ def _print_term(answer: Asked) -> None:
 
 def _print_between(between: list[Between]) -> None:
     from kg.lexicon.asked import UNRELATED
-    from sage.console import out
+    from sage.cli.console import out
 
     # Of many names, the pairs that nothing relates would hide those that something does.
     told = [pair for pair in between if len(between) == 1 or pair.words != UNRELATED]

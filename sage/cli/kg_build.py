@@ -67,7 +67,7 @@ def build_graph(
     from kg.corpus.build_report import BuildOptions, Recipe
     from kg.corpus.places import graph_folder
     from kg.corpus.screen import ScreenOptions
-    from sage.console import print_json
+    from sage.cli.console import print_json
     from sage.settings import load
 
     if broad and extractor != "rules":
@@ -141,7 +141,7 @@ def follow(
     from kg.corpus.build import build
     from kg.corpus.places import RECIPE, graph_folder
     from kg.gather.folder import CorpusFolder
-    from sage.console import counting, err
+    from sage.cli.console import counting, err
     from sage.core.files import write_json
     from sage.settings import load
 
@@ -155,7 +155,7 @@ def follow(
     client: Client | None = None
     if recipe.options.extractor == "chat":
         from sage.core.llm.budget import Meter
-        from sage.wiring import make_client
+        from sage.run.wiring import make_client
 
         settings = load()
         if settings.effective_reasoner != "chat":
@@ -199,7 +199,7 @@ def fetched(source: Path, out: Path, settings: Settings) -> Path:
         return source
     from kg.corpus.places import graph_folder
     from kg.sources.fetch import BASE, fetch_ids, read_ids
-    from sage.console import err
+    from sage.cli.console import err
 
     folder = graph_folder(out) / "fetched" / source.stem
     report = fetch_ids(
@@ -216,7 +216,7 @@ def fetched(source: Path, out: Path, settings: Settings) -> Path:
 
 
 def _ask(estimate: Estimate) -> None:
-    from sage.console import err
+    from sage.cli.console import err
 
     price = f"about {estimate.cost:.2f} USD" if estimate.cost else "price unknown"
     err.print(
@@ -230,7 +230,7 @@ def _ask(estimate: Estimate) -> None:
 def _print_report(report: BuildReport) -> None:
     from rich.table import Table
 
-    from sage.console import err, out
+    from sage.cli.console import err, out
 
     table = Table(title="Build", show_header=False, title_justify="left")
     table.add_column(style="bold")

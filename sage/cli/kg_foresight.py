@@ -47,11 +47,11 @@ def import_(
     from kg.corpus.places import GRAPHML
     from kg.graph.graphml import write
     from kg.graph.model import Graph
-    from kg.importers.facts import fuse_facts, number_genes, read_gene_numbers
-    from kg.importers.formats import FORMATS
-    from kg.importers.years import read_years
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from sage.core.errors import InputError
+    from sage_exchange.importers.facts import fuse_facts, number_genes, read_gene_numbers
+    from sage_exchange.importers.formats import FORMATS
+    from sage_exchange.importers.years import read_years
 
     wanted = [(str(format), path) for path in files]
     for item in also or ():
@@ -104,12 +104,12 @@ def backtest(
 
     Example: sage kg backtest --graph dated/ --cut 2014 --cut 2016
     """
-    from sage.bench.backtest import BacktestOptions, markdown
-    from sage.bench.backtest import backtest as run
-    from sage.console import out, parts, print_json
+    from benchmarks.adapters.backtest import BacktestOptions, markdown
+    from benchmarks.adapters.backtest import backtest as run
+    from sage.cli.console import out, parts, print_json
     from sage.core.files import write_text
+    from sage.run.wiring import make_embedder
     from sage.settings import load
-    from sage.wiring import make_embedder
 
     options = BacktestOptions(cuts=tuple(cut), horizon=horizon, paper_pairs=paper_pairs, seed=seed)
     with parts() as begin:

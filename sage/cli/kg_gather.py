@@ -19,7 +19,7 @@ from sage.core.printable import amount
 if TYPE_CHECKING:
     from kg.gather.gather import Services
     from kg.gather.types import Change, Flow
-    from sage.touched import EdgeChange, Touched
+    from sage.run.touched import EdgeChange, Touched
 
 
 def register(app: typer.Typer) -> None:
@@ -65,8 +65,8 @@ def gather_papers(
     from kg.gather.gather import gather
     from kg.gather.topic import query_of
     from kg.gather.types import Plan
-    from sage.console import counting, err, print_json
-    from sage.console import out as console
+    from sage.cli.console import counting, err, print_json
+    from sage.cli.console import out as console
 
     need("literature", "gathering papers")
     topic = " ".join(topic.split())
@@ -100,7 +100,7 @@ def unanswered(flow: Flow) -> bool:
 @contextmanager
 def going_on() -> Iterator[None]:
     """Tell whoever interrupts a gathering how it goes on."""
-    from sage.console import err
+    from sage.cli.console import err
 
     try:
         yield
@@ -133,7 +133,7 @@ def tell(flow: Flow, folder: Path) -> None:
     from rich.table import Table
 
     from kg.gather.flow import LABELS
-    from sage.console import err, out
+    from sage.cli.console import err, out
 
     table = Table("catalog", "has", "read", "", title_justify="left")
     for catalog in flow.catalogs:
@@ -192,12 +192,12 @@ def update_graph(
     from kg.gather.gather import update
     from kg.gather.topic import query_of
     from kg.graph.model import Graph
+    from sage.cli.console import counting, out, print_json
     from sage.cli.kg_build import fetched, follow, seen_from
-    from sage.console import counting, out, print_json
     from sage.core.files import append_line
     from sage.core.models import read_model
+    from sage.run.touched import changed_edges, touched
     from sage.settings import load
-    from sage.touched import changed_edges, touched
 
     if runs is not None and not runs.is_dir():
         raise InputError(f"{runs} is no folder; --runs names the folder that holds the runs")
@@ -279,7 +279,7 @@ def tell_changes(
     found : hypotheses that are touched
     unread : runs that could not be read, each with the reason
     """
-    from sage.console import err, out
+    from sage.cli.console import err, out
 
     for change in changes:
         why = f": {change.why}" if change.why else ""

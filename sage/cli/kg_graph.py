@@ -37,8 +37,8 @@ def register(app: typer.Typer) -> None:
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
     """A graph by folder or file, as it was in a year if asked."""
     from kg.corpus.places import graph_folder
+    from sage.run.wiring import open_graph
     from sage.settings import load
-    from sage.wiring import open_graph
 
     folder = graph_folder(path)
     graph = open_graph(folder if folder.is_dir() else path, load())
@@ -77,10 +77,10 @@ def paths(
     Example: sage kg paths "How do TLS affect survival in bladder cancer?" --graph graph/
     """
     from kg.paths.find import PathOptions, between, generate
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from sage.core.errors import InputError
+    from sage.run.wiring import make_embedder
     from sage.settings import load
-    from sage.wiring import make_embedder
 
     if len(concepts) > 2:
         raise InputError(f"{len(concepts)} concepts; give two, or one question in quotes")
@@ -149,7 +149,7 @@ def _different(evidence: Sequence[Evidence]) -> list[Evidence]:
 
 def _print_axes(path: ScoredPath) -> None:
     """The strength of a path as a mechanism, and the two axes of its ends."""
-    from sage.console import out
+    from sage.cli.console import out
 
     ahead, how = path.prospect, path.mechanism
     if ahead is None or how is None:
@@ -172,7 +172,7 @@ def stats(graph: GraphPath, as_json: AsJson = False) -> None:
 
     Example: sage kg stats --graph graph/
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     found = load_graph(graph).stats()
     if as_json:
@@ -198,7 +198,7 @@ def show(
 
     Example: sage kg show FABP5 --graph graph/
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     loaded = load_graph(graph)
     view = loaded.node(node)
@@ -270,7 +270,7 @@ def export(
     Example: sage kg export --graph graph/ --format turtle --out graph.ttl
     """
     from kg.graph.export import export as write
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     written = write(load_graph(graph), out_path, format, focus=focus, max_nodes=max_nodes)
     if as_json:
@@ -295,7 +295,7 @@ def merges(
     Example: sage kg merges "bladder cancer" --graph graph/
     """
     from kg.graph.merges import list_merges
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     found = list_merges(load_graph(graph), about, tier, limit)
     if as_json:
@@ -318,12 +318,12 @@ def score_fusion(
 
     Example: sage kg score-fusion mesh_to_other.tsv
     """
+    from benchmarks.adapters.fusion import read_identity
+    from benchmarks.adapters.fusion import score_fusion as score
     from kg.fusion.fuse import FusionOptions
-    from sage.bench.fusion import read_identity
-    from sage.bench.fusion import score_fusion as score
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
+    from sage.run.wiring import make_embedder
     from sage.settings import load
-    from sage.wiring import make_embedder
 
     base = FusionOptions.paper() if mode == "paper" else FusionOptions()
     options = base if tau is None else base.model_copy(update={"tau": tau})
@@ -350,11 +350,11 @@ def calibrate(
 
     Example: sage kg calibrate mesh_to_other.tsv --precision 0.85
     """
-    from sage.bench.fusion import read_identity
-    from sage.bench.threshold import calibrate as run
-    from sage.console import err, out, print_json
+    from benchmarks.adapters.fusion import read_identity
+    from benchmarks.adapters.threshold import calibrate as run
+    from sage.cli.console import err, out, print_json
+    from sage.run.wiring import make_embedder
     from sage.settings import load
-    from sage.wiring import make_embedder
 
     with err.status("trying thresholds"):
         found = run(read_identity(names), make_embedder(load()), precision=precision)

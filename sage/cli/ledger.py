@@ -53,7 +53,7 @@ def show(
     Example: sage ledger show --cohort cohorts/tcga-blca
     """
     from sage.cli.cohort import load_named
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from validation.ledger.ledger import Ledger
     from validation.ledger.lines import Line, Registration, Screened
 
@@ -131,7 +131,7 @@ def verify(
 
     Example: sage ledger verify sage-validation
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from validation.ledger.ledger import Ledger
     from validation.ledger.lines import FILE
 
@@ -182,7 +182,7 @@ def export(
 
     Example: sage ledger export ledger-2026.jsonl
     """
-    from sage.console import out
+    from sage.cli.console import out
     from sage.control.audit import EXPORTED, log_command
     from sage.core.files import write_text
     from sage.settings import load
@@ -209,7 +209,7 @@ def merge(
 
     Example: sage ledger merge colleague.jsonl
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from validation.ledger.store import open_store, read_lines
 
     found = {}

@@ -184,10 +184,10 @@ MAX_READING = 64 << 20
 
 
 def _reading(file: Path, slide: str | None, patient: str | None) -> SlideMaps:
-    from agents.slide_reader.maps import maps_of
-    from agents.slide_reader.types import Reading
     from sage.core.errors import InputError
     from sage.core.models import read_model
+    from sage_slide_reading.reader.maps import maps_of
+    from sage_slide_reading.reader.types import Reading
 
     if file.stat().st_size > MAX_READING:
         raise InputError(f"{file}: larger than {MAX_READING >> 20} MiB; no reading is")

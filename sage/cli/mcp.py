@@ -203,7 +203,7 @@ def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str
     """The token to ask for, and whether it was made here."""
     import secrets
 
-    from sage.console import err
+    from sage.cli.console import err
     from sage.core.errors import InputError
 
     if none:

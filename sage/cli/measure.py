@@ -124,7 +124,6 @@ def measure(
 
         sage measure my-cohort --maps maps --define approved.py --out by-program
     """
-    from agents.slide_reader.findings_tool import asked_of_all
     from mcp_servers.measures import cohort as over
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
@@ -132,6 +131,7 @@ def measure(
     from sage.cli.cohort import load_named
     from sage.cli.tools_support import stage_bars
     from sage.core.errors import InputError
+    from sage_slide_reading.reader.findings_tool import asked_of_all
 
     if (slides is None) == (maps is None):
         raise InputError("give --slides or --maps")
@@ -193,7 +193,7 @@ def measure(
 
 def _asked(define: Path | None) -> list[Measurement]:
     from mcp_servers.measures.definitions import read_definitions
-    from sage.programs.review import approved_program
+    from sage.run.programs.review import approved_program
 
     if define is None:
         return []
@@ -208,8 +208,8 @@ def _by_program(
     """Values by an approved program, in the sandbox."""
     from functools import partial
 
-    from sage.programs.review import approved_program
-    from sage.programs.running import default_sandbox, measure_items
+    from sage.run.programs.review import approved_program
+    from sage.run.programs.running import default_sandbox, measure_items
 
     program = approved_program(define)
     return measure_items(program, items, out, default_sandbox(), partial(told, "values"))
@@ -282,9 +282,9 @@ def _write_answers(items: list[Item], out: Path) -> Path:
     import csv
     import json
 
-    from agents.slide_reader.findings_tool import ANSWERS
     from sage.core.files import replacing
     from sage.core.printable import as_cell, one_line
+    from sage_slide_reading.reader.findings_tool import ANSWERS
 
     target = out / "answers.csv"
     with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as stream:
@@ -302,8 +302,8 @@ def _write_answers(items: list[Item], out: Path) -> Path:
 def _tell(
     found: Measured, conflicts: dict[str, str], answers: Path | None, *, as_json: bool
 ) -> None:
+    from sage.cli.console import Terminal
     from sage.cli.tools_support import print_json
-    from sage.console import Terminal
 
     if as_json:
         print_json(

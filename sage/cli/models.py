@@ -28,8 +28,8 @@ def show(kind: Kind, weights: Weights = None, as_json: AsJson = False) -> None:
     Example: sage models show nuclei
     """
     from mcp_servers.pathology.nuclei_net.model import read_card
+    from sage.cli.console import Terminal
     from sage.cli.tools_support import print_json
-    from sage.console import Terminal
 
     card = read_card(weights or _shipped()).model_dump()
     if as_json:
@@ -64,8 +64,8 @@ def train(
     Example: sage models train nuclei --tiles tiles --out own.safetensors --steps 2
     """
     from mcp_servers.pathology.nuclei_net.training import train_network
+    from sage.cli.console import Terminal
     from sage.cli.tools_support import print_json
-    from sage.console import Terminal
 
     console = Terminal(highlight=False)
     card = train_network(
@@ -135,7 +135,7 @@ def score(
         return
     from rich.table import Table
 
-    from sage.console import Terminal
+    from sage.cli.console import Terminal
 
     console = Terminal(highlight=False)
     table = Table("organ", "tiles", "nuclei", "method", "F1", "Dice", "AJI", "PQ")

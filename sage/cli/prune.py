@@ -39,8 +39,8 @@ def prune(
     """
     from mcp_servers.servers.prune import Bounds
     from mcp_servers.servers.prune import prune as remove_old
-    from sage.console import out as console
-    from sage.console import print_json
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json
     from sage.settings import load
 
     bounds = Bounds(days, mb)
@@ -72,7 +72,7 @@ def referenced(settings: Settings) -> Iterator[Path]:
     """Files and folders that the manifests of runs and the cohorts here refer to."""
     import tomllib
 
-    from sage.campaign.rounds import runs_and_rounds
+    from sage.run.campaign.rounds import runs_and_rounds
 
     for run in runs_and_rounds(settings.runs_dir):
         manifest = run.manifest()

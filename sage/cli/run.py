@@ -26,8 +26,8 @@ from sage.core.extras import need
 
 if TYPE_CHECKING:
     from agents.question.types import Question
-    from sage.machine.drive import Pause
-    from sage.machine.services import Services
+    from sage.run.drive import Pause
+    from sage.run.services import Services
     from sage.settings import Settings
 
 RunName = typer.Argument(
@@ -119,10 +119,10 @@ def run(
     Example: sage run "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --auto-approve
     """
-    from sage.begin import Request, begin
-    from sage.console import counting, err
+    from sage.cli.console import counting, err
     from sage.control.audit import ASKED, BEGAN, log_command
-    from sage.questions import lines
+    from sage.run.begin import Request, begin
+    from sage.run.questions import lines
     from sage.settings import load
 
     if watch:
@@ -191,7 +191,7 @@ def run(
 
 def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
     """Leave a run to a worker, with what a person decided where it waited for that."""
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.control.people import owner
     from sage.control.runs import open_runs
 
@@ -215,7 +215,7 @@ def _tell_estimate(
     settings: Settings, hypotheses: int, budget_usd: float | None, *, as_json: bool
 ) -> None:
     """Print what a run would ask of models; nothing is called and no folder is made."""
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     if settings.effective_reasoner == "rules":
         if as_json:
@@ -223,7 +223,7 @@ def _tell_estimate(
             return
         out.print("The rules reasoner calls no model: no tokens, no money.")
         return
-    from sage.machine.estimate import estimate
+    from sage.run.estimate import estimate
 
     rows = estimate(settings, hypotheses)
     priced = all(row.usd is not None for row in rows)
@@ -294,9 +294,9 @@ def resume(
 
     Example: sage resume last
     """
-    from sage.begin import reopen
-    from sage.campaign.rounds import find_campaign
-    from sage.machine.drive import escalation_answer, escalation_detail, waiting
+    from sage.run.begin import reopen
+    from sage.run.campaign.rounds import find_campaign
+    from sage.run.drive import escalation_answer, escalation_detail, waiting
     from sage.settings import load
 
     if retry and abandon:
@@ -367,11 +367,11 @@ def review(
 
     Example: sage review last --approve
     """
-    from sage.begin import reopen
+    from sage.cli.review_form import decide
     from sage.control.audit import DECIDED, log_command
-    from sage.machine.drive import review_answer, waiting
-    from sage.review import decisions_from, drafts_of, given_decision
-    from sage.review_form import decide
+    from sage.run.begin import reopen
+    from sage.run.drive import review_answer, waiting
+    from sage.run.review import decisions_from, drafts_of, given_decision
 
     services = reopen(name)
     pause = waiting(services)
@@ -426,12 +426,12 @@ def replay(
 
     Example: sage replay last --out again/
     """
-    from sage.begin import open_run
-    from sage.campaign.rounds import FILE as CAMPAIGN
-    from sage.console import out as console
-    from sage.console import print_json
-    from sage.machine.tracing import replay_trace
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json
     from sage.report.build import write_report
+    from sage.run.begin import open_run
+    from sage.run.campaign.rounds import FILE as CAMPAIGN
+    from sage.run.tracing import replay_trace
 
     if (Path(name) / CAMPAIGN).is_file():
         raise InputError(
@@ -477,9 +477,9 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from sage.console import out, print_json
-    from sage.questions import carries
-    from sage.review import drafts_of, show_draft, show_readings
+    from sage.cli.console import out, print_json
+    from sage.run.questions import carries
+    from sage.run.review import drafts_of, show_draft, show_readings
 
     drafts = drafts_of(services, pause.waiting)
     if as_json:
@@ -504,8 +504,8 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
 
 
 def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from sage.console import out, print_json
-    from sage.machine.drive import escalation_detail
+    from sage.cli.console import out, print_json
+    from sage.run.drive import escalation_detail
 
     detail = escalation_detail(services.folder, pause.waiting)
     if as_json:
@@ -530,7 +530,7 @@ SHOWN_CANDIDATES = 5
 
 def tell_candidates(services: Services) -> None:
     """Print how the candidates were ranked: the parts of the first few, and of those taken."""
-    from sage.console import out
+    from sage.cli.console import out
     from sage.report.candidates import rankings
 
     for ranking in rankings(services.folder):
@@ -555,7 +555,7 @@ def tell_candidates(services: Services) -> None:
 
 def tell_verdict(found: dict[str, Any]) -> None:
     """Print a hypothesis' verdict with the answers that it rests on."""
-    from sage.console import out
+    from sage.cli.console import out
 
     out.print(f"  verdict: {found['verdict']}", markup=False, style="bold", soft_wrap=True)
     for answer in found["answers"]:
@@ -564,7 +564,7 @@ def tell_verdict(found: dict[str, Any]) -> None:
 
 
 def _tell_end(services: Services, *, as_json: bool) -> None:
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.report.build import brief_result
 
     result = brief_result(services.folder)

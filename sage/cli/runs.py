@@ -22,10 +22,10 @@ def runs(
 
     Example: sage runs
     """
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from sage.control.runs import open_runs
     from sage.core.errors import InputError
-    from sage.runfolder import list_runs, standing
+    from sage.run.folder import list_runs, standing
     from sage.settings import load
 
     settings = load()
@@ -91,13 +91,13 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
 
     Example: sage show last
     """
-    from sage.begin import open_run
-    from sage.campaign.rounds import find_campaign
-    from sage.console import out, print_aligned, print_json
+    from sage.cli.console import out, print_aligned, print_json
     from sage.control.runs import open_runs
     from sage.report.build import brief_result
     from sage.report.spending import paid
-    from sage.runfolder import standing
+    from sage.run.begin import open_run
+    from sage.run.campaign.rounds import find_campaign
+    from sage.run.folder import standing
     from sage.settings import load
 
     if (campaign := find_campaign(name, load().runs_dir)) is not None:
@@ -177,9 +177,9 @@ def pause(name: str = RunName) -> None:
 
     Example: sage pause last
     """
-    from sage.begin import open_run
-    from sage.console import out
+    from sage.cli.console import out
     from sage.core.errors import InputError
+    from sage.run.begin import open_run
     from sage.web.processes import holder
 
     folder = open_run(name)

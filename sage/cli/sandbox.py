@@ -41,7 +41,7 @@ def build(
     """
     import tempfile
 
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from sandbox.docker_engine import IMAGE
     from sandbox.image.base import NAME, make_base
     from sandbox.image.build import build as build_image
@@ -85,7 +85,7 @@ def check(image: Image = None, runtime: Runtime = None, as_json: AsJson = False)
     from rich.table import Table
 
     import sandbox
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     found = sandbox.availability(image=image, runtime=runtime)
     if as_json:
@@ -122,7 +122,7 @@ def run(
     Example: sage sandbox run analysis.py --input cohort=cohorts/tcga-blca --out results
     """
     import sandbox
-    from sage.console import err, out, print_json
+    from sage.cli.console import err, out, print_json
     from sage.core.errors import InputError
     from sandbox.types import Job, Limits, Reason, SandboxResult
 
@@ -176,7 +176,7 @@ def clean(as_json: AsJson = False) -> None:
     Example: sage sandbox clean
     """
     import sandbox
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
 
     removed = sandbox.sweep()
     if as_json:

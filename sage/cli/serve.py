@@ -49,8 +49,8 @@ def serve(
     Example: sage serve --port 8766 --root cohorts
     """
     from mcp_servers.servers.options import HttpOptions
+    from sage.cli.console import err
     from sage.cli.mcp import read_token
-    from sage.console import err
     from sage.settings import load
     from sage.web.people import trust
     from sage.web.serve import run_server

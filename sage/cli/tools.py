@@ -49,7 +49,7 @@ def list_tools(
     if as_json:
         print_json([_summary(tool) for tool in registry.all()])
         return
-    from sage.console import Terminal
+    from sage.cli.console import Terminal
 
     console = Terminal(highlight=False)
     last = ""
@@ -82,7 +82,7 @@ def show(
         return
     from rich.table import Table
 
-    from sage.console import Terminal
+    from sage.cli.console import Terminal
 
     console = Terminal(highlight=False)
     console.print(f"[bold]{spec.name}[/] {spec.version}  ({spec.suite})\n{spec.summary}")
@@ -196,7 +196,7 @@ def promote(
     Example: sage tools promote last joint_risk --into my-tools
     """
     from agents.coding import promote as promote_function
-    from sage.runfolder import find_run
+    from sage.run.folder import find_run
     from sage.settings import load
 
     folder = Path(run) if Path(run).is_dir() else find_run(run, load().runs_dir).root
@@ -208,11 +208,11 @@ def promote(
 
 
 def _suite_of(name: str) -> str:
-    """The suite that stands apart and has a tool of this name, else all."""
-    from mcp_servers.catalog import APART
+    """Find the plugin's suite that has a tool of this name; "all" otherwise."""
     from mcp_servers.registry import load
+    from sage.core.plugins import find_plugins
 
-    return next((suite for suite in APART if name in load(suite).tools), "all")
+    return next((s for s in find_plugins("sage.tools") if name in load(s).tools), "all")
 
 
 def _registry(suite: str, folders: list[Path] | None) -> Registry:

@@ -134,7 +134,7 @@ def run_one(
     """One call, with a progress bar."""
     from rich.progress import Progress
 
-    from sage.console import Terminal
+    from sage.cli.console import Terminal
 
     with Progress(console=Terminal(stderr=True), disable=quiet, transient=True) as bar:
         task = bar.add_task(name, total=1.0)
@@ -174,7 +174,7 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
-    from sage.console import Terminal
+    from sage.cli.console import Terminal
 
     tasks: dict[str, TaskID] = {}
     failed: Counter[str] = Counter()
@@ -201,7 +201,7 @@ def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
         files = {output.name: str(roots.output / output.name) for output in made.outputs}
         print_json({**made.model_dump(mode="json"), "files": files})
         return
-    from sage.console import Terminal
+    from sage.cli.console import Terminal
 
     console = Terminal(soft_wrap=True, highlight=False)
     console.print_json(json.dumps(made.result, ensure_ascii=False))
@@ -227,7 +227,7 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
             }
         )
         return
-    from sage.console import Terminal
+    from sage.cli.console import Terminal
     from sage.core.printable import amount
 
     console = Terminal(soft_wrap=True, highlight=False)

@@ -34,12 +34,12 @@ def export(
     """
     import json
 
-    from sage.begin import open_run
-    from sage.console import err
+    from sage.cli.console import err
     from sage.control.audit import EXPORTED, log_command
     from sage.core.files import write_text
     from sage.core.llm.otel import spans_of
     from sage.core.llm.trace import read_trace
+    from sage.run.begin import open_run
     from sage.settings import load
 
     folder = open_run(name)

@@ -95,11 +95,11 @@ def run(
     """
     from agents.statement import stated
     from sage.cli.cohort import load_named
+    from sage.cli.console import err, print_json, working
+    from sage.cli.console import out as console
     from sage.cli.validate_text import print_verdict
-    from sage.console import err, print_json, working
-    from sage.console import out as console
+    from sage.run.wiring import open_ledger
     from sage.settings import load
-    from sage.wiring import open_ledger
     from validation.contracts.contract import FrozenContract, read_claim
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
@@ -229,7 +229,7 @@ def contract(
     """
     from agents.statement import stated
     from sage.cli.cohort import load_named
-    from sage.console import working
+    from sage.cli.console import working
     from validation.contracts.contract import read_hypothesis
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
@@ -277,7 +277,7 @@ def amend(
     --out e5.v2.json
     """
     from sage.cli.cohort import load_named
-    from sage.console import working
+    from sage.cli.console import working
     from validation.contracts.amending import amend as next_version
     from validation.contracts.contract import FrozenContract, read_hypothesis
 
@@ -299,8 +299,8 @@ def amend(
 
 def _register(frozen: FrozenContract, data: Cohort) -> None:
     """Note in the store that a contract is frozen now."""
+    from sage.run.wiring import open_ledger
     from sage.settings import load
-    from sage.wiring import open_ledger
 
     open_ledger(None, load()).register(frozen, data)
 
@@ -320,8 +320,8 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     """Print a frozen contract, and write it where that was asked."""
+    from sage.cli.console import out, print_json
     from sage.cli.validate_text import contract_lines
-    from sage.console import out, print_json
 
     if save is not None:
         if save.is_dir():
@@ -368,10 +368,10 @@ def screen(
     Example: sage validate screen --cohort cohorts/tcga-blca --endpoint OS --covariate clinical:age
     """
     from sage.cli.cohort import load_named
-    from sage.console import out as console
-    from sage.console import print_json, working
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json, working
+    from sage.run.wiring import open_ledger
     from sage.settings import load
-    from sage.wiring import open_ledger
     from validation.screening.cohort import screen_cohort
 
     with working(f"reading {cohort}") as status:
@@ -448,8 +448,8 @@ def plan(
     """
     from pydantic import ValidationError
 
+    from sage.cli.console import out, print_json
     from sage.cli.validate_text import plan_lines
-    from sage.console import out, print_json
     from validation.clinical.planning import Question
     from validation.clinical.planning import plan as plan_study
     from validation.cohort.model import describe
@@ -510,7 +510,7 @@ def adjust(
 
     Example: sage validate adjust diagram.txt --exposure CXCL13 --outcome OS --covariate stage
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from validation.clinical.adjustment import adjust as reason
 
     try:
@@ -538,7 +538,7 @@ def schema(
     """
     from pydantic import BaseModel
 
-    from sage.console import print_json
+    from sage.cli.console import print_json
     from validation.cohort.model import CohortSpec
     from validation.contracts.contract import Contract
     from validation.hypothesis import Hypothesis

@@ -16,7 +16,7 @@ MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
     """Print the verdict of a contract with its reasons, its limits and the main numbers."""
-    from sage.console import out
+    from sage.cli.console import out
     from validation.analysis import APPLIED
     from validation.results import p_is
 

@@ -37,9 +37,9 @@ def watch(name: str, *, as_json: bool = False) -> None:
     name : a run's id, its beginning, its path, or "last"
     as_json : print the event log's lines as they come, instead of words
     """
-    from sage.begin import open_run
-    from sage.console import err, out
-    from sage.runfolder import standing
+    from sage.cli.console import err, out
+    from sage.run.begin import open_run
+    from sage.run.folder import standing
 
     folder = open_run(name)
     manifest = folder.manifest()
@@ -86,7 +86,7 @@ def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
 
 def _shown(event: dict[str, Any]) -> str | None:
     """Print what ended, failed or was noted; return what is being done now."""
-    from sage.console import out
+    from sage.cli.console import out
 
     node = str(event.get("node", "")).replace("_", " ")
     label = " ".join(part for part in (event.get("hypothesis", ""), node) if part)
@@ -118,10 +118,10 @@ def open_report(
 
     Example: sage open last
     """
-    from sage.begin import open_run
-    from sage.campaign.rounds import find_campaign
-    from sage.console import out, print_json
-    from sage.runfolder import standing
+    from sage.cli.console import out, print_json
+    from sage.run.begin import open_run
+    from sage.run.campaign.rounds import find_campaign
+    from sage.run.folder import standing
     from sage.settings import load
 
     campaign = find_campaign(name, load().runs_dir)

@@ -35,7 +35,7 @@ def worker(
 
     Example: sage worker --drain
     """
-    from sage.console import out, print_json
+    from sage.cli.console import out, print_json
     from sage.control.runs import open_runs
     from sage.control.worker import Worker
     from sage.core.extras import need

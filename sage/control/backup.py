@@ -20,15 +20,15 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
-from sage.campaign.rounds import runs_and_rounds
 from sage.control.database import FILE as QUEUE
 from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import replacing
 from sage.core.postgres import reason_of
-from sage.runfolder import RunFolder, held
-from sage.versions import own_version
+from sage.core.versions import own_version
+from sage.run.campaign.rounds import runs_and_rounds
+from sage.run.folder import RunFolder, held
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -334,11 +334,11 @@ def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
     """
     from psycopg import sql
 
-    from sage.campaign.notebook import TABLES as CAMPAIGNS
     from sage.control.audit import TABLES as AUDIT
     from sage.control.promises import TABLES as PROMISES
     from sage.control.reviews import TABLES as REVIEWS
     from sage.control.runs import TABLES as RUNS
+    from sage.run.campaign.notebook import TABLES as CAMPAIGNS
     from validation.ledger.store import TABLES as LEDGER
 
     rows = 0

@@ -8,14 +8,14 @@ import stat
 import tempfile
 from collections.abc import Iterator
 
+from sage.cli.diagnose import Check
 from sage.control.audit import open_audit
 from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import InputError, SageError
 from sage.core.extras import absent, install
 from sage.core.printable import amount
-from sage.diagnose import Check
-from sage.runfolder import list_runs
+from sage.run.folder import list_runs
 from sage.settings import Settings, config_file
 
 ROOM = 20 << 30

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sage.control.runs import Runs, open_runs, this_worker
 
 if TYPE_CHECKING:
-    from sage.machine.services import Services
+    from sage.run.services import Services
 
 LEASE_S = 60.0
 LOST = 75

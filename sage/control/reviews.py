@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sage.control.database import Database, Execute, open_database
 from sage.core import clock
 from sage.core.files import append_line
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 
 if TYPE_CHECKING:
     from sage.settings import Settings

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sage.control.database import Database, Execute, open_database
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from sage.runfolder import Manifest, RunStatus
+from sage.run.folder import Manifest, RunStatus
 
 if TYPE_CHECKING:
     from sage.settings import Settings

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sage.begin import reopen
-from sage.campaign.rounds import runs_and_rounds
 from sage.control.lease import LEASE_S, renewing
 from sage.control.runs import ATTEMPTS, KnownRun, Runs, this_worker
 from sage.core.errors import FaultError, InputError, Paused
 from sage.core.log import logger
-from sage.machine.drive import advance_to_person, waiting
-from sage.runfolder import HeldError, RunFolder, RunStatus, names_run
+from sage.run.begin import reopen
+from sage.run.campaign.rounds import runs_and_rounds
+from sage.run.drive import advance_to_person, waiting
+from sage.run.folder import HeldError, RunFolder, RunStatus, names_run
 from sage.settings import load
 
 if TYPE_CHECKING:
-    from sage.machine.services import Listener, Services
+    from sage.run.services import Listener, Services
 
 log = logger(__name__)
 

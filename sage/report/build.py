@@ -13,12 +13,12 @@ from agents.coding.appendix import TITLE
 from agents.summary import CLAIM_TESTED
 from agents.types import Citation
 from sage.core.files import write_json, write_text
-from sage.questions import lines
 from sage.report.candidates import rankings
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
+from sage.run.questions import lines
 
 if TYPE_CHECKING:
     from jinja2 import Template

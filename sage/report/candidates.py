@@ -8,7 +8,7 @@ from agents.scientist.rank import Ranking
 from sage.core.files import read_json
 from sage.core.models import read_model
 from sage.report.facts import Facts
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 
 PARTS = ("power", "plausibility", "understudied", "relevance", "expected_information")
 

@@ -21,8 +21,6 @@ from kg.types import ScoredPath
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
-from sage.machine.state import Decision, Evaluation
-from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.curve import Curve
 from sage.report.debate import Turn, borne, debate_facts, debate_sources, turns
@@ -39,7 +37,9 @@ from sage.report.results import (
     read_results,
 )
 from sage.report.spending import spending
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
+from sage.run.questions import carries, question_of
+from sage.run.state import Decision, Evaluation
 from validation.verdict import TURNED_ROUND
 
 if TYPE_CHECKING:
@@ -458,7 +458,7 @@ def _review_words(decision: Decision | None) -> str:
 
 def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:
     """The processes that the claim still rests on after the review."""
-    from sage.machine.hypothesis_nodes import accept
+    from sage.run.hypothesis_nodes import accept
 
     return accept(draft, decision).mechanism if decision else draft.mechanism
 

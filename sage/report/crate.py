@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sage.core.files import write_text
-from sage.runfolder import Manifest
+from sage.run.folder import Manifest
 
 DESCRIBED = {
     "report.html": ("Report", "text/html"),

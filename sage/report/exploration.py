@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.report.reproduction import Exploratory, exploratory
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 
 if TYPE_CHECKING:
-    from agents.code_acting.exploring import Exploration
+    from sage_nova.code_acting.exploring import Exploration
 
 SESSIONS = "explorations"
 """Sessions lie there, with programs and traces; what the report shows lies among the outputs."""
@@ -33,7 +33,7 @@ def read_explorations(
     run: RunFolder, read: Callable[[Path, Callable[[Any], Exploration]], Exploration]
 ) -> list[ExplorationPage]:
     """A run's explorations, the first one first; `read` reads a file of the run by a model."""
-    from agents.code_acting.exploring import Exploration
+    from sage_nova.code_acting.exploring import Exploration
 
     paths = (run.root / "outputs" / SESSIONS).glob("*/exploration.json")
     pages = []

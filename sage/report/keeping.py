@@ -10,10 +10,10 @@ from sage.core.files import write_bytes, write_json
 from sage.report.build import write_report
 from sage.report.crate import write_crate
 from sage.report.exploration import SESSIONS
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 
 if TYPE_CHECKING:
-    from agents.code_acting.exploring import Exploration
+    from sage_nova.code_acting.exploring import Exploration
 
 
 def new_session(run: RunFolder, unfinished: Callable[[Path], bool]) -> Path:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sage.core.printable import as_cell
-from sage.machine.slide_readings import caption, readings_of
 from sage.report.curve import Curve, curve_of
 from sage.report.facts import Facts
 from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
 from sage.report.reading import Reached, would_change
+from sage_slide_reading.run_readings import caption, readings_of
 from validation.controls.keys import Key, random_key
 from validation.dictionary import JoinReport
 from validation.results import Answer, Results, TestOutcome
@@ -517,7 +517,7 @@ def _cell(text: str, name: str, facts: Facts) -> Cell:
 
 def read_contract(home: Path) -> ContractPage | None:
     """Read the frozen contract."""
-    from sage.machine.contracts import statements
+    from sage.run.contracts import statements
     from validation.contracts.contract import FrozenContract
 
     path = home / "contract.json"

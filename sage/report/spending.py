@@ -7,7 +7,7 @@ import re
 from sage.core.files import read_json
 from sage.core.llm.budget import charges
 from sage.core.models import Strict
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 
 
 class Spending(Strict):

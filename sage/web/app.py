@@ -17,7 +17,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from mcp_servers.servers.health import Family, Watch, by, one
-from mcp_servers.sessions.recording import Recordings
 from sage.control.audit import Audit, open_audit
 from sage.control.promises import Promises, open_promises
 from sage.control.reviews import Reviews, open_reviews
@@ -27,18 +26,9 @@ from sage.core.extras import explain_absence
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
 from sage.web.quotas import COUNTED, OverQuotaError
-from sage.web.routes import (
-    cohorts,
-    drafts,
-    graph,
-    home,
-    readings,
-    regions,
-    review,
-    run,
-    sessions,
-    slides,
-)
+from sage.web.routes import cohorts, graph, home, regions, review, run, slides
+from sage_slide_reading.sessions.recording import Recordings
+from sage_slide_reading.web import drafts, readings, sessions
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener

@@ -12,7 +12,7 @@ from sage.control.audit import ASKED, BEGAN, DECIDED, EXPORTED, REFUSED, Audit, 
 from sage.control.promises import Promises, open_promises
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
-from sage.runfolder import RunFolder, new_id
+from sage.run.folder import RunFolder, new_id
 from sage.web.people import Role, Trust
 from sage.web.quotas import SLIDE, OverQuotaError, budget, count, count_slides
 

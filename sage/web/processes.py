@@ -15,7 +15,7 @@ from pathlib import Path
 from sage.control.people import VARIABLE
 from sage.core.errors import InputError
 from sage.core.printable import one_line, printable
-from sage.runfolder import RunFolder, held
+from sage.run.folder import RunFolder, held
 
 HOLDER = re.compile(r"process (\d+) on (\S+) since")
 STARTED = ".started"

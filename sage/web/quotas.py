@@ -15,7 +15,7 @@ from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.printable import amount
 from sage.report.spending import paid
-from sage.runfolder import RunFolder, held
+from sage.run.folder import RunFolder, held
 
 if TYPE_CHECKING:
     from fastapi import Request

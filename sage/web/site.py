@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sage.campaign.rounds import FILE as CAMPAIGN_FILE
-from sage.campaign.rounds import CampaignFolder
 from sage.core.errors import InputError
-from sage.runfolder import RunFolder, list_runs
+from sage.run.campaign.rounds import FILE as CAMPAIGN_FILE
+from sage.run.campaign.rounds import CampaignFolder
+from sage.run.folder import RunFolder, list_runs
+from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph
 from sage.settings import Settings
-from sage.wiring import graph_path, load_cohort, make_ontology, open_graph
 
 if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
@@ -145,7 +145,7 @@ class Site:
 
     def whole_cohort_of(self, run: RunFolder) -> Cohort:
         """The cohort of a run with what was measured for it, loaded once."""
-        from sage.machine.measuring import FOLDER, with_defined
+        from sage.run.measuring import FOLDER, with_defined
 
         manifest = run.manifest()
         key = f"run {run.root}"

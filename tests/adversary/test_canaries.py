@@ -188,7 +188,7 @@ def test_the_interpreter_reads_no_small_count(tmp_path_factory: pytest.TempPathF
     """Through the view that the interpreter's prompt is made of."""
     import shutil
 
-    from sage.machine.validating import results_view
+    from sage.run.validating import results_view
 
     place = tmp_path_factory.mktemp("view")
     shutil.copytree(finished_run() / "hypotheses/h1/results", place / "results")

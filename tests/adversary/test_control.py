@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sage.begin import reopen
 from sage.cli.app import app
 from sage.control.audit import open_audit
 from sage.control.people import VARIABLE, owner
 from sage.control.runs import open_runs
 from sage.control.worker import Worker
-from sage.runfolder import Manifest, RunFolder
+from sage.run.begin import reopen
+from sage.run.folder import Manifest, RunFolder
 from sage.settings import Settings
 
 

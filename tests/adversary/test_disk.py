@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from sage.core.errors import InputError
-from sage.integrity import NAME
 from sage.report.collect import collect
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
+from sage.run.integrity import NAME
 from tests.adversary.hostile import hostile_run
 from tests.end_to_end.harness import PROMPT, environment, events, sage
 

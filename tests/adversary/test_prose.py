@@ -16,11 +16,11 @@ from agents.prose.facts import ResultFacts, TestFact, facts_of
 from agents.prose.identifiers import unknown_identifiers
 from agents.summary import FeasibilityView, NoveltyView
 from agents.types import ExpandedHypothesis
-from sage.begin import reopen
 from sage.core.files import read_json
-from sage.machine import evaluation_nodes as nodes
-from sage.machine.state import InterpreterIn, SummaryIn
 from sage.report.build import write_report
+from sage.run import evaluation_nodes as nodes
+from sage.run.begin import reopen
+from sage.run.state import InterpreterIn, SummaryIn
 from tests.adversary import sentences as said
 from tests.end_to_end.harness import PROMPT, sage
 from tests.openai_server import Answer, chat_reasoner, serve

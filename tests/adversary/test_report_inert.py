@@ -21,7 +21,7 @@ from lxml import html as dom
 from markdown_it import MarkdownIt
 
 from agents.wording import free_numbers
-from sage.console import Terminal
+from sage.cli.console import Terminal
 from sage.core.files import read_json, write_json
 from sage.core.printable import one_line, printable, quoted
 from sage.report.build import _render
@@ -29,7 +29,7 @@ from sage.report.collect import Page, collect
 from sage.report.crate import write_crate
 from sage.report.facts import to_html, to_markdown
 from sage.report.inert import data_uri, html_text, markdown_text
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 from tests.adversary.hostile import EVIL, NASTY, hostile_run, poisoned
 from tests.end_to_end.harness import sage
 

@@ -15,9 +15,9 @@ from agents.scientist import Proposal, StepRef, compose_draft
 from agents.statement import read_statement, settled, state
 from agents.types import Citation, Draft, OntologyBrief, dictionary_view
 from sage.core.errors import InputError
-from sage.machine.hypothesis_nodes import accept
-from sage.machine.state import Decision
-from sage.review import Edit, edited_hypothesis
+from sage.run.hypothesis_nodes import accept
+from sage.run.review import Edit, edited_hypothesis
+from sage.run.state import Decision
 from tests.end_to_end.harness import PROMPT, sage
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Hypothesis

@@ -17,7 +17,7 @@ from mcp_servers.servers.options import HttpOptions
 from sage.cli.app import app
 from sage.control.reviews import Reviews
 from sage.core.errors import InputError
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.app import STATIC, create_app
 from sage.web.guard import BODY, Guard, Secrets
@@ -362,9 +362,9 @@ def test_a_reviewer_cannot_speak_as_another(tmp_path: Path) -> None:
 
 
 def test_sessions_and_drafts_of_others_are_for_who_reviews(tmp_path: Path) -> None:
-    from mcp_servers.sessions.actions import ActionSettings
-    from mcp_servers.sessions.drafts import Drafts, Round, write_drafts
-    from mcp_servers.sessions.format import read_session
+    from sage_slide_reading.sessions.actions import ActionSettings
+    from sage_slide_reading.sessions.drafts import Drafts, Round, write_drafts
+    from sage_slide_reading.sessions.format import read_session
     from tests.mcp_servers.test_session_drafts import DRAFTED
     from tests.mcp_servers.test_sessions import box, session
 

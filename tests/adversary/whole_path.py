@@ -23,11 +23,11 @@ from agents.reasoners.prompting import render
 from agents.reasoners.rules import RulesReasoner
 from agents.types import ExpandedHypothesis
 from sage.core.llm.turns import Spent
-from sage.machine import validating
-from sage.machine.services import Services
 from sage.report.build import brief_result, write_report
 from sage.report.crate import write_crate
-from sage.runfolder import RunFolder
+from sage.run import validating
+from sage.run.folder import RunFolder
+from sage.run.services import Services
 from sage.settings import Settings
 from tests.end_to_end.harness import PROMPT, sage
 from validation.contracts.contract import FrozenContract

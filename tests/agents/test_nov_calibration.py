@@ -18,9 +18,9 @@ from agents.novelty.datasets import (
     read_proposals,
     reviewer_agreement,
 )
+from benchmarks.adapters import novelty as c
 from kg.literature.local import LocalIndex
 from kg.literature.types import Query, Record, SearchAnswer
-from sage.bench import novelty as c
 from sage.core.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,11 +24,11 @@ from agents.question.types import (
 )
 from agents.question.vocabulary import Vocabulary
 from agents.question.words import language_of
+from benchmarks.adapters.questions import Answer, GoldQuestion, compare, read_gold, read_readings
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
-from sage.bench.questions import Answer, GoldQuestion, compare, read_gold, read_readings
 from sage.core.errors import InputError
-from sage.questions import lines, question_input
+from sage.run.questions import lines, question_input
 from validation import cohort as cohorts
 from validation.dictionary import Variable
 from validation.simulate import write_world

@@ -33,9 +33,9 @@ from agents.scientist.tournament import (
 from agents.scientist.views import Candidates, Proposal, StepRef
 from agents.statement import same_claim
 from agents.types import Citation
-from sage.machine.drafting import best_different
-from sage.machine.report_node import rank
-from sage.machine.state import Evaluation
+from sage.run.drafting import best_different
+from sage.run.report_node import rank
+from sage.run.state import Evaluation
 from tests.agents.bench import (
     EDGES,
     FABP5,

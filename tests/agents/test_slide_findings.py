@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import shapely
 
-from agents.slide_reader.findings_tool import asked_of_all
-from agents.slide_reader.maps import findings_of
 from mcp_servers.measures.compute import compute
 from mcp_servers.measures.enumeration import suite_of
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import held_in, read_maps, write_maps
 from sage.core.errors import InputError
+from sage_slide_reading.reader.findings_tool import asked_of_all
+from sage_slide_reading.reader.maps import findings_of
 from tests.agents.test_slide_maps import reading
 from tests.end_to_end.harness import sage
 from validation.simulate.slide import Scene, render_slide

@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.slide_reader.algorithm import Options
-from agents.slide_reader.maps import maps_of
-from agents.slide_reader.types import (
+from benchmarks.adapters.measures import COHORT
+from mcp_servers.measures.maps import read_maps, write_maps
+from sage.run.folder import Manifest, RunFolder
+from sage.run.services import Services
+from sage.settings import Settings
+from sage_slide_reading.reader.algorithm import Options
+from sage_slide_reading.reader.maps import maps_of
+from sage_slide_reading.reader.types import (
     UNITS,
     Box,
     Described,
@@ -21,11 +26,6 @@ from agents.slide_reader.types import (
     Region,
     Step,
 )
-from mcp_servers.measures.maps import read_maps, write_maps
-from sage.bench.measures import COHORT
-from sage.machine.services import Services
-from sage.runfolder import Manifest, RunFolder
-from sage.settings import Settings
 from tests.end_to_end.harness import sage
 
 SIDE_UM = 128.0

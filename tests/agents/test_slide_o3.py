@@ -11,10 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from agents.slide_reader import computed
-from agents.slide_reader.export import write_reading
-from agents.slide_reader.guides import HeatGuide, RecordedVisits, UnguidedPlaces, bank
-from agents.slide_reader.o3 import (
+from benchmarks.adapters.behavior import NodeRead, diagnostic, node_table
+from mcp_servers.slides.slide import Slide
+from sage.core.errors import FaultError, InputError
+from sage.core.llm.trace import Trace, episodes, read_trace
+from sage.core.llm.turns import replay
+from sage_slide_reading.behavior.baselines import tissue_density
+from sage_slide_reading.behavior.model import Behavior, BehaviorCard, save
+from sage_slide_reading.behavior.network import RegionNet
+from sage_slide_reading.reader import computed
+from sage_slide_reading.reader.export import write_reading
+from sage_slide_reading.reader.guides import HeatGuide, RecordedVisits, UnguidedPlaces, bank
+from sage_slide_reading.reader.o3 import (
     ModelRouter,
     Routing,
     WordRouter,
@@ -22,16 +30,8 @@ from agents.slide_reader.o3 import (
     read_guided,
     words_route,
 )
-from agents.slide_reader.open_eyes import computed_eyes, model_eyes, router_of
-from agents.slide_reader.types import O3Options, Question, Reading, Visit
-from mcp_servers.behavior.baselines import tissue_density
-from mcp_servers.behavior.model import Behavior, BehaviorCard, save
-from mcp_servers.behavior.network import RegionNet
-from mcp_servers.slides.slide import Slide
-from sage.bench.behavior import NodeRead, diagnostic, node_table
-from sage.core.errors import FaultError, InputError
-from sage.core.llm.trace import Trace, episodes, read_trace
-from sage.core.llm.turns import replay
+from sage_slide_reading.reader.open_eyes import computed_eyes, model_eyes, router_of
+from sage_slide_reading.reader.types import O3Options, Question, Reading, Visit
 from tests.agents.test_slide_reader import fields_of, player
 from tests.end_to_end.harness import sage
 from tests.openai_server import chat_reasoner, serve

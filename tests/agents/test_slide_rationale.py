@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from agents.slide_rationale.computed import ComputedWriter
-from agents.slide_rationale.draft import NoWriter, draft
-from agents.slide_rationale.model import ModelWriter
-from agents.slide_reader.scope import Scope
-from agents.slide_reader.types import Options
-from mcp_servers.sessions.actions import ActionSettings
-from mcp_servers.sessions.format import Session, SessionHeader, ViewEvent
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import FaultError, InputError
+from sage_slide_reading.rationale.computed import ComputedWriter
+from sage_slide_reading.rationale.draft import NoWriter, draft
+from sage_slide_reading.rationale.model import ModelWriter
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import Options
+from sage_slide_reading.sessions.actions import ActionSettings
+from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent
 from tests.agents.test_slide_reader import player
 from tests.openai_server import chat_reasoner, serve
 from validation.simulate import render_slide

@@ -18,8 +18,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.slide_reader.algorithm import Intervention, read_slide
-from agents.slide_reader.concepts import (
+from benchmarks.adapters.slide_reading import DEVELOPED_ON, REPORTED_ON, plant
+from mcp_servers.context import ToolContext
+from mcp_servers.formats.geojson import read_objects
+from mcp_servers.pathology.nuclei_net.model import shipped
+from mcp_servers.registry import load
+from mcp_servers.roots import Roots
+from mcp_servers.slides.slide import Slide
+from sage.core.errors import FaultError, InputError
+from sage.core.llm.budget import BudgetError
+from sage.core.llm.messages import ModelChoice
+from sage.core.llm.trace import Trace, episodes, read_trace
+from sage.core.llm.turns import replay
+from sage_slide_reading.reader.algorithm import Intervention, read_slide
+from sage_slide_reading.reader.concepts import (
     Asked,
     Concept,
     meaning,
@@ -28,22 +40,22 @@ from agents.slide_reader.concepts import (
     out_of_reach,
     place_of,
 )
-from agents.slide_reader.export import (
+from sage_slide_reading.reader.export import (
     conversation,
     features,
     geojson_name,
     navigating,
     write_reading,
 )
-from agents.slide_reader.eyes import Eyes, State
-from agents.slide_reader.guides import bank
-from agents.slide_reader.model import Shown, answer_problems
-from agents.slide_reader.o3 import WordRouter, o3_scope, read_guided
-from agents.slide_reader.open_eyes import clip_eyes, computed_eyes, model_eyes
-from agents.slide_reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
-from agents.slide_reader.rules import RulesExecutor, hottest, showing, speaks_for
-from agents.slide_reader.scope import Scope
-from agents.slide_reader.types import (
+from sage_slide_reading.reader.eyes import Eyes, State
+from sage_slide_reading.reader.guides import bank
+from sage_slide_reading.reader.model import Shown, answer_problems
+from sage_slide_reading.reader.o3 import WordRouter, o3_scope, read_guided
+from sage_slide_reading.reader.open_eyes import clip_eyes, computed_eyes, model_eyes
+from sage_slide_reading.reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
+from sage_slide_reading.reader.rules import RulesExecutor, hottest, showing, speaks_for
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import (
     UNITS,
     Box,
     Described,
@@ -58,18 +70,6 @@ from agents.slide_reader.types import (
     Reflection,
     Region,
 )
-from mcp_servers.context import ToolContext
-from mcp_servers.formats.geojson import read_objects
-from mcp_servers.pathology.nuclei_net.model import shipped
-from mcp_servers.registry import load
-from mcp_servers.roots import Roots
-from mcp_servers.slides.slide import Slide
-from sage.bench.slide_reading import DEVELOPED_ON, REPORTED_ON, plant
-from sage.core.errors import FaultError, InputError
-from sage.core.llm.budget import BudgetError
-from sage.core.llm.messages import ModelChoice
-from sage.core.llm.trace import Trace, episodes, read_trace
-from sage.core.llm.turns import replay
 from tests.clip import write_clip
 from tests.end_to_end.harness import REPO, sage
 from tests.mcp_servers.slide_tools import shared

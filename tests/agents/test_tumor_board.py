@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agents.tumor_board.board import Board, Drug, Files, confidence_bin
-from agents.tumor_board.types import BoardQuestion, Case, CaseFile, Key, Stage, Track, letter_of
-from sage.bench.mtb.play import play
-from sage.bench.mtb.types import Loaded, Row
+from benchmarks.adapters.mtb.play import play
+from benchmarks.adapters.mtb.types import Loaded, Row
 from sage.core.errors import InputError
+from sage_tumor_board.board.board import Board, Drug, Files, confidence_bin
+from sage_tumor_board.board.types import BoardQuestion, Case, CaseFile, Key, Stage, Track, letter_of
 from tests.openai_server import Answer, chat_reasoner, serve
 
 YES_NO = {"A": "Yes", "B": "No"}

@@ -9,14 +9,14 @@ import pytest
 
 from agents.base import Resources
 from agents.reasoners.rules import RulesReasoner
-from agents.tumor_board.agent import ask_board
-from agents.tumor_board.board import Board
-from agents.tumor_board.rules import blood
-from agents.tumor_board.rules.stains import marker_of
-from agents.tumor_board.rules.stated import stated
-from agents.tumor_board.types import BoardAnswer, BoardQuestion, Case, CaseFile, Stage, Track
-from sage.bench.mtb.source import load
-from sage.wiring import make_ontology
+from benchmarks.adapters.mtb.source import load
+from sage.run.wiring import make_ontology
+from sage_tumor_board.board.agent import ask_board
+from sage_tumor_board.board.board import Board
+from sage_tumor_board.board.rules import blood
+from sage_tumor_board.board.rules.stains import marker_of
+from sage_tumor_board.board.rules.stated import stated
+from sage_tumor_board.board.types import BoardAnswer, BoardQuestion, Case, CaseFile, Stage, Track
 
 PLACE = os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")
 SHARED = Path(PLACE) / "data" / "benchmarks" / "mtbbench"

@@ -21,7 +21,7 @@ import sage
 import sage.core.log as log
 from sage.core.clock import using
 from sage.core.errors import InputError
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 from sage.settings import load
 from tests.core.clocks import SetClock
 from tests.core.http_server import FAST, MANY, Answer, as_json, serving

@@ -18,7 +18,7 @@ from sage.control.backup import backup, restore
 from sage.control.people import owner
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
-from sage.runfolder import Manifest, RunFolder, list_runs
+from sage.run.folder import Manifest, RunFolder, list_runs
 from sage.settings import Settings
 from tests.end_to_end.harness import PROMPT, sage
 from tests.postgres import NEEDED, server

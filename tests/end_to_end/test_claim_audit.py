@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from sage.bench.claim_audit import statements
+from benchmarks.adapters.claim_audit import statements
 from tests.end_to_end.harness import sage
 
 

@@ -22,7 +22,7 @@ from tests.openai_server import Answer, serve
 # milliseconds. Nothing in SAGE knows of it.
 DIES = """
 import os, signal, sys
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 
 kind, node = sys.argv[1], sys.argv[2]
 log = RunFolder.event

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sage.runfolder import FORMAT, RunFolder
+from sage.run.folder import FORMAT, RunFolder
 from tests.end_to_end.harness import sage
 from tests.postgres import NEEDED, server
 

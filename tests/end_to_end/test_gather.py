@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agents.types import Citation
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
 from tests.core.http_server import Answer
 from tests.end_to_end.harness import sage
 from tests.kg.catalogs import Catalogs, Paper, corpus, running

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.adapters.measures import COHORT, TRUTHS, simulate
 from mcp_servers.measures.maps import write_maps
-from sage.bench.measures import COHORT, TRUTHS, simulate
 from tests.end_to_end.harness import sage
 
 QUESTION = "Which spatial arrangement of B cells relates to survival?"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sage.machine.fork import TABLES
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
+from sage.run.fork import TABLES
 from tests.end_to_end.harness import PROMPT, events, sage
 from tests.postgres import NEEDED, server
 

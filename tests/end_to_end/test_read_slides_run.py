@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sage.bench.measures import COHORT
+from benchmarks.adapters.measures import COHORT
 from sage.core.errors import InputError
-from sage.machine import validating
-from sage.machine.slide_readings import ordered, question_about
+from sage.run import validating
+from sage_slide_reading.run_readings import ordered, question_about
 from tests.end_to_end.harness import sage
 from validation.cohort import load
 from validation.hypothesis import Exposure
@@ -140,10 +140,10 @@ def test_a_split_reads_nobody_who_is_held_back(tmp_path: Path) -> None:
     done = sage("run", QUESTION, "--cohort", "c", "--read-slides", "1", "--split", "0.5",
                 "--out", "r", cwd=tmp_path)  # fmt: skip
     assert done.code == 0, done.err
-    from sage.machine.services import Services
-    from sage.machine.slide_readings import ordered
-    from sage.runfolder import RunFolder
+    from sage.run.folder import RunFolder
+    from sage.run.services import Services
     from sage.settings import Settings
+    from sage_slide_reading.run_readings import ordered
     from validation.hypothesis import Hypothesis
 
     folder = RunFolder(tmp_path / "r")

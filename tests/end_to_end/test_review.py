@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sage.review_form import completer
+from sage.cli.review_form import completer
 from tests.end_to_end.harness import PROMPT, environment, on_a_terminal, sage
 
 

@@ -40,7 +40,7 @@ from sage.cli.kg import app
 from sage.cli.kg_gather import tell_changes
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
-from sage.touched import EdgeChange
+from sage.run.touched import EdgeChange
 from tests.core.http_server import MANY, Answer, Seen, as_json
 from tests.kg.catalogs import Catalogs, Paper, asked, corpus, running
 

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kg.foresight.features import BASELINES
-from kg.foresight.pairs import Against
-from kg.graph.model import Graph
-from kg.importers.facts import Entity, Fact
-from kg.types import EntityType
-from sage.bench.backtest import (
+from benchmarks.adapters.backtest import (
     LEARNED,
     PAPER,
     BacktestOptions,
@@ -24,8 +19,13 @@ from sage.bench.backtest import (
     backtest,
     markdown,
 )
+from kg.foresight.features import BASELINES
+from kg.foresight.pairs import Against
+from kg.graph.model import Graph
+from kg.types import EntityType
 from sage.cli.kg import app
 from sage.core.errors import InputError
+from sage_exchange.importers.facts import Entity, Fact
 from tests.kg.gr_helpers import EMBEDDER, triple
 from tests.kg.gr_helpers import graph as graph_from
 from tests.kg.test_gr_foresight import graph_of, made

@@ -16,15 +16,15 @@ from ndex2.cx2 import RawCX2NetworkFactory
 from rdflib.namespace import PROV, RDF, SKOS
 from typer.testing import CliRunner
 
-from kg.graph.bel import bel
 from kg.graph.cx2 import cx2
 from kg.graph.export import export
 from kg.graph.identifiers import references
 from kg.graph.model import Graph
-from kg.graph.rdf import concept_iris, turtle
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.cli.kg import app
+from sage_exchange.bel import bel
+from sage_exchange.rdf import concept_iris, turtle
 from tests.kg.gr_helpers import D, G, bladder, graph, triple
 
 BIOLINK = rdflib.Namespace("https://w3id.org/biolink/vocab/")

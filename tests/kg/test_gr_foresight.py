@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.adapters.backtest import auc
 from kg.foresight.features import BASELINES, FEATURES, PastGraph
 from kg.foresight.model import Foresight, foresight_of
 from kg.foresight.pairs import Against, negatives, to_codes, window
 from kg.graph.model import Graph
-from kg.importers.facts import Entity, Fact, fuse_facts
 from kg.types import EntityType
-from sage.bench.backtest import auc
 from sage.core.errors import InputError
+from sage_exchange.importers.facts import Entity, Fact, fuse_facts
 
 CUT = 2010
 NODES = 60

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.adapters.fusion import KnownNames, cluster_names, read_identity, score_fusion
+from benchmarks.adapters.threshold import calibrate
 from kg.embedding import embed
 from kg.embedding.cache import VectorCache
 from kg.embedding.embed import MiniLM
 from kg.fusion.fuse import FusionOptions
 from kg.fusion.merge import Clusters
 from kg.types import EntityType
-from sage.bench.fusion import KnownNames, cluster_names, read_identity, score_fusion
-from sage.bench.threshold import calibrate
 from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, D, G
 

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from kg.graph.model import Graph
-from kg.importers.formats import FORMATS
-from kg.importers.years import read_years, year_of
 from kg.types import Polarity
 from sage.cli.kg import app
 from sage.core.errors import InputError
+from sage_exchange.importers.formats import FORMATS
+from sage_exchange.importers.years import read_years, year_of
 
 RUN = CliRunner()
 SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")) / "data"

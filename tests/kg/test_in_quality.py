@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
+from benchmarks.adapters.corpora import load_corpus
+from benchmarks.adapters.extraction import score_extractor
+from benchmarks.adapters.triple_review import (
+    QUESTIONS,
+    score_sheet,
+    stratified,
+    wilson,
+    write_sheet,
+)
 from kg.lexicon.index import Lexicon
 from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType, Evidence, Triple
-from sage.bench.corpora import load_corpus
-from sage.bench.extraction import score_extractor
-from sage.bench.triple_review import QUESTIONS, score_sheet, stratified, wilson, write_sheet
 from sage.core.errors import InputError
 from tests.kg.in_helpers import ontology, shared
 

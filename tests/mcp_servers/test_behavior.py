@@ -15,11 +15,25 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from mcp_servers.behavior import baselines
-from mcp_servers.behavior.examples import Example, boxes_of, read_examples
-from mcp_servers.behavior.model import WEIGHTS, BehaviorModel, prepared, save, shipped
-from mcp_servers.behavior.network import MULTIPLE, STRIDE, RegionNet, complete_iou, decoded, loss
-from mcp_servers.behavior.training import (
+from mcp_servers.context import ToolContext
+from mcp_servers.formats.geojson import read_objects
+from mcp_servers.registry import load
+from mcp_servers.roots import Roots
+from mcp_servers.slides.slide import Slide
+from sage.core.errors import InputError
+from sage.core.seeds import generator
+from sage_slide_reading.behavior import baselines
+from sage_slide_reading.behavior.examples import Example, boxes_of, read_examples
+from sage_slide_reading.behavior.model import WEIGHTS, BehaviorModel, prepared, save, shipped
+from sage_slide_reading.behavior.network import (
+    MULTIPLE,
+    STRIDE,
+    RegionNet,
+    complete_iou,
+    decoded,
+    loss,
+)
+from sage_slide_reading.behavior.training import (
     MODEL,
     READER,
     Trained,
@@ -29,14 +43,7 @@ from mcp_servers.behavior.training import (
     grouped,
     train,
 )
-from mcp_servers.context import ToolContext
-from mcp_servers.formats.geojson import read_objects
-from mcp_servers.registry import load
-from mcp_servers.roots import Roots
-from mcp_servers.sessions.format import Session, SessionHeader, ViewEvent, write_session
-from mcp_servers.slides.slide import Slide
-from sage.core.errors import InputError
-from sage.core.seeds import generator
+from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent, write_session
 from tests.end_to_end.harness import sage
 
 WIDE, HIGH = 1280, 960

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, roc_auc_score
 
-from mcp_servers.behavior.scores import (
+from mcp_servers.slides.arrays import F64
+from sage_slide_reading.behavior.scores import (
     auc_judd,
     efficiency,
     f1_of_bins,
@@ -28,7 +29,6 @@ from mcp_servers.behavior.scores import (
     scanpath_distance,
     spelled,
 )
-from mcp_servers.slides.arrays import F64
 
 box = st.tuples(*[st.integers(0, 40)] * 2, *[st.integers(1, 30)] * 2)
 boxes = st.lists(box, min_size=1, max_size=6).map(lambda found: np.array(found, dtype=float))

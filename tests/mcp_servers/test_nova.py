@@ -20,15 +20,15 @@ from pyarrow import parquet
 from mcp_servers import catalog
 from mcp_servers.context import ToolContext
 from mcp_servers.formats.hdf5 import read_features
-from mcp_servers.nova import contours
-from mcp_servers.nova.captions import shared_words
-from mcp_servers.nova.documents import ranked
-from mcp_servers.nova.text import score_table
-from mcp_servers.nova.weights import stamp, text_encoder
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.servers.content import envelope
 from sage.core.errors import InputError
+from sage_nova.tools import contours
+from sage_nova.tools.captions import shared_words
+from sage_nova.tools.documents import ranked
+from sage_nova.tools.text import score_table
+from sage_nova.tools.weights import stamp, text_encoder
 from validation.simulate.slide import SlideTruth, render_slide
 
 REGISTRY = load("nova")
@@ -522,7 +522,7 @@ def test_absurd_arguments_are_refused_in_words(stored: dict[str, Any], job: Tool
 def _square() -> Any:
     import shapely
 
-    from mcp_servers.nova.store import shapes_frame
+    from sage_nova.tools.store import shapes_frame
 
     return shapes_frame({"tissue_id": [0]}, [shapely.box(0, 0, 8, 8)], 0.5)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcp_servers.sessions.actions import ActionSettings
-from mcp_servers.sessions.drafts import (
+from sage.core.errors import InputError
+from sage_slide_reading.sessions.actions import ActionSettings
+from sage_slide_reading.sessions.drafts import (
     Decision,
     Drafts,
     Rationale,
@@ -23,8 +24,7 @@ from mcp_servers.sessions.drafts import (
     state_of,
     write_drafts,
 )
-from mcp_servers.sessions.export import Reviewed, coco, conversations, datasheet, export
-from sage.core.errors import InputError
+from sage_slide_reading.sessions.export import Reviewed, coco, conversations, datasheet, export
 from tests.mcp_servers.test_sessions import HEADER, box
 
 DRAFTED = Rationale(

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from mcp_servers.sessions.actions import actions_of
-from mcp_servers.sessions.format import Session, SessionHeader, read_session, write_session
-from mcp_servers.sessions.imports import NOMINAL_S, LogKind, read_log
 from sage.core.errors import InputError
+from sage_slide_reading.sessions.actions import actions_of
+from sage_slide_reading.sessions.format import Session, SessionHeader, read_session, write_session
+from sage_slide_reading.sessions.imports import NOMINAL_S, LogKind, read_log
 
 HEADER = SessionHeader(
     slide="node.svs", width=40_000, height=30_000, mpp=0.25, objective=40.0, screen=(1600, 1200),

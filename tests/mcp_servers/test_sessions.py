@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from mcp_servers.sessions import format as sessions
-from mcp_servers.sessions.actions import (
+from sage.core.errors import InputError
+from sage_slide_reading.sessions import format as sessions
+from sage_slide_reading.sessions.actions import (
     MOST_ACTIONS,
     Action,
     ActionSettings,
@@ -26,9 +27,8 @@ from mcp_servers.sessions.actions import (
     remove_overviews,
     stages_of,
 )
-from mcp_servers.sessions.format import Session, SessionHeader, ViewEvent
-from mcp_servers.sessions.recording import Recordings
-from sage.core.errors import InputError
+from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent
+from sage_slide_reading.sessions.recording import Recordings
 
 HEADER = SessionHeader(
     slide="node.svs", width=60_000, height=50_000, mpp=0.25, objective=40.0, screen=(1600, 1000),
@@ -145,7 +145,7 @@ def test_appending_keeps_each_event_once_and_survives_a_torn_line(tmp_path: Path
 def test_a_session_does_not_grow_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_servers.sessions.recording.MAX_BYTES", 1500)
+    monkeypatch.setattr("sage_slide_reading.sessions.recording.MAX_BYTES", 1500)
     kept = Recordings(tmp_path)
     kept.begin("a", HEADER)
     views = [event(k / 10, "pan", 10 * k, 0) for k in range(30)]

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcp_servers.nova.roi import NucleiInput, segment_nuclei
 from mcp_servers.pathology import nuclei_model
 from mcp_servers.pathology.nuclei_maps import PANNUKE, parted, shares, typed_maps
 from mcp_servers.pathology.nuclei_model import LearnedNuclei
 from mcp_servers.registry import load
 from sage.core.errors import InputError
 from sage.core.seeds import generator
+from sage_nova.tools.roi import NucleiInput, segment_nuclei
 from tests.mcp_servers.slide_tools import Image, context, png, run
 
 torch = pytest.importorskip("torch")
@@ -351,8 +351,8 @@ def test_named_types_take_the_place_of_stated_ones(tmp_path: Path) -> None:
 
 
 def test_nuclei_of_a_painted_field_are_parted_by_its_true_maps() -> None:
-    from sage.bench.slidequest_twins.field import MPP, paint
-    from sage.bench.slidequest_twins.typed_nuclei import _target
+    from benchmarks.adapters.slidequest_twins.field import MPP, paint
+    from benchmarks.adapters.slidequest_twins.typed_nuclei import _target
 
     field = paint(400, generator(3))
     place = _target(field)[3:5].numpy()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from sage.bench.biodsa import Judged, beyond_tables, learned, read_items, score_verdicts
+from benchmarks.adapters.biodsa import Judged, beyond_tables, learned, read_items, score_verdicts
 from sage.cli.app import app
 from sage.core.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sage.bench.blade import Chosen, read_datasets, score_variables
+from benchmarks.adapters.blade import Chosen, read_datasets, score_variables
 from sage.core.errors import InputError
 from tests.end_to_end.harness import sage
 from tests.openai_server import Answer, serve

@@ -12,7 +12,7 @@ from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.proportion import proportion_confint
 from typer.testing import CliRunner
 
-from sage.bench.claim_audit import (
+from benchmarks.adapters.claim_audit import (
     SHARES,
     Kind,
     Reading,
@@ -24,8 +24,8 @@ from sage.bench.claim_audit import (
     read_sample,
     score,
 )
-from sage.bench.page import write_page
-from sage.cli.bench import app
+from benchmarks.adapters.page import write_page
+from benchmarks.cli.main import app
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from sage.bench.discoverybench import (
+from benchmarks.adapters.discoverybench import (
     Gold,
     cohort_spec,
     generate,
@@ -24,7 +24,7 @@ from sage.bench.discoverybench import (
     score_generated,
     try_claim,
 )
-from sage.bench.page import write_page
+from benchmarks.adapters.page import write_page
 from sage.cli.app import app
 from sage.core.errors import InputError
 from sage.core.seeds import generator

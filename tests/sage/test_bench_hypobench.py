@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sage.bench.hypobench import Rows, false_rules, find_rules, read_settings, score_settings
+from benchmarks.adapters.hypobench import (
+    Rows,
+    false_rules,
+    find_rules,
+    read_settings,
+    score_settings,
+)
 from sage.cli.app import app
 from sage.core.errors import InputError
 

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sage.bench.labbench import read_questions
-from sage.bench.multiple_choice import (
+from benchmarks.adapters.labbench import read_questions
+from benchmarks.adapters.multiple_choice import (
     REFUSAL,
     Question,
     Said,
@@ -191,8 +191,8 @@ def test_odd_characters_of_an_id_are_printed_harmlessly(tmp_path: Path) -> None:
 
 
 def test_shares_are_rounded_once() -> None:
-    from sage.bench.triple_review import proportion
-    from sage.cli.bench_choices import in_words
+    from benchmarks.adapters.triple_review import proportion
+    from benchmarks.cli.choices import in_words
 
     said = in_words(proportion(n < 120 for n in range(188)))
     assert said == "63.8% (56.7% to 70.4%)", "the lower limit is 56.748%"

@@ -8,10 +8,10 @@ from statistics import NormalDist
 
 import pytest
 
+from benchmarks.adapters import measures
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.gate import spearman
 from mcp_servers.measures.table import measure_patients
-from sage.bench import measures
 
 
 def test_each_planted_arrangement_is_on_the_slides() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.tumor_board.types import Track
-from sage.bench.mtb.play import earlier_rows
-from sage.bench.mtb.scores import score
-from sage.bench.mtb.types import Row
+from benchmarks.adapters.mtb.play import earlier_rows
+from benchmarks.adapters.mtb.scores import score
+from benchmarks.adapters.mtb.types import Row
+from sage_tumor_board.board.types import Track
 from tests.end_to_end.harness import sage
 
 PLACE = os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.tumor_board.board import BINS, Board, Desk, Drug, OneFile, Options, Query
-from agents.tumor_board.types import BoardQuestion, Case, CaseFile, Stage, Track
-from sage.bench.mtb.desk import RETRIEVED, make_desk, read_drugs
+from benchmarks.adapters.mtb.desk import RETRIEVED, make_desk, read_drugs
 from sage.core.errors import InputError
 from sage.settings import Settings
+from sage_tumor_board.board.board import BINS, Board, Desk, Drug, OneFile, Options, Query
+from sage_tumor_board.board.types import BoardQuestion, Case, CaseFile, Stage, Track
 from tests.clip import write_clip
 from tests.core.http_server import Answer, as_json, serving
 from tests.mcp_servers.slide_tools import blobs

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agents.tumor_board.board import Board, Files
-from agents.tumor_board.types import Track
-from sage.bench.mtb.source import load
+from benchmarks.adapters.mtb.source import load
 from sage.core.errors import InputError
+from sage_tumor_board.board.board import Board, Files
+from sage_tumor_board.board.types import Track
 from tests.end_to_end.harness import sage
 
 

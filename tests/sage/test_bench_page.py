@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sage.bench.page import write_page
+from benchmarks.adapters.page import write_page
 from sage.core.errors import InputError
 from tests.end_to_end.harness import sage
 from tests.sage.choices import THREE, lab_row, pair, write_blade, write_lines, write_table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sage.bench.permuted import Claim, Dealt, opened, summarize
+from benchmarks.adapters.permuted import Claim, Dealt, opened, summarize
 from sage.core.errors import InputError
 from tests.end_to_end.harness import sage
 

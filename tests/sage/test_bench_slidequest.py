@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sage.bench.slidequest import (
+from benchmarks.adapters.slidequest import (
     LARGEST_ANSWER,
     Question,
     by_capability,
@@ -130,8 +130,8 @@ def test_the_truth_against_itself_is_whole_by_the_repaired_rules() -> None:
 
 
 def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path) -> None:
-    from agents.code_acting.types import Acted, CodeAnswer
-    from sage.bench.slidequest_run import Prepared, answer_all, incomplete, prepare
+    from benchmarks.adapters.slidequest_run import Prepared, answer_all, incomplete, prepare
+    from sage_nova.code_acting.types import Acted, CodeAnswer
 
     benchmark, data = tmp_path / "bench", tmp_path / "data"
     row = {

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sage.bench.slide_questions import (
+from benchmarks.adapters.slide_questions import (
     Asked,
     Item,
     choices,

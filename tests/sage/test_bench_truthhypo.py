@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from benchmarks.adapters.multiple_choice import answer_all, lay_out
+from benchmarks.adapters.truthhypo import by_links, links_of, read_edges, read_items, score_links
 from kg.types import EntityType, Polarity
-from sage.bench.multiple_choice import answer_all, lay_out
-from sage.bench.truthhypo import by_links, links_of, read_edges, read_items, score_links
 from sage.core.errors import InputError
 from tests.end_to_end.harness import sage
 from tests.kg.gr_helpers import graph, triple

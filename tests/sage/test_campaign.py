@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from agents.moves import Earlier
-from sage.campaign.notebook import (
+from sage.core.errors import InputError
+from sage.run.campaign.notebook import (
     Asked,
     Finding,
     Notebook,
@@ -21,8 +22,8 @@ from sage.campaign.notebook import (
     history,
     notebook_at,
 )
-from sage.campaign.page import write_pages
-from sage.campaign.rounds import (
+from sage.run.campaign.page import write_pages
+from sage.run.campaign.rounds import (
     CampaignFolder,
     Plan,
     _chosen,
@@ -30,7 +31,6 @@ from sage.campaign.rounds import (
     begin_campaign,
     find_campaign,
 )
-from sage.core.errors import InputError
 from sage.settings import Settings
 from tests.agents.test_moves import KNOWN, PER_SD
 from tests.postgres import NEEDED, server

@@ -13,18 +13,18 @@ import pytest
 
 from agents.base import Resources
 from agents.reasoners.rules import RulesReasoner
-from agents.tumor_board.advice import gives_advice, only_tells
-from agents.tumor_board.board import Board, Files
-from agents.tumor_board.mdt import MdtAnswer, ask_mdt, numbers_in, occurs, sentence_problems
-from agents.tumor_board.rules import findings
-from agents.tumor_board.types import Cited
-from sage.bench.mtb.desk import make_desk
+from benchmarks.adapters.mtb.desk import make_desk
 from sage.core.clock import now
 from sage.core.errors import InputError
 from sage.core.llm.turns import UnusableError
-from sage.mdt import MOST_FILES, WHAT, Patient, read_patient
+from sage.run.wiring import make_ontology
 from sage.settings import Settings
-from sage.wiring import make_ontology
+from sage_tumor_board.board.advice import gives_advice, only_tells
+from sage_tumor_board.board.board import Board, Files
+from sage_tumor_board.board.mdt import MdtAnswer, ask_mdt, numbers_in, occurs, sentence_problems
+from sage_tumor_board.board.rules import findings
+from sage_tumor_board.board.types import Cited
+from sage_tumor_board.meeting import MOST_FILES, WHAT, Patient, read_patient
 from tests.end_to_end.harness import sage
 from tests.openai_server import Answer, chat_reasoner, serve
 

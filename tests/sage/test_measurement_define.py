@@ -9,14 +9,14 @@ import pytest
 
 from agents.scientist import BlindCohort, Workbench, at_the_bench
 from agents.scientist.looks import MeasurementDefine
+from benchmarks.adapters.measures import COHORT, simulate
 from kg.literature.search import Literature
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import MapsOnDisk, write_maps
 from mcp_servers.measures.table import measure_patients
-from sage.bench.measures import COHORT, simulate
 from sage.core.errors import InputError
-from sage.machine.services import Services
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
+from sage.run.services import Services
 from sage.settings import Settings
 from tests.agents.bench import EMBEDDER, ONTOLOGY, bladder, graph, index
 from tests.agents.test_scientist_chat import Answer, Played, answering, calling, candidate
@@ -116,7 +116,7 @@ def test_there_is_no_tool_where_there_are_no_maps(services: Services) -> None:
 def test_a_run_defines_a_bounded_number(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sage.machine.measuring.MOST", 1)
+    monkeypatch.setattr("sage.run.measuring.MOST", 1)
     there = bench(services)
     assert define(there, GOOD)[0].variable == KEY
     assert "at most 1 measurements" in define(there, "mean(hotspot(cells.b_cell, 30))")[0].refused

@@ -13,8 +13,8 @@ from benchmarks.kg_graph import synthetic
 from kg.graph import graphml, graphml_read, model
 from kg.paths.concepts import check_embedder
 from sage.cli.app import app
+from sage.run.wiring import demo_graph, make_embedder
 from sage.settings import load
-from sage.wiring import demo_graph, make_embedder
 
 
 @pytest.fixture

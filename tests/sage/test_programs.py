@@ -18,11 +18,11 @@ from mcp_servers.measures.gate import gate
 from mcp_servers.measures.maps import CellMap, ObjectMap, SlideMaps, multipolygon, write_maps
 from mcp_servers.measures.perturb import drop, half_of, jitter
 from sage.core.errors import InputError
-from sage.programs import running
-from sage.programs.checks import check_values
-from sage.programs.contract import Program, check_program
-from sage.programs.review import review_path
-from sage.programs.running import WHY, default_sandbox, run_program, with_values
+from sage.run.programs import running
+from sage.run.programs.checks import check_values
+from sage.run.programs.contract import Program, check_program
+from sage.run.programs.review import review_path
+from sage.run.programs.running import WHY, default_sandbox, run_program, with_values
 from sandbox.types import Sandbox
 from tests.mcp_servers.measures.test_over_cohort import rows_of, sage
 

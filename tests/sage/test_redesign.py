@@ -11,11 +11,11 @@ import pytest
 from agents.question.types import Part, PartRole, Question
 from agents.types import Draft
 from sage.core.files import read_json, write_json
-from sage.machine.graph import after_redesign, after_review, after_scientist
-from sage.machine.hypothesis_nodes import REDESIGNS, redesign
-from sage.machine.state import Decision, Evaluation
-from sage.questions import carries, question_of
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
+from sage.run.graph import after_redesign, after_review, after_scientist
+from sage.run.hypothesis_nodes import REDESIGNS, redesign
+from sage.run.questions import carries, question_of
+from sage.run.state import Decision, Evaluation
 from tests.agents.nov_helpers import hypothesis
 from validation.hypothesis import Filter
 

@@ -28,7 +28,7 @@ from sage.report.reading import (
     checklists,
     would_change,
 )
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 from validation.results import Effect, Reason, Verdict
 from validation.verdict import TURNED_ROUND
 

@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.scripted_viewer import record
-from mcp_servers.behavior.examples import boxes_of
-from mcp_servers.behavior.scores import ious, recall_at
-from mcp_servers.sessions.actions import Action, actions_of
-from mcp_servers.sessions.format import read_session, write_session
-from mcp_servers.slides.arrays import F64
-from mcp_servers.slides.slide import Slide
-from sage.bench.behavior import looks_of, patient_of_node, session_name, write_streams
-from sage.bench.scripted_readers import (
+from benchmarks.adapters.behavior import looks_of, patient_of_node, session_name, write_streams
+from benchmarks.adapters.scripted_readers import (
     STRATEGIES,
     TASKS,
     Scenery,
@@ -27,6 +20,13 @@ from sage.bench.scripted_readers import (
     scenery_of,
     stream,
 )
+from benchmarks.scripted_viewer import record
+from mcp_servers.slides.arrays import F64
+from mcp_servers.slides.slide import Slide
+from sage_slide_reading.behavior.examples import boxes_of
+from sage_slide_reading.behavior.scores import ious, recall_at
+from sage_slide_reading.sessions.actions import Action, actions_of
+from sage_slide_reading.sessions.format import read_session, write_session
 from tests.mcp_servers.slide_tools import blobs
 from tests.sage.web.pages import browser_marks
 from validation.simulate.node import plant_node

@@ -10,8 +10,8 @@ import pytest
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
-from mcp_servers.sessions.format import read_session
 from sage.core.errors import InputError
+from sage_slide_reading.sessions.format import read_session
 from tests.end_to_end.harness import sage
 from validation.simulate import render_slide
 

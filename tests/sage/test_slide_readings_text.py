@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.slide_reader.computed import worded
-from agents.slide_reader.types import Finding
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.printable import as_cell
-from sage.machine.slide_readings import (
+from sage.report.results import _readings
+from sage_slide_reading.reader.computed import worded
+from sage_slide_reading.reader.types import Finding
+from sage_slide_reading.run_readings import (
     ABOUT,
     FOLDER,
     ExposureRead,
@@ -27,7 +28,6 @@ from sage.machine.slide_readings import (
     _nameless,
     _regions,
 )
-from sage.report.results import _readings
 from validation.simulate.slide import write_tiff
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from agents.code_acting.agent import ask
-from agents.code_acting.session import IMPORTS, Session
+from benchmarks.adapters.slidequest import CATEGORIES, capability_of
+from benchmarks.adapters.slidequest_twins import field, images, zero_shot
+from benchmarks.adapters.slidequest_twins.programs import TWINS, WRITE
+from benchmarks.adapters.slidequest_twins.scoring import Solved, cover, needs_of, solve
+from benchmarks.adapters.slidequest_twins.twin import Row, Twin
 from mcp_servers.registry import load
-from sage.bench.slidequest import CATEGORIES, capability_of
-from sage.bench.slidequest_twins import field, images, zero_shot
-from sage.bench.slidequest_twins.programs import TWINS, WRITE
-from sage.bench.slidequest_twins.scoring import Solved, cover, needs_of, solve
-from sage.bench.slidequest_twins.twin import Row, Twin
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sage.core.seeds import generator
+from sage_nova.code_acting.agent import ask
+from sage_nova.code_acting.session import IMPORTS, Session
 from sandbox import policy
 from tests.end_to_end.harness import sage
 from tests.sandbox.boxes import working

@@ -20,8 +20,8 @@ from agents.path_generation import PATH_GENERATION
 from agents.question.agent import QUESTION
 from agents.scientist import SCIENTIST
 from agents.summary import SUMMARY
-from sage.machine.graph import build, build_evaluation, build_interpretation
-from sage.machine.services import Services
+from sage.run.graph import build, build_evaluation, build_interpretation
+from sage.run.services import Services
 
 WINDOWS = {
     "path_generation": {"prompt", "question"},
@@ -96,7 +96,7 @@ def test_langgraph_hands_a_node_only_its_window() -> None:
     """A canary in every channel; a node that looks at its whole state sees its own alone."""
     from langgraph.graph import END, START, StateGraph
 
-    from sage.machine.state import OntologistIn, RunState
+    from sage.run.state import OntologistIn, RunState
 
     seen: dict[str, Any] = {}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sage.bench.slidequest_twins.programs import TWINS
-from sage.bench.twin_questions import QUESTIONS
+from benchmarks.adapters.slidequest_twins.programs import TWINS
+from benchmarks.adapters.twin_questions import QUESTIONS
 from tests.end_to_end.harness import Done, sage
 from tests.openai_server import serve
 from tests.played_twins import PLAYED, played, replies_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sage.core.errors import InputError
-from sage.machine.contracts import statements
+from sage.run.contracts import statements
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
 from validation.contracts.contract import (
     VERSION,

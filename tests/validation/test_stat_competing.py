@@ -20,7 +20,11 @@ from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
 from statsmodels.duration.survfunc import CumIncidenceRight
 
-from sage.bench.null_statistics import COMPETING, competing_coverage, competing_false_claims
+from benchmarks.adapters.null_statistics import (
+    COMPETING,
+    competing_coverage,
+    competing_false_claims,
+)
 from validation.simulate import competing_sample, survival_sample
 from validation.statistics.competing import (
     _gray_parts,

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("validation.runner")
 
-from sage.bench.worlds import HYPOTHESES, JOINT, claim_rates, judge_world
+from benchmarks.adapters.worlds import HYPOTHESES, JOINT, claim_rates, judge_world
 from validation.simulate import Effects
 
 

@@ -13,16 +13,16 @@ from agents.question.types import PartRole
 from sage.control.audit import BEGAN
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from sage.machine.slide_readings import MOST_PER_END, MOST_SLIDES
-from sage.questions import LONGEST, Corrections, contract, lines, question_input
-from sage.runfolder import RunFolder, held, new_id
-from sage.versions import own_version
+from sage.core.versions import own_version
+from sage.run.folder import RunFolder, held, new_id
+from sage.run.questions import LONGEST, Corrections, contract, lines, question_input
 from sage.web.people import Role, roles
 from sage.web.processes import Commands
 from sage.web.quotas import budget, check_count, check_slides
+from sage_slide_reading.run_readings import MOST_PER_END, MOST_SLIDES
 
 if TYPE_CHECKING:
-    from sage.runfolder import Manifest
+    from sage.run.folder import Manifest
     from sage.web.site import Site
 
 router = APIRouter()
@@ -81,7 +81,7 @@ def here(request: Request) -> dict[str, Any]:
 @router.get("/doctor")
 def doctor(request: Request) -> list[dict[str, Any]]:
     """What is missing on this machine, and how to get it."""
-    from sage.diagnose import diagnose
+    from sage.cli.diagnose import diagnose
 
     return [check.model_dump() for check in diagnose(request.app.state.site.settings)]
 
@@ -129,7 +129,7 @@ def estimate(
     request: Request, hypotheses: Annotated[int, Query(ge=1, le=10)] = 1
 ) -> dict[str, Any]:
     """Calls, tokens and money by `--estimate`; time as earlier runs of this kind took here."""
-    from sage.machine.estimate import estimate as expect
+    from sage.run.estimate import estimate as expect
 
     site: Site = request.app.state.site
     kind = site.settings.effective_reasoner

@@ -20,11 +20,11 @@ from sage.core.errors import InputError
 from sage.core.extras import need
 from sage.core.files import read_json, write_json
 from sage.core.models import Strict
-from sage.machine.drive import waiting
-from sage.machine.services import Services
-from sage.questions import carries
-from sage.review import HumanResponse, drafts_of, edited_hypothesis, interrupt_of
-from sage.runfolder import RunFolder, held
+from sage.run.drive import waiting
+from sage.run.folder import RunFolder, held
+from sage.run.questions import carries
+from sage.run.review import HumanResponse, drafts_of, edited_hypothesis, interrupt_of
+from sage.run.services import Services
 from sage.web.people import person
 from sage.web.processes import Commands
 from validation.contracts.timing import known_text
@@ -146,7 +146,7 @@ def _card(
 
 def _readings(run: RunFolder, name: str) -> list[dict[str, str]]:
     """What was read on slides for a hypothesis: picture and words."""
-    from sage.machine.slide_readings import FOLDER, caption, readings_of
+    from sage_slide_reading.run_readings import FOLDER, caption, readings_of
 
     found = readings_of(run.hypothesis(name))
     return [

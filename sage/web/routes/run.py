@@ -21,7 +21,7 @@ from sage.core.llm.trace import episodes, read_trace
 from sage.core.models import Strict
 from sage.core.printable import printable
 from sage.report.spending import paid
-from sage.runfolder import RunFolder, held
+from sage.run.folder import RunFolder, held
 from sage.web.processes import Commands, stop
 from sage.web.quotas import budget
 from sage.web.routes.home import summary

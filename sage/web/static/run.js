@@ -1,7 +1,7 @@
 // A run while it works: the graph of its agents, their turns, its log.
 import { html, api, address, count, only, Pill, seconds, usd, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
 
-// The steps of sage/machine/graph.py, in the order in which a run goes through them.
+// The steps of sage/run/graph.py, in the order in which a run goes through them.
 const BEFORE = ["question", "path_generation", "ontologist", "scientist", "review"];
 const EACH = ["expansion", "novelty", "feasibility", "coding_instructions", "coding"];
 const TOLD = ["interpreter", "summary"];

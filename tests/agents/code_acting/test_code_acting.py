@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.code_acting.agent import CODE_ACTOR, answer_problems, ask
-from agents.code_acting.session import DEFAULT_LIMITS, Session, named
-from agents.code_acting.types import Acted, CodeAnswer, Observation
-from agents.code_acting.write import as_notebook, cells_of, write_session
 from mcp_servers.registry import Registry, load
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, read_trace
 from sage.core.llm.turns import replay
+from sage_nova.code_acting.agent import CODE_ACTOR, answer_problems, ask
+from sage_nova.code_acting.session import DEFAULT_LIMITS, Session, named
+from sage_nova.code_acting.types import Acted, CodeAnswer, Observation
+from sage_nova.code_acting.write import as_notebook, cells_of, write_session
 from tests.end_to_end.harness import sage
 from tests.openai_server import Answer, chat_reasoner, serve
 from tests.sandbox.boxes import working
@@ -141,7 +141,7 @@ def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
     made = session(tools, tmp_path, image, seconds=3)
 
     def run(code: str) -> Observation:
-        from agents.code_acting.types import Cell
+        from sage_nova.code_acting.types import Cell
 
         return made.act(Cell(code=code))
 

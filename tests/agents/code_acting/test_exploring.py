@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from agents.code_acting.exploring import MOST_SHOWN, explored, problems
-from agents.code_acting.types import Acted, CodeAnswer
 from sage.core.llm.trace import read_trace
+from sage_nova.code_acting.exploring import MOST_SHOWN, explored, problems
+from sage_nova.code_acting.types import Acted, CodeAnswer
 from tests.end_to_end.harness import Done, environment, sage
 from tests.openai_server import Answer, serve
 from tests.sandbox.boxes import working

@@ -13,7 +13,7 @@ from sage.control.audit import open_audit
 from sage.control.deployment import check_deployment
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 from sage.settings import Settings, load
 from sage.web.app import measured
 from sage.web.site import Site

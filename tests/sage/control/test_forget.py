@@ -9,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sage.campaign.notebook import TABLES as CAMPAIGNS
 from sage.control.database import open_database
 from sage.control.forget import forget
 from sage.control.reviews import TABLES as REVIEWS
 from sage.control.runs import TABLES as RUNS
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
-from sage.runfolder import Manifest, RunFolder
+from sage.run.campaign.notebook import TABLES as CAMPAIGNS
+from sage.run.folder import Manifest, RunFolder
 from sage.settings import Settings
 from tests.end_to_end.harness import sage
 from tests.postgres import NEEDED, server

@@ -16,7 +16,7 @@ from sage.cli.app import app
 from sage.control.lease import LOST
 from sage.control.runs import ATTEMPTS, Runs, open_runs
 from sage.core.errors import InputError
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
 from sage.settings import Settings
 from tests.end_to_end.harness import environment
 from tests.postgres import NEEDED, Line, server

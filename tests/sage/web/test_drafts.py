@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from benchmarks.session_review import Speeds, review
-from mcp_servers.sessions.actions import ActionSettings
-from mcp_servers.sessions.drafts import Drafts, Round, audit, read_decisions, write_drafts
-from mcp_servers.sessions.format import SessionHeader
+from sage_slide_reading.sessions.actions import ActionSettings
+from sage_slide_reading.sessions.drafts import Drafts, Round, audit, read_decisions, write_drafts
+from sage_slide_reading.sessions.format import SessionHeader
 from tests.mcp_servers.slide_tools import blobs
 from tests.mcp_servers.test_session_drafts import DRAFTED
 from tests.mcp_servers.test_sessions import box

@@ -18,8 +18,8 @@ from sage.control.people import VARIABLE, owner
 from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import InputError
-from sage.review import HumanResponse
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
+from sage.run.review import HumanResponse
 from sage.settings import Settings
 from sage.web.app import create_app, measured
 from sage.web.guard import Guard

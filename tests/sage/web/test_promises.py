@@ -14,7 +14,7 @@ import pytest
 from sage.control.promises import Promises, open_promises
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
-from sage.runfolder import Manifest, RunFolder
+from sage.run.folder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.quotas import Quotas, budget
 from tests.end_to_end.harness import environment

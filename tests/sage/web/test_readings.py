@@ -14,11 +14,6 @@ import anyio
 import httpx
 import pytest
 
-from agents.slide_reader.algorithm import read_slide
-from agents.slide_reader.export import navigating, write_reading
-from agents.slide_reader.open_eyes import computed_eyes
-from agents.slide_reader.scope import Scope
-from agents.slide_reader.types import Options, Question
 from mcp_servers.servers.options import HttpOptions
 from mcp_servers.slides.slide import Slide
 from sage.core.llm.trace import Trace
@@ -26,8 +21,13 @@ from sage.settings import Settings
 from sage.web.app import create_app
 from sage.web.guard import Secrets
 from sage.web.people import Role, needed
-from sage.web.routes import readings
 from sage.web.site import Site
+from sage_slide_reading.reader.algorithm import read_slide
+from sage_slide_reading.reader.export import navigating, write_reading
+from sage_slide_reading.reader.open_eyes import computed_eyes
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import Options, Question
+from sage_slide_reading.web import readings
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 from validation.simulate.slide import Scene, render_slide
 

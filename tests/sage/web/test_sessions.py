@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mcp_servers.sessions.actions import ActionSettings, actions_of, stages_of
-from mcp_servers.sessions.format import read_session, write_session
+from sage_slide_reading.sessions.actions import ActionSettings, actions_of, stages_of
+from sage_slide_reading.sessions.format import read_session, write_session
 from tests.mcp_servers.slide_tools import blobs
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 from tests.sage.web.test_slides import client

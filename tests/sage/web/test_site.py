@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from sage.core.errors import InputError, Paused
-from sage.machine import graph
-from sage.machine.drive import advance
-from sage.machine.services import Services
-from sage.review import HumanResponse, decisions_from
-from sage.runfolder import Manifest, RunFolder
+from sage.run import graph
+from sage.run.drive import advance
+from sage.run.folder import Manifest, RunFolder
+from sage.run.review import HumanResponse, decisions_from
+from sage.run.services import Services
 from sage.settings import Settings
 from sage.web.processes import Commands, holder, stop
 from sage.web.routes.home import estimate
@@ -58,7 +58,7 @@ def test_rounds_of_a_campaign_are_runs_of_their_own_name(tmp_path: Path) -> None
 HOLD = """
 import sys, time
 from pathlib import Path
-from sage.runfolder import RunFolder
+from sage.run.folder import RunFolder
 RunFolder(Path(sys.argv[1])).hold()
 print("held", flush=True)
 time.sleep(60)

@@ -1,0 +1,413 @@
+"""Campaigns without a model, many times over: how often is a claim false, and what is found?
+
+The claims are those of `sage campaign` with the rules: first what the literature's paths suggest,
+then the moves on what came of it. Each is drafted and split as there, and its primary test is run
+in the exploring patients. A claim that misses its level there, or whose primary and adjusted p both
+miss the campaign's level in the confirmation patients, cannot be supported (`judge` says so of any
+evidence; a test holds it to that), so that everything else of its contract is left out. Any other
+claim goes through the whole path: contract, controls, ledger, verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.moves import Came, Earlier, Policy, came_to, reopens
+from agents.statement import same_claim, settled
+from benchmarks.adapters.null_statistics import rate
+from benchmarks.adapters.worlds import DECIDING
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.contracts.contract import Contract, Online, SplitRule
+from validation.hypothesis import Hypothesis
+from validation.ledger.lines import entry_of
+from validation.relevance import expected_direction
+from validation.results import TestOutcome
+from validation.statistics.online import level
+from validation.verdict import CLEAR
+
+if TYPE_CHECKING:
+    from agents.base import Reasoner
+    from agents.scientist import ScientistInput
+    from sage.settings import Settings
+    from validation.cohort.cohort import Cohort
+    from validation.dictionary import DataDictionary
+    from validation.ledger.ledger import Ledger
+
+SPLIT = SplitRule(policy="discovery_confirmation")
+CLAIMS = 60
+MOST_PATHS = 50
+MODEL_ASKS = 20
+"""Claims that a model proposes at a time."""
+QUESTION = (
+    "Which genes, immune features and stromal features relate to overall survival in bladder"
+    " cancer?"
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One claim of a campaign.
+
+    `p` is the primary p in the exploring patients, `confirmed` the smaller of primary and adjusted
+    p, in the expected direction, in the confirmation patients (None: never opened), `place` and
+    `level` those of the online control. `verdict` is empty where the claim could not be supported.
+    """
+
+    hypothesis: Hypothesis
+    came: Came
+    p: float | None = None
+    confirmed: float | None = None
+    place: int | None = None
+    level: float | None = None
+    verdict: str = ""
+    because: str = ""
+
+
+@dataclass
+class World:
+    """A cohort that campaigns are run on, with a folder and a ledger of its own."""
+
+    cohort: Cohort
+    folder: Path
+    seed: int
+    ledger: Ledger
+    opened: int = 0
+    explored: dict[str, TestOutcome] = field(default_factory=dict)
+    """The primary test of each claim in the exploring patients, all that a proposal may see."""
+    known: DataDictionary = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known = self.cohort.dictionary()
+
+    def draft(self, hypothesis: Hypothesis) -> Contract:
+        """The contract of a claim with the campaign's split, and the tests that verdicts read."""
+        from validation.contracts.draft import draft
+
+        plan = draft(hypothesis, self.known, seed=self.seed, split=SPLIT)
+        tests = tuple(test for test in plan.tests if test.id in DECIDING)
+        return Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
+
+    def outcomes(self, contract: Contract) -> Iterator[tuple[TestOutcome, TestOutcome | None]]:
+        """The primary test in the exploring patients; it and the adjusted one in the others."""
+        import numpy as np
+
+        from validation.contracts.timing import as_known
+        from validation.inputs.population import cuts_of, held_back
+        from validation.inputs.study import Study
+        from validation.methods import run_method
+        from validation.results import Book
+
+        table = self.cohort.table(contract.keys(), [contract.primary_test.endpoint])
+        table, _ = as_known(table, contract)
+        held = np.asarray(held_back(table, contract))
+        cuts = cuts_of(table[~held], contract)
+        adjusted = next((test for test in contract.tests if test.id == "adjusted"), None)
+        study = Study.of(contract, table[~held], cuts)
+        yield run_method(study, contract.primary_test, Book(), {}), None
+        study = Study.of(contract, table[held], cuts)
+        beside = None if adjusted is None else run_method(study, adjusted, Book(), {})
+        yield run_method(study, contract.primary_test, Book(), {}), beside
+
+
+def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
+    """Explore a claim, confirm it where it held, and judge it where it may be supported."""
+    try:
+        contract = world.draft(hypothesis.model_copy(update={"id": f"c{number}"}))
+        parts = world.outcomes(contract)
+        found, _ = next(parts)
+    except (InputError, ValueError):
+        return Trial(hypothesis, "dead end")
+    world.explored[contract.hypothesis.id] = found
+    came = came_to(contract, found)
+    if came != "held":
+        return Trial(hypothesis, came, found.p)
+    world.opened += 1
+    spent = level(world.opened)
+    try:
+        primary, beside = next(parts)
+    except (InputError, ValueError):
+        return Trial(hypothesis, came, found.p, 1.0, world.opened, spent)
+    confirmed = claimed_p(contract, primary, beside)
+    trial = Trial(hypothesis, came, found.p, confirmed, world.opened, spent)
+    if confirmed >= spent:
+        _record(world, contract, primary)
+        return trial
+    return _judged(world, contract, trial)
+
+
+def claimed_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | None) -> float:
+    """The smallest p by which the rules might call the claim associated; 1 where none might.
+
+    Those of the verdict: the primary test, or, where that shows a sign, the adjusted model.
+    """
+
+    def expected(test: TestOutcome | None) -> bool:
+        return (
+            test is not None
+            and test.p is not None
+            and test.effect is not None
+            and expected_direction(contract, test.effect)
+        )
+
+    if not expected(primary) or primary.p is None:
+        return 1.0
+    ways = [primary.p]
+    sign = primary.p < CLEAR * contract.rules.alpha
+    if sign and beside is not None and expected(beside) and beside.p is not None:
+        ways.append(beside.p)
+    return min(ways)
+
+
+def _record(world: World, contract: Contract, primary: TestOutcome) -> None:
+    """Take a confirmation that failed into the ledger: later claims pay for it."""
+    from validation.contracts.freezing import freeze
+
+    frozen = freeze(contract, world.cohort)
+    world.ledger.register(frozen)
+    world.ledger.record(
+        entry_of(frozen, primary.model_copy(update={"part": "confirmation", "claim": True}))
+    )
+
+
+def _judged(world: World, contract: Contract, trial: Trial) -> Trial:
+    """The verdict by the whole path."""
+    from validation.contracts.freezing import freeze
+    from validation.runner import run
+
+    assert trial.place is not None and trial.level is not None
+    online = Online(campaign="bench", place=trial.place, level=trial.level)
+    told = contract.model_copy(update={"online": online})
+    frozen = freeze(Contract.model_validate(told.model_dump()), world.cohort)
+    out = world.folder / contract.hypothesis.id
+    found = run(
+        frozen, world.cohort, out, ledger=world.ledger, figures=False, reproduce=False
+    ).verdict
+    return Trial(
+        trial.hypothesis, trial.came, trial.p, trial.confirmed, trial.place, trial.level,
+        found.verdict, found.because,
+    )  # fmt: skip
+
+
+Choose = Callable[[Sequence[Earlier], World], tuple[Hypothesis, int] | None]
+"""What to ask next, and how many moves lie behind it; None where nothing is left."""
+
+
+def by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
+    """The policy of `sage campaign` with the rules: the claim that promises most information."""
+    policy = Policy([settled(claim, known) for claim in fresh], known)
+
+    def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
+        found = policy.ranked(earlier)
+        return (found[0][1].hypothesis, found[0][1].depth) if found else None
+
+    return choose
+
+
+def campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Trial]:
+    """Ask up to `claims` claims, each chosen by what the earlier ones came to."""
+    earlier: list[Earlier] = []
+    trials: list[Trial] = []
+    for number in range(1, claims + 1):
+        chosen = choose(earlier, world)
+        if chosen is None:
+            break
+        hypothesis, depth = chosen
+        trials.append(try_claim(world, hypothesis, number))
+        came = trials[-1].came
+        earlier.append(Earlier(id=f"c{number}", hypothesis=hypothesis, came=came, depth=depth))
+    return trials
+
+
+def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> list[Hypothesis]:
+    """What the rules' scientist proposes of the demonstration graph, all of it, the best first.
+
+    No outcome enters: the same list serves every cohort of the same variables.
+    """
+    from agents.base import Resources
+    from agents.reasoners.rules import RulesReasoner
+    from agents.scientist import SCIENTIST
+    from sage.run.wiring import make_ontology
+
+    rules = RulesReasoner(Resources(ontology=make_ontology()))
+    asked = briefed(question, known, settings).model_copy(update={"wanted": 40})
+    found: list[Hypothesis] = []
+    while True:
+        already = tuple(hypothesis.statement for hypothesis in found)
+        try:
+            answer = rules.ask(SCIENTIST, asked.model_copy(update={"already": already})).output
+        except ValueError:
+            return found
+        found += [proposal.hypothesis for proposal in answer.candidates]
+
+
+def briefed(question: str, known: DataDictionary, settings: Settings) -> ScientistInput:
+    """What the scientist sees of the demonstration graph and of a cohort's dictionary."""
+    from agents.base import Resources
+    from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
+    from agents.question.types import Question
+    from agents.reasoners.rules import RulesReasoner
+    from agents.scientist import ScientistInput
+    from agents.types import dictionary_view
+    from kg.graph.model import Graph
+    from kg.paths.find import PathOptions, generate
+    from sage.run.wiring import demo_graph, make_embedder, make_ontology
+
+    ontology = make_ontology()
+    rules = RulesReasoner(Resources(ontology=ontology))
+    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
+    graph = Graph.load(demo_graph(settings))
+    search = generate(graph, question, options, make_embedder(settings))
+    given = OntologistInput(paths=tuple(search.paths))
+    brief = compose_brief(given, rules.ask(ONTOLOGIST, given).output)
+    terms = [name for edge in brief.relationships for name in (edge.head, edge.tail)]
+    for name in list(terms):
+        entry = ontology.find(name)
+        terms += [entry.name, *entry.synonyms] if entry is not None else []
+    view = dictionary_view(known, terms, settings.min_count)
+    return ScientistInput(question=Question(prompt=question), brief=brief, dictionary=view)
+
+
+def by_model(reasoner: Reasoner, given: ScientistInput, known: DataDictionary) -> Choose:
+    """A model's scientist: `MODEL_ASKS` claims at a time, once it saw what earlier ones came to.
+
+    What it has asked before, or what was held and confirmed, is left out; it ends where a reply
+    brings nothing new.
+    """
+    from agents.scientist import SCIENTIST
+
+    waiting: list[Hypothesis] = []
+
+    def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
+        asked = {same_claim(claim.hypothesis) for claim in earlier}
+        held = [claim.hypothesis for claim in earlier if claim.came == "held"]
+        for fresh in (False, True):
+            if fresh:
+                answer = reasoner.ask(SCIENTIST, _after(given, earlier, world)).output
+                waiting[:] = [settled(each.hypothesis, known) for each in answer.candidates]
+            while waiting:
+                claim = waiting.pop(0)
+                if same_claim(claim) not in asked and not any(reopens(claim, it) for it in held):
+                    return claim, 0
+        return None
+
+    return choose
+
+
+def _after(given: ScientistInput, earlier: Sequence[Earlier], world: World) -> ScientistInput:
+    from agents.types import EarlierClaim, History
+    from sage.run.campaign.notebook import CAME
+    from sage.run.campaign.results import effect_view
+
+    claims = tuple(
+        EarlierClaim(
+            statement=claim.hypothesis.statement,
+            exposures=tuple(exposure.variable for exposure in claim.hypothesis.exposures),
+            endpoint=claim.hypothesis.endpoint,
+            verdict=CAME[claim.came],
+            effect=effect_view(world.explored.get(claim.id)),
+        )
+        for claim in earlier
+    )
+    already = tuple(claim.statement for claim in claims)
+    return given.model_copy(
+        update={"wanted": MODEL_ASKS, "history": History(claims=claims), "already": already}
+    )
+
+
+class Line(Strict):
+    """One campaign in one world: what was asked, confirmed, and called supported."""
+
+    seed: int
+    patients: int
+    claims: int
+    opened: int
+    confirmed: tuple[float, ...]
+    passed: int
+    supported: tuple[str, ...]
+
+
+def null_campaign(
+    place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 400
+) -> Line:
+    """A campaign of 60 claims where no biomarker is related to any outcome (stage and age are).
+
+    Claims on clinical variables are left out: some of them are true.
+
+    Parameters
+    ----------
+    place : folder in which the world is made, and removed
+    seed : of the world
+    fresh : claims to choose from
+    patients : their number
+    """
+    import shutil
+
+    from validation.cohort import load
+    from validation.ledger.ledger import Ledger
+    from validation.simulate.world import write_world
+
+    folder = place / f"null-{seed}"
+    try:
+        write_world(folder / "cohort", seed=seed, patients=patients, null=True)
+        cohort = load(folder / "cohort")
+        world = World(cohort, folder, seed, Ledger(folder / "ledger.jsonl"))
+        trials = campaign(world, by_rules(biomarkers(fresh), world.known))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    opened = [trial.confirmed for trial in trials if trial.confirmed is not None]
+    return Line(
+        seed=seed,
+        patients=patients,
+        claims=len(trials),
+        opened=len(opened),
+        confirmed=tuple(round(p, 8) for p in opened),
+        passed=sum(bool(trial.verdict) for trial in trials),
+        supported=tuple(
+            trial.hypothesis.statement for trial in trials if trial.verdict == "supported"
+        ),
+    )
+
+
+def biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """The claims whose exposures are all measured in tissue."""
+    return [
+        claim
+        for claim in claims
+        if not any(exposure.variable.startswith("clinical:") for exposure in claim.exposures)
+    ]
+
+
+def null_summary(lines: Sequence[Line]) -> dict[str, Any]:
+    """False claims per campaign, with the exact interval, and what other rules would have done."""
+    from validation.statistics.multiplicity import p_to_e
+    from validation.statistics.online import e_lond, lord
+
+    def share(name: str, found: Iterable[bool]) -> dict[str, Any]:
+        counted = rate(name, found)
+        return {
+            "rule": name, "campaigns": counted.runs, "false": counted.hits,
+            "rate": counted.rate, "lower": counted.lower, "upper": counted.upper,
+        }  # fmt: skip
+
+    sequences = [line.confirmed for line in lines]
+    rules: dict[str, Callable[[Sequence[float]], bool]] = {
+        "every claim at 0.05": lambda p: any(value < 0.05 for value in p),
+        "LORD++": lambda p: bool(lord(p).any()) if p else False,
+        "e-LOND, calibrated for later discoveries": lambda p: (
+            bool(e_lond(p_to_e([max(value, 1e-300) for value in p])).any()) if p else False
+        ),
+    }
+    return {
+        "campaigns": len(lines),
+        "claims": sum(line.claims for line in lines),
+        "opened": sum(line.opened for line in lines),
+        "rates": [
+            share("supported", (bool(line.supported) for line in lines)),
+            share("below the campaign's level", (line.passed > 0 for line in lines)),
+            *(share(name, (rejects(p) for p in sequences)) for name, rejects in rules.items()),
+        ],
+    }

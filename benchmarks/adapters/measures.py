@@ -1,0 +1,312 @@
+"""Planted spatial truth: is what is measured on slides found, and what is claimed that is false?
+
+Simulated slides hold tumor, B and T cells whose numbers vary beside three arrangements: how tightly
+B cells cluster, how deep T cells sit in the tumor, how many T cells stand beside B cells. In a
+planted cohort the hazard follows one of them, in a null cohort none; age goes with it in both. The
+path is that of docs/measurements.md: the standard suite, the gate and a screen in two thirds of the
+patients, then the best variable alone, per standard deviation, in the direction seen and beside
+age, under a frozen contract in the others.
+
+A planted truth is found where the confirmed claim is supported and its variable goes along with the
+planted arrangement in the right direction (rank correlation of at least 0.3). In a null cohort
+every supported claim is false.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from benchmarks.adapters.null_statistics import rate
+from mcp_servers.measures.enumeration import enumerate_measurements
+from mcp_servers.measures.gate import gate, spearman
+from mcp_servers.measures.maps import CellMap, RegionMap, SlideMaps, multipolygon, shape_map
+from mcp_servers.measures.table import Measured, measure_patients
+from mcp_servers.measures.variables import write_table
+from mcp_servers.slides.arrays import F64, BoolArray
+from sage.core.files import write_text
+from sage.core.models import Strict
+from sage.core.seeds import generator
+
+TRUTHS = ("clustering of B cells", "depth of T cells", "T cells beside B cells")
+NULL = "nothing"
+HAZARD_RATIO = 1.6
+"""Per standard deviation of the planted arrangement."""
+TELLS = 0.8
+"""Correlation of a measurement with the arrangement for which the cohorts are planned."""
+EVENTS = 0.65
+"""Share of patients whose event is seen, about."""
+POWER, ALPHA = 0.9, 0.05
+ALONG = 0.3
+AGE = ("clinical:age",)
+WIDTH_UM, HEIGHT_UM = 1000.0, 800.0
+TYPES = ("b_cell", "neoplastic", "t_cell")
+
+
+class Line(Strict):
+    """One cohort: what was planted, which variable was best, and how its claim ended."""
+
+    slides: int
+    seed: int
+    truth: str
+    variable: str
+    verdict: str
+    because: str
+    along: float | None
+    found: bool
+    false: bool
+    passed: int
+
+
+@dataclass(frozen=True)
+class Measurable:
+    """A set of slides once measured and gated, from which many cohorts are drawn.
+
+    `planted` holds each patient's arrangements by their names, standardized.
+    """
+
+    seed: int
+    measured: Measured
+    keep: frozenset[str]
+    planted: dict[str, F64]
+    discovery: int
+
+
+def planned_patients() -> int:
+    """Patients with whom the confirmation has the planned power (Schoenfeld's formula)."""
+    z = NormalDist()
+    effect = TELLS * np.log(HAZARD_RATIO)
+    events = ((z.inv_cdf(1 - ALPHA / 2) + z.inv_cdf(POWER)) / effect) ** 2
+    return int(np.ceil(events / EVENTS))
+
+
+CONFIRMATION = planned_patients()
+DISCOVERY = 2 * CONFIRMATION
+
+
+def simulate(seed: int, patients: int) -> tuple[list[SlideMaps], dict[str, F64]]:
+    """One slide per patient, and the arrangements that were planted in it."""
+    rng = generator(seed)
+    spread = np.exp(rng.uniform(np.log(15), np.log(90), patients))
+    depth = rng.uniform(-100, 150, patients)
+    beside = rng.uniform(0, 0.6, patients)
+    slides = [
+        _slide(f"P{i:04}", float(spread[i]), float(depth[i]), float(beside[i]), rng)
+        for i in range(patients)
+    ]
+    raw = dict(zip(TRUTHS, (-np.log(spread), -depth, beside), strict=True))
+    return slides, {name: (v - v.mean()) / v.std() for name, v in raw.items()}
+
+
+def _slide(
+    patient: str, spread: float, depth: float, beside: float, rng: np.random.Generator
+) -> SlideMaps:
+    import shapely
+
+    phase = rng.uniform(0, 2 * np.pi)
+
+    def margin(y: F64) -> F64:
+        return np.asarray(450 + 60 * np.sin(2 * np.pi * y / 400 + phase))
+
+    y = np.linspace(0, HEIGHT_UM, 81)
+    edge = np.column_stack([margin(y), y])
+    tumor = shapely.Polygon([(0, 0), *edge, (0, HEIGHT_UM)])
+    counts = rng.poisson(np.array([240, 400, 240]) * np.exp(rng.normal(0, 0.3, 3)) + 20)
+    height = rng.uniform(0, HEIGHT_UM, counts[1])
+    neoplastic = np.column_stack([rng.uniform(0, margin(height)), height])
+    homes = np.column_stack([rng.uniform(600, WIDTH_UM, 7), rng.uniform(0, HEIGHT_UM, 7)])
+    b_cells = homes[rng.integers(0, 7, counts[0])] + rng.normal(0, spread, (counts[0], 2))
+    height = rng.uniform(0, HEIGHT_UM, counts[2])
+    t_cells = np.column_stack([margin(height) + rng.normal(depth, 120, counts[2]), height])
+    near = rng.random(counts[2]) < beside
+    hosts = b_cells[rng.integers(0, counts[0], int(near.sum()))]
+    t_cells[near] = hosts + rng.normal(0, 10, hosts.shape)
+    xy = np.concatenate([b_cells, neoplastic, t_cells])
+    return SlideMaps(
+        slide=patient,
+        patient=patient,
+        window=multipolygon([shapely.box(0, 0, WIDTH_UM, HEIGHT_UM)]),
+        cells=CellMap(xy[:, 0], xy[:, 1], TYPES, np.repeat([0, 1, 2], counts)),
+        regions=shape_map(RegionMap, [tumor], ["tumor"]),
+    )
+
+
+def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMATION) -> Measurable:
+    """Simulate a set of slides, gate the suite on those of discovery, measure all of them."""
+    slides, planted = simulate(seed, discovery + confirmation)
+    suite = enumerate_measurements(TYPES, regions=("tumor",), suite="standard")
+    report, _ = gate(suite, slides[:discovery], seed=seed)
+    kept = [measurement for measurement in suite if measurement.name in report.passed]
+    measured = measure_patients(kept, slides)
+    return Measurable(seed, measured, frozenset(report.passed), planted, discovery)
+
+
+def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
+    """Draw outcomes, screen in discovery, confirm the best, and clean up.
+
+    Parameters
+    ----------
+    place : folder in which the cohort is made, and removed
+    given : slides that were measured
+    seed : of the outcomes
+    truth : which planted arrangement acts on them, or none
+    """
+    from validation.cohort import load
+    from validation.ledger.ledger import Ledger
+    from validation.screening.cohort import screen_cohort
+
+    rng = generator(seed)
+    patients = len(given.measured.patients)
+    age = rng.normal(65, 9, patients)
+    hazard = 0.02 * (age - 65)
+    if truth != NULL:
+        hazard += np.log(HAZARD_RATIO) * given.planted[truth]
+    times = rng.exponential(1000 * np.exp(-hazard))
+    follow_up = rng.uniform(500, 3000, len(times))
+    event = times <= follow_up
+    days = np.ceil(np.minimum(times, follow_up))
+    folder = place / f"measures-{given.seed}-{seed}"
+    discovery = np.arange(patients) < given.discovery
+    try:
+        for name, rows in (("discovery", discovery), ("confirmation", ~discovery)):
+            _write_cohort(folder / name, given, rows, np.column_stack([age, days, event]))
+        ledger = Ledger(folder / "ledger.jsonl")
+        found = screen_cohort(load(folder / "discovery"), "OS", AGE, ledger=ledger).result
+        measures = {f"imaging:{name}" for name in given.keep}
+        best = next(at for at in found.ranking() if found.names[at] in measures)
+        key, ratio = found.names[best], float(found.hr[best])
+        verdict, because = _confirm(folder, key, ratio, seed, ledger)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    along = None
+    if truth != NULL:
+        names = [measurement.name for measurement in given.measured.measurements]
+        name = key.removeprefix("imaging:")
+        values = given.measured.table[:, names.index(name)] if name in names else None
+        along = None if values is None else spearman(values, given.planted[truth])
+    supported = verdict == "supported"
+    tells = along is not None and abs(along) >= ALONG and (along > 0) == (ratio > 1)
+    return Line(
+        slides=given.seed,
+        seed=seed,
+        truth=truth,
+        variable=key,
+        verdict=verdict,
+        because=because,
+        along=along,
+        found=supported and tells,
+        false=supported and not tells,
+        passed=len(given.keep),
+    )
+
+
+def _confirm(folder: Path, key: str, ratio: float, seed: int, ledger: Any) -> tuple[str, str]:
+    from validation.cohort import load
+    from validation.contracts.draft import draft
+    from validation.contracts.freezing import freeze
+    from validation.hypothesis import (
+        Comparison,
+        CutRule,
+        Direction,
+        Exposure,
+        Hypothesis,
+        Population,
+    )
+    from validation.runner import finalize, run
+
+    cohort = load(folder / "confirmation")
+    claim = Hypothesis(
+        id="best",
+        statement="The best variable of the screen goes with overall survival.",
+        population=Population(description="all patients"),
+        exposures=(Exposure(variable=key, label=key, cut=CutRule.CONTINUOUS),),
+        comparison=Comparison.PER_SD,
+        endpoint="OS",
+        direction=Direction.HIGHER_RISK if ratio > 1 else Direction.LOWER_RISK,
+        covariates=AGE,
+    )
+    frozen = freeze(draft(claim, cohort.dictionary(), seed=seed, alpha=ALPHA), cohort)
+    out = folder / "best"
+    run(frozen, cohort, out, ledger=ledger, figures=False, reproduce=False)
+    (result,) = finalize([(frozen, out)], ledger, reproduce=False)
+    return result.verdict.verdict, result.verdict.because
+
+
+def _write_cohort(folder: Path, given: Measurable, rows: BoolArray, clinical: F64) -> None:
+    places = np.flatnonzero(rows)
+    measured = given.measured
+    write_table(measured.of(rows), folder, given.keep)
+    lines = ["patient,age,days,dead"]
+    for place in places:
+        age, days, dead = clinical[place]
+        lines.append(f"{measured.patients[place]},{age:.0f},{days:.0f},{dead:.0f}")
+    write_text(folder / "clinical.csv", "\n".join(lines) + "\n")
+    write_text(folder / "cohort.toml", COHORT + (folder / "measured.toml").read_text())
+
+
+COHORT = """id = "simulated-slides"
+title = "Simulated slides"
+simulated = true
+patient = { table = "clinical", ids = "exact" }
+
+[tables.clinical]
+file = "clinical.csv"
+key = "patient"
+known_at = "baseline"
+
+[variables.age]
+table = "clinical"
+column = "age"
+kind = "continuous"
+label = "Age"
+unit = "years"
+
+[endpoints.OS]
+table = "clinical"
+time = "days"
+time_unit = "days"
+event = "dead"
+event_values = [1]
+censored_values = [0]
+
+"""
+
+
+def cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) -> Iterator[Line]:
+    """Lines of all cohorts: from each set of slides so many per truth, and so many null ones.
+
+    Parameters
+    ----------
+    place : folder for the cohorts
+    sets : seeds of the sets of slides
+    draws : cohorts per truth and set
+    null_draws : cohorts per set in which nothing acts
+    """
+    for slides in sets:
+        given = prepare(slides)
+        truths = [truth for truth in TRUTHS for _ in range(draws)] + [NULL] * null_draws
+        for number, truth in enumerate(truths):
+            yield one_cohort(place, given, 1000 * slides + number, truth)
+
+
+def summary(lines: Sequence[Line]) -> dict[str, Any]:
+    """Shares found by truth, and of false claims in null and in planted cohorts."""
+    planted = [line for line in lines if line.truth != NULL]
+    null = [line for line in lines if line.truth == NULL]
+    rates = [rate("found: " + t, [x.found for x in planted if x.truth == t]) for t in TRUTHS]
+    rates.append(rate("found: any truth", [line.found for line in planted]))
+    rates.append(rate("false claim in a planted cohort", [line.false for line in planted]))
+    rates.append(rate("false claim in a null cohort", [line.false for line in null]))
+    return {
+        "hazard_ratio": HAZARD_RATIO,
+        "discovery": DISCOVERY,
+        "confirmation": CONFIRMATION,
+        "sets": len({line.slides for line in lines}),
+        "rates": [asdict(item) for item in rates],
+    }

@@ -1,0 +1,310 @@
+"""Questions about slides with planted truth: how often a reader is right, and how much it reads.
+
+A slide is painted with one tumor focus, none to two lymphoid aggregates, a necrosis or none, and
+mitoses in the tumor; eight questions are asked of it. Readers are scored on slides of seeds that
+took no part in setting their thresholds (`DEVELOPED_ON`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcp_servers.slides.slide import Slide
+from sage.core.models import Strict
+from sage.core.seeds import generator
+from sage_slide_reading.reader.algorithm import read_slide
+from sage_slide_reading.reader.computed import Sight
+from sage_slide_reading.reader.open_eyes import computed_eyes
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import Options, Question
+from validation.simulate.slide import Scene, render_slide
+from validation.statistics.base import FloatArray
+
+DEVELOPED_ON = range(8)
+"""Seeds that the thresholds were chosen on."""
+REPORTED_ON = range(100, 126)
+"""Seeds that were first read for the report."""
+SIZE_PX = (4096, 3072)
+MPP = 0.5
+PATCH_PX = 128
+"""Patches of 256 µm: the painted slides are small, 2.0 x 1.5 mm."""
+FIELD_UM = 250.0
+QUADRANTS = ("upper left", "upper right", "lower left", "lower right")
+FIVE = (*QUADRANTS, "center")
+SIDES = ("left", "right", "upper", "lower")
+NONE = ("none", "no", "0")
+COUNTS = ("0", "1 to 3", "4 to 7", "8 or more")
+
+
+class Asked(Strict):
+    """One question with its truth."""
+
+    kind: str
+    question: Question
+    truth: str
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What is painted on a slide, and what is asked of it."""
+
+    seed: int
+    scene: Scene
+    scattered_per_mm2: float
+    aggregates: list[tuple[float, float, float]]
+    questions: tuple[Asked, ...]
+
+
+def plant(seed: int) -> Planted:
+    """A scene and its eight questions, by the seed alone.
+
+    The tissue is an ellipse of about 0.95 x 0.71 mm half axes around the middle.
+    """
+    rng = generator(seed, 20)
+    width, height = SIZE_PX[0] * MPP, SIZE_PX[1] * MPP
+    middle = np.array([width / 2, height / 2])
+    half = 0.93 * middle
+    ways = {"upper left": (-1, -1), "upper right": (1, -1), "lower left": (-1, 1),
+            "lower right": (1, 1), "center": (0, 0)}  # fmt: skip
+    tumor_at = str(rng.choice(FIVE))
+    at_margin = tumor_at != "center" and bool(rng.random() < 0.5)
+    radius = float(rng.uniform(150, 210))
+    way = np.array(ways[tumor_at], dtype=float)
+    reach = 0.80 if at_margin else 0.50
+    tumor = middle + way / max(float(np.hypot(*way)), 1.0) * half * reach
+    if tumor_at == "center":
+        tumor = middle + rng.uniform(-40, 40, 2)
+    taken = [(tumor, radius)]
+
+    def free(where: str, size: float) -> Any:
+        """A place in a quadrant or on a side, clear of what is there; None after 300 tries."""
+        for _ in range(300):
+            point = middle + rng.uniform(-0.7, 0.7, 2) * half
+            offset = (point - middle) / half
+            if float(np.hypot(*offset)) > 0.70:
+                continue
+            if where in ways:
+                inside = bool((offset * np.array(ways[where]) > 0.22).all())
+            else:
+                axis, sign = {"left": (0, -1), "right": (0, 1), "upper": (1, -1),
+                              "lower": (1, 1)}[where]  # fmt: skip
+                inside = offset[axis] * sign > 0.3 and abs(offset[axis]) > 1.3 * abs(
+                    offset[1 - axis]
+                )
+            clear = all(float(np.hypot(*(point - p))) > size + r + 60 for p, r in taken)
+            if inside and clear:
+                taken.append((point, size))
+                return point
+        return None
+
+    necrosis_at: str = str(rng.choice((*SIDES, "none")))
+    necrosis = []
+    if necrosis_at != "none":
+        size = float(rng.uniform(110, 160))
+        point = free(necrosis_at, size)
+        if point is None:
+            necrosis_at = "none"
+        else:
+            necrosis.append((float(point[0]), float(point[1]), size))
+    tls_at = str(rng.choice((*QUADRANTS, "none")))
+    aggregates = []
+    if tls_at != "none":
+        for _ in range(int(rng.integers(1, 3))):
+            size = float(rng.uniform(70, 120))
+            point = free(tls_at, size)
+            if point is not None:
+                aggregates.append((float(point[0]), float(point[1]), size))
+        if not aggregates:
+            tls_at = "none"
+    count = int(
+        rng.choice([0, int(rng.integers(1, 4)), int(rng.integers(4, 8)), int(rng.integers(8, 14))])
+    )
+    mitoses = _mitoses(tumor, middle, radius, count, rng)
+    bin_ = COUNTS[0 if count == 0 else 1 if count <= 3 else 2 if count <= 7 else 3]
+    yes, no = "yes", "no"
+    margin_at = tumor_at if at_margin else "none"
+    questions = (
+        _asked("tumor: which of five", "Which of the five regions holds the tumor?", FIVE,
+               tumor_at),
+        _asked("TLS: where", "Are there tertiary lymphoid structures (TLS), and where?",
+               (*QUADRANTS, "none"), tls_at),
+        _asked("TLS: present", "Is there any TLS-like lymphoid aggregate on this slide?", (yes, no),
+               yes if aggregates else no),
+        _asked("mitoses: count", "How many mitosis-like figures are there in the hottest field of "
+               f"{FIELD_UM:.0f} µm?", COUNTS, bin_),
+        _asked("necrosis: side", "Which side is necrotic?", (*SIDES, "none"), necrosis_at),
+        _asked("necrosis: present", "Does the tissue show necrosis?", (yes, no),
+               yes if necrosis else no),
+        _asked("margin: where", "Where does tumor reach the tissue margin, if anywhere?",
+               (*QUADRANTS, "none"), margin_at),
+        _asked("margin: involved", "Is the margin involved by tumor?", (yes, no),
+               yes if at_margin else no),
+    )  # fmt: skip
+    spots = ((float(tumor[0]), float(tumor[1]), radius),)
+    scattered = float(rng.uniform(60.0, 450.0))
+    return Planted(seed, Scene(spots, tuple(necrosis), mitoses), scattered, aggregates, questions)
+
+
+def _mitoses(
+    tumor: Any, middle: Any, radius: float, count: int, rng: np.random.Generator
+) -> tuple[tuple[float, float], ...]:
+    """Figures at least 22 µm apart within a field, on the tumor's inner side."""
+    inward = middle - tumor
+    length = float(np.hypot(*inward))
+    center = tumor + (inward / length * 0.35 * radius if length > 1 else 0)
+    found: list[tuple[float, float]] = []
+    while len(found) < count:
+        x, y = (center + rng.uniform(-0.45, 0.45, 2) * min(radius, 170)).tolist()
+        if all(math.hypot(x - a, y - b) > 22 for a, b in found):
+            found.append((x, y))
+    return tuple(found)
+
+
+def _asked(kind: str, text: str, options: Sequence[str], truth: str) -> Asked:
+    return Asked(kind=kind, question=Question(text=text, options=tuple(options)), truth=truth)
+
+
+READERS: dict[str, Options] = {
+    "computed": Options(patch_px=PATCH_PX),
+    "one look": Options(patch_px=PATCH_PX, look_once=True),
+    "random": Options(patch_px=PATCH_PX, random_navigator=True),
+}
+"""The default eyes, and what is left out of them."""
+
+
+class Answered(Strict):
+    """One answer of one reader."""
+
+    reader: str
+    seed: int
+    kind: str
+    truth: str
+    answer: str | None
+    right: bool
+    regions: int
+    high_power: float
+    rounds: int
+    seconds: float
+
+
+def painted(seed: int, folder: Path) -> Path:
+    """The slide of a seed, painted once per folder."""
+    path = folder / f"reading-{seed}.tiff"
+    if not path.is_file():
+        planted = plant(seed)
+        render_slide(
+            path, seed=seed, size_px=SIZE_PX, mpp=MPP, aggregates=planted.aggregates,
+            scattered_per_mm2=planted.scattered_per_mm2, scene=planted.scene,
+        )  # fmt: skip
+    return path
+
+
+def ask(
+    seeds: Iterable[int],
+    folder: Path,
+    readers: dict[str, Options],
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Answered]:
+    """Let every reader answer every question of the seeds' slides.
+
+    Parameters
+    ----------
+    seeds : of the slides
+    folder : for the painted slides
+    readers : Algorithm 1's options by name
+    tell : gets a line per slide
+    """
+    out = []
+    for seed in seeds:
+        cells: dict[str, FloatArray] = {}
+        tables: dict[tuple[str, float], FloatArray] = {}
+        with Slide.open(painted(seed, folder), threads=1) as slide:
+            for name, options in readers.items():
+                for place, asked in enumerate(plant(seed).questions):
+                    begun = time.perf_counter()
+                    own = options.model_copy(update={"seed": seed * 100 + place})
+                    eyes = computed_eyes(Sight(cells, tables))
+                    reading = read_slide(Scope(slide, own), eyes, asked.question, own)
+                    out.append(
+                        Answered(
+                            reader=name,
+                            seed=seed,
+                            kind=asked.kind,
+                            truth=asked.truth,
+                            answer=reading.answer,
+                            right=reading.answer == asked.truth,
+                            regions=reading.read.regions,
+                            high_power=reading.read.high_power_share,
+                            rounds=reading.rounds,
+                            seconds=time.perf_counter() - begun,
+                        )
+                    )
+        tell(f"seed {seed}: {sum(a.right for a in out if a.seed == seed)} right")
+    return out
+
+
+class Row(Strict):
+    """One reader on one kind of question, with a 95% interval over slides."""
+
+    reader: str
+    kind: str
+    questions: int
+    accuracy: float
+    low: float
+    high: float
+    abstained: float
+    as_none: float
+    """Accuracy if every abstention were an answer of none, no or 0."""
+    guessing: float
+    """Accuracy of always giving the commonest truth of the kind."""
+    regions: float
+    high_power: float
+    rounds: float
+
+
+def table(answers: Sequence[Answered], *, seed: int = 1, draws: int = 2000) -> list[Row]:
+    """Accuracy by reader and kind; intervals by drawing slides with replacement."""
+    truths: dict[str, list[str]] = defaultdict(list)
+    for answer in answers:
+        truths[answer.kind].append(answer.truth)
+    guessed = {
+        kind: max(own.count(truth) for truth in own) / len(own) for kind, own in truths.items()
+    }
+    rows = []
+    groups: dict[tuple[str, str], list[Answered]] = defaultdict(list)
+    for answer in answers:
+        groups[answer.reader, "all"].append(answer)
+        groups[answer.reader, answer.kind].append(answer)
+    for (reader, kind), own in groups.items():
+        slides = sorted({answer.seed for answer in own})
+        right = np.array([sum(a.right for a in own if a.seed == s) for s in slides], dtype=float)
+        asked = np.array([sum(a.seed == s for a in own) for s in slides], dtype=float)
+        picks = generator(seed).integers(len(slides), size=(draws, len(slides)))
+        means = right[picks].sum(axis=1) / asked[picks].sum(axis=1)
+        rows.append(
+            Row(
+                reader=reader,
+                kind=kind,
+                questions=len(own),
+                accuracy=float(right.sum() / asked.sum()),
+                low=float(np.percentile(means, 2.5)),
+                high=float(np.percentile(means, 97.5)),
+                as_none=float(
+                    np.mean([a.right or (a.answer is None and a.truth in NONE) for a in own])
+                ),
+                abstained=float(np.mean([a.answer is None for a in own])),
+                guessing=float(np.mean([guessed[a.kind] for a in own])),
+                regions=float(np.mean([a.regions for a in own])),
+                high_power=float(np.mean([a.high_power for a in own])),
+                rounds=float(np.mean([a.rounds for a in own])),
+            )
+        )
+    return sorted(rows, key=lambda row: (row.reader, row.kind != "all", row.kind))

@@ -1,0 +1,1 @@
+"""Exchange: relations of other collections in, graphs in other formats out."""

@@ -1,0 +1,1 @@
+"""Hospital: people, roles, quotas, audit, backup, restore, forget, deployment checks."""

@@ -1,0 +1,1 @@
+"""NOVA: its tool suite by name, and an agent that answers questions by writing programs."""

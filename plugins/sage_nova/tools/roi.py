@@ -1,0 +1,294 @@
+"""Regions of interest as flat images: their vector, their nuclei, and the shape of an outline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import Device, Given
+from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY
+from mcp_servers.pathology.nuclei_model import Scaling
+from mcp_servers.spec import InputPath, OutputName, Resources
+from sage.core.errors import InputError
+from sage_nova.tools import contours
+from sage_nova.tools.common import NovaResult, inside, nova_tool, one_each
+from sage_nova.tools.weights import PatchEncoder, encoder_memory, patch_encoder
+
+IMAGES = frozenset([".png", ".jpg", ".jpeg", ".tif", ".tiff"])
+USUAL_MPP = 0.5
+NO_MPP = (
+    f"mpp was not given: {USUAL_MPP} µm per pixel is assumed, and sizes and densities rest on it"
+)
+CLASSES = {
+    "neoplastic": "Neoplastic", "lymphoid": "Inflammatory", "stromal": "Connective",
+    "other": "Other", "outside": "Unclassified",
+}  # fmt: skip
+"""NOVA's words for SAGE's types. Necrosis and non-neoplastic epithelium are not told apart, unless
+by a network of the user's."""
+PASSED_ON = {"method", "weights", "weights_types", "scaling", "weights_mpp", "device"}
+
+
+Mpp = Annotated[float, Field(gt=0, le=100)]
+Pixel = Annotated[float, Field(ge=-1e9, le=1e9)]
+
+
+class EncodeRoiInput(Given):
+    """An image and an encoder."""
+
+    img_path: InputPath = Field(description="PNG, JPEG or TIFF")
+    output_dir: str = Field(default="nova", max_length=500, description="Folder below the output")
+    histology_roi_encoder_name: PatchEncoder = Field(
+        default="conch_v15", description="handcrafted needs no weights, and is used only if named"
+    )
+    weights: InputPath | None = Field(default=None, description="Folder or file of its weights")
+    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
+    mpp: float | None = Field(
+        default=None, gt=0.05, le=2, description=f"µm per pixel; for handcrafted; else {USUAL_MPP}"
+    )
+    device: Device = "auto"
+
+
+class EncodeRoiResult(NovaResult):
+    """The vector."""
+
+    embedding_path: OutputName = Field(description="HDF5, dataset embedding of (1, dimension)")
+    embedding_dim: int
+    encoder: str
+
+
+@nova_tool(
+    "encode_histology_roi_tool",
+    version="1.0.0",
+    summary="Encode histology region of interest into vector representation (HDF5, dataset "
+    "embedding of shape (1, dimension)).",
+    resources=Resources(memory_mb=4096, gpu="optional", seconds_per_item=1.0),
+    memory_mb=encoder_memory,
+)
+def encode_roi(given: EncodeRoiInput, context: ToolContext) -> EncodeRoiResult:
+    """The vector of one image."""
+    import h5py
+    import numpy as np
+
+    image = read_image(given.img_path, context)
+    model = given.histology_roi_encoder_name
+    encoder = patch_encoder(
+        model, given.weights, given.hub, given.device, given.mpp or USUAL_MPP, context
+    )
+    vector = np.asarray(encoder.encode(image[None]), dtype=np.float32).reshape(1, -1)
+    name = f"{given.output_dir}/{Path(given.img_path).stem}_{model}_embedding.h5"
+    with context.writing(name) as path, h5py.File(path, "w") as file:
+        file.create_dataset("embedding", data=vector).attrs["encoder"] = model
+    return EncodeRoiResult(
+        embedding_path=name,
+        embedding_dim=vector.shape[1],
+        encoder=model,
+        operations_log=[f"encoded {image.shape[1]} x {image.shape[0]} px by {model}"],
+        warnings=[NO_MPP] if model == "handcrafted" and given.mpp is None else [],
+    )
+
+
+def read_image(path: str, context: ToolContext) -> Any:
+    """(height, width, 3) of a flat image below the roots."""
+    from mcp_servers.slides.slide import Slide
+
+    with Slide.open(context.input(path, "file")) as slide:
+        if slide.width * slide.height > 64_000_000:
+            raise InputError(
+                f"{path}: {slide.width} x {slide.height} px is no region of interest; cut one with "
+                "read_rectangle_region_from_wsi_tool"
+            )
+        return slide.read(0, 0, slide.width, slide.height)
+
+
+class NucleiInput(Given):
+    """A folder of images, and how large their pixels are."""
+
+    input_dir: InputPath = Field(description="Flat folder of images (png, jpg, tif)")
+    output_dir: str = Field(default="nuclei", max_length=500, description="Folder below the output")
+    level0_mpp_of_imgs: dict[str, Mpp] | Mpp = Field(
+        description="µm per pixel: one number, or one per image name without ending"
+    )
+    weights: InputPath | None = Field(
+        default=None, description="A network of one's own, as the tool nuclei takes it"
+    )
+    weights_types: list[str] | None = Field(
+        default=None, max_length=20, description="Its types, where it gives any and names none"
+    )
+    scaling: Scaling = "percentile"
+    weights_mpp: float | None = Field(default=None, ge=0.1, le=2.0)
+    method: str = Field(default="auto", pattern="^(auto|learned|classical)$")
+    device: Device = "auto"
+
+
+class NucleiResult(NovaResult):
+    """Where the nuclei are."""
+
+    path_to_jsons: str = Field(description="Folder of one JSON per image, below the output")
+    path_to_default_overlays: str = Field(description="Folder of overlays, below the output")
+    jsons: list[OutputName]
+    overlays: list[OutputName]
+    nuclei: dict[str, int] = Field(description="Count per image")
+    classes: list[str]
+    method: str
+
+
+@nova_tool(
+    "segment_and_classify_nuclei_in_histology_roi_tool",
+    version="1.1.1",
+    summary="Segment and classify nuclei in histology ROIs: JSON per image with nuc[id] = bbox, "
+    "centroid, contour (pixels), type, type_prob, area, perimeter, hull_area, convexity, solidity, "
+    "circularity, eccentricity. Types: Neoplastic, Inflammatory, Connective, Other, Unclassified; "
+    "with weights= of HoVer-Net or its kin those of the network.",
+    resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=5.0),
+    validity=NUCLEI_VALIDITY,
+)
+def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
+    """Nuclei of each image of a folder, by the tool nuclei."""
+    from mcp_servers.pathology.nuclei import NucleiInput as One
+    from mcp_servers.pathology.nuclei import segment_nuclei as nuclei
+
+    if given.weights is not None:  # a TorchScript file is code
+        context.model(given.weights)
+    folder = context.input(given.input_dir, "folder")
+    images = sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGES)
+    if not images:
+        raise InputError(f"{given.input_dir}: holds no image ({', '.join(sorted(IMAGES))})")
+    one_each([image.stem for image in images], given.input_dir)
+    sizes = given.level0_mpp_of_imgs
+    if isinstance(sizes, dict) and (lack := [p.stem for p in images if p.stem not in sizes]):
+        raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give each image's")
+    counts: dict[str, int] = {}
+    classes: dict[str, None] = {}
+    jsons, overlays, warnings, methods = [], [], [], set()
+    for number, image in enumerate(images):
+        mpp = sizes[image.stem] if isinstance(sizes, dict) else sizes
+        with inside(context, f"{given.output_dir}/overlay") as own:
+            asked: Any = given.model_dump(include=PASSED_ON)
+            found = nuclei(One(slide=str(image), mpp=mpp, search="everything", **asked), own)
+            made = own.roots.output
+            rows = nuclei_rows(made / found.table, made / (found.geojson or ""))
+            (made / found.overlay).rename(made / f"{image.stem}.png")
+            for left in (found.table, found.geojson):
+                (made / str(left)).unlink(missing_ok=True)
+            own.written[:] = [f"{image.stem}.png"]
+        name = f"{given.output_dir}/json/{image.stem}.json"
+        with context.writing(name) as path:
+            path.write_text(json.dumps({"mpp": mpp, "nuc": rows}) + "\n", encoding="utf-8")
+        jsons.append(name)
+        overlays.append(f"{given.output_dir}/overlay/{image.stem}.png")
+        counts[image.stem] = len(rows)
+        classes |= {CLASSES.get(kind, kind.title()): None for kind in found.types}
+        methods.add(found.method)
+        warnings += [f"{image.stem}: {text}" for text in found.warnings]
+        context.progress((number + 1) / len(images), image.stem)
+    return NucleiResult(
+        path_to_jsons=f"{given.output_dir}/json",
+        path_to_default_overlays=f"{given.output_dir}/overlay",
+        jsons=jsons,
+        overlays=overlays,
+        nuclei=counts,
+        classes=list(classes),
+        method=", ".join(sorted(methods)),
+        warnings=warnings[:50],
+    )
+
+
+def nuclei_rows(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
+    """Nuclei by number, from the table and the outlines of the tool nuclei; pixels."""
+    import pandas as pd
+
+    frame = pd.read_csv(table)
+    shapes: list[Any] = []
+    if outlines.is_file():
+        features = json.loads(outlines.read_text(encoding="utf-8"))["features"]
+        shapes = [feature["geometry"]["coordinates"][0] for feature in features]
+    if len(shapes) != len(frame):
+        raise InputError(f"{table.name}: {len(frame)} nuclei but {len(shapes)} outlines")
+    rows: dict[str, dict[str, Any]] = {}
+    for number, (row, ring) in enumerate(zip(frame.to_dict("records"), shapes, strict=True)):
+        kind = str(row["type"])
+        xs, ys = [p[0] for p in ring], [p[1] for p in ring]
+        rows[str(number)] = {
+            "bbox": [[min(xs), min(ys)], [max(xs), max(ys)]],
+            "centroid": [row["x"], row["y"]],
+            "contour": ring,
+            "type": CLASSES.get(kind, kind.title()),
+            "type_prob": float(row.get(f"p_{kind}", 0.0)),
+            **contours.shape_of(ring),
+        }
+    return rows
+
+
+class ContourInput(Given):
+    """An outline."""
+
+    contour: list[tuple[Pixel, Pixel]] = Field(
+        min_length=1, max_length=200_000, description="Corners [x, y] in order; closed by itself"
+    )
+
+
+class AreaResult(NovaResult):
+    """In the square of the unit of the corners."""
+
+    contour_area: float
+
+
+class PerimeterResult(NovaResult):
+    """In the unit of the corners."""
+
+    contour_perimeter: float
+
+
+class HullResult(NovaResult):
+    """The hull and what it tells of the outline."""
+
+    contour_convex_hull: list[tuple[float, float]]
+    hull_area: float
+    hull_perimeter: float
+    solidity: float = Field(description="Area over the hull's area")
+    convexity: float = Field(description="The hull's perimeter over the outline's")
+
+
+@nova_tool(
+    "get_contour_area",
+    version="1.0.0",
+    summary="Calculate the area of a contour.",
+    resources=Resources(memory_mb=64),
+)
+def contour_area(given: ContourInput, context: ToolContext) -> AreaResult:
+    """By the shoelace formula."""
+    return AreaResult(contour_area=contours.area(contours.ring_of(given.contour)))
+
+
+@nova_tool(
+    "get_contour_perimeter",
+    version="1.0.0",
+    summary="Calculate the perimeter of a contour.",
+    resources=Resources(memory_mb=64),
+)
+def contour_perimeter(given: ContourInput, context: ToolContext) -> PerimeterResult:
+    """The sum of its edges."""
+    return PerimeterResult(contour_perimeter=contours.perimeter(contours.ring_of(given.contour)))
+
+
+@nova_tool(
+    "get_contour_convex_hull",
+    version="1.0.0",
+    summary="Calculate the convex hull of a contour.",
+    resources=Resources(memory_mb=64),
+)
+def contour_hull(given: ContourInput, context: ToolContext) -> HullResult:
+    """Corners of the hull, its area, its perimeter."""
+    ring = contours.ring_of(given.contour)
+    outer, shape = contours.hull(ring), contours.shape_of(given.contour)
+    return HullResult(
+        contour_convex_hull=[(float(x), float(y)) for x, y in outer],
+        hull_area=shape["hull_area"],
+        hull_perimeter=shape["hull_perimeter"],
+        solidity=shape["solidity"],
+        convexity=shape["convexity"],
+    )

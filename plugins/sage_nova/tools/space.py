@@ -1,0 +1,488 @@
+"""The space of a slide's tile features: reductions, Leiden clusters, their centers, pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import Seed
+from mcp_servers.spec import OutputName, Resources
+from sage.core.errors import InputError
+from sage_nova.tools import store
+from sage_nova.tools.common import (
+    FEATURES,
+    KEY,
+    TILES,
+    TISSUES,
+    Job,
+    NovaResult,
+    WsiInput,
+    nova_tool,
+    slide_of,
+)
+
+COMPONENTS = 50
+
+
+class SpaceInput(WsiInput):
+    """Which features."""
+
+    patch_features_key: str = Field(default=FEATURES, pattern=KEY)
+
+
+class ReduceInput(SpaceInput):
+    """Which reductions."""
+
+    scale_data: bool = Field(default=True, description="Scale each feature to unit variance")
+    compute_neighbors: bool = True
+    n_neighbors: int = Field(default=15, ge=2, le=200)
+    neighbors_key_added: str = Field(default="neighbors", pattern=KEY)
+    compute_pca: bool = True
+    pca_key_added: str = Field(default="X_pca", pattern=KEY)
+    compute_umap: bool = Field(default=False, description="Needs the package umap-learn")
+    umap_key_added: str = Field(default="X_umap", pattern=KEY)
+    compute_tsne: bool = False
+    tsne_key_added: str = Field(default="X_tsne", pattern=KEY)
+    seed: Seed = 42
+
+
+class ReduceResult(NovaResult):
+    """What was added to the table of features."""
+
+    path_to_zarr: OutputName
+    keys_added: list[str]
+    explained_variance: float = Field(description="Share kept by the principal components")
+
+
+@nova_tool(
+    "reduce_single_wsi_patch_feature_space_tool",
+    version="1.0.0",
+    summary="Reduce dimensionality of patch features using PCA, UMAP, or t-SNE, and compute the "
+    "graph of neighbors that Leiden needs; kept in obsm and obsp of the table of features.",
+    resources=Resources(cpu=2, memory_mb=2048, seconds_per_item=10.0),
+)
+def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
+    """Reductions of one slide's features; the same seed gives the same ones."""
+    import numpy as np
+    from sklearn.decomposition import PCA
+
+    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    table = store.features_of(store.load_store(job, slide), given.patch_features_key)
+    features = np.asarray(table.X, dtype=np.float64)
+    if len(features) < 5:
+        raise InputError(f"{len(features)} tiles are too few to reduce; 5 are needed")
+    spread = features.std(axis=0) if given.scale_data else np.ones(features.shape[1])
+    scaled = (features - features.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
+    pca = PCA(min(COMPONENTS, len(scaled) - 1, scaled.shape[1]), random_state=given.seed)
+    reduced = pca.fit_transform(scaled)
+    added = []
+    if given.compute_pca:
+        table.obsm[given.pca_key_added] = reduced
+        table.uns[given.pca_key_added] = {
+            "variance": pca.explained_variance_,
+            "variance_ratio": pca.explained_variance_ratio_,
+        }
+        added.append(given.pca_key_added)
+    if given.compute_neighbors:
+        count = min(given.n_neighbors, len(features) - 1)
+        key = f"{given.neighbors_key_added}_connectivities"
+        table.obsp[key] = neighbor_graph(reduced, count)
+        table.uns[given.neighbors_key_added] = {
+            "connectivities_key": key,
+            "params": {"n_neighbors": count, "method": "jaccard", "metric": "euclidean"},
+        }
+        added.append(given.neighbors_key_added)
+    if given.compute_umap:
+        table.obsm[given.umap_key_added] = _umap(reduced, given.n_neighbors, given.seed)
+        added.append(given.umap_key_added)
+    if given.compute_tsne:
+        table.obsm[given.tsne_key_added] = tsne(reduced, given.seed)
+        added.append(given.tsne_key_added)
+    return ReduceResult(
+        path_to_zarr=store.save(
+            job, slide, {given.patch_features_key: table}, context, fresh=False
+        ),
+        keys_added=added,
+        explained_variance=float(pca.explained_variance_ratio_.sum()),
+        operations_log=[f"{', '.join(added)} of {len(features)} tiles"],
+    )
+
+
+def neighbor_graph(reduced: Any, count: int) -> Any:
+    """Symmetric sparse graph of `count` neighbors, weighted by the Jaccard overlap of
+    neighborhoods (Levine et al. 2015, PhenoGraph)."""
+    from scipy import sparse
+    from sklearn.neighbors import kneighbors_graph
+
+    near = kneighbors_graph(reduced, count, mode="connectivity", include_self=False)
+    own = near + sparse.identity(near.shape[0], format="csr")
+    shared = (own @ own.T).multiply(near)
+    total = 2 * (count + 1)
+    shared.data = shared.data / (total - shared.data)
+    return shared.maximum(shared.T).tocsr()
+
+
+def tsne(reduced: Any, seed: int) -> Any:
+    """(n, 2) t-SNE of principal components, begun at the first two."""
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, max(2.0, (len(reduced) - 1) / 3))
+    return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(reduced)
+
+
+def _umap(reduced: Any, neighbors: int, seed: int) -> Any:
+    import importlib
+
+    try:
+        umap: Any = importlib.import_module("umap")
+    except ImportError:
+        raise InputError(
+            "compute_umap needs the package umap-learn (BSD): pip install umap-learn; without it "
+            "compute_tsne and compute_pca work"
+        ) from None
+    count = min(neighbors, len(reduced) - 1)
+    return umap.UMAP(n_neighbors=count, random_state=seed).fit_transform(reduced)
+
+
+class LeidenInput(SpaceInput):
+    """How fine the clusters are."""
+
+    leiden_resolution: float = Field(default=0.75, gt=0, le=100)
+    leiden_key: str | None = Field(
+        default=None, pattern=KEY, description="leiden_RESOLUTION when absent"
+    )
+    neighbors_key_added: str = Field(default="neighbors", pattern=KEY)
+    seed: Seed = 42
+
+
+class LeidenResult(NovaResult):
+    """The clusters."""
+
+    leiden_key: str
+    n_leiden_clusters: int
+    leiden_clusters: list[str]
+    tiles_per_cluster: dict[str, int]
+    path_to_zarr: OutputName
+
+
+@nova_tool(
+    "run_leiden_clustering_tool",
+    version="1.0.0",
+    summary="Perform Leiden clustering on patch features for morphological analysis; kept as a "
+    "category in obs[leiden_key], the largest cluster is 0.",
+    resources=Resources(memory_mb=2048, seconds_per_item=5.0),
+)
+def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
+    """Leiden (Traag, Waltman and van Eck 2019) with modularity on the stored graph."""
+    import numpy as np
+    import pandas as pd
+
+    from mcp_servers.pathology.cluster import PALETTE
+
+    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    table = store.features_of(store.load_store(job, slide), given.patch_features_key)
+    graph = f"{given.neighbors_key_added}_connectivities"
+    if graph not in table.obsp:
+        raise InputError(
+            f'the features have no graph "{graph}"; run reduce_single_wsi_patch_feature_space_tool '
+            "with compute_neighbors=true first"
+        )
+    labels = leiden(table.obsp[graph], given.leiden_resolution, given.seed)
+    key = given.leiden_key or f"leiden_{given.leiden_resolution:g}"
+    names = [str(i) for i in range(int(labels.max()) + 1)]
+    table.obs[key] = pd.Categorical([str(i) for i in labels], categories=names)
+    table.uns[f"{key}_colors"] = np.array(
+        ["#{:02x}{:02x}{:02x}".format(*PALETTE[i % len(PALETTE)]) for i in range(len(names))]
+    )
+    counts = np.bincount(labels)
+    return LeidenResult(
+        leiden_key=key,
+        n_leiden_clusters=len(names),
+        leiden_clusters=names,
+        tiles_per_cluster={name: int(n) for name, n in zip(names, counts, strict=True)},
+        path_to_zarr=store.save(
+            job, slide, {given.patch_features_key: table}, context, fresh=False
+        ),
+        operations_log=[f"{len(names)} clusters at resolution {given.leiden_resolution:g}"],
+    )
+
+
+def leiden(graph: Any, resolution: float, seed: int) -> Any:
+    """(n,) clusters of a symmetric weighted graph, the largest 0; nodes without a link are each
+    a cluster of their own."""
+    import graspologic_native
+    import numpy as np
+    from scipy import sparse
+
+    upper = sparse.triu(graph, k=1).tocoo()
+    links = [
+        (str(a), str(b), float(w))
+        for a, b, w in zip(upper.row.tolist(), upper.col.tolist(), upper.data.tolist(), strict=True)
+        if w > 0
+    ]
+    found: dict[str, int] = {}
+    if links:
+        _, found = graspologic_native.leiden(
+            links, resolution=resolution, iterations=5, seed=seed, trials=3
+        )
+    lone = max(found.values(), default=-1) + 1
+    raw = np.array([found.get(str(i), lone + i) for i in range(graph.shape[0])])
+    _, raw = np.unique(raw, return_inverse=True)
+    order = np.argsort(-np.bincount(raw), kind="stable")
+    return np.argsort(order)[raw]
+
+
+class PatchPlace(BaseModel):
+    """One tile: its corner and side in level-0 pixels."""
+
+    patch_id: int
+    top_left_x: int
+    top_left_y: int
+    base_width: int
+    base_height: int
+    base_level: int = 0
+
+
+class TopInput(SpaceInput):
+    """Which clusters, how many tiles of each."""
+
+    tile_key: str = Field(default=TILES, pattern=KEY)
+    leiden_resolution: float = Field(default=0.75, gt=0, le=100)
+    leiden_key: str | None = Field(default=None, pattern=KEY)
+    top_k: int = Field(default=5, ge=1, le=1000)
+
+
+class TopResult(NovaResult):
+    """The tiles nearest to each cluster's center."""
+
+    closest_patches_coords: dict[str, list[PatchPlace]]
+    top_k_save_path: OutputName
+    top_k: int
+    leiden_key: str
+
+
+@nova_tool(
+    "get_topk_close_patch_coords_to_embedding_space_clusters_tool",
+    version="1.0.0",
+    summary="Get coordinates of top-k patches closest to embedding space cluster centers (mean "
+    "of the features of each Leiden cluster, Euclidean distance), as JSON.",
+    resources=Resources(memory_mb=1024),
+)
+def top_patches(given: TopInput, context: ToolContext) -> TopResult:
+    """Exemplars of each cluster."""
+    import json
+
+    import numpy as np
+
+    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    held = store.load_store(job, slide)
+    table = store.features_of(held, given.patch_features_key)
+    tiles = store.tiles_of(held, given.tile_key)
+    key = cluster_key(table, given.leiden_key, given.leiden_resolution)
+    features, corners = np.asarray(table.X, dtype=np.float64), store.corners(tiles)
+    side, labels = store.side_of(tiles), table.obs[key].astype(str).to_numpy()
+    found: dict[str, list[PatchPlace]] = {}
+    for name in table.obs[key].cat.categories:
+        own = np.flatnonzero(labels == str(name))
+        away = np.linalg.norm(features[own] - features[own].mean(axis=0), axis=1)
+        found[f"cluster_{name}"] = [
+            PatchPlace(
+                patch_id=int(i),
+                top_left_x=int(corners[i, 0]),
+                top_left_y=int(corners[i, 1]),
+                base_width=side,
+                base_height=side,
+            )
+            for i in own[np.argsort(away, kind="stable")[: given.top_k]]
+        ]
+    name = job.out(f"{slide.name}_{key}_top{given.top_k}.json")
+    with context.writing(name) as path:
+        plain = {k: [place.model_dump() for place in v] for k, v in found.items()}
+        path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    return TopResult(
+        closest_patches_coords=found, top_k_save_path=name, top_k=given.top_k, leiden_key=key
+    )
+
+
+def cluster_key(table: Any, key: str | None, resolution: float) -> str:
+    """The key of the clusters; raises `InputError` where there are none under it."""
+    named = key or f"leiden_{resolution:g}"
+    if named not in table.obs:
+        raise InputError(f'the features have no clusters "{named}"; run run_leiden_clustering_tool')
+    return named
+
+
+class ShowInput(WsiInput):
+    """What is drawn over the slide."""
+
+    add_contours: bool = False
+    add_tiles: bool = False
+    tissue_key: str = Field(default=TISSUES, pattern=KEY)
+    tile_key: str = Field(default=TILES, pattern=KEY)
+    tissue_id: int | None = Field(default=None, ge=0, description="Only this region and its tiles")
+    color_tiles_by: str | None = Field(default=None, pattern=KEY, description="A column of obs")
+    patch_features_key: str | None = Field(default=None, pattern=KEY)
+    max_px: int = Field(default=2048, ge=64, le=8192, description="Longer side of the picture")
+
+
+class PictureResult(NovaResult):
+    """The picture."""
+
+    visualization_save_path: OutputName
+
+
+@nova_tool(
+    "visualize_wsi_tool",
+    version="1.0.0",
+    summary="Create visualizations of WSI with optional tissue contours and tile overlays.",
+    resources=Resources(memory_mb=1024, seconds_per_item=1.0),
+)
+def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
+    """A slide with its outlines and tiles, as PNG with a scale bar."""
+    from mcp_servers.formats.images import write_png
+    from mcp_servers.pathology.drawing import GREEN, captioned
+
+    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    if given.color_tiles_by is not None and given.patch_features_key is None:
+        raise InputError("color_tiles_by needs patch_features_key: the table that has the column")
+    picture = slide.thumbnail(given.max_px)
+    legend: dict[str, Any] = {}
+    if given.add_contours or given.add_tiles or given.color_tiles_by:
+        held = store.load_store(job, slide)
+        if given.add_contours:
+            frame = store.tissues_of(held, given.tissue_key)
+            if given.tissue_id is not None:
+                frame = frame[region_rows(frame, given.tissue_id)]
+            picture = _outlined(picture, frame, slide.width / picture.shape[1])
+            legend["tissue"] = GREEN
+        if given.add_tiles or given.color_tiles_by:
+            tiles = store.tiles_of(held, given.tile_key)
+            labels = None
+            if given.color_tiles_by is not None and given.patch_features_key is not None:
+                table = store.features_of(held, given.patch_features_key)
+                if given.color_tiles_by not in table.obs:
+                    have = ", ".join(table.obs.columns)
+                    raise InputError(f'obs has no column "{given.color_tiles_by}" (it has: {have})')
+                labels = table.obs[given.color_tiles_by].astype(str).to_numpy()
+            picture, colors = tiled(slide, picture, tiles, labels, given.tissue_id)
+            legend |= colors
+    um = None if slide.mpp is None else slide.mpp * slide.width / picture.shape[1]
+    name = job.out(f"{slide.name}_visualization.png")
+    with context.writing(name) as path:
+        write_png(path, captioned(picture, um, legend))
+    return PictureResult(visualization_save_path=name)
+
+
+def _outlined(picture: Any, frame: Any, ratio: float) -> Any:
+    import numpy as np
+
+    from mcp_servers.pathology.drawing import GREEN, outlined
+    from mcp_servers.slides.geometry import Polygon
+
+    polygons = [
+        Polygon(np.asarray(g.exterior.coords), tuple(np.asarray(h.coords) for h in g.interiors))
+        for g in frame.geometry
+    ]
+    return outlined(picture, polygons, ratio, GREEN)
+
+
+def region_rows(frame: Any, tissue_id: int) -> Any:
+    """Which rows are of a region of tissue; raises `InputError` where none is."""
+    own = (frame["tissue_id"] == tissue_id).to_numpy()
+    if not own.any():
+        have = ", ".join(map(str, sorted(set(frame["tissue_id"].tolist()))[:30]))
+        raise InputError(f"tissue_id {tissue_id}: there is no such region (there are: {have})")
+    return own
+
+
+def tiled(
+    slide: Any, picture: Any, tiles: Any, labels: Any, tissue_id: int | None
+) -> tuple[Any, dict[str, Any]]:
+    """The picture with tiles over it, colored by label, and the colors.
+
+    Parameters
+    ----------
+    slide : for its width
+    picture : overview of it
+    tiles : the shapes element
+    labels : (n,) text, or None for one color
+    tissue_id : only tiles of this region
+    """
+    import numpy as np
+
+    from mcp_servers.formats.images import draw_squares
+    from mcp_servers.pathology.cluster import PALETTE
+
+    own = np.ones(len(tiles), dtype=bool)
+    if tissue_id is not None:
+        own = region_rows(tiles, tissue_id)
+    words = np.full(len(tiles), "tile") if labels is None else labels
+    kinds = sorted(set(words[own].tolist()), key=lambda word: (len(word), word))
+    colors = {word: PALETTE[i % len(PALETTE)] for i, word in enumerate(kinds)}
+    ratio = slide.width / picture.shape[1]
+    corners, side = store.corners(tiles)[own], store.side_of(tiles)
+    return draw_squares(picture, corners, side, ratio, colors, list(words[own]), 0.45), colors
+
+
+class ClustersInput(SpaceInput):
+    """Which clusters, and what they are called."""
+
+    tile_key: str = Field(default=TILES, pattern=KEY)
+    tissue_id: int | None = Field(default=None, ge=0)
+    leiden_resolution: float = Field(default=0.75, gt=0, le=100)
+    leiden_key: str | None = Field(default=None, pattern=KEY)
+    cluster_labels_key: dict[str, str] | None = Field(
+        default=None, description="A name for each cluster"
+    )
+    figure_title: str | None = Field(default=None, max_length=200)
+
+
+@nova_tool(
+    "visualize_morphological_clusters_on_wsi_tool",
+    version="1.0.0",
+    summary="Visualize morphological clusters overlaid on WSI tissue regions, beside the reduced "
+    "feature space (UMAP if it was computed, else t-SNE, else PCA).",
+    resources=Resources(memory_mb=1536, seconds_per_item=3.0),
+)
+def visualize_clusters(given: ClustersInput, context: ToolContext) -> PictureResult:
+    """Two panels: the feature space and the slide, in the same colors."""
+    import numpy as np
+
+    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    held = store.load_store(job, slide)
+    table = store.features_of(held, given.patch_features_key)
+    tiles = store.tiles_of(held, given.tile_key)
+    key = cluster_key(table, given.leiden_key, given.leiden_resolution)
+    space = next((name for name in ("X_umap", "X_tsne", "X_pca") if name in table.obsm), None)
+    if space is None:
+        raise InputError(
+            "the features are not reduced; run reduce_single_wsi_patch_feature_space_tool"
+        )
+    names = given.cluster_labels_key or {}
+    clusters = [str(name) for name in table.obs[key].cat.categories]
+    if unknown := sorted(set(names) - set(clusters)):
+        raise InputError(f"cluster_labels_key names {unknown[0]}; there are {', '.join(clusters)}")
+    labels = np.array([names.get(v, v) for v in table.obs[key].astype(str)])
+    picture, colors = tiled(slide, slide.thumbnail(2048), tiles, labels, given.tissue_id)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(16, 8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    points = np.asarray(table.obsm[space])[:, :2]
+    for word, color in colors.items():
+        own = labels == word
+        rgb = tuple(part / 255 for part in color)
+        left.scatter(points[own, 0], points[own, 1], s=8, color=[rgb], label=word)
+    left.set_xlabel(f"{space} 1")
+    left.set_ylabel(f"{space} 2")
+    for text in left.legend(title=key).get_texts():
+        text.set_parse_math(False)
+    right.imshow(picture)
+    right.set_axis_off()
+    figure.suptitle(given.figure_title or f"{slide.name}: {key}", parse_math=False)
+    name = job.out(f"{slide.name}_morphological_clusters.png")
+    with context.writing(name) as path:
+        figure.savefig(path, dpi=100, format="png")
+    return PictureResult(visualization_save_path=name)

@@ -1,0 +1,169 @@
+"""A slide's zarr store: shapes of tissue and tiles, a table of features per encoder (SpatialData).
+
+`shapes[tissues]` has tissue_id, geometry and measures of each region; `shapes[tiles]` tile_id,
+tissue_id, geometry; `tables[features]` is an AnnData whose X are features, obs the tiles (tile_id,
+library_id, tissue_id, clusters), obsm reductions, obsp the graph of neighbors, varm features of the
+slide. Coordinates are level-0 pixels. Keys are LazySlide's, as NOVA uses them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcp_servers.context import ToolContext
+from mcp_servers.slides.arrays import F32, I64
+from sage.core.errors import InputError
+from sage.core.extras import need
+from sage_nova.tools.common import Job
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import Slide
+
+INSTANCE, REGION = "tile_id", "library_id"
+
+
+def store_name(slide: Slide) -> str:
+    """The store's name in its job."""
+    return f"{slide.name}.zarr"
+
+
+def read_store(path: Path) -> Any:
+    """The `SpatialData` of a folder; raises `InputError` where it is none."""
+    need("spatialdata", "a zarr store")
+    import spatialdata
+
+    if not (path / "zarr.json").exists() and not (path / ".zgroup").exists():
+        raise InputError(f"{path}: not a zarr store (it has neither zarr.json nor .zgroup)")
+    if index := next(path.rglob("_metadata"), None):  # names parts anywhere on this machine
+        raise InputError(f"{index}: an index of Parquet files is not followed; remove it")
+    try:
+        return spatialdata.read_zarr(path)
+    except Exception as error:  # the library raises kinds of its own for a damaged store
+        raise InputError(f"{path}: not a readable SpatialData store: {error}") from error
+
+
+def load_store(job: Job, slide: Slide) -> Any:
+    """The store of a slide; raises `InputError` where the job has none."""
+    remedy = "run extract_tissue_in_wsi_tool on the slide first"
+    return read_store(job.need(store_name(slide), remedy))
+
+
+def element(store: Any, kind: str, key: str, remedy: str) -> Any:
+    """An element by its key; raises `InputError` that lists the keys there are.
+
+    Parameters
+    ----------
+    store : as `load_store` gives it
+    kind : "shapes" or "tables"
+    key : of the element
+    remedy : the tool that makes one
+    """
+    held = getattr(store, kind)
+    if key not in held:
+        have = ", ".join(held) or "none"
+        raise InputError(f'the store has no {kind} "{key}" (it has: {have}); run {remedy}')
+    return held[key]
+
+
+def tissues_of(store: Any, key: str) -> Any:
+    """The tissue regions."""
+    return element(store, "shapes", key, "extract_tissue_in_wsi_tool")
+
+
+def tiles_of(store: Any, key: str) -> Any:
+    """The tiles."""
+    return element(store, "shapes", key, "extract_tissue_tiles_in_wsi_tool")
+
+
+def features_of(store: Any, key: str) -> Any:
+    """The table of features."""
+    return element(store, "tables", key, "extract_patch_features_in_wsi_tool")
+
+
+def save(job: Job, slide: Slide, new: dict[str, Any], context: ToolContext, fresh: bool) -> str:
+    """Write the store with `new` elements beside or instead of those it has; its output name.
+
+    The old store stays until the new one is whole.
+
+    Parameters
+    ----------
+    job, slide : whose store
+    new : elements by key
+    context : where it is written
+    fresh : leave out what the store had
+    """
+    need("spatialdata", "a zarr store")
+    from mcp_servers.formats.spatial import write_store
+
+    old = None if fresh else job.find(store_name(slide))
+    elements: dict[str, Any] = {}
+    if old is not None:
+        held = read_store(old)
+        elements = {name: held[name] for _, name, _ in held.gen_elements() if name not in new}
+    name = job.out(store_name(slide))
+    about = {
+        "slide": slide.name,
+        "width": slide.width,
+        "height": slide.height,
+        "mpp": slide.mpp,
+        "coordinates": "level-0 pixels",
+    }
+    with context.writing_folder(name, replace=True) as path:
+        write_store(path, elements | new, about)
+    return name
+
+
+def shapes_frame(columns: dict[str, Any], geometry: Any, mpp: float | None) -> Any:
+    """A shapes element of polygons in level-0 pixels with these columns."""
+    import geopandas
+    from spatialdata.models import ShapesModel
+
+    from mcp_servers.formats.spatial import placed
+
+    frame = geopandas.GeoDataFrame(columns, geometry=list(geometry))
+    return ShapesModel.parse(frame, transformations=placed(mpp))
+
+
+def features_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:
+    """A table of features that annotates tiles.
+
+    Parameters
+    ----------
+    features : (tiles, dimension)
+    tiles : the shapes element
+    tile_key : its key
+    encoder : name of the model
+    """
+    import anndata
+    import pandas as pd
+    from spatialdata.models import TableModel
+
+    count = len(tiles)
+    observed = pd.DataFrame(
+        {
+            INSTANCE: np.arange(count),
+            REGION: pd.Categorical([tile_key] * count),
+            "tissue_id": tiles["tissue_id"].to_numpy(),
+        },
+        index=np.arange(count).astype(str),
+    )
+    table = anndata.AnnData(features, obs=observed)
+    table.obsm["spatial"] = corners(tiles).astype(np.float64)
+    table.uns["encoder"] = encoder
+    return TableModel.parse(table, region=tile_key, region_key=REGION, instance_key=INSTANCE)
+
+
+def corners(tiles: Any) -> I64:
+    """(n, 2) upper left corners of tiles, level-0 pixels."""
+    found: I64 = np.round(tiles.geometry.bounds[["minx", "miny"]].to_numpy()).astype(np.int64)
+    return found
+
+
+def side_of(tiles: Any) -> int:
+    """Side of the tiles, level-0 pixels."""
+    box = tiles.geometry.iloc[0].bounds
+    side: int = round(box[2] - box[0])
+    return side

@@ -1,0 +1,1 @@
+"""Slide reading: agents that read slides, recorded sessions, where readers look."""

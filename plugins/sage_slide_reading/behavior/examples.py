@@ -1,0 +1,119 @@
+"""What is learned from: a slide's thumbnail, and the regions that readers visited on it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mcp_servers.slides.arrays import F64, U8
+from mcp_servers.slides.slide import Slide
+from mcp_servers.workers.cohort import patient_of
+from sage.core.errors import InputError
+from sage_slide_reading.sessions.actions import Action, ActionSettings, actions_of
+from sage_slide_reading.sessions.format import SUFFIX, Session, read_session
+
+Visits = tuple[Action, ...]
+"""The actions of one session, in their order."""
+
+
+@dataclass
+class Example:
+    """One slide, and for each behavior the sessions that showed it there."""
+
+    slide: str
+    patient: str
+    size: tuple[int, int]
+    thumbnail: U8
+    visits: dict[str, list[Visits]] = field(default_factory=lambda: defaultdict(list))
+
+
+def boxes_of(visits: Visits) -> F64:
+    """(n, 4) x, y, width, height in level-0 pixels."""
+    return np.array([(a.x, a.y, a.w, a.h) for a in visits], dtype=np.float64).reshape(-1, 4)
+
+
+def thumbnail_of(slide: Slide, longest_px: int) -> U8:
+    """The whole slide, its longer side exactly `longest_px` pixels."""
+    import cv2
+
+    image = slide.thumbnail(longest_px)
+    scale = longest_px / max(slide.width, slide.height)
+    size = (max(1, round(slide.width * scale)), max(1, round(slide.height * scale)))
+    if image.shape[1::-1] == size:
+        return image
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
+
+
+def read_examples(
+    sessions: Path,
+    slides: Path,
+    thumbnail_px: int,
+    *,
+    settings: ActionSettings | None = None,
+    patient: Callable[[str], str] = lambda name: patient_of(Path(name)),
+) -> list[Example]:
+    """The slides of all sessions below a folder, in the order of their names.
+
+    Parameters
+    ----------
+    sessions : a session file, or a folder that is searched for them
+    slides : folder that holds the slides that sessions name
+    thumbnail_px : longer side of the thumbnails
+    settings : thresholds by which sessions become actions
+    patient : the patient of a slide's file name; what cannot be told apart counts as its own
+
+    Raises
+    ------
+    InputError
+        If there is no session, or a slide is missing, ambiguous or of another size than recorded.
+    """
+    files = [sessions] if sessions.is_file() else sorted(sessions.rglob(f"*{SUFFIX}"))
+    if not files:
+        raise InputError(f"{sessions}: there is no *{SUFFIX}; record some with sage serve")
+    return gather(
+        ((path, read_session(path)) for path in files), slides, thumbnail_px,
+        settings=settings, patient=patient,
+    )  # fmt: skip
+
+
+def gather(
+    sessions: Iterable[tuple[Path, Session]],
+    slides: Path,
+    thumbnail_px: int,
+    *,
+    settings: ActionSettings | None = None,
+    patient: Callable[[str], str] = lambda name: patient_of(Path(name)),
+) -> list[Example]:
+    """See `read_examples`; the sessions are given with the names that errors call them by."""
+    found: dict[str, Example] = {}
+    places: dict[str, list[Path]] = defaultdict(list)
+    if not slides.is_dir():
+        raise InputError(f"{slides}: no such folder of slides")
+    for path in sorted(slides.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            places[path.name].append(path)
+    for path, session in sessions:
+        header = session.header
+        if header.slide not in found:
+            here = places.get(header.slide, [])
+            if len(here) != 1:
+                what = "no such slide" if not here else "several slides of this name"
+                raise InputError(f"{path}: {header.slide}: {what} below {slides}")
+            with Slide.open(here[0], threads=1) as slide:
+                size = (slide.width, slide.height)
+                thumbnail = thumbnail_of(slide, thumbnail_px)
+            found[header.slide] = Example(header.slide, patient(header.slide), size, thumbnail)
+        example = found[header.slide]
+        if example.size != (header.width, header.height):
+            raise InputError(
+                f"{path}: it was recorded on {header.width} x {header.height} pixels, "
+                f"{header.slide} has {example.size[0]} x {example.size[1]}"
+            )
+        visits = tuple(actions_of(session, settings))
+        if visits:
+            example.visits[header.task or "looking"].append(visits)
+    return [found[name] for name in sorted(found) if found[name].visits]

@@ -1,0 +1,298 @@
+"""A behavior model as a folder (safetensors with its card inside), and at work on a slide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from mcp_servers.slides.arrays import F32, F64, U8
+from mcp_servers.spec import explain
+from sage.core.data import data_folder
+from sage.core.errors import InputError
+from sage.core.files import replacing, write_text
+from sage.core.models import Strict
+from sage_slide_reading.behavior.baselines import tissue_mask
+from sage_slide_reading.behavior.examples import thumbnail_of
+from sage_slide_reading.behavior.scores import ious
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import Slide
+
+WEIGHTS, CARD = "behavior.safetensors", "card.json"
+MAX_BYTES = 256 << 20
+APART = 0.4
+"""Of two proposals that overlap by a larger IoU the better one stays."""
+LEAST_SCORE = 0.02
+MOST = 200
+
+
+class Behavior(Strict):
+    """One entry of the bank: what readers were asked to do, and what their sessions hold."""
+
+    task: str = Field(min_length=1, max_length=500)
+    sessions: int = Field(ge=1)
+    slides: int = Field(ge=1)
+    regions: float = Field(gt=0, le=10_000, description="Per session, on average")
+    sides: tuple[Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)], ...] = Field(
+        description="Usual side of a box per bin, of slide heights"
+    )
+    usual_bin: float = Field(gt=0, allow_inf_nan=False, description="The commonest")
+
+
+class Score(Strict):
+    """One metric of one guide for one behavior on slides that training did not see."""
+
+    behavior: str
+    guide: str
+    metric: str
+    value: float | None = Field(description="Mean over slides; None where it is undefined")
+    low: float | None = None
+    high: float | None = None
+
+
+class BehaviorCard(Strict):
+    """What a behavior model is, what it learned from, and how well it does."""
+
+    format: Literal["sage-behavior-1"] = "sage-behavior-1"
+    behaviors: tuple[Behavior, ...] = Field(min_length=1, max_length=64)
+    bins: tuple[Annotated[float, Field(gt=0, le=400)], ...] = Field(min_length=1, max_length=8)
+    widths: tuple[Annotated[int, Field(ge=4, le=512)], ...] = Field(min_length=4, max_length=4)
+    thumbnail_px: int = Field(ge=64, le=2048)
+    seed: int = Field(ge=0, lt=2**32)
+    epochs: int = Field(ge=1)
+    slides: int = Field(ge=1)
+    patients: int = Field(ge=1)
+    data_sha256: str
+    parameters: int = Field(ge=1)
+    folds: int = Field(ge=0, description="0: it was not measured")
+    scores: tuple[Score, ...] = ()
+    training_data: str = Field(max_length=2000)
+    use: str = Field(
+        default="Proposes where a reader of these sessions would look. It learned looking, not "
+        "disease: a region is no finding, and what it leaves out is not normal. Not for diagnosis.",
+        max_length=2000,
+    )
+
+    def behavior(self, task: str | None) -> int:
+        """The place of a behavior; without a name that of the only one.
+
+        Raises
+        ------
+        InputError
+            If there is none of this name, or several and none is named.
+        """
+        tasks = [behavior.task for behavior in self.behaviors]
+        if task is None and len(tasks) == 1:
+            return 0
+        if task not in tasks:
+            said = "several behaviors" if task is None else f'no behavior "{task[:80]}"'
+            raise InputError(f"the model has {said}; name one of: {'; '.join(tasks)}")
+        return tasks.index(task)
+
+
+class Proposed(Strict):
+    """A region where a reader would look: level-0 pixels, how sure, at which bin, in which order.
+
+    `order` runs from 0, the first look, to 1, the last.
+    """
+
+    x: float
+    y: float
+    w: float
+    h: float
+    score: float
+    bin: float
+    order: float
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """x, y, width, height."""
+        return self.x, self.y, self.w, self.h
+
+
+def shipped() -> Path:
+    """The model that ships: scripted readers of simulated lymph nodes.
+
+    Raises
+    ------
+    InputError
+        If this installation lacks it.
+    """
+    folder = data_folder("models") / "behavior"
+    if not (folder / WEIGHTS).is_file():
+        raise InputError("this installation has no behavior model; name one (sage sessions train)")
+    return folder
+
+
+def save(folder: Path, weights: Mapping[str, Any], card: BehaviorCard) -> None:
+    """Write weights at half precision, the card in their metadata and beside them."""
+    import torch
+    from safetensors.torch import save_file
+
+    plain = {
+        name: value.to(torch.float16).contiguous() if value.is_floating_point() else value
+        for name, value in weights.items()
+        if not name.endswith("num_batches_tracked")
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / WEIGHTS) as path:
+        save_file(plain, path, metadata={"card": card.model_dump_json()})
+    write_text(folder / CARD, card.model_dump_json(indent=1) + "\n")
+
+
+class BehaviorModel:
+    """A loaded model."""
+
+    def __init__(self, folder: Path) -> None:
+        """Load it.
+
+        Raises
+        ------
+        InputError
+            If the folder holds no such model, or it is damaged.
+        """
+        import torch
+        from safetensors import SafetensorError, safe_open
+        from safetensors.torch import load_file
+
+        from sage_slide_reading.behavior.network import RegionNet
+
+        path = folder / WEIGHTS
+        if not path.is_file():
+            raise InputError(f"{folder}: no {WEIGHTS}; sage sessions train writes one")
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: larger than any behavior model")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                told = json.loads((file.metadata() or {}).get("card", "{}"))
+            self.card = BehaviorCard.model_validate(told)
+            net = RegionNet(len(self.card.behaviors), len(self.card.bins), self.card.widths)
+            tensors = {name: value.float() for name, value in load_file(path).items()}
+            if not all(torch.isfinite(value).all() for value in tensors.values()):
+                raise InputError(f"{path}: its numbers are damaged: not finite")
+            missing, unknown = net.load_state_dict(tensors, strict=False)
+        except ValidationError as error:
+            raise InputError(f"{path}: no behavior model of SAGE: {explain(error)}") from error
+        except (SafetensorError, OSError, ValueError, RecursionError, RuntimeError) as error:
+            raise InputError(f"{path}: no behavior model of SAGE: {error}") from error
+        lacking = [name for name in missing if not name.endswith("num_batches_tracked")]
+        if lacking or unknown or any(len(b.sides) != len(self.card.bins) for b in
+                                     self.card.behaviors):  # fmt: skip
+            raise InputError(f"{path}: its numbers do not fit its card")
+        self.folder, self.net = folder, net.eval()
+
+    def predict(self, slide: Slide, task: str | None = None, most: int | None = None
+                ) -> list[Proposed]:  # fmt: skip
+        """Where a reader would look, best first; as many as readers visit when `most` is None."""
+        thumbnail = thumbnail_of(slide, self.card.thumbnail_px)
+        return propose(
+            self.net, self.card, thumbnail, (slide.width, slide.height), self.card.behavior(task),
+            most,
+        )[0]  # fmt: skip
+
+
+def prepared(thumbnail: U8) -> F32:
+    """(7, H, W) input of the network: colors, and where a place lies within the tissue."""
+    from sage_slide_reading.behavior.network import INPUTS, MULTIPLE
+
+    height, width = thumbnail.shape[:2]
+    rows, columns = np.nonzero(tissue_mask(thumbnail))
+    if not len(rows):
+        rows, columns = np.array([0, height - 1]), np.array([0, width - 1])
+    top, left = int(rows.min()), int(columns.min())
+    tall, wide = int(rows.max()) + 1 - top, int(columns.max()) + 1 - left
+    down, across = height + -height % MULTIPLE, width + -width % MULTIPLE
+    out = np.zeros((INPUTS, down, across), dtype=np.float32)
+    out[:3] = 1.0
+    out[:3, :height, :width] = thumbnail.transpose(2, 0, 1) / 255.0
+    y, x = np.mgrid[0:down, 0:across]
+    out[3], out[4] = (x + 0.5 - left) / wide, (y + 0.5 - top) / tall
+    out[5], out[6] = wide / height, tall / height
+    return out
+
+
+def propose(
+    net: Any,
+    card: BehaviorCard,
+    thumbnail: U8,
+    size: tuple[int, int],
+    behavior: int,
+    most: int | None = None,
+) -> tuple[list[Proposed], F64]:
+    """Regions of one behavior, best first, and the map of relevance over the thumbnail.
+
+    Parameters
+    ----------
+    net : the network, in evaluation mode
+    card : its card
+    thumbnail : RGB, its longer side `card.thumbnail_px`
+    size : width and height of the slide in level-0 pixels
+    behavior : its place in the bank
+    most : at most so many regions; the behavior's usual number when None
+    """
+    import cv2
+    import torch
+
+    from sage_slide_reading.behavior.network import STRIDE, decoded
+
+    height, width = thumbnail.shape[:2]
+    sides = torch.tensor([b.sides for b in card.behaviors], dtype=torch.float32) * height
+    with torch.inference_mode():
+        logits, boxes, order = decoded(net(torch.from_numpy(prepared(thumbnail))[None]), sides)
+    chance = torch.sigmoid(logits[0, behavior]).numpy()
+    rows, columns = -(-height // STRIDE), -(-width // STRIDE)
+    inside = chance[:, :rows, :columns]
+    scale = size[0] / width
+    found = np.argwhere(inside >= LEAST_SCORE)
+    ranked = sorted(found.tolist(), key=lambda at: (-float(chance[tuple(at)]), at))
+    own = boxes[0, behavior].numpy()
+    late = order[0, behavior].numpy()
+    kept: list[Proposed] = []
+    corners = np.zeros((0, 4))
+    count = max(1, round(card.behaviors[behavior].regions)) if most is None else most
+    for bin_, row, column in ranked:
+        if len(kept) >= min(count, MOST):
+            break
+        box = own[bin_, row, column].astype(np.float64) * scale
+        if len(kept) and (ious(box[None], corners) > APART).any():
+            continue
+        corners = np.concatenate((corners, box[None]))
+        x, y, w, h = box.tolist()
+        kept.append(
+            Proposed(
+                x=round(x, 1), y=round(y, 1), w=round(w, 1), h=round(h, 1),
+                score=round(float(chance[bin_, row, column]), 4), bin=card.bins[bin_],
+                order=round(float(late[row, column]), 4),
+            )
+        )  # fmt: skip
+    small = cv2.GaussianBlur(inside.max(axis=0).astype(np.float32), (0, 0), 1.0)
+    heat = cv2.resize(small, (columns * STRIDE, rows * STRIDE), interpolation=cv2.INTER_LINEAR)
+    return kept, np.asarray(heat[:height, :width], dtype=np.float64)
+
+
+def boxes_of(regions: Sequence[Proposed]) -> F64:
+    """(n, 4) x, y, width, height."""
+    return np.array([region.box for region in regions], dtype=np.float64).reshape(-1, 4)
+
+
+def write_regions(regions: Sequence[Proposed], path: Path) -> None:
+    """Proposed regions as GeoJSON annotations, for QuPath and the slides page."""
+    from mcp_servers.formats.geojson import feature, write_geojson
+    from mcp_servers.slides.geometry import Polygon
+
+    def features() -> Iterator[dict[str, Any]]:
+        for number, region in enumerate(regions, 1):
+            x, y, w, h = region.box
+            ring = np.array([[x, y], [x + w, y], [x + w, y + h], [x, y + h]])
+            yield feature(
+                Polygon(ring), name=f"{number}: {region.bin:g}x", classification="Proposed",
+                measurements={"Score": region.score, "Bin": region.bin, "Order": region.order},
+            )  # fmt: skip
+
+    with replacing(path) as temporary:
+        write_geojson(temporary, features())

@@ -1,0 +1,555 @@
+"""Training of a behavior model, and its scores on patients that it did not see."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from mcp_servers.slides.arrays import F64
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from sage.core.printable import amount
+from sage.core.seeds import generator
+from sage_slide_reading.behavior import baselines
+from sage_slide_reading.behavior.examples import Example, Visits, boxes_of
+from sage_slide_reading.behavior.model import (
+    Behavior,
+    BehaviorCard,
+    Proposed,
+    Score,
+    prepared,
+    propose,
+)
+from sage_slide_reading.behavior.model import boxes_of as proposed_boxes
+from sage_slide_reading.behavior.scores import (
+    MAP_IOUS,
+    auc_judd,
+    efficiency,
+    f1_of_bins,
+    hits,
+    ious,
+    mean_iou,
+    nss,
+    pooled_precision,
+    recall_at,
+    scanpath_distance,
+    spelled,
+)
+
+PURPOSE = 24
+MODEL, READER = "model", "another reader"
+HEAT_STRIDE = 4
+"""Pixels of the thumbnail per cell of the maps that NSS and AUC are computed on."""
+EXTRA = 3
+"""Proposals per expected region that average precision is computed over."""
+Tell = Callable[[str], None]
+
+
+class TrainSettings(Strict):
+    """How a model is trained; the paper's network is larger, its rate 1e-4 and its batch 32."""
+
+    thumbnail_px: int = Field(default=192, ge=64, le=2048, description="Longer side")
+    epochs: int = Field(default=100, ge=1, le=10_000)
+    batch: int = Field(default=2, ge=1, le=256)
+    learning_rate: float = Field(default=2e-3, gt=0, le=1)
+    folds: int = Field(default=5, ge=0, le=50, description="Of patients; 0 measures nothing")
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    widths: tuple[int, int, int, int] = (16, 32, 48, 64)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with its card, and what was measured of it slide by slide."""
+
+    net: Any
+    card: BehaviorCard
+    measured: tuple[Measured, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One guide against one recorded session on one slide."""
+
+    guide: str
+    behavior: str
+    slide: str
+    patient: str
+    values: dict[str, float]
+    ranked: tuple[tuple[float, tuple[bool, ...]], ...]
+    """Proposals: score, and whether right at each threshold of mAP."""
+    regions: int
+    bins: tuple[tuple[float | None, float], ...]
+
+
+def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behavior, ...]:
+    """The behaviors that sessions show, with their usual number and size of regions."""
+    tasks = sorted({task for example in examples for task in example.visits})
+    every = [
+        action.h / example.size[1]
+        for example in examples
+        for sessions in example.visits.values()
+        for visits in sessions
+        for action in visits
+    ]
+    bank = []
+    for task in tasks:
+        own = [(e, visits) for e in examples for visits in e.visits.get(task, ())]
+        sides = []
+        for bin_ in bins:
+            heights = [a.h / e.size[1] for e, visits in own for a in visits if a.bin == bin_]
+            sides.append(round(float(np.median(heights or every)), 5))
+        bank.append(
+            Behavior(
+                task=task,
+                sessions=len(own),
+                slides=len({example.slide for example, _ in own}),
+                regions=round(float(np.mean([len(visits) for _, visits in own])), 3),
+                sides=tuple(sides),
+                usual_bin=Counter(a.bin for _, visits in own for a in visits).most_common(1)[0][0],
+            )
+        )
+    return tuple(bank)
+
+
+def card_of(examples: Sequence[Example], settings: TrainSettings, told: str) -> BehaviorCard:
+    """The card of a model that is to be trained on these examples.
+
+    Raises
+    ------
+    InputError
+        If nothing was recorded that a model could learn.
+    """
+    if not examples:
+        raise InputError("the sessions hold no regions: nobody stayed, panned or peeked")
+    every = [a for e in examples for s in e.visits.values() for visits in s for a in visits]
+    bins = tuple(sorted(bin_ for bin_, _ in Counter(a.bin for a in every).most_common(8)))
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(example.slide.encode() + example.thumbnail.tobytes())
+        for task in sorted(example.visits):
+            for visits in example.visits[task]:
+                digest.update("".join(a.model_dump_json() for a in visits).encode())
+    return BehaviorCard(
+        behaviors=bank_of(examples, bins),
+        bins=bins,
+        widths=settings.widths,
+        thumbnail_px=settings.thumbnail_px,
+        seed=settings.seed,
+        epochs=settings.epochs,
+        slides=len(examples),
+        patients=len({example.patient for example in examples}),
+        data_sha256=digest.hexdigest(),
+        parameters=1,
+        folds=0,
+        training_data=told,
+    )
+
+
+def goal_of(example: Example, visits: Visits, bins: tuple[float, ...]) -> F64:
+    """(n, 6): box in pixels of the thumbnail, place of the bin, order from 0 to 1."""
+    scale = example.thumbnail.shape[1] / example.size[0]
+    known = [action for action in visits if action.bin in bins]
+    last = max(1, len(known) - 1)
+    return np.array(
+        [
+            (a.x * scale, a.y * scale, a.w * scale, a.h * scale, bins.index(a.bin), place / last)
+            for place, a in enumerate(known)
+        ],
+        dtype=np.float64,
+    ).reshape(-1, 6)
+
+
+def fit(
+    examples: Sequence[Example], card: BehaviorCard, settings: TrainSettings, tell: Tell
+) -> tuple[Any, int]:
+    """A network trained on examples, in evaluation mode, and its number of parameters.
+
+    Mirrored and recolored copies are shown in place of some images.
+
+    Parameters
+    ----------
+    examples : slides with their sessions; of several sessions of a behavior one is drawn each time
+    card : behaviors and bins
+    settings : how
+    tell : gets a line now and then
+    """
+    import torch
+
+    from sage_slide_reading.behavior.network import RegionNet, loss
+
+    rng = generator(settings.seed, PURPOSE)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        net = RegionNet(len(card.behaviors), len(card.bins), settings.widths)
+    steps = settings.epochs * -(-len(examples) // settings.batch)
+    optimizer = torch.optim.Adam(net.parameters(), lr=settings.learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, settings.learning_rate, total_steps=max(2, steps), pct_start=0.15
+    )
+    net.train()
+    inputs = {e.slide: torch.from_numpy(prepared(e.thumbnail)) for e in examples}
+    # the network is fully convolutional, but images of a batch have one size
+    tall = max(image.shape[1] for image in inputs.values())
+    wide = max(image.shape[2] for image in inputs.values())
+    for epoch in range(settings.epochs):
+        order = rng.permutation(len(examples)).tolist()
+        lost = 0.0
+        for first in range(0, len(order), settings.batch):
+            chosen = [examples[place] for place in order[first : first + settings.batch]]
+            images = torch.ones(len(chosen), 7, tall, wide)
+            goals, sides, ordered = [], [], []
+            for number, example in enumerate(chosen):
+                image = inputs[example.slide]
+                height = example.thumbnail.shape[0]
+                own: list[torch.Tensor | None] = []
+                mirror = rng.uniform(size=2) < 0.5
+                for behavior in card.behaviors:
+                    sessions = example.visits.get(behavior.task)
+                    if not sessions:
+                        own.append(None)
+                        continue
+                    visits = sessions[int(rng.integers(len(sessions)))]
+                    goal = goal_of(example, visits, card.bins)
+                    if mirror[0]:
+                        goal[:, 0] = image.shape[2] - goal[:, 0] - goal[:, 2]
+                    if mirror[1]:
+                        goal[:, 1] = image.shape[1] - goal[:, 1] - goal[:, 3]
+                    own.append(torch.from_numpy(goal.astype(np.float32)))
+                shown = image.clone()
+                gain = torch.from_numpy(rng.lognormal(0.0, 0.15, 3).astype(np.float32))
+                shown[:3] = shown[:3].clamp(min=0.02) ** gain[:, None, None]
+                if mirror[0]:
+                    shown = shown.flip(2)
+                    shown[3] = 1.0 - shown[3]
+                if mirror[1]:
+                    shown = shown.flip(1)
+                    shown[4] = 1.0 - shown[4]
+                images[number, :, : shown.shape[1], : shown.shape[2]] = shown
+                goals.append(own)
+                sides.append(height)
+                ordered.append(not mirror.any())
+            usual = torch.tensor([b.sides for b in card.behaviors]) * float(np.mean(sides))
+            total = loss(net(images), usual, goals, ordered)
+            optimizer.zero_grad()
+            total.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+            optimizer.step()
+            schedule.step()
+            lost += float(total.detach()) * len(chosen)
+        if epoch == 0 or epoch % 10 == 9 or epoch + 1 == settings.epochs:
+            tell(f"epoch {epoch + 1} of {settings.epochs}: loss {lost / len(examples):.3f}")
+    return net.eval(), sum(parameter.numel() for parameter in net.parameters())
+
+
+def train(
+    examples: Sequence[Example],
+    settings: TrainSettings,
+    told: str,
+    tell: Tell = lambda _: None,
+    each_fold: Callable[[Any, BehaviorCard, list[Example]], None] = lambda net, card, held: None,
+) -> Trained:
+    """Measure by patient-grouped folds, then train on everything.
+
+    Parameters
+    ----------
+    examples : slides with their sessions
+    settings : how
+    told : what the sessions are, for the card
+    tell : gets a line now and then
+    each_fold : gets each fold's network, its card and the slides that it has not seen
+
+    Raises
+    ------
+    InputError
+        If there are fewer patients than folds, or nothing to learn from.
+    """
+    card = card_of(examples, settings, told)
+    measured: list[Measured] = []
+    if settings.folds:
+        groups = grouped(examples, settings.folds, settings.seed)
+        for fold, held in enumerate(groups):
+            rest = [example for example in examples if example.patient not in held]
+            unseen = [example for example in examples if example.patient in held]
+            own = card.model_copy(update={"behaviors": bank_of(rest, card.bins)})
+            tell(f"fold {fold + 1} of {settings.folds}: {len(rest)} slides, {len(unseen)} unseen")
+            net, parameters = fit(rest, own, settings, tell)
+            own = own.model_copy(
+                update={
+                    "parameters": parameters, "slides": len(rest),
+                    "patients": len({example.patient for example in rest}),
+                }
+            )  # fmt: skip
+            measured += measure(net, own, unseen, settings.seed)
+            each_fold(net, own, unseen)
+    tell(f"all: {amount(len(examples), 'slide')}")
+    net, parameters = fit(examples, card, settings, tell)
+    scores = tuple(table(measured, settings.seed)) if measured else ()
+    card = card.model_copy(
+        update={"parameters": parameters, "folds": settings.folds, "scores": scores}
+    )
+    return Trained(net, card, tuple(measured))
+
+
+def grouped(examples: Sequence[Example], folds: int, seed: int) -> list[set[str]]:
+    """Patients dealt into folds; every behavior must keep sessions outside each fold.
+
+    Raises
+    ------
+    InputError
+        If there are too few patients.
+    """
+    patients = sorted({example.patient for example in examples})
+    if not 2 <= folds <= len(patients):
+        raise InputError(
+            f"{folds} folds need at least {max(2, folds)} patients, and there are "
+            f"{len(patients)}; take fewer --folds, or 0 to measure nothing"
+        )
+    order = generator(seed, PURPOSE, 1).permutation(len(patients))
+    groups = [{patients[place] for place in order[fold::folds]} for fold in range(folds)]
+    for task in sorted({task for example in examples for task in example.visits}):
+        shown = {example.patient for example in examples if example.visits.get(task)}
+        if any(shown <= group for group in groups):
+            raise InputError(
+                f'"{task}" was shown on slides of too few patients ({len(shown)}) for folds; '
+                "record more, or take --folds 0"
+            )
+    return groups
+
+
+# -- measuring --------------------------------------------------------------------------------
+
+GUIDES: dict[str, baselines.Heat] = {
+    "tissue density": baselines.tissue_density,
+    "cellularity": baselines.cellularity,
+    "center bias": baselines.center_bias,
+}
+RANDOM = "random"
+
+
+def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int) -> list[Measured]:
+    """The network and every baseline on slides that it has not seen, session by session.
+
+    Baselines propose as many boxes as the behavior usually has, at the peaks of their maps, of the
+    size and bin that are usual; they look at the highest first.
+
+    Parameters
+    ----------
+    net : in evaluation mode
+    card : its card
+    examples : slides that took no part in training
+    seed : of the random baseline
+    """
+    out: list[Measured] = []
+    for number, example in enumerate(examples):
+        scale = example.size[0] / example.thumbnail.shape[1]
+        heats = {name: heat(example.thumbnail) for name, heat in GUIDES.items()}
+        heats[RANDOM] = baselines.chance(seed * 100_000 + number)(example.thumbnail)
+        for place, behavior in enumerate(card.behaviors):
+            sessions = example.visits.get(behavior.task, [])
+            if not sessions:
+                continue
+            count = max(1, round(behavior.regions))
+            guides: dict[str, tuple[list[Proposed], F64 | None]] = {
+                MODEL: propose(
+                    net, card, example.thumbnail, example.size, place, EXTRA * count
+                )
+            }  # fmt: skip
+            bin_ = behavior.usual_bin
+            side_px = behavior.sides[card.bins.index(bin_)] * example.thumbnail.shape[0]
+            for name, heat in heats.items():
+                boxes, values = baselines.peaks(heat, (side_px, side_px), EXTRA * count)
+                regions = [
+                    Proposed(x=x * scale, y=y * scale, w=w * scale, h=h * scale, score=value,
+                             bin=bin_, order=rank / max(1, len(boxes)))
+                    for rank, ((x, y, w, h), value) in enumerate(
+                        zip(boxes.tolist(), values.tolist(), strict=True)
+                    )
+                ]  # fmt: skip
+                guides[name] = regions, heat
+            for turn, visits in enumerate(sessions):
+                if len(sessions) > 1:
+                    other = sessions[(turn + 1) % len(sessions)]
+                    guides[READER] = _as_proposed(other), None
+                for name, (regions, heat_map) in guides.items():
+                    out.append(
+                        _measured(name, behavior.task, example, regions, heat_map, visits, count)
+                    )
+    return out
+
+
+def _as_proposed(visits: Visits) -> list[Proposed]:
+    last = max(1, len(visits) - 1)
+    return [
+        Proposed(x=a.x, y=a.y, w=a.w, h=a.h, score=1.0 - 0.5 * place / last, bin=a.bin,
+                 order=place / last)
+        for place, a in enumerate(visits)
+    ]  # fmt: skip
+
+
+def _measured(
+    guide: str,
+    behavior: str,
+    example: Example,
+    regions: list[Proposed],
+    heat: F64 | None,
+    visits: Visits,
+    count: int,
+) -> Measured:
+    truth, every = boxes_of(visits), proposed_boxes(regions)
+    first = regions if guide == READER else regions[:count]
+    boxes = proposed_boxes(first)
+    in_order = proposed_boxes(sorted(first, key=lambda region: region.order))
+    values = {
+        "completeness": recall_at(boxes, truth, len(boxes)),
+        "efficiency": efficiency(boxes, truth) if len(boxes) else 0.0,
+        "recall at 3": recall_at(every, truth, 3),
+        "recall at 10": recall_at(every, truth, 10),
+        "IoU": mean_iou(boxes, truth),
+        "scanpath distance": scanpath_distance(
+            spelled(in_order, example.size), spelled(truth, example.size)
+        ),
+    }
+    if heat is not None:
+        small = heat[::HEAT_STRIDE, ::HEAT_STRIDE]
+        centers = truth[:, :2] + truth[:, 2:] / 2
+        scale = example.thumbnail.shape[1] / example.size[0] / HEAT_STRIDE
+        cells = [
+            (min(int(y * scale), small.shape[0] - 1), min(int(x * scale), small.shape[1] - 1))
+            for x, y in centers.tolist()
+        ]
+        values |= {"NSS": nss(small, cells), "AUC-Judd": auc_judd(small, cells)}
+    overlap = ious(truth, boxes)
+    bins = tuple(
+        (
+            first[int(row.argmax())].bin if len(first) and row.max() > MAP_IOUS[0] else None,
+            action.bin,
+        )
+        for row, action in zip(overlap, visits, strict=True)
+    )
+    scores = np.array([region.score for region in regions])
+    right = [hits(every, scores, truth, iou) for iou in MAP_IOUS]
+    ranked = tuple(
+        (one[0], tuple(at[place][1] for at in right)) for place, one in enumerate(right[0])
+    )
+    return Measured(
+        guide, behavior, example.slide, example.patient, values, ranked, len(truth), bins
+    )
+
+
+LOWER_IS_BETTER = frozenset(("scanpath distance",))
+ALL = "all"
+
+
+def value_of(rows: Sequence[Measured], metric: str) -> float:
+    """A metric over sessions: mAP and F1 of their pool, else the mean."""
+    if metric == "mAP":
+        total = sum(row.regions for row in rows)
+        return float(
+            np.mean([
+                pooled_precision([(s, right[k]) for r in rows for s, right in r.ranked], total)
+                for k in range(len(MAP_IOUS))
+            ])
+        )  # fmt: skip
+    if metric == "F1 of bins":
+        return f1_of_bins([pair for row in rows for pair in row.bins])
+    values = [row.values[metric] for row in rows if metric in row.values]
+    return float(np.mean(values)) if values else float("nan")
+
+
+METRICS = (
+    "mAP", "completeness", "efficiency", "recall at 3", "recall at 10", "IoU", "NSS", "AUC-Judd",
+    "scanpath distance", "F1 of bins",
+)  # fmt: skip
+
+
+def table(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Score]:
+    """Every metric by behavior and guide, 95% intervals by drawing patients with replacement."""
+    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for row in measured:
+        groups[row.behavior, row.guide].append(row)
+    out = []
+    for (behavior, guide), rows in groups.items():
+        for metric in METRICS:
+            value = value_of(rows, metric)
+            if not np.isfinite(value):
+                continue
+            drawn = bootstrap(rows, partial(value_of, metric=metric), seed, draws)
+            low, high = np.nanpercentile(drawn, (2.5, 97.5)).tolist()
+            out.append(
+                Score(behavior=behavior, guide=guide, metric=metric, value=round(value, 4),
+                      low=round(low, 4), high=round(high, 4))
+            )  # fmt: skip
+    return out
+
+
+def bootstrap(
+    rows: Sequence[Measured], value: Callable[[list[Measured]], float], seed: int, draws: int
+) -> F64:
+    """Values over patients drawn with replacement.
+
+    Parameters
+    ----------
+    rows : of one guide and behavior
+    value : a metric of such rows
+    seed : equal patients and seeds give equal draws
+    draws : how many
+
+    Returns
+    -------
+    (draws,) values
+    """
+    by_patient: dict[str, list[Measured]] = defaultdict(list)
+    for row in rows:
+        by_patient[row.patient].append(row)
+    patients = sorted(by_patient)
+    picks = generator(seed, PURPOSE, 2).integers(len(patients), size=(draws, len(patients)))
+    return np.array([
+        value([row for place in pick for row in by_patient[patients[place]]]) for pick in picks
+    ])  # fmt: skip
+
+
+def told_of(sessions: Path, examples: Sequence[Example]) -> str:
+    """What a model was trained on, in a sentence for its card."""
+    count = sum(len(visits) for e in examples for visits in e.visits.values())
+    return f"{count} recorded sessions of {sessions.name} on {len(examples)} slides"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of the model less that of the baseline that does best at it."""
+
+    behavior: str
+    metric: str
+    baseline: str
+    value: float
+    low: float
+    high: float
+
+
+def differences(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Difference]:
+    """The model against the best baseline of each metric, 95% intervals over paired patients."""
+    out = []
+    for behavior in sorted({row.behavior for row in measured}):
+        own = [row for row in measured if row.behavior == behavior]
+        rows = {
+            guide: [row for row in own if row.guide == guide] for guide in (MODEL, *GUIDES, RANDOM)
+        }
+        for metric in METRICS:
+            values = {guide: value_of(found, metric) for guide, found in rows.items()}
+            sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+            best = max((*GUIDES, RANDOM), key=lambda guide: sign * values[guide])
+            drawn = [
+                bootstrap(rows[guide], partial(value_of, metric=metric), seed, draws)
+                for guide in (MODEL, best)
+            ]  # equal patients give equal draws
+            low, high = np.nanpercentile(drawn[0] - drawn[1], (2.5, 97.5)).tolist()
+            out.append(Difference(behavior, metric, best, values[MODEL] - values[best], low, high))
+    return out

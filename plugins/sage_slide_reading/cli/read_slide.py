@@ -1,0 +1,302 @@
+"""`sage read-slide`: ask a question of a slide, and see how it was read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sage.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from sage_slide_reading.reader.algorithm import Person
+    from sage_slide_reading.reader.eyes import Eyes
+    from sage_slide_reading.reader.types import Box, Reading
+
+
+class EyesName(StrEnum):
+    """Who looks."""
+
+    COMPUTED = "computed"
+    CLIP = "clip"
+    MODEL = "model"
+
+
+class AgentName(StrEnum):
+    """How the slide is moved through."""
+
+    PATHAGENT = "pathagent"
+    O3 = "o3"
+
+
+class OrderName(StrEnum):
+    """In which order proposed regions are looked at."""
+
+    FORWARD = "forward"
+    REVERSE = "reverse"
+    RANDOM = "random"
+
+
+def read_slide(
+    slide: Annotated[Path, typer.Argument(help="A slide or image file.")],
+    question: Annotated[str, typer.Argument(help="In plain words.")],
+    answers: Annotated[
+        list[str] | None,
+        typer.Option("--answer", help="An option of a multiple-choice question; repeatable."),
+    ] = None,
+    places: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--place", metavar="NAME=X,Y,W,H", help="An area that answers name, level-0 pixels."
+        ),
+    ] = None,
+    eyes: Annotated[
+        EyesName,
+        typer.Option(
+            help="computed: measurements and rules; clip: your CLIP-type weights navigate; model: "
+            "a vision-language model describes and decides."
+        ),
+    ] = EyesName.COMPUTED,
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder of a CLIP-type model, for clip and model.")
+    ] = None,
+    mpp: Annotated[
+        float | None, typer.Option(help="µm per pixel, where the file does not say.")
+    ] = None,
+    magnification: Annotated[float, typer.Option(help="Of the first round.")] = 5.0,
+    patch_px: Annotated[int, typer.Option(help="Side of a patch in its own pixels.")] = 256,
+    rounds: Annotated[int, typer.Option(help="At most.", min=1, max=20)] = 5,
+    single_step: Annotated[
+        bool, typer.Option("--single-step", help="Ablation: answer and judge in one go.")
+    ] = False,
+    random_navigator: Annotated[
+        bool, typer.Option("--random-navigator", help="Ablation: patches at random.")
+    ] = False,
+    no_reflection: Annotated[
+        bool, typer.Option("--no-reflection", help="Ablation: never call it sufficient.")
+    ] = False,
+    intervene: Annotated[
+        bool, typer.Option("--intervene", help="Stop at every step for what you change.")
+    ] = False,
+    agent: Annotated[
+        AgentName,
+        typer.Option(
+            help="pathagent: it chooses where to look; o3: a behavior learned from recorded "
+            "sessions proposes the regions (Pathologist-o3)."
+        ),
+    ] = AgentName.PATHAGENT,
+    behavior: Annotated[
+        Path | None,
+        typer.Option(help="o3: folder of a behavior model; else the one that ships."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="o3: the behavior of the bank; else a router chooses.")
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(help="o3: regions at most; as many as readers visit.", min=1)
+    ] = None,
+    order: Annotated[OrderName, typer.Option(help="o3: of the regions.")] = OrderName.FORWARD,
+    from_page: Annotated[
+        bool,
+        typer.Option(
+            "--intervene-from-page",
+            help="Take what you change from the folder of the reading, where the slides page of "
+            "`sage serve` leaves it.",
+        ),
+    ] = False,
+    pause: Annotated[
+        bool, typer.Option("--pause", help="With --intervene-from-page: stop at every step.")
+    ] = False,
+    by: Annotated[str, typer.Option(help="Who asks; told to others while the view is held.")] = "",
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the reading; default: SLIDE.reading")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over what the folder holds.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question about a slide by moving through it (PathAgent, Pathologist-o3).
+
+    Looks at low power, predicts, reflects, then looks closer or elsewhere; with --agent o3 at the
+    regions that a learned behavior proposes. The folder holds the reading, its steps, a trace, a
+    conversation, and regions and path as GeoJSON.
+
+    Example: sage read-slide slide.svs "Where is the tumor?" --out reading --replace
+
+    Example: sage read-slide slide.svs "Is there metastatic tumor?" --agent o3 --most 4
+    """
+    from pydantic import ValidationError
+
+    from mcp_servers.slides.slide import Slide
+    from sage.cli.console import Terminal, print_json
+    from sage.core.errors import InputError
+    from sage.core.llm.budget import BudgetError, Meter
+    from sage.core.llm.failures import ModelError
+    from sage.core.llm.trace import Trace
+    from sage.core.llm.turns import problems_of
+    from sage.core.printable import amount
+    from sage_slide_reading.reader.algorithm import read_slide as read
+    from sage_slide_reading.reader.export import LOCK, navigating, write_reading
+    from sage_slide_reading.reader.guides import bank
+    from sage_slide_reading.reader.o3 import o3_scope, read_guided
+    from sage_slide_reading.reader.open_eyes import router_of
+    from sage_slide_reading.reader.person import FolderPerson, TerminalPerson
+    from sage_slide_reading.reader.scope import Scope
+    from sage_slide_reading.reader.types import O3Options, Options, Question
+
+    if (intervene and from_page) or (pause and not from_page):
+        raise InputError(
+            "--pause needs --intervene-from-page, which is given in place of --intervene"
+        )
+    console = Terminal(stderr=True) if as_json else Terminal()
+    named = dict(map(_place, places or ()))
+    if len(named) < len(places or ()):
+        raise InputError("--place: two places have one name")
+    try:
+        options = Options(
+            magnification=magnification, patch_px=patch_px, rounds=rounds,
+            single_step=single_step, random_navigator=random_navigator,
+            no_reflection=no_reflection,
+        )  # fmt: skip
+        guided = O3Options(most=most, order=order.value, behavior=task)
+        asked = Question(text=question, options=tuple(answers or ()), places=named)
+    except ValidationError as error:
+        said = problems_of(error).replace("text: String", "question: the text")
+        said = said.replace("reply: Value error,", "--answer:")
+        raise InputError(f"read-slide: {said}") from None
+    if agent is AgentName.PATHAGENT and (behavior or task or most):
+        raise InputError("--behavior, --task and --most are for --agent o3")
+    if agent is AgentName.O3 and (intervene or from_page):
+        raise InputError("--intervene and --intervene-from-page are for --agent pathagent")
+    guide = bank(behavior) if agent is AgentName.O3 else None
+    with Slide.open(slide, mpp=mpp) as opened:
+        folder = out or Path(f"{opened.name}.reading")
+        scope = o3_scope(opened) if guide else Scope(opened, options)
+        patches = len(scope.patches)
+
+        def show(line: str) -> None:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        with navigating(folder, f"sage read-slide{f' for {by}' if by else ''}"):
+            if not replace and {path.name for path in folder.iterdir()} - {LOCK}:
+                raise InputError(
+                    f"--out {folder} exists; name another folder, or --replace writes over it"
+                )
+            trace = folder / "trace.jsonl"
+            trace.unlink(missing_ok=True)
+            tracing = Trace(trace)
+            chosen = make_eyes(eyes, weights, folder, budget_usd, tracing)
+            person: Person | None = TerminalPerson(scope, input, show) if intervene else None
+            if from_page:
+                person = FolderPerson(scope, folder, pause=pause)
+            try:
+                if guide is not None:
+                    reading = read_guided(
+                        scope, chosen, guide, router_of(chosen), asked, guided, trace=tracing
+                    )
+                else:
+                    show(f"{opened.name}: {patches} patches at {magnification:g}x")
+                    reading = read(scope, chosen, asked, options, trace=tracing, person=person)
+            except (ModelError, BudgetError) as error:
+                # A model's failures name the remedy of a run; this is none.
+                way = f"the same command with --replace (it keeps {folder}'s replies)"
+                said = str(error).replace("`sage resume`", way)
+                said = said.replace("resume with a larger", f"{way} and a larger")
+                raise type(error)(said) from None
+            names = write_reading(reading, folder)
+    if as_json:
+        print_json(reading.model_dump(mode="json"))
+        return
+    for line in told(reading):
+        show(line)
+    meter = Meter(folder / "spending.jsonl")
+    if meter.calls:
+        show(f"Model: {amount(meter.calls, 'call')}, {meter.total_usd:.4f} USD")
+    show(f"{folder}: {', '.join(names.values())}, trace.jsonl")
+
+
+def told(reading: Reading) -> list[str]:
+    """A reading in lines for the terminal."""
+    from sage.core.printable import amount
+
+    lines = []
+    for step in reading.steps:
+        lines.append(
+            f"Round {step.round}, {step.action} at {step.magnification:.3g}x: "
+            f"{amount(len(step.seen), 'region')}, looking for {step.looked_for}"
+        )
+        for seen in step.seen[:6]:
+            x, y = seen.region.um[:2]
+            lines.append(f"  {seen.region.id} at {x / 1000:.2f}, {y / 1000:.2f} mm: {seen.text}")
+        if len(step.seen) > 6:
+            lines.append(f"  and {len(step.seen) - 6} more")
+        lines.extend(f"  you: {note}" for note in step.interventions)
+        if step.why_next:
+            lines.append(f"  next: {step.why_next}")
+    read = reading.read
+    lines.append(f"Answer: {reading.answer if reading.answer is not None else 'none (abstains)'}")
+    lines.append(f"Because: {reading.reasoning}")
+    lines.append(
+        f"Read: {amount(read.regions, 'region')}; {read.overview_share:.0%} of the tissue at low "
+        f"power, {read.high_power_share:.1%} at high power"
+    )
+    lines.append(reading.statement)
+    return lines
+
+
+def _place(text: str) -> tuple[str, Box]:
+    import re
+
+    from sage.core.errors import InputError
+    from sage_slide_reading.reader.types import Box
+
+    name, _, rest = text.partition("=")
+    found = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", rest.replace(" ", ""))
+    if not name or not found or int(found[3]) < 1 or int(found[4]) < 1:
+        raise InputError(f"--place {text}: write NAME=X,Y,W,H in level-0 pixels")
+    x, y, width, height = (int(part) for part in found.groups())
+    return name, Box(x=x, y=y, width=width, height=height)
+
+
+def make_eyes(
+    name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: object
+) -> Eyes:
+    """The eyes of this name.
+
+    Parameters
+    ----------
+    name : who looks
+    weights : folder of a CLIP-type model, for clip and model
+    folder : keeps a model's replies
+    budget_usd : what a model may cost
+    trace : gets a model's turns
+
+    Raises
+    ------
+    InputError
+        If weights are missing or not taken, or the settings name no model that can see.
+    """
+    from sage.core.errors import InputError
+    from sage.core.llm.trace import Trace
+    from sage_slide_reading.reader.open_eyes import clip_eyes, computed_eyes, model_eyes
+
+    if name is EyesName.COMPUTED:
+        if weights is not None:
+            raise InputError("--weights is for --eyes clip or model")
+        return computed_eyes()
+    if name is EyesName.CLIP:
+        if weights is None:
+            raise InputError(
+                "--eyes clip needs --weights, the folder of a CLIP-type model such as PLIP"
+            )
+        return clip_eyes(weights)
+    from sage.run.wiring import make_chat
+    from sage.settings import load
+
+    assert isinstance(trace, Trace)
+    reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd, trace=trace)
+    return model_eyes(reasoner, weights)

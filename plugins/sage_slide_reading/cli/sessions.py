@@ -1,0 +1,457 @@
+"""`sage sessions`: recorded sessions, the actions they come to, drafts and their review."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from sage.cli.options import AsJson
+from sage.core.printable import amount
+from sage_slide_reading.cli import train as sessions_train
+
+if TYPE_CHECKING:
+    from sage_slide_reading.rationale.draft import Writer
+    from sage_slide_reading.sessions.actions import ActionSettings
+    from sage_slide_reading.sessions.imports import LogKind
+
+app = typer.Typer(
+    add_completion=False,
+    name="sessions",
+    help="Recorded readings of slides: actions, drafts, review, export.",
+    no_args_is_help=True,
+)
+sessions_train.register(app)
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A threshold; see `actions --settings`."),
+]
+SessionFile = Annotated[Path, typer.Argument(metavar="SESSION", help="A *.session.jsonl file.")]
+
+
+class Log(StrEnum):
+    """Whose log it is."""
+
+    AUTO = "auto"
+    OPENSEADRAGON = "openseadragon"
+    QUPATH = "qupath"
+    ASAP = "asap"
+    APERIO = "aperio"
+    SESSION = "session"
+
+
+class DraftEyes(StrEnum):
+    """Who drafts."""
+
+    COMPUTED = "computed"
+    MODEL = "model"
+    NONE = "none"
+
+
+@app.callback()
+def group() -> None:
+    """Recorded readings of slides: actions, drafts, review, export."""
+
+
+@app.command("list")
+def list_sessions(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder; default: where `sage serve` records.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sessions of a folder: reader, slide, events, actions, and how far their review is.
+
+    Example: sage sessions list
+    """
+    from sage.cli.console import Terminal, print_json
+    from sage.core.errors import InputError
+    from sage.settings import load
+    from sage_slide_reading.sessions.actions import actions_of
+    from sage_slide_reading.sessions.drafts import drafts_path, read_decisions, read_drafts
+    from sage_slide_reading.sessions.format import SUFFIX, read_session
+
+    place = folder or load().runs_dir / ".sessions"
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    rows: list[dict[str, Any]] = []
+    for path in sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []:
+        try:
+            session = read_session(path)
+            drafted = drafts_path(path)
+            decided = None
+            if drafted.is_file():
+                drafts = read_drafts(drafted)
+                decided = f"{len(read_decisions(drafted, drafts))}/{len(drafts.rounds)}"
+            rows.append({
+                "session": path.name, "slide": session.header.slide,
+                "reader": session.header.reader, "task": session.header.task,
+                "events": len(session.events), "seconds": round(session.seconds, 1),
+                "actions": len(actions_of(session)), "reviewed": decided,
+            })  # fmt: skip
+        except InputError as error:
+            rows.append({"session": path.name, "error": str(error)})
+    if as_json:
+        print_json(rows)
+        return
+    console = Terminal()
+    if not rows:
+        console.print(f"no session in {place}; record one on the slides page of `sage serve`")
+    for row in rows:
+        said = row.get("error") or (
+            f"{row['reader']} on {row['slide']}: {amount(row['events'], 'event')} in "
+            f"{row['seconds']} s, {amount(row['actions'], 'action')}"
+            + (f", {row['reviewed']} rounds reviewed" if row["reviewed"] else "")
+            + (f" ({row['task']})" if row["task"] else "")
+        )
+        console.print(f"{row['session']}  {said}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def actions(
+    session: Annotated[
+        Path | None, typer.Argument(metavar="SESSION", help="A *.session.jsonl file.")
+    ] = None,
+    sets: Sets = None,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="The boxes after each of the five steps.")
+    ] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="List the thresholds and their defaults.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The actions that a session comes to: commands such as <10x-inspect>, each with its box.
+
+    By the rules of Pathology-CoT: stays, pans and peeks; overviews removed, similar boxes merged,
+    boxes that hold others removed, sizes normalized.
+
+    Example: sage sessions actions reading.session.jsonl --set stay_s=1.5
+    """
+    from sage.cli.console import Terminal, print_json
+    from sage.core.errors import InputError
+    from sage_slide_reading.sessions.actions import STAGES, ActionSettings, stages_of
+    from sage_slide_reading.sessions.format import read_session
+
+    console = Terminal()
+    if settings:
+        chosen = _settings(sets)
+        for name, info in ActionSettings.model_fields.items():
+            said = f"{name} = {getattr(chosen, name)}  {info.description or ''}"
+            console.print(said, markup=False, highlight=False, soft_wrap=True)
+        return
+    if session is None:
+        raise InputError("actions: name a *.session.jsonl file, or --settings")
+    stages = stages_of(read_session(session), _settings(sets))
+    if as_json:
+        shown = {
+            name: [action.model_dump() for action in stage]
+            for name, stage in zip(STAGES, stages, strict=True)
+        }
+        print_json(shown if steps else shown[STAGES[-1]])
+        return
+    for name, stage in zip(STAGES, stages, strict=True):
+        if steps:
+            console.print(f"{name}: {len(stage)}", markup=False)
+        if steps or name == STAGES[-1]:
+            for action in stage:
+                console.print(
+                    f"{action.start_s:8.1f} s  {action.seconds:6.1f} s  {action.command:<14}"
+                    f"{action.kind:<5} {action.x:9.0f},{action.y:9.0f} "
+                    f"{action.w:7.0f} x {action.h:6.0f}  at {action.magnification:.3g}x",
+                    markup=False, highlight=False, soft_wrap=True,
+                )  # fmt: skip
+
+
+@app.command("import")
+def import_log(
+    log: Annotated[Path, typer.Argument(help="Log or annotations of another viewer.")],
+    slide: Annotated[Path, typer.Option(help="The slide that was looked at.")],
+    out: Annotated[Path, typer.Option(help="The session to write, *.session.jsonl.")],
+    reader: Annotated[str, typer.Option(help="A pseudonym.")],
+    task: Annotated[str, typer.Option(help="What was looked for.")] = "",
+    form: Annotated[Log, typer.Option("--format", help="Whose log.")] = Log.AUTO,
+    screen: Annotated[
+        str, typer.Option(metavar="WxH", help="Pixels of the viewer's window.")
+    ] = "1920x1080",
+    second: Annotated[
+        float, typer.Option(min=1e-9, help="Units of numeric times in a second: 1000 for ms.")
+    ] = 1000.0,
+    mpp: Annotated[
+        float | None, typer.Option(help="µm per pixel, where the slide does not say.")
+    ] = None,
+) -> None:
+    """Read OpenSeadragon, QuPath, ASAP or Aperio ImageScope as a session.
+
+    Annotations without times count for 2 s each, in the order of the file; the session says so.
+
+    Example: sage sessions import log.json --slide slide.svs --reader r1 --out a.session.jsonl
+    """
+    import re
+
+    from pydantic import ValidationError
+
+    from mcp_servers.slides.slide import Slide
+    from sage.cli.console import Terminal
+    from sage.core import clock
+    from sage.core.errors import InputError
+    from sage.core.llm.turns import problems_of
+    from sage_slide_reading.sessions.format import SUFFIX, SessionHeader, write_session
+    from sage_slide_reading.sessions.imports import read_log
+
+    if not out.name.endswith(SUFFIX):
+        raise InputError(f"--out {out}: a session's name ends in {SUFFIX}")
+    found = re.fullmatch(r"([1-9]\d{1,4})x([1-9]\d{1,4})", screen)
+    if not found:
+        raise InputError(f"--screen {screen}: write WIDTHxHEIGHT, such as 1920x1080")
+    with Slide.open(slide, mpp=mpp) as opened:
+        try:
+            header = SessionHeader(
+                slide=slide.name, width=opened.width, height=opened.height, mpp=opened.mpp,
+                objective=opened.objective_power, screen=(int(found[1]), int(found[2])),
+                reader=reader, task=task, started=clock.stamp(),
+            )  # fmt: skip
+        except ValidationError as error:
+            raise InputError(f"import: {problems_of(error)}") from None
+    kind = None if form is Log.AUTO else cast("LogKind", form.value)
+    session = read_log(log, header, kind, second)
+    write_session(out, session)
+    said = f"{out}: {amount(len(session.events), 'event')} in {session.seconds:.1f} s"
+    if session.header.note:
+        said += f". {session.header.note}"
+    Terminal().print(said, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def draft(
+    session: SessionFile,
+    slide: Annotated[Path, typer.Option(help="The slide that it was recorded on.")],
+    eyes: Annotated[
+        DraftEyes,
+        typer.Option(
+            help="computed: sentences over measurements; model: a vision-language model; none: "
+            "empty panels, to be written from scratch."
+        ),
+    ] = DraftEyes.COMPUTED,
+    mpp: Annotated[
+        float | None, typer.Option(help="µm per pixel, where the slide does not say.")
+    ] = None,
+    sets: Sets = None,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write over earlier drafts.")] = False,
+) -> None:
+    """Draft for every action a thumbnail impression, why it was zoomed to, and findings.
+
+    They lie beside the session (*.drafts.json); the sessions page of `sage serve` reviews them.
+
+    Example: sage sessions draft reading.session.jsonl --slide slide.svs
+    """
+    from mcp_servers.slides.slide import Slide
+    from sage.cli.console import Terminal
+    from sage.core.errors import InputError
+    from sage_slide_reading.rationale.draft import draft as make
+    from sage_slide_reading.reader.scope import ONE_UM, Scope
+    from sage_slide_reading.reader.types import Options
+    from sage_slide_reading.sessions.drafts import drafts_path, write_drafts
+    from sage_slide_reading.sessions.format import read_session
+
+    console = Terminal(stderr=True)
+    recorded = read_session(session)
+    path = drafts_path(session)
+    if path.exists() and not replace:
+        raise InputError(f"{path} exists; --replace writes over it, and decisions on it are void")
+    with Slide.open(slide, mpp=mpp) as opened:
+        power = min(5.0, ONE_UM / opened.need_mpp())
+        made = make(
+            recorded,
+            session.name,
+            Scope(opened, Options(magnification=power)),
+            _writer(eyes, session.parent, budget_usd),
+            _settings(sets),
+            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+        )
+    write_drafts(path, made)
+    Terminal().print(
+        f"{path}: {amount(len(made.rounds), 'round')}. {made.statement}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+@app.command()
+def review(
+    drafts: Annotated[Path, typer.Argument(help="A *.drafts.json file.")],
+    accept: Annotated[
+        list[int] | None, typer.Option(help="Accept this round as drafted; repeatable.")
+    ] = None,
+    reject: Annotated[
+        list[int] | None, typer.Option(help="Reject this round (no zoom here); repeatable.")
+    ] = None,
+    reviewer: Annotated[str, typer.Option(help="Who decides; needed to decide.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """How far a review is, and what it took: seconds, clicks and keys per round.
+
+    Decide on the sessions page of `sage serve`, where the pictures are; --accept and --reject
+    decide here, by the number that is shown, and count no time.
+
+    Example: sage sessions review drafted.drafts.json
+    """
+    from sage.cli.console import Terminal, print_json
+    from sage.core import clock
+    from sage.core.errors import InputError
+    from sage.core.printable import one_line
+    from sage_slide_reading.sessions.drafts import (
+        Decision,
+        Rationale,
+        audit,
+        decide,
+        read_decisions,
+        read_drafts,
+    )  # fmt: skip
+
+    made = read_drafts(drafts)
+    wanted = [(n, True) for n in accept or []] + [(n, False) for n in reject or []]
+    if wanted and not one_line(reviewer):
+        raise InputError("review: --reviewer says who decides")
+    for number, _ in wanted:
+        if not 1 <= number <= len(made.rounds):
+            raise InputError(f"review: there is no round {number}; there are {len(made.rounds)}")
+    for number, kept in wanted:
+        rationale = made.rounds[number - 1].rationale
+        decide(drafts, Decision(
+            drafts=made.digest, round=number - 1, state="accepted" if kept else "rejected",
+            rationale=rationale if kept else Rationale(), reviewer=one_line(reviewer)[:80],
+            at=clock.stamp(),
+        ))  # fmt: skip
+    decisions = read_decisions(drafts, made)
+    found = audit(made, decisions)
+    if as_json:
+        print_json(found.model_dump())
+        return
+    console = Terminal()
+
+    def show(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    for number, round_ in enumerate(made.rounds):
+        decision = decisions.get(number)
+        state = f"{decision.state} by {decision.reviewer}" if decision else "not reviewed"
+        timed = decision is not None and decision.seconds is not None
+        took = (
+            f", {decision.seconds:.1f} s, {amount(decision.clicks or 0, 'click')}"
+            if decision and timed
+            else ""
+        )
+        show(f"{number + 1:4} {round_.action.command:<14} {state}{took}")
+        for line in (decision.rationale if decision else round_.rationale).findings[:1]:
+            show(f"       {line}")
+    show(
+        f"{found.decided} of {amount(found.rounds, 'round')}: {found.accepted} accepted, "
+        f"{found.revised} revised, {found.rejected} rejected"
+    )
+    if found.average_s is not None:
+        show(
+            f"per round: {_s(found.average_s)} (accepted {_s(found.verify_s)}, revised "
+            f"{_s(found.revise_s)}), {found.clicks:.1f} clicks, {found.keys:.0f} keys"
+        )
+    if found.from_scratch_s is not None:
+        show(
+            f"from scratch, with the reader's way to the region: {found.from_scratch_s:.1f} s per "
+            "round"
+        )
+
+
+@app.command()
+def export(
+    drafts: Annotated[list[Path], typer.Argument(help="*.drafts.json files.")],
+    out: Annotated[Path, typer.Option(help="Folder of the three files.")],
+    unreviewed: Annotated[
+        bool, typer.Option("--unreviewed", help="Also rounds that nobody decided on, marked so.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over what the folder holds.")
+    ] = False,
+) -> None:
+    """Write reviewed rounds as conversations (JSON lines), COCO boxes and a datasheet.
+
+    Example: sage sessions export drafted.drafts.json --out dataset --unreviewed
+    """
+    from sage.cli.console import Terminal
+    from sage.control.audit import EXPORTED, log_command
+    from sage.core.errors import InputError
+    from sage.settings import load
+    from sage_slide_reading.sessions.drafts import read_decisions, read_drafts
+    from sage_slide_reading.sessions.export import Reviewed
+    from sage_slide_reading.sessions.export import export as write
+
+    if not replace and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
+    reviewed = []
+    for path in dict.fromkeys(map(Path.resolve, drafts)):  # each once, however often it is named
+        made = read_drafts(path)
+        reviewed.append(Reviewed(made, read_decisions(path, made)))
+    kept = sum(len(each.kept(unreviewed)) for each in reviewed)
+    if not kept:
+        raise InputError(
+            "export: no round was accepted; review them first, or take drafts by --unreviewed"
+        )
+    log_command(load(), EXPORTED, out, command="sessions export")
+    names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]
+    said = f"{out}: {amount(kept, 'round')} in {', '.join(names)}"
+    Terminal().print(said, markup=False, soft_wrap=True)
+
+
+def _s(seconds: float | None) -> str:
+    return "none" if seconds is None else f"{seconds:.1f} s"
+
+
+def _settings(sets: list[str] | None) -> ActionSettings:
+    """The thresholds, with those that were set."""
+    from pydantic import ValidationError
+
+    from sage.core.errors import InputError
+    from sage.core.llm.turns import problems_of
+    from sage_slide_reading.sessions.actions import ActionSettings
+
+    given: dict[str, Any] = {}
+    for text in sets or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text}: write KEY=VALUE")
+        if name.strip() not in ActionSettings.model_fields:
+            raise InputError(
+                f"--set {text}: there is no such threshold; `sage sessions actions --settings` "
+                "lists them"
+            )
+        given[name.strip()] = value.split(",") if "," in value else value
+    try:
+        return ActionSettings(**given)
+    except ValidationError as error:
+        raise InputError(f"--set: {problems_of(error)}") from None
+
+
+def _writer(eyes: DraftEyes, folder: Path, budget_usd: float | None) -> Writer:
+    from sage.core.errors import InputError
+
+    if eyes is DraftEyes.COMPUTED:
+        from sage_slide_reading.rationale.computed import ComputedWriter
+
+        return ComputedWriter()
+    if eyes is DraftEyes.NONE:
+        from sage_slide_reading.rationale.draft import NoWriter
+
+        return NoWriter()
+    from agents.base import Role
+    from sage.run.wiring import make_chat
+    from sage.settings import load
+    from sage_slide_reading.rationale.model import ModelWriter
+
+    reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd)
+    if not reasoner.settings.vision:
+        raise InputError(
+            "--eyes model needs a model that can see: name it as models.high and set vision = true"
+            " in sage.toml"
+        )
+    return ModelWriter(reasoner, reasoner.settings.models[Role.HIGH].name)

@@ -1,0 +1,170 @@
+"""A session as rounds with drafted rationales, by whoever writes them (Pathology-CoT, 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcp_servers.slides.slide import MPP_TOLERANCE
+from sage.core.errors import InputError
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import Box, Region
+from sage_slide_reading.sessions.actions import Action, ActionSettings, actions_of
+from sage_slide_reading.sessions.drafts import (
+    MAX_ROUNDS,
+    DraftedBy,
+    Drafts,
+    Rationale,
+    Round,
+    cytology_size,
+)
+from sage_slide_reading.sessions.format import Session
+
+VERBS = {"stay": "stayed", "pan": "panned", "peek": "peeked"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One action on its slide: the region and the crop of its center."""
+
+    action: Action
+    number: int
+    of: int
+    region: Region
+    cytology: Region
+
+    @property
+    def doing(self) -> str:
+        """What the reader did, in words."""
+        action = self.action
+        return (
+            f"The reader {VERBS[action.kind]} here for {action.seconds:.1f} s at "
+            f"{action.magnification:.2g}x, as number {self.number} of {self.of}."
+        )
+
+
+class Writer(Protocol):
+    """Drafts the rationale of each place of a slide."""
+
+    drafted_by: DraftedBy
+    statement: str
+    model: str | None
+
+    def write(self, scope: Scope, place: Place, task: str) -> Rationale:
+        """Thumbnail impression, why it was zoomed to, and findings."""
+        ...
+
+
+class NoWriter:
+    """Leaves every panel empty, to be written from scratch."""
+
+    drafted_by: DraftedBy = "none"
+    statement = "None were drafted: the reviewer wrote them."
+    model: str | None = None
+
+    def write(self, scope: Scope, place: Place, task: str) -> Rationale:
+        """Nothing."""
+        return Rationale()
+
+
+def places_of(scope: Scope, actions: list[Action]) -> list[Place]:
+    """Regions at the magnification of their box, and crops at native power."""
+    slide = scope.slide
+    found = []
+    for number, action in enumerate(actions, 1):
+        x, y = action.center
+        whole = box_around(scope, x, y, action.w, action.h)
+        crop = box_around(scope, x, y, *cytology_size(action))
+        power = min(slide.objective_power or scope.native, scope.native)
+        found.append(
+            Place(
+                action,
+                number,
+                len(actions),
+                scope.region(whole, min(action.bin, power), f"a{number}"),
+                scope.region(crop, power, f"a{number}c"),
+            )
+        )
+    return found
+
+
+def box_around(scope: Scope, x: float, y: float, w: float, h: float) -> Box:
+    """A box around a point, moved onto the slide.
+
+    Parameters
+    ----------
+    scope : the slide
+    x, y : its center, level-0 pixels
+    w, h : its sides, level-0 pixels
+    """
+    width, height = min(round(w), scope.slide.width), min(round(h), scope.slide.height)
+    left = min(max(0, round(x - width / 2)), scope.slide.width - width)
+    top = min(max(0, round(y - height / 2)), scope.slide.height - height)
+    return Box(x=left, y=top, width=max(1, width), height=max(1, height))
+
+
+def draft(
+    session: Session,
+    name: str,
+    scope: Scope,
+    writer: Writer,
+    settings: ActionSettings,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Drafts:
+    """Every action of a session with its drafted rationale.
+
+    Parameters
+    ----------
+    session : what was recorded on this slide
+    name : of its file
+    scope : the slide
+    writer : drafts the words
+    settings : of the actions
+    tell : is told of each round
+
+    Raises
+    ------
+    InputError
+        If the session is of a slide of another name, sides or pixels, or comes to no action or to
+        too many.
+    """
+    header, slide = session.header, scope.slide
+    if slide.path.name != header.slide:
+        raise InputError(
+            f"{slide.path}: the session is of {header.slide}; if it is the same slide, give it that"
+            " name, by which review and training look for it"
+        )
+    if (header.width, header.height) != (slide.width, slide.height):
+        raise InputError(
+            f"{slide.path}: {slide.width} x {slide.height} pixels; the session is of "
+            f"{header.slide} with {header.width} x {header.height}"
+        )
+    if header.mpp is not None and abs(header.mpp - scope.mpp) > MPP_TOLERANCE * scope.mpp:
+        raise InputError(
+            f"{slide.path}: {scope.mpp:g} µm per pixel; the session is of {header.slide} with "
+            f"{header.mpp:g}. If it is the same slide, give its pixel size as --mpp {header.mpp:g}"
+        )
+    actions = actions_of(session, settings)
+    if not actions:
+        raise InputError(
+            f"{name}: no stay of {settings.stay_s:g} s, pan of {settings.pan_s:g} s or peek is left"
+        )
+    if len(actions) > MAX_ROUNDS:
+        raise InputError(f"{name}: {len(actions)} actions; at most {MAX_ROUNDS} are drafted")
+    rounds, before = [], 0.0
+    for place in places_of(scope, actions):
+        rationale = writer.write(scope, place, header.task)
+        moved = max(0.0, place.action.start_s - before)
+        before = max(before, place.action.end_s)
+        rounds.append(Round(action=place.action, rationale=rationale, navigation_s=moved))
+        tell(f"{place.number} of {place.of}: {place.action.command}, {rationale.words} words")
+    return Drafts(
+        session=name,
+        header=header,
+        settings=settings,
+        drafted_by=writer.drafted_by,
+        model=writer.model,
+        statement=writer.statement,
+        rounds=tuple(rounds),
+    )

@@ -1,0 +1,507 @@
+"""Algorithm 1 of PathAgent, as moves of the turn loop: every look and every thought is a tool call.
+
+The tools keep the state; the moves only say what comes next, so a trace of them replays without a
+slide, a model or a person.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from typing import Any, Literal, Protocol
+
+from pydantic import Field
+
+from agents.base import View
+from sage.core.errors import InputError
+from sage.core.llm.trace import Trace
+from sage.core.llm.turns import Bounds, RulePolicy, Task, Tool, Use, take_turns
+from sage.core.printable import one_line
+from sage.core.seeds import generator
+from sage_slide_reading.reader.eyes import Eyes, State
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import (
+    Box,
+    Described,
+    MissingInfo,
+    Options,
+    Prediction,
+    Question,
+    Reading,
+    Reflection,
+    Region,
+    Step,
+)
+
+AGENT = "slide_reader"
+Stage = Literal["selected", "described", "missing"]
+
+
+class Intervention(View):
+    """What a person changes at a step; any of the four."""
+
+    region: Box | None = Field(default=None, description="Look here too, level-0 pixels")
+    edit: tuple[str, str] | None = Field(default=None, description="Region id, its description")
+    missing_info: str | None = Field(default=None, max_length=500)
+    magnification: float | None = Field(default=None, ge=1, le=80)
+    by: str = Field(default="", max_length=80, description="Who, where people are named")
+
+    def told(self) -> str:
+        """In words, for the trace."""
+        said = []
+        if self.region is not None:
+            box = self.region
+            said.append(f"look at {box.x},{box.y},{box.width},{box.height}")
+        if self.edit is not None:
+            said.append(f"{self.edit[0]} reads: {self.edit[1]}")
+        if self.missing_info is not None:
+            said.append(f"look for: {self.missing_info}")
+        if self.magnification is not None:
+            said.append(f"magnification {self.magnification:g}x")
+        return "; ".join(said) + (f" ({self.by})" if self.by else "")
+
+
+class Person(Protocol):
+    """Somebody who may intervene."""
+
+    def intervene(
+        self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
+    ) -> list[Intervention]:
+        """What to change now; empty to let it go on.
+
+        Parameters
+        ----------
+        stage : where in the round the reading stands
+        round_ : number of the round, from 1
+        seen : what was described so far
+        selected : regions chosen for this round
+        """
+        ...
+
+
+class Select(View):
+    """Arguments of `navigate`."""
+
+    query: str
+    among: Literal["unseen", "magnified"]
+    k: int = Field(ge=1)
+
+
+class Nothing(View):
+    """No arguments."""
+
+
+class Look(View):
+    """Arguments of `describe`."""
+
+    guided: int = Field(ge=0)
+
+
+class Ask(View):
+    """Arguments of `person`."""
+
+    stage: Stage
+
+
+class Magnified(View):
+    """Arguments of `magnify`."""
+
+    magnification: float | None
+
+
+class GivenSlide(View):
+    """What the reader is given."""
+
+    slide: str
+    question: Question
+    eyes: str
+    options: Options
+
+
+class Session:
+    """The state S_t of one reading, and the tools that change it."""
+
+    def __init__(
+        self, scope: Scope, eyes: Eyes, question: Question, options: Options, person: Person | None
+    ) -> None:
+        self.scope, self.eyes, self.question, self.options = scope, eyes, question, options
+        self.person = person
+        self.round = 0
+        self.selected: list[tuple[Region, float]] = []
+        self.visited: set[str] = set()
+        self.merged: dict[str, Described] = {}
+        self.current: dict[str, Described] = {}
+        self.pool: list[Region] = []
+        self.extra: list[Region] = []
+        self.asked_info = ""
+        self.asked_magnification: float | None = None
+        self.steps: list[Step] = []
+        self.looked_for = ""
+        self.prediction: Prediction | None = None
+        self.reflection: Reflection | None = None
+        self.gap: MissingInfo | None = None
+        self.notes: list[str] = []
+        self.action: Literal["look", "zoom", "explore"] = "look"
+
+    # -- tools --------------------------------------------------------------------------------
+
+    def navigate(self, given: Select) -> dict[str, Any]:
+        """Choose the k patches most relevant to a query, among those not visited yet."""
+        if given.among == "magnified":
+            pool = self.pool
+        else:
+            pool = [patch for patch in self.scope.patches if patch.id not in self.visited]
+        if not pool and not self.extra:
+            self.selected = []
+            return {"selected": [], "relevance": [], "of": 0}
+        if self.options.random_navigator:
+            rng = generator(self.options.seed, len(self.steps), len(pool))
+            order = rng.permutation(len(pool)).tolist()
+            ranked = [(pool[place], 0.0) for place in order]
+        else:
+            scores = self.eyes.navigator.relevance(self.scope, pool, self.question, given.query)
+            if len(scores) != len(pool):
+                raise InputError(
+                    f"{self.eyes.navigator.name}: {len(scores)} scores for {len(pool)}"
+                )
+            order = sorted(range(len(pool)), key=lambda place: (-scores[place], place))
+            ranked = [(pool[place], round(float(scores[place]), 4)) for place in order]
+        self.selected = [(region, 1.0) for region in self.extra] + ranked[: given.k]
+        self.extra = []
+        self.looked_for = one_line(given.query)[:1000]
+        return {
+            "selected": [region.id for region, _ in self.selected],
+            "relevance": [score for _, score in self.selected],
+            "of": len(pool),
+        }
+
+    def describe(self, given: Look) -> list[dict[str, Any]]:
+        """Describe the selected patches, the first ones with the question in view."""
+        self.current = {}
+        for place, (region, _) in enumerate(self.selected):
+            question = self.question if place < given.guided else None
+            seen = self.eyes.perceptor.describe(self.scope, region, question)
+            self.scope.note_described(region)
+            self.visited.add(region.id)
+            self.current[region.id] = seen
+        self.merged |= self.current
+        return [seen.model_dump(mode="json") for seen in self.current.values()]
+
+    def _state(self, seen: Sequence[Described]) -> State:
+        return State(
+            slide=self.scope.slide.name,
+            size=(self.scope.slide.width, self.scope.slide.height),
+            mpp=self.scope.mpp,
+            round=self.round,
+            seen=tuple(seen),
+            screened=self.eyes.navigator.screens and not self.options.random_navigator,
+            last_round=self.round >= self.options.rounds,
+        )
+
+    def predict(self, merged: bool) -> dict[str, Any]:
+        """An answer from S_t or all states; regions that were never seen are refused."""
+        seen = list((self.merged if merged else self.current).values())
+        found = self.eyes.executor.predict(self.scope, self._state(seen), self.question)
+        self.prediction = self._checked(found)
+        return self.prediction.model_dump(mode="json")
+
+    def _checked(self, found: Prediction) -> Prediction:
+        unseen = [name for name in found.regions if name not in self.merged]
+        if unseen:
+            raise InputError(f"the answer rests on regions that were never seen: {unseen[:3]}")
+        if found.answer is None:
+            return found
+        answer = self.question.chosen(found.answer)
+        if answer is None:
+            raise InputError(f"{found.answer[:80]!r} is none of the options")
+        return found.model_copy(update={"answer": answer})
+
+    def reflect(self, _: Nothing) -> dict[str, Any]:
+        """Whether S_t is sufficient to support the answer."""
+        assert self.prediction is not None
+        state = self._state(list(self.current.values()))
+        self.reflection = self.eyes.executor.reflect(
+            self.scope, state, self.question, self.prediction
+        )
+        return self.reflection.model_dump(mode="json")
+
+    def missing(self, _: Nothing) -> dict[str, Any]:
+        """What is missing, and whether to zoom."""
+        state = self._state(list(self.current.values()))
+        self.gap = self.eyes.executor.missing(self.scope, state, self.question)
+        return self._gap()
+
+    def _gap(self) -> dict[str, Any]:
+        assert self.gap is not None
+        zoom = self.gap.zoom and self.scope.native > 1.05 * self._current_magnification()
+        return {
+            "zoom": zoom,
+            "query": self.gap.query,
+            "magnification": self.gap.magnification,
+            "items": [item.model_dump(mode="json") for item in self.gap.items],
+        }
+
+    def at_once(self, _: Nothing) -> dict[str, Any]:
+        """Answer, sufficiency and what is missing, in one question to the Executor."""
+        state = self._state(list(self.current.values()))
+        found, self.reflection, self.gap = self.eyes.executor.at_once(
+            self.scope, state, self.question
+        )
+        self.prediction = self._checked(found)
+        return {
+            "prediction": self.prediction.model_dump(mode="json"),
+            "reflection": self.reflection.model_dump(mode="json"),
+            "missing": self._gap(),
+        }
+
+    def _current_magnification(self) -> float:
+        return max(
+            (region.magnification for region, _ in self.selected),
+            default=self.options.magnification,
+        )
+
+    def magnify(self, given: Magnified) -> dict[str, Any]:
+        """Divide the regions of X_t into finer patches at the magnification M_t."""
+        wanted = self.asked_magnification or given.magnification
+        self.asked_magnification = None
+        level = self.scope.zoom(wanted, self._current_magnification())
+        parents = [region for region, _ in self.selected]
+        self.pool = [
+            part
+            for parent in parents
+            if parent.magnification < level
+            for part in self.scope.divide(parent, level)
+        ]
+        self.extra = [self.scope.region(region.box, level, region.id) for region in self.extra]
+        at_level = len(self.pool) / max(1, len(parents)) * len(self.scope.patches)
+        return {"magnification": level, "patches": len(self.pool), "at_level": math.ceil(at_level)}
+
+    def person_intervenes(self, given: Ask) -> list[str]:
+        """Ask the person beside the microscope; apply what they change."""
+        if self.person is None:
+            return []
+        done = []
+        selected = [region for region, _ in self.selected]
+        seen = list(self.current.values())
+        for change in self.person.intervene(given.stage, self.round, seen, selected):
+            if change.region is not None:
+                name = f"person-{len(self.visited) + len(self.extra)}"
+                level = change.magnification or self._current_magnification()
+                self.extra.append(self.scope.region(change.region, level, name))
+            if change.edit is not None:
+                name, text = change.edit
+                if name not in self.merged:
+                    raise InputError(
+                        f"there is no region {name!r} to describe; seen: {', '.join(self.merged)}"
+                    )
+                edited = self.merged[name].model_copy(update={"text": text[:2000], "edited": True})
+                self.merged[name] = edited
+                if name in self.current:
+                    self.current[name] = edited
+            if change.missing_info is not None:
+                self.asked_info = change.missing_info
+            if change.magnification is not None:
+                self.asked_magnification = change.magnification
+            done.append(change.told())
+        self.notes.extend(done)
+        return done
+
+    def wanted(self) -> bool:
+        """Whether a person asked for a further look that was not taken yet."""
+        return bool(self.extra or self.asked_info or self.asked_magnification)
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        """The tools as the loop calls them."""
+        return (
+            Tool("navigate", "Choose the most relevant patches.", Select, self.navigate),
+            Tool("describe", "Describe the chosen patches.", Look, self.describe),
+            Tool("predict", "Predict from S_t.", Nothing, lambda _: self.predict(False)),
+            Tool("synthesize", "Predict from all states.", Nothing, lambda _: self.predict(True)),
+            Tool("reflect", "Judge sufficiency.", Nothing, self.reflect),
+            Tool("missing", "Say what is missing.", Nothing, self.missing),
+            Tool("at_once", "All three at once.", Nothing, self.at_once),
+            Tool("magnify", "Divide into finer patches.", Magnified, self.magnify),
+            Tool("person", "Ask the person.", Ask, self.person_intervenes),
+        )
+
+    def close_step(self, why: str) -> None:
+        """Keep the round that ends here."""
+        self.steps.append(
+            Step(
+                round=self.round,
+                action=self.action,
+                looked_for=self.looked_for,
+                magnification=self._current_magnification(),
+                seen=tuple(self.current.values()),
+                relevance=tuple(score for _, score in self.selected),
+                predicted=self.prediction,
+                reflected=self.reflection,
+                missing=self.gap,
+                why_next=one_line(why)[:1000],
+                interventions=tuple(self.notes),
+            )
+        )
+        self.prediction = self.reflection = self.gap = None
+        self.notes = []
+
+    def reading(self, final: Prediction) -> Reading:
+        """The whole of it."""
+        slide = self.scope.slide
+        return Reading(
+            slide=slide.name,
+            mpp=self.scope.mpp,
+            size=(slide.width, slide.height),
+            question=self.question,
+            eyes=self.eyes.name,
+            statement=" ".join(filter(None, (self.eyes.statement, self.scope.doubt))),
+            options=self.options,
+            answer=final.answer,
+            reasoning=final.thinking_steps,
+            rests_on=final.regions,
+            steps=tuple(self.steps),
+            read=self.scope.read(),
+        )
+
+
+def moves(session: Session) -> Generator[Use, Any, Reading]:
+    """Algorithm 1, line by line; a person who asks for more gets it first.
+
+    Its numbers: T = 5 rounds, k1 = ceil(0.1 N), kt = ceil(0.05 N). Of the magnified patches the
+    same share is described: ceil(0.05 N) of as many as the slide has at that magnification.
+    """
+    options, question = session.options, session.question
+    count = len(session.scope.patches)
+    nothing = Nothing()
+
+    def ask(stage: Stage) -> Generator[Use, Any, None]:
+        if session.person is not None:
+            yield Use("person", Ask(stage=stage))
+
+    first = math.ceil(options.first_share * count)
+    session.round = 1
+    yield from ask("selected")
+    yield Use("navigate", Select(query=question.text, among="unseen", k=first))  # 1
+    yield Use("describe", Look(guided=options.guided))  # 2
+    yield from ask("described")
+    if options.look_once:
+        yield Use("predict", nothing)
+        final = session.prediction
+        session.close_step("one look was asked for")
+        assert final is not None
+        return session.reading(final)
+    while True:  # 3
+        if options.single_step:
+            yield Use("at_once", nothing)
+        else:
+            yield Use("predict", nothing)  # 4
+            if not options.no_reflection:
+                yield Use("reflect", nothing)  # 5
+        sufficient = session.reflection is not None and session.reflection.sufficient == "Yes"
+        if sufficient and not session.wanted():  # 6
+            assert session.reflection is not None
+            session.close_step(f"sufficient: {session.reflection.reason}")
+            break  # 7
+        if not options.single_step:
+            yield Use("missing", nothing)  # 9
+        yield from ask("missing")
+        gap = session.gap
+        assert gap is not None
+        query = session.asked_info or gap.query
+        session.asked_info = ""
+        zoom = session._gap()["zoom"] or session.asked_magnification is not None
+        if zoom:  # 10
+            magnification = gap.magnification
+            why = next((i.zoom_reason for i in gap.items if i.zoom_reason), "")
+            level = yield Use("magnify", Magnified(magnification=magnification))  # 11
+            session.close_step(f"zoom in to {level['magnification']:.3g}x for {query}: {why}")
+            session.action = "zoom"
+            k = max(1, math.ceil(options.later_share * level["at_level"]))
+            yield Use("navigate", Select(query=query, among="magnified", k=k))  # 12
+            yield Use("describe", Look(guided=options.guided))  # 13, merged
+            yield from ask("described")
+            if session.wanted() and session.round < options.rounds:
+                session.round += 1  # a person asks for more
+                continue
+            session.close_step("a closer look ends the search")
+            break  # 14
+        if session.round >= options.rounds:
+            session.close_step("no round is left")
+            break
+        session.close_step(f"explore other patches for {query}")
+        session.round += 1
+        session.action = "explore"
+        k = math.ceil(options.later_share * count)
+        chosen = yield Use("navigate", Select(query=query, among="unseen", k=k))  # 16
+        if not chosen["selected"]:
+            break
+        yield Use("describe", Look(guided=options.guided))  # 17
+        yield from ask("described")
+    yield Use("synthesize", nothing)  # 21
+    final = session.prediction
+    assert final is not None
+    return session.reading(final)  # 22
+
+
+def read_slide(
+    scope: Scope,
+    eyes: Eyes,
+    question: Question,
+    options: Options,
+    *,
+    trace: Trace | None = None,
+    person: Person | None = None,
+    bounds: Bounds | None = None,
+) -> Reading:
+    """Answer a question about a slide by looking at it.
+
+    Parameters
+    ----------
+    scope : the slide, under these options
+    eyes : who navigates, describes and decides
+    question : open, or with options
+    options : Algorithm 1's parameters and ablations
+    trace : gets every move
+    person : may intervene at any step
+    bounds : most turns, tokens, USD and seconds; 200 turns when None
+
+    Raises
+    ------
+    InputError
+        If there is no tissue, a place lies off the slide, or an intervention names what is not
+        there.
+    FaultError
+        If the model's replies stay unusable, or a bound is reached.
+    """
+    wide, high = scope.slide.width, scope.slide.height
+    for name, box in question.places.items():
+        inside = box.x >= 0 and box.y >= 0
+        if not inside or box.x + box.width > wide or box.y + box.height > high:
+            raise InputError(f'place "{name}" lies off the slide, which is {wide} × {high} pixels')
+    session = Session(scope, eyes, question, options, person)
+    task = Task(
+        agent=AGENT,
+        given=GivenSlide(
+            slide=scope.slide.name, question=question, eyes=eyes.name, options=options
+        ),
+        returns=Reading,
+        check=reading_problems,
+        tools=session.tools(),
+        bounds=bounds or Bounds(turns=200),
+    )
+    policy = RulePolicy(AGENT, moves(session))
+    return take_turns(task, policy, trace or Trace(), eyes.name).output
+
+
+def reading_problems(reading: Reading) -> list[str]:
+    """What must hold of every reading, whoever the eyes are."""
+    known = reading.regions()
+    found = [
+        f"it rests on {name}, which was not seen" for name in reading.rests_on if name not in known
+    ]
+    if (
+        reading.answer is not None
+        and reading.question.options
+        and (reading.answer not in reading.question.options)
+    ):
+        found.append("its answer is none of the options")
+    return found

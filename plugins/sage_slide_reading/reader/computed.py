@@ -1,0 +1,547 @@
+"""Eyes without a model: what a patch looks like by computed measurements.
+
+At low power (5x) single nuclei are hardly resolved: dyes averaged over cells of 32 µm give an
+impression, by which patches are ranked. At high power nuclei are segmented and measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sage.core.printable import amount
+from sage_slide_reading.reader.concepts import Concept, concepts_of, meaning
+from sage_slide_reading.reader.scope import ONE_UM, Scope
+from sage_slide_reading.reader.types import (
+    SHARES,
+    UNITS,
+    Box,
+    Described,
+    Finding,
+    FindingName,
+    Question,
+    Region,
+)
+
+if TYPE_CHECKING:
+    from mcp_servers.pathology.compute.nuclei import Nuclei
+    from mcp_servers.slides.arrays import F32, F64, U8, BoolArray
+
+CELL_UM = 32.0
+NETWORK_MPP = 0.7
+"""Coarser nuclei are too small for the network."""
+NUCLEI_FROM = 8.0
+"""Magnification from which nuclei are segmented; below it there is only an impression."""
+TUMOR_PER_MM2 = 1800.0
+"""Large round nuclei per mm², averaged over about 50 µm, from which tissue is called tumor-like."""
+PACKED_PER_MM2 = 4000.0
+"""Large nuclei per mm², the median of a group, from which it is packed as germinal centers are and
+as carcinoma, with more cytoplasm between nuclei, seldom is. Chosen on painted nodes 600 to 611,
+where deposits had up to 3,600 and germinal centers from 4,500 on."""
+MANTLE_UM, MANTLE_SIDES = 300.0, 8
+"""How far from the middle of a group its mantle is looked for, and in how many directions."""
+DEBRIS_PER_MM2 = 2200.0
+"""Small ragged nuclear fragments per mm² from which tissue is called necrotic."""
+LYMPHOID_PER_MM2 = 3000.0
+LARGE_UM2 = 45.0
+MITOSIS_AREA_UM2 = (14.0, 110.0)
+MITOSIS_DARKER = 1.7
+"""A mitosis-like figure is so many times as dark as the median nucleus that was seen."""
+STATEMENT = (
+    "Computed eyes: rules over measurements of color and nuclei (found by the small network that "
+    "ships, else by thresholds); no language model, no vision model, no pathologist. They tell "
+    "solid groups of large nuclei, lymphocyte-like nuclei, dark irregular figures, tissue without "
+    "viable nuclei and gaps apart, and abstain on everything else. Not for diagnosis."
+)
+TELLING: dict[Concept, FindingName] = {
+    Concept.TUMOR: "tumor_share",
+    Concept.MARGIN: "tumor_share",
+    Concept.LYMPHOID: "lymphoid_share",
+    Concept.TLS: "lymphoid_density",
+    Concept.MITOSIS: "mitosis_like",
+    Concept.NECROSIS: "necrosis_share",
+    Concept.STROMA: "stroma_share",
+    Concept.GLAND: "gland_share",
+    Concept.PLEOMORPHISM: "pleomorphism",
+    Concept.CELLULARITY: "cellularity",
+}
+"""The finding that bears on a concept."""
+
+
+class Sight:
+    """What was measured on one slide, kept so that no region is measured twice.
+
+    `cells` and `tables` may be shared by readings of one slide: they hold what does not depend on
+    what else was looked at.
+    """
+
+    def __init__(
+        self,
+        cells: dict[str, F64] | None = None,
+        tables: dict[tuple[str, float], F64] | None = None,
+    ) -> None:
+        self.cells = {} if cells is None else cells
+        self.tables = {} if tables is None else tables
+        self.kept: dict[tuple[str, float], dict[FindingName, Finding]] = {}
+        self.coarse: dict[str, F64] = {}
+        self.overview: dict[str, dict[Concept, float]] = {}
+        self.nuclei: dict[tuple[str, float], F64] = {}
+        self.pool: dict[float, list[F64]] = {}
+
+    def cells_of(self, scope: Scope, patch: Region) -> F64:
+        """The cells of a patch at low power."""
+        scope.count(patch)
+        if patch.id not in self.cells:
+            self.cells[patch.id] = coarse_cells(scope, patch)
+        return self.cells[patch.id]
+
+    def table_of(self, scope: Scope, region: Region) -> F64:
+        """The nuclei of a region at high power."""
+        key = (region.id, region.magnification)
+        scope.count(region)
+        if key not in self.tables:
+            self.tables[key] = nuclei_table(scope, region)
+        return self.tables[key]
+
+    def usual_density(self, magnification: float) -> float:
+        """Median optical density of all nuclei seen so far at a magnification."""
+        dark = [table[:, 8] for table in self.pool.get(magnification, []) if len(table)]
+        return float(np.median(np.concatenate(dark))) if dark else 0.0
+
+
+_CELLS = ("nuclear", "covered", "eosin", "gap", "darkest", "edge", "tissue")
+
+
+class ComputedNavigator:
+    """Ranks patches by what a question's concepts look like."""
+
+    name = "computed"
+    screens = True
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight = sight
+
+    def relevance(
+        self, scope: Scope, regions: Sequence[Region], question: Question, query: str
+    ) -> list[float]:
+        """See `eyes.Navigator`: the strongest of the question's concepts."""
+        wanted = concepts_of(query) or meaning(question).concepts or (Concept.CELLULARITY,)
+        low = [region for region in regions if region.magnification < NUCLEI_FROM]
+        if low:
+            self._impressions(scope)
+        for region in regions:
+            if region.magnification >= NUCLEI_FROM:
+                nuclei_of(scope, region, self.sight)  # what is dark depends on all of them
+        scores = []
+        for region in regions:
+            if region.magnification < NUCLEI_FROM:
+                seen = self.sight.overview.get(region.id) or {}
+                scores.append(max(seen.get(concept, 0.0) for concept in wanted))
+            else:
+                found = findings(scope, region, self.sight)
+                scores.append(max(_weight(found, concept) for concept in wanted))
+        return scores
+
+    def _impressions(self, scope: Scope) -> None:
+        if self.sight.overview:
+            return
+        for patch in scope.patches:
+            self.sight.coarse[patch.id] = self.sight.cells_of(scope, patch)
+        self.sight.overview.update(impressions(self.sight.coarse))
+
+
+def _weight(found: dict[FindingName, Finding], concept: Concept) -> float:
+    value = found[TELLING[concept]].value
+    if concept is Concept.MARGIN:
+        far = found["edge_distance"].value
+        return value / (1.0 + max(0.0, far) / 100.0)
+    if concept is Concept.MITOSIS:
+        return value + 0.5 * found["tumor_share"].value
+    return value
+
+
+def coarse_cells(scope: Scope, patch: Region) -> F64:
+    """(cells, 7) of a patch at low power: `_CELLS`, averaged over cells of 32 µm."""
+    import cv2
+
+    from mcp_servers.pathology.compute.nuclei import green_density, nuclear_density
+
+    image = scope.pixels(patch)
+    mpp = ONE_UM / patch.magnification
+    nuclear, green = nuclear_density(image), green_density(image)
+    smooth = cv2.GaussianBlur(nuclear, (0, 0), 1.0)
+    height, width = nuclear.shape
+    rows, columns = max(1, round(height * mpp / CELL_UM)), max(1, round(width * mpp / CELL_UM))
+    size = (columns, rows)
+
+    def averaged(layer: F32 | BoolArray) -> F64:
+        whole = np.asarray(layer, dtype=np.float32)
+        return np.asarray(
+            cv2.resize(whole, size, interpolation=cv2.INTER_AREA), dtype=np.float64
+        ).ravel()
+
+    dark = np.zeros((rows, columns))
+    for row in range(rows):
+        for column in range(columns):
+            part = smooth[
+                row * height // rows : (row + 1) * height // rows,
+                column * width // columns : (column + 1) * width // columns,
+            ]
+            dark[row, column] = float(part.max()) if part.size else 0.0
+    xs = patch.box.x + (np.arange(columns) + 0.5) * patch.box.width / columns
+    ys = patch.box.y + (np.arange(rows) + 0.5) * patch.box.height / rows
+    points = [(float(x), float(y)) for y in ys for x in xs]
+    side = max(1, round(CELL_UM / scope.mpp))
+    share = np.array(
+        [
+            scope.tissue_share(
+                Box(x=round(x - side / 2), y=round(y - side / 2), width=side, height=side)
+            )
+            for x, y in points
+        ]
+    )
+    return np.column_stack(
+        (
+            averaged(nuclear),
+            averaged(nuclear > 0.12),
+            averaged(np.maximum(green - 1.1 * nuclear, 0.0)),
+            averaged(green < 0.08),
+            dark.ravel(),
+            scope.edge_um(points),
+            share,
+        )
+    )
+
+
+def impressions(coarse: dict[str, F64]) -> dict[str, dict[Concept, float]]:
+    """Relevance of each patch to each concept, against the rest of the slide.
+
+    Scores compare patches of one slide; they are not shares and not probabilities.
+    """
+    every = np.concatenate(list(coarse.values()))
+    every = every[every[:, 6] > 0.5]
+    if not len(every):
+        every = np.concatenate(list(coarse.values()))
+    middle, low, high, far = np.percentile(every, (50, 10, 99, 90), axis=0)
+    span = np.maximum(high - middle, 0.02)
+    out = {}
+    for name, cells in coarse.items():
+        inside = cells[:, 6] > 0.5
+        own = cells[inside] if inside.any() else cells
+        nuclear, covered, eosin, gap, dark, edge = (own[:, k] for k in range(6))
+        lymphoid = np.clip((nuclear - middle[0]) / span[0], 0, 1.2)
+        crowd = lymphoid > 0.7
+        # solid groups of nuclei: much of the cell is covered, but not as densely as lymphocytes
+        solid = np.clip((covered - middle[1]) / span[1], 0, 1) * np.where(crowd, 0.45, 1.0)
+        pink = np.clip((eosin - middle[2]) / span[2], 0, 1)
+        pale = np.clip((middle[1] - covered) / max(middle[1] - low[1], 0.02), 0, 1.5)
+        fold = (eosin > far[2]) & (nuclear > far[0])
+        solid = np.where(fold, 0.3 * solid, solid)
+        spot = np.clip((dark - middle[4]) / span[4], 0, 2) * np.where(crowd, 0.5, 1.0)
+        size = len(own)
+        near = np.exp(-np.maximum(edge, 0.0) / 80.0)
+        out[name] = {
+            Concept.TUMOR: _top(solid, 0.5),
+            Concept.MARGIN: _top(solid * near, 0.15),
+            Concept.LYMPHOID: float(lymphoid.mean()),
+            Concept.TLS: _top(lymphoid, 10 / size),
+            Concept.MITOSIS: _top(spot, 6 / size) + 0.3 * _top(solid, 0.5),
+            Concept.NECROSIS: _top(pink * (1 - np.clip(lymphoid, 0, 1)) + 0.3 * pale * pink, 0.3),
+            Concept.STROMA: float((pale > 0.3).mean()),
+            Concept.GLAND: float(gap.mean()),
+            Concept.PLEOMORPHISM: _top(solid, 0.5),
+            Concept.CELLULARITY: float(covered.mean()),
+        }
+    return out
+
+
+def _top(values: F64, share: float) -> float:
+    """Mean of the highest share of values."""
+    count = max(1, min(len(values), round(share * len(values))))
+    return float(np.sort(values)[-count:].mean())
+
+
+# -- high power -------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
+    """The network that ships; thresholds where PyTorch is absent or pixels are not fine."""
+    from mcp_servers.pathology.compute.nuclei import segment
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped
+
+    path = shipped() if fine else None
+    return segment if path is None else NucleiNetwork(path).segment
+
+
+def nuclei_table(scope: Scope, region: Region) -> F64:
+    """Nuclei whose center lies in a region; x and y in level-0 pixels, columns as `nuclei`."""
+    from mcp_servers.pathology.compute.nuclei import WORKING_MPP
+
+    mpp = ONE_UM / region.magnification
+    fine = region
+    if mpp < WORKING_MPP:  # nuclei are looked for at 20x; finer pixels are averaged down
+        fine = region.model_copy(update={"magnification": ONE_UM / WORKING_MPP})
+        mpp = WORKING_MPP
+    halo = round(10.0 / mpp)
+    image = scope.pixels(fine, halo)
+    table = segmenter(mpp <= NETWORK_MPP)(image, mpp).table.copy()
+    table[:, 0] = region.box.x + (table[:, 0] - halo + 0.5) * mpp / scope.mpp
+    table[:, 1] = region.box.y + (table[:, 1] - halo + 0.5) * mpp / scope.mpp
+    x, y = table[:, 0], table[:, 1]
+    box = region.box
+    own = (x >= box.x) & (x < box.x + box.width) & (y >= box.y) & (y < box.y + box.height)
+    return np.asarray(table[own])
+
+
+def nuclei_of(scope: Scope, region: Region, sight: Sight) -> F64:
+    """The nuclei of a region, which from now on count for what is usual on the slide."""
+    key = (region.id, region.magnification)
+    if key not in sight.nuclei:
+        sight.nuclei[key] = sight.table_of(scope, region)
+        sight.pool.setdefault(region.magnification, []).append(sight.nuclei[key])
+    return sight.nuclei[key]
+
+
+def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Finding]:
+    """Every quantity of a region at high power, by name.
+
+    Raises
+    ------
+    ValueError
+        If the region's magnification is too low for nuclei.
+    """
+    from mcp_servers.pathology.compute.nuclei import (
+        green_density,
+        lymphocyte_like,
+        regular_outline,
+    )
+
+    if region.magnification < NUCLEI_FROM:
+        raise ValueError(f"nuclei cannot be measured at {region.magnification:g}x")
+    key = (region.id, region.magnification)
+    if key in sight.kept:
+        return sight.kept[key]
+    table = nuclei_of(scope, region, sight)
+    image = scope.pixels(region)
+    green = green_density(image)
+    mm2 = max(region.um[2] * region.um[3] * scope.tissue_share(region.box) / 1e6, 1e-6)
+    area, ecc, circular, dark = (table[:, k] for k in (2, 6, 7, 8))
+    level = sight.usual_density(region.magnification)
+    lymphoid = lymphocyte_like(table) if len(table) else np.zeros(0, dtype=bool)
+    large = ~lymphoid & (area >= LARGE_UM2) & (ecc <= 0.9)
+    figures = mitosis_like(table, level)
+    own = area[~lymphoid & ~figures & (area >= 25.0)]
+    spread = 1.4826 * float(np.median(np.abs(own - np.median(own)))) if len(own) else 0.0
+    shape = tuple(max(2, round(side / 16.0)) for side in region.um[2:])
+    viable = (area >= 22.0) & (dark >= 0.7 * level) & (circular >= 0.5)
+    crowd = _density(table[large & ~figures], region, shape)
+    round_ = _density(table[lymphoid], region, shape)
+    alive = _density(table[viable], region, shape)
+    dust = _density(table[~lymphoid & (area < 35.0) & ~regular_outline(table)], region, shape)
+    tumor = (crowd >= TUMOR_PER_MM2) & (crowd > round_)
+    tumor &= ~germinal_like(scope, region, crowd, tumor)
+    cellular = _density(table[large | figures], region, shape) >= 0.6 * TUMOR_PER_MM2
+    figures &= _within(table, region, cellular & (crowd > round_))  # keratin and ink have none
+    import cv2
+
+    gaps = cv2.resize(
+        (green < 0.08).astype(np.float32), (shape[0], shape[1]), interpolation=cv2.INTER_AREA
+    )
+    eosin = cv2.resize(green, (shape[0], shape[1]), interpolation=cv2.INTER_AREA)
+    gap = gaps > 0.5
+    dead = ~gap & (((alive < 330.0) & (eosin > 0.10)) | ((dust >= DEBRIS_PER_MM2) & (dust > crowd)))
+    stroma = ~gap & ~dead & ~tumor & (round_ < LYMPHOID_PER_MM2)
+    grouped = table[large & _within(table, region, tumor), :2].tolist()
+    far = scope.edge_um([(x, y) for x, y in grouped]) if grouped else None
+    values: dict[FindingName, float] = {
+        "cellularity": len(table) / mm2,
+        "lymphoid_share": float(lymphoid.mean()) if len(table) else 0.0,
+        "lymphoid_density": _peak(table[lymphoid], region),
+        "nuclear_area": float(np.median(own)) if len(own) else 0.0,
+        "pleomorphism": spread / float(np.median(own)) if len(own) >= 10 else 0.0,
+        "epithelial_share": float(large.mean()) if len(table) else 0.0,
+        "mitosis_like": float(figures.sum()),
+        "necrosis_share": float(dead.mean()),
+        "stroma_share": float(stroma.mean()),
+        "gland_share": float((gap & scope.within(region.box, gap.shape)).mean()),
+        "tumor_share": float(tumor.mean()),
+        "edge_distance": float(far.min()) if far is not None else -1.0,
+    }
+    points = {"mitosis_like": tuple((round(x, 1), round(y, 1)) for x, y in table[figures, :2])}
+    found = {
+        name: Finding(
+            name=name, value=round(value, 4), unit=UNITS[name], points=points.get(name, ())
+        )
+        for name, value in values.items()
+    }
+    sight.kept[key] = found
+    return found
+
+
+def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) -> BoolArray:
+    """Groups of large nuclei that are packed within a darker mantle, as those of germinal centers.
+
+    Parameters
+    ----------
+    scope : the slide
+    region : part of it
+    crowd : (down, across) large nuclei per mm² over the region
+    tumor : (down, across) which groups to judge
+
+    Returns
+    -------
+    (down, across) those of them that resemble germinal centers
+    """
+    import cv2
+
+    out = np.zeros_like(tumor)
+    count, labels = cv2.connectedComponents(tumor.astype(np.uint8))
+    for label in range(1, count):
+        own = labels == label
+        if float(np.median(crowd[own])) >= PACKED_PER_MM2:
+            rows, columns = np.nonzero(own)
+            x = region.box.x + (columns.mean() + 0.5) * region.box.width / tumor.shape[1]
+            y = region.box.y + (rows.mean() + 0.5) * region.box.height / tumor.shape[0]
+            if mantled(scope, float(x), float(y)):
+                out |= own
+    return out
+
+
+def mantled(scope: Scope, x: float, y: float) -> bool:
+    """Whether most ways from a point (level-0 pixels) lead to a mantle darker than around it.
+
+    By how much darker, and on how much of the rim, is that of the tool for germinal centers.
+    """
+    import cv2
+
+    from mcp_servers.pathology.compute.germinal import LIMITS
+    from mcp_servers.pathology.compute.nuclei import nuclear_density
+
+    view = scope.slide.view(4.0)
+    half = round(MANTLE_UM / view.mpp)
+    image = view.read(
+        round(x / view.scale) - half, round(y / view.scale) - half, 2 * half + 1, 2 * half + 1
+    )
+    cell = max(1, round(CELL_UM / view.mpp))
+    smooth = cv2.blur(nuclear_density(image), (cell, cell))
+    core = max(1, round(60.0 / view.mpp))
+    middle = float(smooth[half - core : half + core + 1, half - core : half + core + 1].mean())
+    far = np.arange(core, half, max(1, cell // 2))
+    ways = np.arange(MANTLE_SIDES) * 2 * np.pi / MANTLE_SIDES
+    rows = (half + np.outer(np.sin(ways), far)).round().astype(int)
+    columns = (half + np.outer(np.cos(ways), far)).round().astype(int)
+    darker = smooth[rows, columns].max(axis=1) * LIMITS["paleness"].sure >= middle
+    return bool(darker.mean() >= LIMITS["enclosed"].least)
+
+
+def mitosis_like(table: F64, usual: float) -> BoolArray:
+    """Dark, irregular figures: far darker than the usual nucleus, neither dust nor a clump."""
+    area, dark = table[:, 2], table[:, 8]
+    level = max(MITOSIS_DARKER * usual, 0.33)
+    sized = (area >= MITOSIS_AREA_UM2[0]) & (area <= MITOSIS_AREA_UM2[1])
+    irregular = (table[:, 7] < 0.9) | (table[:, 6] > 0.6)
+    return np.asarray(sized & irregular & (dark >= level), dtype=bool)
+
+
+def _density(table: F64, region: Region, shape: tuple[int, ...]) -> F64:
+    """Nuclei per mm² on a grid of 16 µm, smoothed over 50 µm; shape is (across, down)."""
+    import cv2
+
+    across, down = shape
+    grid = np.zeros((down, across), dtype=np.float32)
+    if len(table):
+        column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
+        row = ((table[:, 1] - region.box.y) / region.box.height * down).astype(int)
+        np.add.at(grid, (row.clip(0, down - 1), column.clip(0, across - 1)), 1.0)
+    cell_mm2 = region.um[2] * region.um[3] / (across * down) / 1e6
+    smooth = cv2.GaussianBlur(grid, (0, 0), 1.4, borderType=cv2.BORDER_REFLECT)
+    return np.asarray(smooth / cell_mm2, dtype=np.float64)
+
+
+def _within(table: F64, region: Region, mask: BoolArray) -> BoolArray:
+    """Nuclei that lie where a mask over the region is set."""
+    down, across = mask.shape
+    column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
+    row = ((table[:, 1] - region.box.y) / region.box.height * down).astype(int)
+    return np.asarray(mask[row.clip(0, down - 1), column.clip(0, across - 1)], dtype=bool)
+
+
+def _peak(table: F64, region: Region) -> float:
+    """Most nuclei per mm² in any square of 100 µm (0.01 mm², the least area of an aggregate)."""
+    import cv2
+
+    across, down = (max(1, round(side / 25.0)) for side in region.um[2:])
+    grid = np.zeros((down, across), dtype=np.float32)
+    if not len(table):
+        return 0.0
+    column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
+    row = ((table[:, 1] - region.box.y) / region.box.height * down).astype(int)
+    np.add.at(grid, (row.clip(0, down - 1), column.clip(0, across - 1)), 1.0)
+    kernel = (min(4, across), min(4, down))
+    mean = cv2.blur(grid, kernel, borderType=cv2.BORDER_REFLECT)
+    cell_mm2 = region.um[2] * region.um[3] / (across * down) / 1e6
+    return float(mean.max()) / cell_mm2
+
+
+class ComputedPerceptor:
+    """Turns a region into typed findings, and the findings into a sentence."""
+
+    name = "computed"
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight = sight
+
+    def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
+        """Numbers with units; those that bear on the question first."""
+        if not scope.within(region.box, (8, 8)).any():
+            text = "glass: there is no tissue here"
+            return Described(region=region, text=text, guided=question is not None)
+        if region.magnification < NUCLEI_FROM:
+            return self._impression(scope, region, question)
+        found = findings(scope, region, self.sight)
+        first = [TELLING[concept] for concept in (meaning(question).concepts if question else ())]
+        order = list(dict.fromkeys([*first, *found]))
+        return Described(
+            region=region,
+            text="; ".join(
+                worded(found[name]) for name in order if _shown(found[name], name in first)
+            ),
+            guided=question is not None,
+            findings=tuple(found[name] for name in order),
+        )
+
+    def _impression(self, scope: Scope, region: Region, question: Question | None) -> Described:
+        cells = self.sight.coarse.get(region.id)
+        if cells is None:
+            cells = self.sight.coarse[region.id] = self.sight.cells_of(scope, region)
+        text = (
+            f"impression at {region.magnification:.3g}x: {cells[:, 1].mean():.0%} nuclear, "
+            f"{cells[:, 3].mean():.0%} without dye"
+        )
+        ranks = self.sight.overview.get(region.id)
+        if ranks is not None and question is not None:
+            said = [f"{concept} {ranks[concept]:.2f}" for concept in meaning(question).concepts]
+            if said:
+                text += "; resemblance to " + ", ".join(said) + " (against this slide, no share)"
+        return Described(region=region, text=text, guided=question is not None)
+
+
+def _shown(found: Finding, asked: bool) -> bool:
+    return asked or (found.value > 0 and found.name != "edge_distance")
+
+
+def worded(found: Finding) -> str:
+    """A finding in words: name, value, unit."""
+    name = found.name.replace("_", " ")
+    if found.name in SHARES:
+        return f"{name} {found.value:.0%} {found.unit}"
+    if found.name == "mitosis_like":
+        return amount(round(found.value), "mitosis-like figure")
+    if found.name == "edge_distance" and found.value < 0:
+        return "no tumor-like tissue to measure to the edge"
+    figure = f"{found.value:,.0f}" if found.value >= 1000 else f"{found.value:.3g}"
+    return f"{name} {figure} {found.unit}"

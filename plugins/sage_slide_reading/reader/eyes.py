@@ -1,0 +1,115 @@
+"""The three roles of a reading behind one protocol: Navigator, Perceptor, Executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agents.base import View
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import (
+    Described,
+    MissingInfo,
+    Prediction,
+    Question,
+    Reflection,
+    Region,
+)
+
+
+class State(View):
+    """S_t as the Executor sees it: what was described, and how the patches were chosen.
+
+    `screened` says that every patch was ranked by what it looks like, so that what the highest do
+    not show is not on the slide.
+    """
+
+    slide: str
+    size: tuple[int, int]
+    mpp: float
+    round: int
+    seen: tuple[Described, ...]
+    screened: bool
+    last_round: bool
+
+
+class Navigator(Protocol):
+    """Scores patches by their relevance to a question or to what is missing."""
+
+    name: str
+    screens: bool
+
+    def relevance(
+        self, scope: Scope, regions: Sequence[Region], question: Question, query: str
+    ) -> list[float]:
+        """One score per region; higher is looked at first.
+
+        Parameters
+        ----------
+        scope : the slide
+        regions : candidates, at one magnification
+        question : what is asked
+        query : the question's words, or what was said to be missing
+        """
+        ...
+
+
+class Perceptor(Protocol):
+    """Describes a patch."""
+
+    name: str
+
+    def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
+        """What is seen; with a question, what bears on it."""
+        ...
+
+
+class Executor(Protocol):
+    """Predicts, reflects, and says what is missing."""
+
+    name: str
+
+    def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
+        """An answer from what was described, or none."""
+        ...
+
+    def reflect(
+        self, scope: Scope, state: State, question: Question, prediction: Prediction
+    ) -> Reflection:
+        """Whether what was described is sufficient to support the answer.
+
+        Parameters
+        ----------
+        scope : the slide
+        state : what was described so far
+        question : what is asked
+        prediction : the answer to judge
+        """
+        ...
+
+    def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
+        """What is missing, and whether zooming in would show it."""
+        ...
+
+    def at_once(
+        self, scope: Scope, state: State, question: Question
+    ) -> tuple[Prediction, Reflection, MissingInfo]:
+        """All three in one go: the ablation without multi-step reasoning."""
+        ...
+
+
+@dataclass(frozen=True)
+class Eyes:
+    """Who navigates, who describes, who decides; and what the three are, in a sentence or two.
+
+    `in_parts` says that a proposed region is described in patches of the finest size, as
+    measurements are, and not as one picture.
+    """
+
+    name: str
+    statement: str
+    navigator: Navigator
+    perceptor: Perceptor
+    executor: Executor
+    in_parts: bool = True

@@ -1,0 +1,194 @@
+"""A reading's findings as maps, on which measurements count what its regions show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from mcp_servers.measures.maps import CellMap, Column, ObjectMap, SlideMaps
+from mcp_servers.measures.words import INSPECTED, READ
+from mcp_servers.workers.cohort import patient_of
+from sage.core.errors import InputError
+from sage_slide_reading.reader.computed import NUCLEI_FROM, TELLING
+from sage_slide_reading.reader.concepts import Concept, meaning, out_of_reach
+from sage_slide_reading.reader.rules import EVIDENCE, showing
+from sage_slide_reading.reader.types import Described, FindingName, Question, Reading
+
+LEAST_NUCLEI = 10
+"""Below so many nuclei in a region neither their usual area nor their spread is known."""
+
+
+def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
+    """Objects `read_tumor`, `read_tls` ... where inspected regions speak for a finding.
+
+    Neighboring regions of one finding are one object; `read_mitosis` are points. A kind that no
+    region was measured for was not looked for, and is not among them. What is counted depends on
+    the question, which says where the reader looked: ask the same of every slide of a cohort.
+
+    Parameters
+    ----------
+    reading : of one slide
+    patient : whose slide it is; what its name tells, if not given
+    """
+    fine = _fine(reading)
+    kinds: list[str] = []
+    shapes: list[object] = []
+    codes: list[int] = []
+    for concept in sorted(EVIDENCE):
+        if concept is Concept.MARGIN:
+            continue
+        if not any(seen.edited or seen.value(TELLING[concept]) is not None for seen in fine):
+            continue
+        kinds.append(f"{READ}{concept}")
+        own = _shapes(fine, concept, reading.mpp)
+        shapes += own
+        codes += [len(kinds) - 1] * len(own)
+    return SlideMaps(
+        slide=reading.slide,
+        patient=patient or patient_of(Path(reading.slide)),
+        objects=_objects(shapes, kinds, codes),
+        mpp=reading.mpp,
+        provenance={"objects": f"reading by {reading.eyes} eyes: {reading.question.text[:200]}"},
+    )
+
+
+def concept_of(question: Question) -> Concept:
+    """What a question that is asked of every slide of a cohort is about.
+
+    Raises
+    ------
+    InputError
+        If these eyes can answer it on no slide.
+    """
+    asked = meaning(question)
+    if why := out_of_reach(question, asked):
+        raise InputError(f'"{question.text}": {why}')
+    if not asked.concepts:
+        raise InputError(
+            f'"{question.text}" names nothing that the computed eyes measure; ask about '
+            + ", ".join(Concept)
+        )
+    return asked.concepts[0]
+
+
+def findings_of(
+    readings: Sequence[Reading], window: Any, *, patient: str | None = None
+) -> SlideMaps:
+    """What readings of one slide found, each about something else, as typed maps.
+
+    The regions that the reading about tumor inspected are "cells" of the type `inspected_tumor`,
+    their findings columns with units; what they show of tumor are objects `read_tumor`. Where a
+    reading abstains there is neither, and `withheld` says why: its findings are missing.
+
+    Parameters
+    ----------
+    readings : of one slide by the computed eyes, at least one
+    window : shapely multipolygon of the tissue, in µm
+    patient : whose slide it is; what its name tells, if not given
+    """
+    first = readings[0]
+    types, kinds, shapes, codes = [], [], [], []
+    looks: list[tuple[int, Described]] = []
+    withheld: dict[str, str] = {}
+    for reading in readings:
+        concept = concept_of(reading.question)
+        fine = _fine(reading)
+        if reading.answer is None or not fine:
+            why = f"the reader abstained: {reading.reasoning}"[:500]
+            withheld |= {f"{INSPECTED}{concept}": why, f"{READ}{concept}": why}
+            continue
+        types.append(f"{INSPECTED}{concept}")
+        looks += [(len(types) - 1, seen) for seen in fine]
+        if concept in EVIDENCE and concept is not Concept.MARGIN:
+            kinds.append(f"{READ}{concept}")
+            own = _shapes(fine, concept, reading.mpp)
+            shapes += own
+            codes += [len(kinds) - 1] * len(own)
+    boxes = np.array([_bounds(seen) for _, seen in looks], dtype=np.float64).reshape(-1, 4)
+    made = f"readings by {first.eyes} eyes: " + "; ".join(r.question.text[:200] for r in readings)
+    return SlideMaps(
+        slide=first.slide,
+        patient=patient or patient_of(Path(first.slide)),
+        window=window,
+        cells=CellMap(
+            (boxes[:, 0] + boxes[:, 2]) / 2,
+            (boxes[:, 1] + boxes[:, 3]) / 2,
+            tuple(types),
+            np.array([code for code, _ in looks], dtype=np.int64),
+            columns={
+                name: Column(
+                    np.array([_known(seen, name) for _, seen in looks], dtype=np.float64),
+                    COLUMN_UNITS.get(name, "1"),
+                )
+                for name in get_args(FindingName)
+            },
+        ),
+        objects=_objects(shapes, kinds, codes),
+        mpp=first.mpp,
+        provenance={"window": "tissue_mask", "cells": made, "objects": made},
+        withheld=withheld,
+    )
+
+
+COLUMN_UNITS: dict[str, str] = {
+    "cellularity": "1/mm²",
+    "lymphoid_density": "1/mm²",
+    "nuclear_area": "µm²",
+    "edge_distance": "µm",
+}
+"""Units of findings as columns; the others are pure numbers."""
+
+
+def _known(seen: Described, name: FindingName) -> float:
+    """A finding; NaN where the region does not bear it."""
+    value = seen.value(name)
+    if value is None or (name == "edge_distance" and value < 0):
+        return float("nan")
+    if name in ("nuclear_area", "pleomorphism", "lymphoid_share", "epithelial_share"):
+        nuclei = (seen.value("cellularity") or 0.0) * seen.region.um[2] * seen.region.um[3] / 1e6
+        return value if nuclei >= LEAST_NUCLEI and value >= 0 else float("nan")
+    return value
+
+
+def _fine(reading: Reading) -> list[Described]:
+    return [
+        seen
+        for seen in reading.regions().values()
+        if seen.region.magnification >= NUCLEI_FROM or seen.edited
+    ]
+
+
+def _shapes(fine: list[Described], concept: Concept, mpp: float) -> list[object]:
+    """Joined outlines of the regions that show a concept, in µm; mitoses are points."""
+    import shapely
+
+    if concept is Concept.MITOSIS:
+        return [shapely.Point(x, y) for x, y in _mitoses(fine, mpp)]
+    boxes = [shapely.box(*_bounds(seen)) for seen in showing(fine, concept)]
+    return list(shapely.get_parts(shapely.union_all(boxes, grid_size=0.5))) if boxes else []
+
+
+def _objects(shapes: list[object], kinds: list[str], codes: list[int]) -> ObjectMap:
+    held = np.empty(len(shapes), dtype=object)
+    held[:] = shapes
+    return ObjectMap(held, tuple(kinds), np.asarray(codes, dtype=np.int64))
+
+
+def _bounds(seen: Described) -> tuple[float, float, float, float]:
+    x, y, width, height = seen.region.um
+    return x, y, x + width, y + height
+
+
+def _mitoses(fine: list[Described], mpp: float) -> list[tuple[float, float]]:
+    """Figures in µm, those that two regions show counted once."""
+    points = {
+        (round(x * mpp, 1), round(y * mpp, 1))
+        for seen in fine
+        for found in seen.findings
+        if found.name == "mitosis_like"
+        for x, y in found.points
+    }
+    return sorted(points)

@@ -1,0 +1,125 @@
+"""A reading as its trace tells it: what was looked at, what was seen, and why the next was next.
+
+It serves a reading that is under way as well as one that ended, and needs no slide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from agents.base import View
+from sage.core.errors import InputError
+from sage.core.llm.trace import TraceLine
+from sage.core.llm.turns import problems_of
+from sage.core.printable import one_line
+from sage_slide_reading.reader.algorithm import AGENT
+from sage_slide_reading.reader.types import Described, Reading, Words
+
+MOST_VISITS = 5000
+
+
+class Visit(View):
+    """One look at a region, and what followed from it."""
+
+    round: int
+    looked_for: Words
+    relevance: float | None
+    seen: Described
+    then: tuple[Words, ...] = Field(default=(), description="What came of it, until the next look")
+
+
+class Path(View):
+    """The way of a reading over its slide, as far as its trace goes."""
+
+    visits: tuple[Visit, ...]
+    before: tuple[Words, ...] = Field(description="What was said before the first look")
+    reading: Reading | None = Field(default=None, description="Once it has an answer")
+    problem: str = Field(default="", description="Why it ended without one")
+
+
+def path_of(lines: Iterable[TraceLine]) -> Path:
+    """The path that a trace holds; of several readings the last.
+
+    Raises
+    ------
+    InputError
+        If it is the trace of something else, or what it tells does not fit.
+    """
+    own = [line for line in lines if line.agent == AGENT]
+    if not own:
+        raise InputError("this trace is of no reading")
+    own = [line for line in own if line.episode == own[-1].episode]
+    before: list[str] = []
+    visits: list[dict[str, Any]] = []
+    then = before
+    asked: dict[str, Any] = {}
+    round_, looked_for = 0, ""
+    relevance: dict[str, float] = {}
+    reading: Reading | None = None
+    problem = ""
+    try:
+        for line in own:
+            result = line.result
+            if line.kind == "end":
+                problem = one_line(line.error or "")[:1000]
+                reading = Reading.model_validate(line.output) if line.output else None
+            elif line.kind != "tool":
+                continue
+            elif line.error:
+                then.append(f"refused: {one_line(line.error)}"[:2000])
+            elif line.tool == "navigate":
+                asked = line.arguments
+                round_ += asked["among"] == "unseen"
+                looked_for = one_line(asked["query"])[:1000]
+                relevance = dict(zip(result["selected"], result["relevance"], strict=True))
+            elif line.tool == "describe":
+                for place, item in enumerate(result):
+                    seen = Described.model_validate(item)
+                    visit: dict[str, Any] = {
+                        "round": round_, "looked_for": looked_for, "seen": seen,
+                        "relevance": relevance.get(seen.region.id), "then": [],
+                    }  # fmt: skip
+                    if place:
+                        visits[-1]["then"].append("the next region chosen for this round")
+                    visits.append(visit)
+                    then = visit["then"]
+            else:
+                then.extend(words[:2000] for words in _words(line.tool or "", result))
+            if len(visits) > MOST_VISITS:
+                raise InputError(f"a path of more than {MOST_VISITS:,} looks is not shown")
+        return Path(
+            visits=tuple(Visit.model_validate(visit) for visit in visits),
+            before=tuple(before), reading=reading, problem=problem,
+        )  # fmt: skip
+    except ValidationError as error:
+        raise InputError(f"this trace does not fit a reading: {problems_of(error)}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise InputError("this trace does not fit a reading") from None
+
+
+def _words(tool: str, result: Any) -> list[str]:
+    """What a move of Algorithm 1 came to, in words."""
+    if tool in ("predict", "synthesize"):
+        before = "answer from all that was seen" if tool == "synthesize" else "answer so far"
+        answer = "none" if result["answer"] is None else result["answer"]
+        return [one_line(f"{before}: {answer}. {result['thinking_steps']}")]
+    if tool == "reflect":
+        return [one_line(f"sufficient: {result['sufficient']}. {result['reason']}")]
+    if tool == "missing":
+        how = "zoom in" if result["zoom"] else "explore"
+        why = next((item["zoom_reason"] for item in result["items"] if item["zoom_reason"]), "")
+        return [one_line(f"missing: {result['query']}; {how}{f': {why}' if why else ''}")]
+    if tool == "at_once":
+        return [
+            *_words("predict", result["prediction"]),
+            *_words("reflect", result["reflection"]),
+            *_words("missing", result["missing"]),
+        ]
+    if tool == "magnify":
+        return [f"divided into {int(result['patches'])} patches at {result['magnification']:.3g}x"]
+    if tool == "person":
+        return [one_line(f"a person: {told}") for told in result]
+    return []

@@ -1,0 +1,258 @@
+"""People who intervene while a slide is read: at the terminal, or elsewhere through a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from agents.base import View
+from sage.core.errors import InputError
+from sage.core.files import append_line, write_text
+from sage.core.llm.turns import problems_of
+from sage.core.printable import one_line, printable
+from sage_slide_reading.reader.algorithm import Intervention, Stage
+from sage_slide_reading.reader.scope import Scope
+from sage_slide_reading.reader.types import Box, Described, Region
+
+HELP = (
+    "region X,Y,W,H   look there too (level-0 pixels)\n"
+    "edit ID WORDS    put your description in place of the one shown\n"
+    "missing WORDS    say what to look for next\n"
+    "zoom 20          look closer, at this magnification\n"
+    "an empty line lets the reader go on"
+)
+STAGES: dict[Stage, str] = {
+    "selected": "before the first look",
+    "described": "after the descriptions",
+    "missing": "before the next look",
+}
+
+
+SAID = "said.jsonl"
+NOW = "now.json"
+MOST_SAID = 1 << 20
+"""Bytes of a reading's interventions."""
+
+
+def check(change: Intervention, scope: Scope, known: set[str]) -> None:
+    """Hold an intervention against the slide and what was seen of it.
+
+    Raises
+    ------
+    InputError
+        If its region lies off the slide, it describes one that was not seen, or the slide has no
+        such magnification.
+    """
+    if change.magnification is not None and change.magnification > 1.05 * scope.native:
+        raise InputError(f"this slide has no more than {scope.native:.3g}x")
+    if change.region is not None:
+        scope.region(change.region, 1.0, "check")
+    if change.edit is not None and (change.edit[0] not in known or not change.edit[1].strip()):
+        names = ", ".join(sorted(known)) or "none yet"
+        raise InputError(f"edit needs a region that was seen ({names}) and its description")
+
+
+class TerminalPerson:
+    """Asks on the terminal, again where what was typed cannot be done.
+
+    Parameters
+    ----------
+    scope : the slide, to hold regions against
+    read : the next line that was typed; raises EOFError at the end
+    tell : shows a line
+    """
+
+    def __init__(self, scope: Scope, read: Callable[[], str], tell: Callable[[str], None]) -> None:
+        self.scope, self.read, self.tell = scope, read, tell
+        self.ended = False
+        self.known: set[str] = set()
+
+    def intervene(
+        self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
+    ) -> list[Intervention]:
+        """See `sage_slide_reading.reader.algorithm.Person`: what is typed until an empty line."""
+        if self.ended:
+            return []
+        self.known |= {one.region.id for one in seen}
+        self.tell(f"-- round {round_}, {STAGES[stage]}; ? for help, an empty line to go on")
+        if stage == "described":
+            for one in seen:
+                self.tell(f"   {one.region.id} at {one.region.magnification:.3g}x: "
+                          f"{printable(one.text)}")  # fmt: skip
+        changes: list[Intervention] = []
+        while True:
+            try:
+                line = self.read().strip()
+            except EOFError:
+                self.ended = True
+                return changes
+            if not line:
+                return changes
+            try:
+                changes.append(self.parsed(line))
+            except InputError as error:
+                self.tell(f"   {error}")
+
+    def parsed(self, line: str) -> Intervention:
+        """One line as an intervention.
+
+        Raises
+        ------
+        InputError
+            If it is none, or names what is not there.
+        """
+        word, _, rest = line.partition(" ")
+        rest = rest.strip()
+        if word == "region":
+            found = re.fullmatch(r"(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)", rest)
+            if not found or int(found[3]) < 1 or int(found[4]) < 1:
+                raise InputError(
+                    "a region is X,Y,W,H in level-0 pixels, e.g. region 2048,1024,512,512"
+                )
+            x, y, width, height = (int(part) for part in found.groups())
+            change = Intervention(region=Box(x=x, y=y, width=width, height=height))
+            check(change, self.scope, self.known)
+            return change
+        if word == "edit":
+            name, _, text = rest.partition(" ")
+            change = Intervention(edit=(name, text.strip()[:2000]))
+            check(change, self.scope, self.known)
+            return change
+        if word == "missing" and rest:
+            return Intervention(missing_info=rest[:500])
+        if word == "zoom" and re.fullmatch(r"\d+(\.\d+)?", rest.removesuffix("x")):
+            level = float(rest.removesuffix("x"))
+            if not 1 <= level <= 80:
+                raise InputError("a magnification lies between 1 and 80")
+            change = Intervention(magnification=level)
+            check(change, self.scope, self.known)
+            return change
+        raise InputError(HELP)
+
+
+class Said(View):
+    """One line of `said.jsonl`: a change, or that the reader is to stop at every step, or go on."""
+
+    at: str = Field(max_length=40)
+    by: str = Field(default="", max_length=80)
+    change: Intervention | None = None
+    pause: bool | None = Field(default=None, description="Stop at every step from now on, or not")
+    go: bool = Field(default=False, description="Go on from where the reader waits")
+
+
+class Now(View):
+    """`now.json`: what the reader does at this moment."""
+
+    stage: Stage | None = None
+    round: int = 0
+    waiting: bool = False
+    pause: bool = False
+    looking_at: Region | None = Field(default=None, description="Whose pixels were read last")
+    refused: tuple[str, ...] = Field(default=(), description="Changes that could not be made")
+    heard: int = Field(default=0, description="Lines of said.jsonl that were read")
+
+
+class FolderPerson:
+    """Somebody elsewhere: what they say lies in the reading's folder, and what they see.
+
+    Parameters
+    ----------
+    scope : the slide, to hold changes against; tells where its pixels are read
+    folder : of the reading
+    pause : stop at every step, from the first
+    patience_s : after this time without a word the reader goes on by itself
+    poll_s : seconds between two looks at the folder while it waits
+    """
+
+    def __init__(
+        self, scope: Scope, folder: Path, *, pause: bool = False, patience_s: float = 1800.0,
+        poll_s: float = 0.2,
+    ) -> None:  # fmt: skip
+        self.scope, self.folder = scope, folder
+        self.patience_s, self.poll_s = patience_s, poll_s
+        self.known: set[str] = set()
+        self.now = Now(pause=pause)
+        self._told = 0.0
+        (folder / SAID).unlink(missing_ok=True)
+        self._tell()
+        scope.watch = self.watch
+
+    def watch(self, region: Region) -> None:
+        """Leave word which region is read, ten times a second at most."""
+        if time.monotonic() - self._told >= 0.1:
+            self._tell(looking_at=region)
+
+    def intervene(
+        self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
+    ) -> list[Intervention]:
+        """See `sage_slide_reading.reader.algorithm.Person`: what was said since the last step.
+
+        Where the reader is to stop at every step it waits for a word to go on.
+        """
+        self.known |= {one.region.id for one in seen}
+        self._tell(stage=stage, round=round_, looking_at=None)
+        changes, go = self._hear()
+        end = time.monotonic() + self.patience_s
+        while self.now.pause and not go:
+            if time.monotonic() > end:
+                self._tell(pause=False)
+                break
+            if not self.now.waiting:
+                self._tell(waiting=True)
+            time.sleep(self.poll_s)
+            more, go = self._hear()
+            changes += more
+        if self.now.waiting:
+            self._tell(waiting=False)
+        return changes
+
+    def _tell(self, **changed: object) -> None:
+        self._told = time.monotonic()
+        self.now = self.now.model_copy(update=changed)
+        write_text(self.folder / NOW, self.now.model_dump_json() + "\n")
+
+    def _hear(self) -> tuple[list[Intervention], bool]:
+        """Changes that can be made, and whether to go on; refused ones are named in `now.json`."""
+        changes: list[Intervention] = []
+        refused: list[str] = []
+        go, pause = False, self.now.pause
+        lines = _lines(self.folder / SAID)[self.now.heard :]
+        for line in lines:
+            try:
+                said = Said.model_validate_json(line)
+                if said.change is not None:
+                    change = said.change.model_copy(update={"by": one_line(said.by)[:80]})
+                    check(change, self.scope, self.known)
+                    changes.append(change)
+            except (ValidationError, InputError) as error:
+                words = problems_of(error) if isinstance(error, ValidationError) else str(error)
+                refused.append(one_line(words)[:300])
+                continue
+            pause = pause if said.pause is None else said.pause
+            go = go or said.go
+        if lines:
+            self._tell(
+                heard=self.now.heard + len(lines), pause=pause,
+                refused=(*self.now.refused, *refused)[-20:],
+            )  # fmt: skip
+        return changes, go
+
+
+def _lines(path: Path) -> list[str]:
+    """Whole lines of a file, none where it is missing; what is beyond the bound is not read."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_SAID).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def say(folder: Path, said: Said) -> None:
+    """Leave a word for the reader of a folder."""
+    append_line(folder / SAID, json.dumps(said.model_dump(mode="json", exclude_none=True)))

@@ -1,0 +1,476 @@
+"""The Executor without a model: rules over typed findings, which abstain where none bears."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from sage.core.printable import amount
+from sage_slide_reading.reader.computed import (
+    LYMPHOID_PER_MM2,
+    NETWORK_MPP,
+    NUCLEI_FROM,
+    TELLING,
+    worded,
+)
+from sage_slide_reading.reader.concepts import (
+    NEGATIVE,
+    POSITIVE,
+    Asked,
+    Concept,
+    Meaning,
+    concepts_of,
+    meaning,
+    numbers_of,
+    option_at,
+    out_of_reach,
+    place_of,
+    words_at,
+)
+from sage_slide_reading.reader.eyes import State
+from sage_slide_reading.reader.scope import ONE_UM, Scope
+from sage_slide_reading.reader.types import (
+    Box,
+    Described,
+    Missing,
+    MissingInfo,
+    Prediction,
+    Question,
+    Reflection,
+    plain,
+)
+
+EVIDENCE: dict[Concept, float] = {
+    Concept.TUMOR: 0.30,
+    Concept.MARGIN: 0.25,
+    Concept.LYMPHOID: 0.35,
+    Concept.TLS: LYMPHOID_PER_MM2 * 1.2,
+    Concept.MITOSIS: 1.0,
+    Concept.NECROSIS: 0.60,
+    Concept.STROMA: 0.50,
+    Concept.GLAND: 0.08,
+    Concept.PLEOMORPHISM: 0.40,
+}
+"""From which value on the telling finding of a region speaks for a concept."""
+LEAST_UM2: dict[Concept, float] = {Concept.NECROSIS: 8_000.0, Concept.TLS: 10_000.0}
+"""Regions that speak for a concept count from this area on, all together."""
+LEAST_CELLULARITY = 600.0
+"""Where the median region has fewer nuclei per mm², folds, keratin or glass were looked at: that
+cells are absent cannot be said."""
+OF_CELLS = frozenset(
+    (Concept.TUMOR, Concept.MARGIN, Concept.TLS, Concept.LYMPHOID, Concept.MITOSIS)
+)
+AT_MARGIN_UM = 60.0
+INSPECT = 20.0
+"""Magnification at which findings are taken."""
+NAMES: dict[Concept, str] = {
+    Concept.TUMOR: "tumor-like epithelium",
+    Concept.MARGIN: "tumor-like epithelium at the tissue's edge",
+    Concept.LYMPHOID: "lymphocyte-rich tissue",
+    Concept.TLS: "a TLS-like lymphoid aggregate",
+    Concept.MITOSIS: "mitosis-like figures",
+    Concept.NECROSIS: "tissue without viable nuclei (necrosis-like)",
+    Concept.STROMA: "stroma",
+    Concept.GLAND: "gland-like lumens",
+    Concept.PLEOMORPHISM: "pleomorphic nuclei",
+    Concept.CELLULARITY: "cellular tissue",
+}
+SHARE_OF_FIELD: dict[Concept, float] = {
+    Concept.TUMOR: 1.0,
+    Concept.NECROSIS: 1.0,
+    Concept.STROMA: 0.9,
+    Concept.LYMPHOID: 1.0,
+    Concept.TLS: 1.0,
+    Concept.GLAND: 1.5,
+}
+
+
+def speaks_for(seen: Described, concept: Concept) -> bool:
+    """Whether a region shows a concept. A person's words count before what was measured."""
+    if seen.edited:
+        return concept in concepts_of(seen.text) and not _denied(seen.text, concept)
+    found = seen.value(TELLING[concept])
+    if found is None or concept not in EVIDENCE or found < EVIDENCE[concept]:
+        return False
+    if concept is Concept.MARGIN:
+        far = seen.value("edge_distance")
+        return far is not None and 0 <= far <= AT_MARGIN_UM
+    if concept is Concept.TLS:
+        return (seen.value("lymphoid_share") or 0.0) >= EVIDENCE[Concept.LYMPHOID]
+    return True
+
+
+def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
+    """Regions that speak for a concept, where they are large enough together."""
+    positive = [seen for seen in fine if speaks_for(seen, concept)]
+    area = sum(
+        float("inf") if seen.edited else seen.region.um[2] * seen.region.um[3] for seen in positive
+    )
+    return positive if area >= LEAST_UM2.get(concept, 0.0) else []
+
+
+def _denied(text: str, concept: Concept) -> bool:
+    """Whether a person's sentence about a concept says no, none or without."""
+    return any(
+        set(plain(sentence).split()) & {"no", "none", "not", "without", "absent"}
+        for sentence in text.replace(";", ".").split(".")
+        if concept in concepts_of(sentence)
+    )
+
+
+class RulesExecutor:
+    """Answers from findings alone. It reads no words but a person's."""
+
+    name = "rules"
+
+    def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
+        """The answer that the findings bear, or none with the reason."""
+        asked = meaning(question)
+        known = [concept for concept in asked.concepts if concept in TELLING]
+        if not known:
+            return _abstain("the question names nothing that these eyes can measure")
+        if why := out_of_reach(question, asked):
+            return _abstain(why)
+        if scope.unlike_he and not any(seen.edited for seen in state.seen):
+            return _abstain(scope.unlike_he)
+        fine = [s for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited]
+        if not fine:
+            return _by_impression(scope, state, question, asked)
+        # nothing is absent by a person's words on some patches while others wait to be measured
+        measured = any(not seen.edited for seen in fine) or len(fine) == len(state.seen)
+        state = state.model_copy(update={"screened": state.screened and measured})
+        if asked.asked is Asked.WHAT:
+            return _what(fine, question, asked)
+        concept = known[0]
+        if concept is Concept.CELLULARITY or asked.asked is Asked.HOW_MUCH:
+            return _how_much(fine, question, concept)
+        if concept is Concept.MITOSIS and asked.asked in (Asked.COUNT, Asked.WHERE):
+            return _mitoses(scope, fine, question, asked, state.screened)
+        if asked.asked is Asked.COUNT:
+            return _count(fine, question, concept, state.screened)
+        positive = showing(fine, concept)
+        if asked.asked is Asked.PRESENT:
+            return _present(scope, positive, fine, question, concept, state.screened)
+        return _where(scope, positive, fine, question, concept, state.screened)
+
+    def reflect(
+        self, scope: Scope, state: State, question: Question, prediction: Prediction
+    ) -> Reflection:
+        """See `eyes.Executor`: the answer rests on measured nuclei, or not."""
+        fine = {
+            s.region.id for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited
+        }
+        if prediction.answer is None:
+            return Reflection(sufficient="No", reason="there is no answer yet")
+        if not fine & set(prediction.regions):
+            return Reflection(sufficient="No", reason="it rests on an impression at low power")
+        return Reflection(sufficient="Yes", reason="it rests on findings at high power")
+
+    def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
+        """Nuclei that can be measured: a closer look, else other patches."""
+        wanted = meaning(question).concepts
+        info = ", ".join(concept.value for concept in wanted) or "cellularity"
+        coarse = [s for s in state.seen if s.region.magnification < NUCLEI_FROM and not s.edited]
+        closer = scope.native >= NUCLEI_FROM and bool(coarse)
+        reason = (
+            "nuclei can be measured from 8x on"
+            if closer
+            else f"the slide has no more than {scope.native:.3g}x"
+            if scope.native < NUCLEI_FROM
+            else "what was seen shows too little; other patches may show it"
+        )
+        return MissingInfo(
+            items=tuple(
+                Missing(
+                    zoom_to=min(INSPECT, scope.native) if closer else None,
+                    location=(seen.region.box.x, seen.region.box.y),
+                    missing_info=info,
+                    zoom_recommendation="Yes" if closer else "No",
+                    zoom_reason=reason,
+                )
+                for seen in (coarse or state.seen)[:5]
+            )
+        )
+
+    def at_once(
+        self, scope: Scope, state: State, question: Question
+    ) -> tuple[Prediction, Reflection, MissingInfo]:
+        """The three, one after another: rules lose nothing by being asked at once."""
+        prediction = self.predict(scope, state, question)
+        reflection = self.reflect(scope, state, question, prediction)
+        return prediction, reflection, self.missing(scope, state, question)
+
+
+def _abstain(why: str) -> Prediction:
+    return Prediction(answer=None, thinking_steps=f"Abstains: {why}.")
+
+
+def _by_impression(scope: Scope, state: State, question: Question, asked: Meaning) -> Prediction:
+    """A first guess at a place from the patch that ranks highest; nothing else at low power."""
+    if asked.asked is not Asked.WHERE or not state.screened or not state.seen:
+        if scope.native < NUCLEI_FROM:
+            return _abstain(
+                f"nuclei can be measured from {NUCLEI_FROM:g}x on,"
+                f" this slide has {scope.native:.3g}x"
+            )
+        return _abstain("nuclei were not looked at yet")
+    seen = state.seen[0]
+    x, y = seen.region.box.center
+    u, v = scope.place(x, y)
+    answer = option_at(question, u, v, x, y) if question.options else words_at(u, v)
+    return Prediction(
+        answer=answer,
+        thinking_steps=(
+            f"At low power {seen.region.id} ({words_at(u, v)}) resembles"
+            f" {NAMES[asked.concepts[0]]} most; this is an impression."
+        ),
+        regions=(seen.region.id,),
+    )
+
+
+def _negative(question: Question) -> str | None:
+    none = (o for o in question.options if NEGATIVE.match(plain(o)) or numbers_of(o) == (0.0, 0.0))
+    return next(none, None)
+
+
+def _told(seen: Described, concept: Concept) -> str:
+    if seen.edited:
+        return f"{seen.region.id}: a person wrote: {seen.text[:120]}"
+    found = next(f for f in seen.findings if f.name == TELLING[concept])
+    return f"{seen.region.id} at {seen.region.magnification:.3g}x: {worded(found)}"
+
+
+def _absent(
+    fine: Sequence[Described], question: Question, concept: Concept, screened: bool
+) -> Prediction:
+    """Nothing was found: an answer only where every patch was ranked before."""
+    if not screened:
+        return _abstain(
+            f"no region that was looked at shows {NAMES[concept]}, and nothing known of the others"
+            " says that they do not"
+        )
+    cellular = [s.value("cellularity") or 0.0 for s in fine if not s.edited]
+    if concept in OF_CELLS and cellular and float(np.median(cellular)) < LEAST_CELLULARITY:
+        return _abstain(
+            f"hardly any nuclei could be measured where {NAMES[concept]} was looked for (median"
+            f" {np.median(cellular):.0f} nuclei/mm²), which shows nothing of the rest"
+        )
+    finest = max((s.region.magnification for s in fine if not s.edited), default=INSPECT)
+    if concept in OF_CELLS and ONE_UM / finest > NETWORK_MPP:
+        return _abstain(
+            f"{NAMES[concept]} was not found at {finest:.3g}x, where nuclei are too coarse to say"
+            " that there is none"
+        )
+    best = max(fine, key=lambda seen: seen.value(TELLING[concept]) or 0.0)
+    why = (
+        f"Every patch was ranked at low power; of {amount(len(fine), 'region')} inspected none"
+        f" shows {NAMES[concept]}; the nearest is {_told(best, concept)}."
+    )
+    if concept in (Concept.TUMOR, Concept.MARGIN):
+        why += " Isolated tumor cells, and groups of a few, cannot be seen by these eyes."
+    if not question.options:
+        return Prediction(
+            answer=f"No: {NAMES[concept]} not found", thinking_steps=why, regions=(best.region.id,)
+        )
+    return Prediction(answer=_negative(question), thinking_steps=why, regions=(best.region.id,))
+
+
+def _present(
+    scope: Scope, positive: list[Described], fine: list[Described], question: Question,
+    concept: Concept, screened: bool,
+) -> Prediction:  # fmt: skip
+    way = place_of(question.text, question)
+    if isinstance(way, tuple) and way != (0, 0):
+        positive = [
+            seen
+            for seen in positive
+            if all(
+                not wanted or wanted * at > 0
+                for wanted, at in zip(way, scope.place(*seen.region.box.center), strict=True)
+            )
+        ]
+    if not positive:
+        return _absent(fine, question, concept, screened)
+    positive.sort(key=lambda seen: -(seen.value(TELLING[concept]) or 0.0))
+    places = dict.fromkeys(words_at(*scope.place(*s.region.box.center)) for s in positive)
+    yes = next((option for option in question.options if POSITIVE.match(plain(option))), None)
+    if question.options and yes is None:
+        return _abstain("none of the options says yes")
+    return Prediction(
+        answer=yes or f"Yes: {NAMES[concept]} ({', '.join(places)})",
+        thinking_steps="; ".join(_told(seen, concept) for seen in positive[:5]) + ".",
+        regions=tuple(seen.region.id for seen in positive[:20]),
+    )
+
+
+def _where(
+    scope: Scope, positive: list[Described], fine: list[Described], question: Question,
+    concept: Concept, screened: bool,
+) -> Prediction:  # fmt: skip
+    if not positive:
+        if not question.options or _negative(question):
+            return _absent(fine, question, concept, screened)
+        return _abstain(f"no region that was looked at shows {NAMES[concept]}")
+    votes: dict[str | None, float] = defaultdict(float)
+    voters: dict[str | None, list[Described]] = defaultdict(list)
+    for seen in positive:
+        x, y = seen.region.box.center
+        u, v = scope.place(x, y)
+        option = option_at(question, u, v, x, y) if question.options else words_at(u, v)
+        votes[option] += (
+            (seen.value(TELLING[concept]) or 1.0) * seen.region.um[2] * seen.region.um[3]
+        )
+        voters[option].append(seen)
+    best = max((option for option in votes), key=lambda option: votes[option])
+    chosen = sorted(voters[best], key=lambda seen: -(seen.value(TELLING[concept]) or 0.0))
+    if best is None:
+        return _abstain("what was found lies in none of the places that the options name")
+    answer = best if question.options else f"{NAMES[concept]}: {', '.join(map(str, votes))}"
+    return Prediction(
+        answer=answer,
+        thinking_steps="; ".join(_told(seen, concept) for seen in chosen[:5]) + ".",
+        regions=tuple(seen.region.id for seen in chosen[:20]),
+    )
+
+
+def hottest(points: Sequence[tuple[float, float]], side: float) -> tuple[int, float, float]:
+    """Most points in any square of a side, and the center of those; 0 and zeros without any.
+
+    A square that holds the most can be moved until two of its sides pass through points.
+    """
+    if not points:
+        return 0, 0.0, 0.0
+    array = np.asarray(points)
+    best, center = 0, (0.0, 0.0)
+    for left in array[:, 0]:
+        across = array[(array[:, 0] >= left) & (array[:, 0] <= left + side)]
+        for top in across[:, 1]:
+            inside = across[(across[:, 1] >= top) & (across[:, 1] <= top + side)]
+            if len(inside) > best:
+                best = len(inside)
+                center = (float(inside[:, 0].mean()), float(inside[:, 1].mean()))
+    return best, *center
+
+
+def _mitoses(
+    scope: Scope, fine: list[Described], question: Question, asked: Meaning, screened: bool
+) -> Prediction:
+    """Figures in the hottest field of the size that the question names."""
+    points = [
+        point
+        for seen in fine
+        if not seen.edited
+        for found in seen.findings
+        if found.name == "mitosis_like"
+        for point in found.points
+    ]
+    count, x, y = hottest(points, asked.field_um / scope.mpp)
+    if not count:
+        absent = _absent(fine, question, Concept.MITOSIS, screened)
+        if absent.answer is None or asked.asked is Asked.WHERE:
+            return absent
+    field = [s for s in fine if s.value("mitosis_like")] or fine[:1]
+    u, v = scope.place(x, y)
+    why = (
+        f"{count} mitosis-like figures in the hottest field of {asked.field_um:.0f} µm"
+        f"{f' ({words_at(u, v)}, around level-0 pixel {x:.0f}, {y:.0f})' if count else ''};"
+        " figures are dark and irregular nuclei by their measurements."
+    )
+    if asked.asked is Asked.WHERE:
+        answer = option_at(question, u, v, x, y) if question.options else words_at(u, v)
+    else:
+        answer = _in_range(question, count) if question.options else f"{count} mitosis-like figures"
+    return Prediction(
+        answer=answer, thinking_steps=why, regions=tuple(s.region.id for s in field[:20])
+    )
+
+
+def _in_range(question: Question, count: float) -> str | None:
+    for option in question.options:
+        span = numbers_of(option)
+        if span is not None and span[0] <= count <= span[1]:
+            return option
+    return None
+
+
+def _count(
+    fine: list[Described], question: Question, concept: Concept, screened: bool
+) -> Prediction:
+    """Groups of neighboring regions that show a concept."""
+    positive = showing(fine, concept)
+    if not positive and not screened:
+        return _absent(fine, question, concept, screened)
+    left, groups = list(positive), 0
+    while left:
+        groups += 1
+        group = [left.pop()]
+        while group:
+            here = group.pop().region.box
+            near = [s for s in left if _touch(here, s.region.box)]
+            left = [s for s in left if s not in near]
+            group.extend(near)
+    why = f"{len(positive)} regions show {NAMES[concept]}, in {groups} groups of neighbors."
+    answer = _in_range(question, groups) if question.options else f"{groups}: {NAMES[concept]}"
+    return Prediction(
+        answer=answer,
+        thinking_steps=why,
+        regions=tuple(s.region.id for s in (positive or fine)[:20]),
+    )
+
+
+def _touch(one: Box, other: Box) -> bool:
+    return bool(
+        one.x <= other.x + other.width + 1
+        and other.x <= one.x + one.width + 1
+        and one.y <= other.y + other.height + 1
+        and other.y <= one.y + one.height + 1
+    )
+
+
+def _what(fine: list[Described], question: Question, asked: Meaning) -> Prediction:
+    """The concept that takes the largest share of what was looked at."""
+    shares = {}
+    for concept in asked.concepts:
+        if concept not in SHARE_OF_FIELD:
+            continue
+        values = [_share(seen, concept) for seen in fine]
+        shares[concept] = SHARE_OF_FIELD[concept] * float(np.mean(values))
+    if not shares:
+        return _abstain("the options name nothing that these eyes can measure")
+    best = max(shares, key=lambda concept: shares[concept])
+    said = ", ".join(f"{NAMES[concept]} {share:.0%}" for concept, share in shares.items())
+    if shares[best] < 0.2:
+        return _abstain(f"no class takes a fifth of what was looked at ({said})")
+    option = next((o for o in question.options if best in concepts_of(o)[:1]), None)
+    return Prediction(
+        answer=option if question.options else said,
+        thinking_steps=f"Mean over {len(fine)} regions: {said}.",
+        regions=tuple(seen.region.id for seen in fine[:20]),
+    )
+
+
+def _share(seen: Described, concept: Concept) -> float:
+    if seen.edited:
+        return float(speaks_for(seen, concept))
+    value = seen.value(TELLING[concept]) or 0.0
+    if concept is Concept.TLS:
+        return min(1.0, value / (2 * LYMPHOID_PER_MM2))
+    return value
+
+
+def _how_much(fine: list[Described], question: Question, concept: Concept) -> Prediction:
+    values = [value for s in fine if (value := s.value(TELLING[concept])) is not None]
+    if question.options or not values:
+        return _abstain("the options are no quantities that these eyes measure")
+    found = next(f for s in fine for f in s.findings if f.name == TELLING[concept])
+    low, middle, high = np.percentile(values, (10, 50, 90))
+    return Prediction(
+        answer=(
+            f"{found.name.replace('_', ' ')}: median {middle:.3g} {found.unit}"
+            f" (10th to 90th percentile {low:.3g} to {high:.3g}) over {len(values)} regions"
+        ),
+        thinking_steps="The regions are those most relevant to the question, not a random sample.",
+        regions=tuple(seen.region.id for seen in fine[:20]),
+    )

@@ -1,0 +1,296 @@
+"""The microscope: patches of a slide, their pixels at a magnification, and how much was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sage.core.errors import InputError
+from sage_slide_reading.reader.types import Box, Options, PixelsRead, Region
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.arrays import F32, U8, BoolArray
+    from mcp_servers.slides.slide import Slide
+
+MIN_TISSUE = 0.25
+"""Share of a patch that must be tissue for it to count among the N."""
+WHOLE_FIELD_MM2 = 1.0
+"""Images below this area are taken for tissue all over: there is no glass to tell it from."""
+LEAST_SIDE_UM = 30.0
+"""Smaller images hold hardly a nucleus."""
+ONE_UM = 10.0
+"""µm per pixel times magnification: 10x has 1 µm per pixel."""
+
+
+class Scope:
+    """One slide under one reader's eyes.
+
+    Parameters
+    ----------
+    slide : open, with a known pixel size
+    options : size and magnification of the patches
+    """
+
+    def __init__(self, slide: Slide, options: Options) -> None:
+        from mcp_servers.pathology.tissue import slide_tissue
+
+        self.slide = slide
+        self.options = options
+        self.mpp = slide.need_mpp()
+        if min(slide.width, slide.height) * self.mpp < LEAST_SIDE_UM:
+            raise InputError(
+                f"{slide.path}: {slide.width} x {slide.height} pixels of {self.mpp:g} µm are too"
+                f" small to read; an image needs {LEAST_SIDE_UM:g} µm a side. Is the pixel size"
+                " right?"
+            )
+        if self.mpp > 1.05 * ONE_UM / options.magnification:
+            raise InputError(
+                f"{slide.path}: {self.mpp:g} µm per pixel is coarser than"
+                f" {options.magnification:g}x ({ONE_UM / options.magnification:g} µm); read it at"
+                " a lower --magnification"
+            )
+        found, view = slide_tissue(slide)
+        self.mask: BoolArray = found.mask
+        area = slide.width * slide.height * (self.mpp / 1000) ** 2
+        if area < WHOLE_FIELD_MM2:
+            self.mask = np.ones_like(found.mask)
+        self.mask_scale = view.scale
+        self.tissue_px = float(self.mask.sum()) * view.scale**2
+        self._read: dict[float, dict[str, float]] = {}
+        self._described: set[str] = set()
+        self.watch: Callable[[Region], None] = lambda region: None
+        """Told each region when its pixels are read, to rank or to describe it."""
+        self._edge: F32 | None = None
+        self._patches: tuple[Region, ...] | None = None
+
+    @property
+    def native(self) -> float:
+        """The finest magnification that the slide has."""
+        return ONE_UM / self.mpp
+
+    @property
+    def patches(self) -> tuple[Region, ...]:
+        """The N patches with tissue at the first magnification, row by row.
+
+        Raises
+        ------
+        InputError
+            If there is no tissue.
+        """
+        if self._patches is None:
+            side = self.options.patch_px * ONE_UM / self.options.magnification / self.mpp
+            across, down = (
+                max(1, round(length / side)) for length in (self.slide.width, self.slide.height)
+            )
+            whole = Box(x=0, y=0, width=self.slide.width, height=self.slide.height)
+            parts = self._grid(whole, across, down, self.options.magnification, "p", None)
+            kept = tuple(part for part in parts if self.tissue_share(part.box) >= MIN_TISSUE)
+            if not kept:
+                raise InputError(
+                    f"{self.slide.path}: no tissue was found; there is nothing to read"
+                )
+            self._patches = kept
+        return self._patches
+
+    def divide(self, region: Region, magnification: float) -> tuple[Region, ...]:
+        """Non-overlapping finer patches of a region, those with tissue.
+
+        A patch keeps its pixels: at twice the magnification it is half as wide, but never narrower
+        than `options.finest_um`.
+        """
+        side_um = max(self.options.patch_px * ONE_UM / magnification, self.options.finest_um)
+        across, down = (max(1, round(length / side_um)) for length in region.um[2:])
+        parts = self._grid(region.box, across, down, magnification, f"{region.id}.", region.id)
+        return tuple(part for part in parts if self.tissue_share(part.box) >= MIN_TISSUE)
+
+    def zoom(self, asked: float | None, current: float) -> float:
+        """The magnification to go to: what was asked, finer than now, within what the slide has."""
+        wanted = asked if asked and asked > current else 2 * current
+        return float(min(wanted, self.native))
+
+    def region(self, box: Box, magnification: float, name: str) -> Region:
+        """A rectangle that somebody chose.
+
+        Raises
+        ------
+        InputError
+            If it lies outside the slide.
+        """
+        if not (
+            0 <= box.x < box.x + box.width <= self.slide.width
+            and 0 <= box.y < box.y + box.height <= self.slide.height
+        ):
+            raise InputError(
+                f"the region {box.x},{box.y},{box.width},{box.height} does not lie on the slide of"
+                f" {self.slide.width} x {self.slide.height} pixels"
+            )
+        return self._region(box, min(magnification, self.native), name, None)
+
+    def _region(self, box: Box, magnification: float, name: str, parent: str | None) -> Region:
+        x, y, width, height = (
+            round(value * self.mpp, 1) for value in (box.x, box.y, box.width, box.height)
+        )
+        return Region(
+            id=name, box=box, um=(x, y, width, height), magnification=magnification, parent=parent
+        )
+
+    def _grid(
+        self, box: Box, across: int, down: int, magnification: float, prefix: str,
+        parent: str | None,
+    ) -> list[Region]:  # fmt: skip
+        xs = np.linspace(box.x, box.x + box.width, across + 1).round().astype(int).tolist()
+        ys = np.linspace(box.y, box.y + box.height, down + 1).round().astype(int).tolist()
+        return [
+            self._region(
+                Box(x=xs[c], y=ys[r], width=xs[c + 1] - xs[c], height=ys[r + 1] - ys[r]),
+                magnification,
+                f"{prefix}{r}-{c}",
+                parent,
+            )
+            for r in range(down)
+            for c in range(across)
+        ]
+
+    @cached_property
+    def unlike_he(self) -> str:
+        """Why this can be no section stained with H&E; empty where nothing speaks against it.
+
+        Seen on at most 16 fields of 256 µm at low power, spread over the tissue.
+        """
+        from mcp_servers.pathology.compute.tissue import unlike_he
+        from mcp_servers.slides.arrays import spread_over
+
+        view = self.slide.view(2.0)
+        wide, high = min(128, view.width), min(128, view.height)
+        fields = []
+        for row, column in spread_over(self.mask, 16):
+            x, y = (round(at * self.mask_scale / view.scale) for at in (column, row))
+            left = min(max(0, x - wide // 2), view.width - wide)
+            top = min(max(0, y - high // 2), view.height - high)
+            fields.append(view.read(left, top, wide, high))
+        why = unlike_he(fields)
+        return f"the image does not look like a section stained with H&E: {why}" if why else ""
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against every figure of this slide, as sentences."""
+        notes = filter(None, (self.slide.mpp_conflict, self.unlike_he))
+        return " ".join(f"Not to be trusted: {note}." for note in notes)
+
+    # -- tissue -------------------------------------------------------------------------------
+
+    def _window(self, box: Box) -> tuple[slice, slice]:
+        k = self.mask_scale
+        return (
+            slice(int(box.y / k), max(int(box.y / k) + 1, round((box.y + box.height) / k))),
+            slice(int(box.x / k), max(int(box.x / k) + 1, round((box.x + box.width) / k))),
+        )
+
+    def tissue_share(self, box: Box) -> float:
+        """Share of a rectangle that is tissue."""
+        part = self.mask[self._window(box)]
+        return float(part.mean()) if part.size else 0.0
+
+    @cached_property
+    def outline(self) -> BoolArray:
+        """The tissue with its holes: what lies outside is glass, what lies in them may be lumen."""
+        from scipy.ndimage import binary_fill_holes
+
+        return np.asarray(binary_fill_holes(self.mask), dtype=bool)
+
+    def within(self, box: Box, shape: tuple[int, int]) -> BoolArray:
+        """(down, across) which cells of a rectangle lie within the tissue's outline."""
+        down, across = shape
+        rows = (box.y + (np.arange(down) + 0.5) * box.height / down) / self.mask_scale
+        columns = (box.x + (np.arange(across) + 0.5) * box.width / across) / self.mask_scale
+        return np.asarray(
+            self.outline[
+                rows.astype(int).clip(0, self.mask.shape[0] - 1)[:, None],
+                columns.astype(int).clip(0, self.mask.shape[1] - 1)[None, :],
+            ]
+        )
+
+    def edge_um(self, points: Sequence[tuple[float, float]]) -> F32:
+        """µm from points (level-0 pixels) to the tissue's edge; the image's border is none."""
+        import cv2
+
+        if self._edge is None:
+            away = cv2.distanceTransform(self.mask.astype(np.uint8), cv2.DIST_L2, 5)
+            away = np.minimum(away, 1e6)  # without glass there is no edge
+            self._edge = np.asarray(away, dtype=np.float32) * self.mask_scale * self.mpp
+        rows = (np.array([y for _, y in points]) / self.mask_scale).astype(int)
+        columns = (np.array([x for x, _ in points]) / self.mask_scale).astype(int)
+        rows = rows.clip(0, self.mask.shape[0] - 1)
+        return np.asarray(self._edge[rows, columns.clip(0, self.mask.shape[1] - 1)])
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """A point within the tissue's bounding box: -1 is left or top, 1 is right or bottom."""
+        rows, columns = np.nonzero(self.mask)
+        k = self.mask_scale
+        if not len(rows):
+            return 0.0, 0.0
+        left, right = columns.min() * k, (columns.max() + 1) * k
+        top, bottom = rows.min() * k, (rows.max() + 1) * k
+        return (
+            float(2 * (x - left) / (right - left) - 1),
+            float(2 * (y - top) / (bottom - top) - 1),
+        )
+
+    def window(self) -> Any:
+        """The tissue as a shapely multipolygon, in µm."""
+        import shapely
+
+        from mcp_servers.measures.maps import multipolygon
+        from mcp_servers.slides.geometry import mask_polygons
+
+        outlines = mask_polygons(self.mask, self.mask_scale, simplify_px=0.7)
+        return multipolygon(
+            shapely.Polygon(p.exterior * self.mpp, [hole * self.mpp for hole in p.holes])
+            for p in outlines
+        )
+
+    # -- pixels -------------------------------------------------------------------------------
+
+    def pixels(self, region: Region, halo: int = 0) -> U8:
+        """RGB of a region at its magnification, with `halo` more pixels on each side."""
+        mpp = ONE_UM / region.magnification
+        view = self.slide.view(mpp)
+        x, y = round(region.box.x / view.scale), round(region.box.y / view.scale)
+        width = max(1, round(region.box.width / view.scale))
+        height = max(1, round(region.box.height / view.scale))
+        self.count(region)
+        return view.read(x - halo, y - halo, width + 2 * halo, height + 2 * halo)
+
+    def count(self, region: Region) -> None:
+        """Count a region among what was read at its magnification."""
+        self.watch(region)
+        area = self.tissue_share(region.box) * region.box.width * region.box.height
+        self._read.setdefault(region.magnification, {})[region.id] = area
+
+    def note_described(self, region: Region) -> None:
+        """Count a region among those that were looked at."""
+        self._described.add(region.id)
+
+    def read(self) -> PixelsRead:
+        """How much was read so far."""
+        first = self.options.magnification
+        tissue = max(self.tissue_px, 1.0)
+        overview = sum(self._read.get(first, {}).values())
+        fine = {
+            name: area
+            for magnification, regions in self._read.items()
+            if magnification > first
+            for name, area in regions.items()
+        }
+        high = sum(fine.values())
+        whole = float(self.slide.width * self.slide.height)
+        return PixelsRead(
+            patches=len(self.patches),
+            regions=len(self._described),
+            overview_share=round(min(1.0, overview / tissue), 4),
+            high_power_share=round(min(1.0, high / tissue), 4),
+            high_power_of_slide=round(min(1.0, high / whole), 4),
+        )

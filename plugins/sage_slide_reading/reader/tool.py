@@ -1,0 +1,145 @@
+"""`read_slide` over the registry and MCP: a question to the default eyes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.spec import OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
+from sage_slide_reading.reader.types import Box, Options, Question
+
+
+class ReadSlideInput(SlideInput):
+    """A question about a slide."""
+
+    question: str = Field(min_length=3, max_length=1000, description="In plain words")
+    answers: list[Annotated[str, Field(max_length=200)]] = Field(
+        default_factory=list, max_length=26, description="Options of a multiple-choice question"
+    )
+    places: dict[str, Box] = Field(
+        default_factory=dict, max_length=26,
+        description="Areas that the options name: x, y, width, height in level-0 pixels",
+    )  # fmt: skip
+    magnification: float = Field(default=5.0, gt=0, le=40, description="Of the first round")
+    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch")
+    rounds: int = Field(default=5, ge=1, le=20, description="At most")
+
+
+class RegionRead(BaseModel):
+    """A region that was looked at; x, y, width, height in level-0 pixels."""
+
+    id: str
+    round: int
+    magnification: float
+    x: int
+    y: int
+    width: int
+    height: int
+    seen: str
+    answer_rests_on_it: bool
+
+
+class ReadSlideResult(SlideResult):
+    """The answer, what it rests on, and the files of the reading."""
+
+    answer: str | None = Field(description="None: the eyes abstain, and the reasoning says why")
+    reasoning: str
+    statement: str = Field(description="What the eyes are, and what they are not")
+    rounds: int
+    regions: list[RegionRead] = Field(description="The last 60 of those that were looked at")
+    high_power_share: float = Field(description="Tissue read finer than the first round, 0 to 1")
+    reading: OutputName
+    steps: OutputName = Field(description="JSON lines, one round each")
+    trace: OutputName = Field(description="Every move, replayable")
+    geojson: OutputName = Field(description="Regions and path, for QuPath and the slides page")
+    conversation: OutputName
+
+
+@tool(
+    "read_slide",
+    "reading",
+    "1.4.0",
+    "Answer a question about a slide by looking at it: low power, reflection, closer look.",
+    resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=20.0),
+    validity=Validity(
+        stain="H&E",
+        mpp=(0.15, 1.25),
+        organ="solid tumors",
+        training_data="nuclei: see the tool nuclei; thresholds were chosen on eight painted slides "
+        "and twelve painted lymph nodes, and in view of 43 questions on real images",
+        tcga_overlap="thresholds were chosen in view of fields of 12 TCGA cases",
+        known_failures=(
+            "clear cells (kidney) are called stroma or lymphocytes, sparse stroma necrosis: of 37 "
+            "questions on real images that took no part in choosing thresholds 19 were right",
+            "normal epithelium is called tumor-like, nuclear debris can pass for lymphocytes, "
+            "keratin for necrosis, clefts for glands",
+            "small-cell carcinoma or lymphoma within a lymph node may pass for germinal centers",
+            "type, grade, receptor status and molecular subtype: it abstains",
+            "mitosis-like figures are dark irregular nuclei: pyknosis, pigment, keratin and ink "
+            "pass; nine figures were counted around a hair follicle of normal skin",
+        ),
+        accuracy="see docs/reading.md: painted slides never looked at before, and real images",
+    ),
+)
+def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideResult:
+    """One question about one slide."""
+    from mcp_servers.pathology.nuclei_net.model import shipped
+    from sage.core.llm.trace import Trace
+    from sage.core.llm.turns import problems_of
+    from sage_slide_reading.reader.algorithm import read_slide
+    from sage_slide_reading.reader.computed import NETWORK_MPP, NUCLEI_FROM
+    from sage_slide_reading.reader.export import navigating, write_reading
+    from sage_slide_reading.reader.open_eyes import computed_eyes
+    from sage_slide_reading.reader.scope import ONE_UM, Scope
+
+    slide = open_slide(given, context)
+    options = Options(
+        magnification=given.magnification, patch_px=given.patch_px, rounds=given.rounds
+    )
+    try:
+        question = Question(
+            text=given.question, options=tuple(given.answers), places=dict(given.places)
+        )
+    except ValidationError as error:
+        said = problems_of(error).replace("reply: Value error,", "answers:")
+        raise InputError(f"read_slide: {said}") from None
+    folder = f"{slide.name}.reading"
+    place = context.output(folder)
+    trace = place / "trace.jsonl"
+    with navigating(place, f"read_slide, asked: {given.question[:80]}"):
+        trace.unlink(missing_ok=True)
+        scope = Scope(slide, options)
+        scope.watch = lambda _: context.check_cancelled()
+        reading = read_slide(scope, computed_eyes(), question, options, trace=Trace(trace))
+        names = write_reading(reading, place)
+    regions = [
+        RegionRead(
+            id=seen.region.id,
+            round=step.round,
+            magnification=seen.region.magnification,
+            **seen.region.box.model_dump(),
+            seen=seen.text,
+            answer_rests_on_it=seen.region.id in reading.rests_on,
+        )
+        for step in reading.steps
+        for seen in step.seen
+    ]
+    finest = max((seen.magnification for seen in regions), default=0.0)
+    learned = finest >= max(NUCLEI_FROM, ONE_UM / NETWORK_MPP) and shipped() is not None
+    return ReadSlideResult(
+        **of_slide(slide),
+        method="learned" if learned else "classical",
+        warnings=list(slide.warnings),
+        answer=reading.answer,
+        reasoning=reading.reasoning,
+        statement=reading.statement,
+        rounds=reading.rounds,
+        regions=regions[-60:],
+        high_power_share=reading.read.high_power_share,
+        trace=f"{folder}/trace.jsonl",
+        **{kind: f"{folder}/{name}" for kind, name in names.items()},
+    )

@@ -1,0 +1,381 @@
+"""A session as actions: where a reader stayed, panned or peeked (Pathology-CoT, 4.2 and A.1).
+
+The appendix (A.1.3 to A.1.7) is followed where it is more exact than the text (4.2); where the two
+disagree:
+
+- IoU above which actions are merged: "0.8" in 4.2, "e.g. 0.5-0.8" in A.1.5: 0.8.
+- Bins: the nearest standard objective of the view's magnification in 4.2 ("a 12x view becomes a
+  <10x-inspect>"), one of two box sizes by area, with the bin re-set to match, in A.1.7: the latter;
+  `bin_by="magnification"` is the former.
+- Peeks are in 4.2 alone: the central 1024 x 1024 pixels at native power. They go through every
+  step, but keep their size and the objective nearest to the slide's native power.
+
+What the paper does not say has a setting here too, and its description says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from mcp_servers.slides.arrays import F64
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from sage_slide_reading.sessions.format import Coordinate, Session, SessionHeader, Side, ViewEvent
+
+ActionKind = Literal["stay", "pan", "peek"]
+STAGES = ("stay, pan and peek", "remove big", "merge", "find include", "normalize")
+"""The columns of the paper's figure S1."""
+Share = Annotated[float, Field(gt=0, le=1)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+MOST_ACTIONS = 4000
+"""Of one session before they are merged; every pair is compared."""
+
+
+class ActionSettings(Strict):
+    """Every threshold, with the paper's default."""
+
+    stay_s: Seconds = Field(default=1.0, description="A view held for so long is a stay")
+    pan_s: Seconds = Field(default=2.0, description="Panning for so long is a pan")
+    peek_px: int = Field(default=1024, ge=16, le=16384, description="Side of a peek, level-0 px")
+    widest: Share = Field(default=0.4, description="Wider boxes go, as share of the slide's height")
+    merge_iou: Share = Field(default=0.8, description="Boxes that overlap by more are merged")
+    contained: Share = Field(
+        default=0.9, description="A box that holds more than this of a smaller one goes"
+    )
+    divisors: tuple[float, float] = Field(
+        default=(5.0, 10.0),
+        description="Sides of the 5x and the 10x box: the slide's height over these (10 for 10x is "
+        "by analogy: the paper gives 5 for 5x)",
+    )
+    bin_by: Literal["area", "magnification"] = Field(
+        default="area",
+        description="The bin goes by the box's area (A.1.7) or the view's power (4.2)",
+    )
+    objectives: tuple[float, ...] = Field(
+        default=(2.5, 5.0, 10.0, 20.0, 40.0), min_length=1,
+        description="Standard ones, for peeks and for bin_by magnification (not listed there)",
+    )  # fmt: skip
+    still: float = Field(
+        default=0.01, ge=0, le=0.5,
+        description="Views that differ by less of their width are one view (not in the paper)",
+    )  # fmt: skip
+    peek_zoom_s: Seconds = Field(
+        default=2.0, description="A zoom is rapid within this time (not in the paper)"
+    )
+    peek_from: Share = Field(
+        default=0.5, description="It starts at or below this share of native (not in the paper)"
+    )
+    native_share: Share = Field(
+        default=0.95, description="Native power is reached from here on (not in the paper)"
+    )
+
+
+class Action(Strict):
+    """What was done: a box in level-0 pixels, for how long, at which power, and its command.
+
+    `magnification` is that of the view, `bin` the standard one, `command` such as
+    `<10x-inspect>`.
+    """
+
+    kind: ActionKind
+    x: Coordinate
+    y: Coordinate
+    w: Side
+    h: Side
+    start_s: float = Field(ge=0, allow_inf_nan=False)
+    end_s: float = Field(ge=0, allow_inf_nan=False)
+    magnification: float = Field(gt=0, allow_inf_nan=False)
+    bin: float = Field(gt=0, allow_inf_nan=False)
+    command: str = Field(max_length=40)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, from its first start to its last end."""
+        return self.end_s - self.start_s
+
+    @property
+    def area(self) -> float:
+        """Level-0 pixels."""
+        return self.w * self.h
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """x and y in level-0 pixels."""
+        return self.x + self.w / 2, self.y + self.h / 2
+
+
+def actions_of(session: Session, settings: ActionSettings | None = None) -> list[Action]:
+    """The normalized actions of a session, in the order of their start.
+
+    Raises
+    ------
+    InputError
+        If there are too many to compare.
+    """
+    return stages_of(session, settings or ActionSettings())[-1]
+
+
+def stages_of(session: Session, settings: ActionSettings) -> list[list[Action]]:
+    """The actions after each of the five steps (`STAGES`)."""
+    header = session.header
+    first = segment(session, settings)
+    small = remove_overviews(first, header.height, settings.widest)
+    merged = merge_similar(small, settings.merge_iou)
+    pruned = prune_containing(merged, settings.contained)
+    normal = [
+        normalized for action in pruned if (normalized := normalize(action, header, settings))
+    ]
+    return [first, small, merged, pruned, normal]
+
+
+# -- step 1: segmentation ---------------------------------------------------------------------
+
+
+def segment(session: Session, settings: ActionSettings) -> list[Action]:
+    """Stays, pans and peeks, sorted by their start (A.1.3; peeks: 4.2).
+
+    A view lasts until the next event; after `close` nothing is looked at. A pan is a run of `pan`
+    events that nothing else and no stay interrupts.
+    """
+    events = session.events
+    found: list[Action] = []
+
+    def add(kind: ActionKind, box: Sequence[float], start: float, end: float, power: float) -> None:
+        bin_ = nearest(power, settings.objectives)
+        found.append(
+            Action(
+                kind=kind,
+                x=box[0],
+                y=box[1],
+                w=box[2],
+                h=box[3],
+                start_s=start,
+                end_s=end,
+                magnification=power,
+                bin=bin_,
+                command=command_of(kind, bin_),
+            )
+        )
+
+    runs = views_of(events, settings.still)
+    for first, past in runs:
+        event = events[first]
+        end = events[past].t if past < len(events) else events[-1].t
+        if end - event.t >= settings.stay_s:
+            add("stay", (event.x, event.y, event.w, event.h), event.t, end, event.magnification)
+    for pan in _pans(events, runs, settings.stay_s):
+        start, end = pan[0].t, pan[-1].t
+        if end - start >= settings.pan_s:
+            add("pan", around(pan), start, end, pan[0].magnification)
+    for number in _arrivals(events, session.header.native, settings):
+        event = events[number]
+        end = events[number + 1].t if number + 1 < len(events) else event.t
+        x, y, side = event.x + event.w / 2, event.y + event.h / 2, float(settings.peek_px)
+        add("peek", (x - side / 2, y - side / 2, side, side), event.t, end, event.magnification)
+    if len(found) > MOST_ACTIONS:
+        raise InputError(
+            f"the session of {session.header.slide} has {len(found)} actions, more than "
+            f"{MOST_ACTIONS}; split it, or raise stay_s and pan_s"
+        )
+    return sorted(found, key=_order)
+
+
+def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]:
+    """Runs of events that show one view, as (first, one past the last); closed views are none.
+
+    Every view of a run lies within `still` of its width from the first, so that a slow drift is
+    not taken for one view.
+    """
+    runs: list[tuple[int, int]] = []
+    first: int | None = None
+    for number, event in enumerate(events):
+        if first is not None and (event.kind in ("open", "close") or not _same(
+            events[first], event, still
+        )):  # fmt: skip
+            runs.append((first, number))
+            first = None
+        if first is None and event.kind != "close":
+            first = number
+    if first is not None:
+        runs.append((first, len(events)))
+    return runs
+
+
+def _same(one: ViewEvent, other: ViewEvent, still: float) -> bool:
+    near = still * one.w
+    return all(
+        abs(a - b) <= near
+        for a, b in ((one.x, other.x), (one.y, other.y), (one.w, other.w), (one.h, other.h))
+    )
+
+
+def _pans(
+    events: Sequence[ViewEvent], runs: Sequence[tuple[int, int]], stay_s: float
+) -> list[list[ViewEvent]]:
+    """Runs of pan events, broken by anything else and after a view that was a stay."""
+    stays = {
+        number
+        for first, past in runs
+        if events[min(past, len(events) - 1)].t - events[first].t >= stay_s
+        for number in range(first, past)
+    }
+    found: list[list[ViewEvent]] = []
+    going = False
+    for number, event in enumerate(events):
+        if event.kind == "pan":
+            if not going:
+                found.append([])
+            found[-1].append(event)
+        going = event.kind == "pan" and number not in stays
+    return found
+
+
+def _arrivals(
+    events: Sequence[ViewEvent], native: float, settings: ActionSettings
+) -> list[int]:  # fmt: skip
+    """Events at which a rapid zoom reached native power, and those that say they are peeks."""
+    reached = settings.native_share * native
+    found: list[int] = []
+    low_s = -math.inf  # the last time at which the power was low enough to start from
+    for number, event in enumerate(events):
+        before = events[number - 1] if number else None
+        if event.kind in ("open", "close"):
+            low_s = -math.inf
+        if before is not None and before.magnification <= settings.peek_from * native:
+            low_s = event.t if before.kind != "close" else -math.inf
+        crossed = (
+            event.kind == "zoom"
+            and before is not None
+            and before.kind != "close"
+            and before.magnification < reached <= event.magnification
+            and event.t - low_s <= settings.peek_zoom_s
+        )
+        if event.kind == "peek" or crossed:
+            found.append(number)
+    return found
+
+
+# -- steps 2 to 4: boxes ----------------------------------------------------------------------
+
+
+def remove_overviews(actions: Sequence[Action], height: int, widest: float) -> list[Action]:
+    """Without those whose box is wider than a share of the slide's height (A.1.4)."""
+    return [action for action in actions if action.w <= widest * height]
+
+
+def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
+    """Pairs whose IoU exceeds `above` become one, until there is none (A.1.5).
+
+    The first pair in the order of the starts is taken each time, so that the order of the list
+    does not matter.
+    """
+    ordered = sorted(actions, key=_order)
+    left: list[Action | None] = [*ordered]
+    boxes = np.array([_corners(action) for action in ordered]).reshape(-1, 4)
+    alike = np.zeros((len(left), len(left)), dtype=bool)
+    for row in range(len(left)):
+        alike[row, row + 1 :] = _ious(boxes[row], boxes[row + 1 :]) > above
+    while alike.any():
+        one, other = divmod(int(alike.argmax()), len(left))
+        kept, gone = left[one], left[other]
+        assert kept is not None and gone is not None
+        left[one], left[other] = merge_two(kept, gone), None
+        boxes[one] = _corners(merge_two(kept, gone))
+        boxes[other] = np.nan  # no box: overlaps none
+        near = _ious(boxes[one], boxes) > above
+        alike[other], alike[:, other] = False, False
+        alike[one, one + 1 :], alike[:one, one] = near[one + 1 :], near[:one]
+    return sorted((action for action in left if action is not None), key=_order)
+
+
+def _corners(action: Action) -> tuple[float, float, float, float]:
+    return action.x, action.y, action.x + action.w, action.y + action.h
+
+
+def _shared(box: F64, boxes: F64) -> F64:
+    """Area that a box shares with each of (n, 4) boxes."""
+    sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
+    return np.asarray(np.prod(np.maximum(sides, 0.0), axis=1), dtype=np.float64)
+
+
+def _ious(box: F64, boxes: F64) -> F64:
+    """IoU of a box with (n, 4) boxes of left, top, right, bottom; NaN where there is none."""
+    shared = _shared(box, boxes)
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    whole: F64 = np.prod(box[2:] - box[:2]) + areas - shared
+    return np.asarray(shared / whole, dtype=np.float64)
+
+
+def merge_two(one: Action, other: Action) -> Action:
+    """The box around both, from the first start to the last end; else as the longer of the two."""
+    longer = max((one, other), key=lambda action: (action.seconds, -action.start_s))
+    x, y, w, h = around((one, other))
+    span = {"start_s": min(one.start_s, other.start_s), "end_s": max(one.end_s, other.end_s)}
+    return longer.model_copy(update={"x": x, "y": y, "w": w, "h": h, **span})
+
+
+def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
+    """Without larger boxes that hold more than `share` of a smaller one (A.1.6)."""
+    boxes = np.array([_corners(action) for action in actions]).reshape(-1, 4)
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    return [
+        action
+        for action, box, area in zip(actions, boxes, areas, strict=True)
+        if not ((areas < area) & (_shared(box, boxes) > share * areas)).any()
+    ]
+
+
+# -- step 5: normalization --------------------------------------------------------------------
+
+
+def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -> Action | None:
+    """The action with a box of a standard size around its center (A.1.7); None off the slide.
+
+    The size whose side is nearer on a scale of ratios is taken. A box that would leave the slide is
+    moved onto it, or is the slide's side where that is shorter (not in the paper).
+    """
+    x, y = action.center
+    if not (0 <= x <= header.width and 0 <= y <= header.height):
+        return None
+    sides = [header.height / divisor for divisor in settings.divisors]
+    near = min(range(2), key=lambda k: abs(math.log(math.sqrt(action.area) / sides[k])))
+    side = float(settings.peek_px) if action.kind == "peek" else sides[near]
+    bin_ = nearest(action.magnification, settings.objectives)
+    if action.kind != "peek" and settings.bin_by == "area":
+        bin_ = (5.0, 10.0)[near]
+    w, h = min(side, header.width), min(side, header.height)
+    placed = {
+        "x": min(max(0.0, x - w / 2), header.width - w),
+        "y": min(max(0.0, y - h / 2), header.height - h),
+    }
+    named = {"bin": bin_, "command": command_of(action.kind, bin_)}
+    return action.model_copy(update={"w": w, "h": h, **placed, **named})
+
+
+def nearest(magnification: float, objectives: Sequence[float]) -> float:
+    """The nearest objective on a scale of ratios; the lower of two that are as near."""
+    return min(objectives, key=lambda power: (abs(math.log(magnification / power)), power))
+
+
+def command_of(kind: ActionKind, bin_: float) -> str:
+    """Such as `<10x-inspect>` or `<40x-peek>`."""
+    return f"<{bin_:g}x-{'peek' if kind == 'peek' else 'inspect'}>"
+
+
+# -- boxes ------------------------------------------------------------------------------------
+
+
+def around(boxes: Sequence[Action] | Sequence[ViewEvent]) -> tuple[float, float, float, float]:
+    """The smallest box around all: x, y, width, height."""
+    x, y = min(box.x for box in boxes), min(box.y for box in boxes)
+    right, bottom = max(box.x + box.w for box in boxes), max(box.y + box.h for box in boxes)
+    return x, y, right - x, bottom - y
+
+
+def _order(action: Action) -> tuple[float, float, str, float, float, float, float]:
+    return (action.start_s, action.end_s, action.kind, action.x, action.y, action.w, action.h)

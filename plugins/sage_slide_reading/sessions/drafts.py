@@ -1,0 +1,253 @@
+"""Drafted rationales and what a reviewer made of them: one round per action.
+
+`NAME.drafts.json` is written once; each decision is a line of `NAME.decisions.jsonl`, and the last
+one of a round counts. A decision names the hash of the drafts that it was made on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from sage.core.errors import InputError
+from sage.core.files import append_line, write_text
+from sage.core.models import Strict, read_model
+from sage.core.printable import one_line
+from sage_slide_reading.sessions.actions import Action, ActionSettings
+from sage_slide_reading.sessions.format import SUFFIX, SessionHeader
+
+CYTOLOGY_PX = 1024
+"""Side of the crop from a region's center, in level-0 pixels; half of a box that is not larger."""
+DRAFTS = ".drafts.json"
+DECISIONS = ".decisions.jsonl"
+MAX_BYTES = 32 << 20
+MAX_ROUNDS = 2000
+State = Literal["accepted", "revised", "rejected"]
+DraftedBy = Literal["computed", "model", "none"]
+Sentence = Annotated[str, Field(min_length=1, max_length=1000)]
+Panel = Annotated[tuple[Sentence, ...], Field(max_length=30)]
+PANELS: Mapping[str, str] = {
+    "thumbnail_impression": "Thumbnail impression",
+    "why_zoom": "Why zoom",
+    "findings": "Findings (region and cytology)",
+}
+_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9“\"(])")
+
+
+class Rationale(Strict):
+    """Why a region was looked at and what is there, sentence by sentence."""
+
+    thumbnail_impression: Panel = ()
+    why_zoom: Panel = ()
+    findings: Panel = ()
+
+    @field_validator("thumbnail_impression", "why_zoom", "findings")
+    @classmethod
+    def _printable(cls, panel: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(line for sentence in panel if (line := one_line(sentence)))
+
+    @property
+    def words(self) -> int:
+        """Of all three panels."""
+        return sum(len(line.split()) for panel in self for line in panel[1])
+
+
+class Round(Strict):
+    """One action with its drafted rationale; `navigation_s` is what the reader took to get there:
+    from the end of the action before to the start of this one."""
+
+    action: Action
+    rationale: Rationale
+    navigation_s: float = Field(ge=0, allow_inf_nan=False)
+
+
+class Drafts(Strict):
+    """The rounds of a session, and who drafted them."""
+
+    format: Literal["sage-drafts"] = "sage-drafts"
+    version: Literal[1] = 1
+    session: str = Field(max_length=255, description="File name of the session")
+    header: SessionHeader
+    settings: ActionSettings
+    drafted_by: DraftedBy
+    model: str | None = Field(default=None, max_length=200)
+    statement: str = Field(max_length=1000, description="What drafted them, and what it is not")
+    rounds: tuple[Round, ...] = Field(max_length=MAX_ROUNDS)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the drafts."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+class Decision(Strict):
+    """What a reviewer made of a round, and what it took from its load to the decision.
+
+    `seconds`, `clicks` and `keys` are null where nothing was timed.
+    """
+
+    drafts: str = Field(pattern=r"^[0-9a-f]{64}$")
+    round: int = Field(ge=0, lt=MAX_ROUNDS)
+    state: State
+    rationale: Rationale
+    reviewer: str = Field(min_length=1, max_length=80)
+    at: str = Field(max_length=40)
+    seconds: float | None = Field(default=None, ge=0, le=86_400, allow_inf_nan=False)
+    clicks: int | None = Field(default=None, ge=0, le=100_000)
+    keys: int | None = Field(default=None, ge=0, le=1_000_000)
+
+    @field_validator("at")
+    @classmethod
+    def _a_time(cls, text: str) -> str:
+        datetime.fromisoformat(text)
+        return text
+
+
+def cytology_size(action: Action) -> tuple[float, float]:
+    """Sides of the crop from an action's center that shows its cells, level-0 pixels."""
+    return min(CYTOLOGY_PX, action.w / 2), min(CYTOLOGY_PX, action.h / 2)
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """A text at its sentence boundaries, each on one line."""
+    return tuple(part for part in _ENDS.split(one_line(text)) if part)
+
+
+def drafts_path(session: Path) -> Path:
+    """Where the drafts of a session lie: beside it."""
+    return session.with_name(session.name.removesuffix(SUFFIX) + DRAFTS)
+
+
+def decisions_path(drafts: Path) -> Path:
+    """Where the decisions on drafts lie: beside them."""
+    return drafts.with_name(drafts.name.removesuffix(DRAFTS) + DECISIONS)
+
+
+def write_drafts(path: Path, drafts: Drafts) -> None:
+    """Write drafts whole, or not at all."""
+    write_text(path, drafts.model_dump_json(indent=1) + "\n")
+
+
+def read_drafts(path: Path) -> Drafts:
+    """Drafts from their file.
+
+    Raises
+    ------
+    InputError
+        If there are none, they are too large, or are no drafts.
+    """
+    _bounded(path)
+    return read_model(path, Drafts)
+
+
+def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
+    """By round, the last decision that was made on these very drafts.
+
+    Raises
+    ------
+    InputError
+        If a line is no decision; the line is named.
+    """
+    path = decisions_path(drafts_file)
+    if not path.exists():
+        return {}
+    _bounded(path)
+    found: dict[int, Decision] = {}
+    digest = drafts.digest
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            decision = Decision.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise InputError(f"{path}: line {number}: {first['msg'][:200]}") from None
+        if decision.drafts == digest and decision.round < len(drafts.rounds):
+            found[decision.round] = decision
+    return found
+
+
+def decide(drafts_file: Path, decision: Decision) -> None:
+    """Append a decision durably."""
+    append_line(decisions_path(drafts_file), decision.model_dump_json(), durable=True)
+
+
+def state_of(drafted: Rationale, left: Rationale, *, accepted: bool) -> State:
+    """Accepted as it was, accepted after an edit, or rejected."""
+    if not accepted:
+        return "rejected"
+    return "accepted" if left == drafted else "revised"
+
+
+def _bounded(path: Path) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    if size > MAX_BYTES:
+        raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
+
+
+class Audit(Strict):
+    """Times of a review, per timed round and in s, by the paper's three kinds (A.1.1).
+
+    `verify_s` are rounds accepted without an edit, `revise_s` those with one; rejected rounds
+    count for `average_s` alone. `from_scratch_s` is for rounds without a draft: the time to write,
+    and beside it the reader's own time to get to the region.
+    """
+
+    rounds: int
+    decided: int
+    accepted: int
+    revised: int
+    rejected: int
+    verify_s: float | None
+    revise_s: float | None
+    average_s: float | None
+    clicks: float | None
+    keys: float | None
+    navigation_s: float | None
+    from_scratch_s: float | None
+    words_drafted: float | None
+    words_kept: float | None
+
+
+def audit(drafts: Drafts, decisions: Mapping[int, Decision]) -> Audit:
+    """What the review of these drafts took."""
+    made = sorted(decisions.items())
+    of = {
+        state: [decision.seconds for _, decision in made if decision.state == state]
+        for state in ("accepted", "revised", "rejected")
+    }
+    timed = [(number, decision) for number, decision in made if decision.seconds is not None]
+    average = _mean(decision.seconds for _, decision in timed)
+    moved = _mean(drafts.rounds[number].navigation_s for number, _ in timed)
+    from_scratch = None
+    if drafts.drafted_by == "none" and average is not None and moved is not None:
+        from_scratch = average + moved
+    return Audit(
+        rounds=len(drafts.rounds),
+        decided=len(made),
+        accepted=len(of["accepted"]),
+        revised=len(of["revised"]),
+        rejected=len(of["rejected"]),
+        verify_s=_mean(of["accepted"]),
+        revise_s=_mean(of["revised"]),
+        average_s=average,
+        clicks=_mean(decision.clicks for _, decision in made),
+        keys=_mean(decision.keys for _, decision in made),
+        navigation_s=moved,
+        from_scratch_s=from_scratch,
+        words_drafted=_mean(round_.rationale.words for round_ in drafts.rounds),
+        words_kept=_mean(d.rationale.words for _, d in made if d.state != "rejected"),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    listed = [value for value in values if value is not None]
+    return fmean(listed) if listed else None

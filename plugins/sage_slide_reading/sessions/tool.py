@@ -1,0 +1,128 @@
+"""`record_session` over the registry and MCP: a reader's views become a session file."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, ValidationError
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import Given, SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.spec import OutputName, Resources, tool
+from sage.core import clock
+from sage.core.errors import InputError
+from sage_slide_reading.sessions.actions import actions_of
+from sage_slide_reading.sessions.format import (
+    SUFFIX,
+    Coordinate,
+    EventKind,
+    Pixels,
+    Session,
+    SessionHeader,
+    Side,
+    ViewEvent,
+    kind_of,
+    write_session,
+)
+
+MOST_VIEWS = 20_000
+MOST_SHOWN = 200
+
+
+class ViewGiven(Given):
+    """What was on the screen from `t` on, until the next view."""
+
+    t: float = Field(ge=0, allow_inf_nan=False, description="Seconds since the start")
+    x: Coordinate
+    y: Coordinate
+    w: Side
+    h: Side
+    kind: EventKind | None = Field(
+        default=None, description="By default open, then zoom where the width changes, else pan"
+    )
+
+
+class RecordSessionInput(SlideInput):
+    """The views of a reading, in order, in level-0 pixels."""
+
+    views: list[ViewGiven] = Field(min_length=1, max_length=MOST_VIEWS)
+    reader: str = Field(min_length=1, max_length=80, description="A pseudonym, or the agent's name")
+    task: str = Field(default="", max_length=500, description="What was looked for")
+    screen: tuple[Pixels, Pixels] = Field(default=(1024, 768), description="Pixels of the viewer")
+
+
+class ActionFound(BaseModel):
+    """A command and its box in level-0 pixels."""
+
+    command: str
+    x: float
+    y: float
+    w: float
+    h: float
+    start_s: float
+    seconds: float
+
+
+class RecordSessionResult(SlideResult):
+    """The session file, and the actions that it comes to."""
+
+    session: OutputName = Field(description="JSON lines: a header, then one view per line")
+    views: int
+    seconds: float
+    actions: int
+    first_actions: list[ActionFound] = Field(description=f"The first {MOST_SHOWN} of them")
+
+
+@tool(
+    "record_session",
+    "sessions",
+    "1.0.0",
+    "Keep where a reader looked on a slide as a session; say which actions it comes to.",
+    resources=Resources(cpu=1, memory_mb=256, seconds_per_item=1.0),
+    cacheable=False,
+)
+def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSessionResult:
+    """One reading of one slide."""
+    slide = open_slide(given, context)
+    try:
+        header = SessionHeader(
+            slide=slide.path.name, width=slide.width, height=slide.height, mpp=slide.mpp,
+            objective=slide.objective_power, screen=given.screen, reader=given.reader,
+            task=given.task, started=clock.stamp(), note="Given to the tool record_session.",
+        )  # fmt: skip
+        events: list[ViewEvent] = []
+        for number, view in enumerate(given.views, 1):
+            if view.x >= slide.width or view.y >= slide.height or min(
+                view.x + view.w, view.y + view.h
+            ) <= 0:  # fmt: skip
+                raise InputError(f"view {number} shows nothing of the slide")
+            events.append(
+                ViewEvent(
+                    **view.model_dump(exclude={"kind"}),
+                    kind=view.kind or kind_of(events[-1] if events else None, view.w),
+                    magnification=header.magnification(view.w),
+                )
+            )
+        session = Session(header=header, events=tuple(events))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        said = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"record_session: {where + ': ' if where else ''}{said}") from None
+    actions = actions_of(session)
+    name = f"{slide.name}{SUFFIX}"
+    with context.writing(name) as path:
+        write_session(path, session)
+    return RecordSessionResult(
+        **of_slide(slide),
+        warnings=list(slide.warnings),
+        session=name,
+        views=len(events),
+        seconds=session.seconds,
+        actions=len(actions),
+        first_actions=[
+            ActionFound(
+                **action.model_dump(include={"command", "x", "y", "w", "h", "start_s"}),
+                seconds=action.seconds,
+            )
+            for action in actions[:MOST_SHOWN]
+        ],
+    )

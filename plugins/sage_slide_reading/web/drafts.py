@@ -1,0 +1,222 @@
+"""Drafted rationales: pictures of each region, and a reviewer's decisions, kept durably."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import Field, ValidationError
+
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from sage.web.people import person
+from sage.web.routes.slides import SUFFIXES, encode
+from sage.web.site import NAME
+from sage_slide_reading.web.sessions import may_see
+
+if TYPE_CHECKING:
+    from sage_slide_reading.sessions.drafts import Drafts
+    from sage_slide_reading.sessions.format import SessionHeader
+
+router = APIRouter(prefix="/drafts")
+
+THUMBNAIL_PX = 720
+REGION_PX = 900
+MOST_LISTED = 500
+Picture = Literal["thumbnail", "region", "cytology"]
+
+
+def drafted(request: Request, name: str) -> tuple[Path, Drafts]:
+    """The drafts of this name in the folder of sessions.
+
+    Raises
+    ------
+    InputError
+        If there are none that the person may see.
+    """
+    from sage_slide_reading.sessions.drafts import DRAFTS, read_drafts
+
+    path = request.app.state.site.sessions_folder / f"{name}{DRAFTS}"
+    there = NAME.fullmatch(name) and not path.is_symlink() and path.is_file()
+    if not there or not may_see(request, name):
+        raise InputError("there are no such drafts")
+    return path, read_drafts(path)
+
+
+def slide_of(request: Request, header: SessionHeader) -> Path:
+    """The slide of a session: the file of its name and size below the roots.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    site, tiles = request.app.state.site, request.app.state.tiles
+    tiles.prepare()
+    for root in site.roots:
+        for path in sorted(root.rglob("*")):
+            named = path.name == header.slide and path.suffix.lower() in SUFFIXES
+            if named and path.is_file() and not path.is_symlink():
+                place: Path = path.resolve()
+                slide = tiles.slide(place)
+                if (slide.width, slide.height) == (header.width, header.height):
+                    return place
+    raise InputError(
+        f'no slide "{header.slide}" of {header.width} x {header.height} pixels lies below the '
+        "folders of --root"
+    )
+
+
+@router.get("")
+def listed(request: Request) -> list[dict[str, Any]]:
+    """Sessions that rationales were drafted for, and how far their review is."""
+    from sage_slide_reading.sessions.drafts import DRAFTS, read_decisions
+
+    folder = request.app.state.site.sessions_folder
+    found = []
+    paths = sorted(folder.glob(f"*{DRAFTS}"), reverse=True) if folder.is_dir() else []
+    names = (path.name.removesuffix(DRAFTS) for path in paths)
+    for name in islice((name for name in names if may_see(request, name)), MOST_LISTED):
+        try:
+            path, drafts = drafted(request, name)
+            decided = read_decisions(path, drafts)
+        except InputError:
+            continue
+        found.append({
+            "name": name, "slide": drafts.header.slide, "reader": drafts.header.reader,
+            "task": drafts.header.task, "drafted_by": drafts.drafted_by,
+            "rounds": len(drafts.rounds), "decided": len(decided),
+        })  # fmt: skip
+    return found
+
+
+@router.get("/{name}")
+def shown(name: str, request: Request) -> dict[str, Any]:
+    """Drafts with the last decision of each round, and what the review took so far."""
+    from sage_slide_reading.sessions.drafts import PANELS, audit, read_decisions
+
+    path, drafts = drafted(request, name)
+    decisions = read_decisions(path, drafts)
+    return {
+        "name": name,
+        "panels": PANELS,
+        "header": drafts.header.model_dump(mode="json"),
+        "drafted_by": drafts.drafted_by,
+        "statement": drafts.statement,
+        "rounds": [round_.model_dump(mode="json") for round_ in drafts.rounds],
+        "decisions": {n: made.model_dump(mode="json") for n, made in decisions.items()},
+        "audit": audit(drafts, decisions).model_dump(),
+    }
+
+
+@router.get("/{name}/picture")
+def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
+    """The slide's thumbnail, a round's region, or the crop of its center, as JPEG.
+
+    Parameters
+    ----------
+    name : of the drafts
+    round : its number, from 0
+    kind : which picture
+    request : carries the open slides
+
+    Raises
+    ------
+    InputError
+        If there is no such round, or its slide is not below the roots; status 422.
+    """
+    from mcp_servers.slides.slide import fit
+    from sage_slide_reading.sessions.drafts import cytology_size
+
+    _, drafts = drafted(request, name)
+    if not 0 <= round < len(drafts.rounds):
+        raise InputError(f"there is no round {round}")
+    with request.app.state.tiles.held(slide_of(request, drafts.header)) as held:
+        if kind == "thumbnail":
+            image = held.thumbnail(THUMBNAIL_PX)
+        else:
+            action = drafts.rounds[round].action
+            x, y = action.center
+            w, h = (action.w, action.h) if kind == "region" else cytology_size(action)
+            view = held.slide.scaled(max(1.0, max(w, h) / REGION_PX))
+            left, top = _pixel(x - w / 2, view.scale), _pixel(y - h / 2, view.scale)
+            size = (max(1, int(w / view.scale)), max(1, int(h / view.scale)))
+            image = fit(view.read(left, top, *size), REGION_PX)
+    return Response(
+        encode(image), media_type="image/jpeg", headers={"cache-control": "private, max-age=600"}
+    )
+
+
+def _pixel(position: float, scale: float) -> int:
+    return int(position / scale + 0.5)
+
+
+class Panels(Strict):
+    """The three panels as the reviewer left them."""
+
+    thumbnail_impression: tuple[str, ...] = Field(default=(), max_length=30)
+    why_zoom: tuple[str, ...] = Field(default=(), max_length=30)
+    findings: tuple[str, ...] = Field(default=(), max_length=30)
+
+
+class Made(Strict):
+    """A decision on one round, and what it took since the round was shown."""
+
+    round: int = Field(ge=0)
+    accept: bool
+    rationale: Panels
+    reviewer: str = Field(default="", max_length=80)
+    seconds: float | None = Field(ge=0, le=86_400, allow_inf_nan=False)
+    clicks: int = Field(ge=0, le=100_000)
+    keys: int = Field(ge=0, le=1_000_000)
+
+
+@router.post("/{name}/decisions")
+def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
+    """Keep a decision: accepted, revised where the text was changed, or rejected.
+
+    Raises
+    ------
+    InputError
+        If there is no such round, a text is too long, or nothing is left of an accepted
+        rationale; answered with status 422.
+    """
+    from sage_slide_reading.sessions.drafts import (
+        Decision,
+        Rationale,
+        audit,
+        read_decisions,
+        state_of,
+    )  # fmt: skip
+    from sage_slide_reading.sessions.drafts import decide as keep
+
+    path, drafts = drafted(request, name)
+    if made.round >= len(drafts.rounds):
+        raise InputError(f"there is no round {made.round}")
+    try:
+        left = Rationale(**made.rationale.model_dump()) if made.accept else Rationale()
+        if made.accept and not left.words:
+            raise InputError("nothing is left of the rationale: write one, or reject the round")
+        decision = Decision(
+            drafts=drafts.digest,
+            round=made.round,
+            state=state_of(drafts.rounds[made.round].rationale, left, accepted=made.accept),
+            rationale=left,
+            reviewer=person(request, made.reviewer),
+            at=clock.stamp(),
+            seconds=made.seconds,
+            clicks=made.clicks,
+            keys=made.keys,
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    keep(path, decision)
+    return {
+        "state": decision.state,
+        "audit": audit(drafts, read_decisions(path, drafts)).model_dump(),
+    }

@@ -1,0 +1,328 @@
+"""Readings of slides on the pages: started, followed, stepped into, replayed from a trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import Field, ValidationError
+
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import write_json
+from sage.core.models import Strict, read_model
+from sage.core.printable import one_line
+from sage.web.people import person
+from sage.web.quotas import check_count
+from sage.web.routes.slides import _glob, allowed, slide_file
+
+if TYPE_CHECKING:
+    from sage.web.site import Site
+    from sage_slide_reading.reader.types import Question
+
+router = APIRouter(prefix="/slides/readings")
+FOLDER = ".readings"
+NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
+ASKED, TRACE = "asked.json", "trace.jsonl"
+MOST_BYTES = 32 << 20
+"""Of a trace."""
+MOST_LISTED = 60
+MOST_RUNNING = 2
+STARTING = threading.Lock()
+
+Option = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Asking(Strict):
+    """A question to a slide, as the page sends it."""
+
+    slide: str
+    person: str = Field(default="", max_length=80)
+    question: str = Field(min_length=3, max_length=1000)
+    answers: tuple[Option, ...] = Field(default=(), max_length=26)
+    magnification: float = Field(default=5.0, gt=0, le=40)
+    patch_px: int = Field(default=256, ge=64, le=2048)
+    rounds: int = Field(default=5, ge=1, le=20)
+    pause: bool = Field(default=False, description="Stop at every step, from the first")
+
+
+class Asked(Strict):
+    """`asked.json` of a reading that a page started."""
+
+    slide: str
+    by: str
+    at: str
+    question: str
+    answers: tuple[str, ...]
+
+
+class ChosenBox(Strict):
+    """A rectangle in level-0 pixels."""
+
+    x: int = Field(ge=0, le=1 << 31)
+    y: int = Field(ge=0, le=1 << 31)
+    width: int = Field(ge=1, le=1 << 31)
+    height: int = Field(ge=1, le=1 << 31)
+
+
+class Word(Strict):
+    """What a person says to a reader; any of it."""
+
+    reading: str
+    person: str = Field(default="", max_length=80)
+    region: ChosenBox | None = None
+    edit: tuple[Annotated[str, Field(max_length=80)], Annotated[str, Field(max_length=2000)]] | (
+        None
+    ) = None
+    missing_info: str | None = Field(default=None, min_length=1, max_length=500)
+    magnification: float | None = Field(default=None, ge=1, le=80)
+    pause: bool | None = None
+    go: bool = False
+
+
+def _home(site: Site) -> Path:
+    return site.settings.runs_dir / FOLDER
+
+
+def _own(site: Site, name: str) -> Path:
+    """The folder of a reading that a page started."""
+    if not NAME.fullmatch(name) or not (_home(site) / name / ASKED).is_file():
+        raise InputError("there is no such reading")
+    return _home(site) / name
+
+
+def _question(asking: Asking) -> Question:
+    from sage.core.llm.turns import problems_of
+    from sage_slide_reading.reader.types import Question
+
+    try:
+        return Question(text=asking.question, options=asking.answers)
+    except ValidationError as error:
+        raise InputError(problems_of(error).replace("reply: Value error,", "answers:")) from None
+
+
+def _state(request: Request, folder: Path) -> str:
+    """Where a reading stands, in a word."""
+    from sage_slide_reading.reader.export import holder
+    from sage_slide_reading.reader.person import NOW, Now
+
+    begun = (folder / TRACE).is_file()
+    if holder(folder) is not None:
+        if (folder / NOW).is_file() and read_model(folder / NOW, Now).waiting:
+            return "waiting"
+        return "running" if begun else "starting"
+    if request.app.state.commands.alive(f"reading-{folder.name}"):
+        return "running" if begun else "starting"
+    if (folder / "reading.json").is_file():
+        return "finished"
+    return "failed" if request.app.state.commands.failure(f"reading-{folder.name}") else "stopped"
+
+
+@router.get("")
+def listed(path: str, request: Request) -> list[dict[str, Any]]:
+    """Readings of a slide, newest first: started here, and those below the folders of `--root`."""
+    from mcp_servers.slides.slide import slide_name
+    from sage_slide_reading.reader.export import geojson_name
+
+    site: Site = request.app.state.site
+    slide = slide_file(request, path)
+    found = []
+    home = _home(site).resolve()
+    for folder in sorted(home.iterdir(), reverse=True) if home.is_dir() else []:
+        if NAME.fullmatch(folder.name) and (folder / ASKED).is_file():
+            asked = read_model(folder / ASKED, Asked)
+            if asked.slide == str(slide):
+                said = asked.model_dump(exclude={"slide"})
+                found.append({**said, "reading": folder.name, "state": _state(request, folder)})
+        if len(found) >= MOST_LISTED:
+            break
+    for root in site.roots:
+        for file in sorted(root.rglob(_glob(geojson_name(slide_name(slide)))))[:MOST_LISTED]:
+            folder = file.parent
+            real = folder.resolve()
+            if (folder / TRACE).is_file() and real.is_relative_to(root) and real.parent != home:
+                found.append({"by": "", "at": "", "question": "", "answers": (),
+                              "reading": str(folder), "state": "finished"})  # fmt: skip
+    return found
+
+
+@router.get("/one")
+def one(path: str, reading: str, request: Request) -> dict[str, Any]:
+    """The path of a reading over its slide, as far as it came, and what the reader does now.
+
+    Parameters
+    ----------
+    path : the slide
+    reading : its name, where a page started it, or its folder below a folder of `--root`
+    request : carries what was started
+
+    Raises
+    ------
+    InputError
+        If there is none, it is of another slide, or its trace does not fit; status 422.
+    """
+    from sage.core.llm.trace import read_trace
+    from sage_slide_reading.reader.path import path_of
+    from sage_slide_reading.reader.person import NOW, Now
+
+    site: Site = request.app.state.site
+    slide = slide_file(request, path)
+    own = bool(NAME.fullmatch(reading))
+    if own:
+        folder = _own(site, reading)
+        asked = read_model(folder / ASKED, Asked)
+        if asked.slide != str(slide):
+            raise InputError("this reading is of another slide")
+        said: dict[str, Any] = asked.model_dump(exclude={"slide"})
+    else:
+        folder = allowed(site, reading, lambda at: (at / TRACE).is_file())
+        said = {"by": "", "at": "", "question": "", "answers": ()}
+    state = _state(request, folder) if own else "finished"
+    trace = folder / TRACE
+    if not trace.is_file():
+        lines = []
+    elif trace.stat().st_size > MOST_BYTES:
+        raise InputError(f"{folder.name}: this trace is too large to be shown")
+    else:
+        lines = read_trace(trace)
+    way = path_of(lines) if lines else None
+    final = way.reading if way else None
+    if final is not None and not own:
+        said |= {"question": final.question.text, "answers": final.question.options}
+        opened = request.app.state.tiles.slide(slide)
+        if (final.slide, final.size) != (opened.name, (opened.width, opened.height)):
+            raise InputError("this reading is of another slide")
+    now = read_model(folder / NOW, Now) if own and (folder / NOW).is_file() else None
+    problem = request.app.state.commands.failure(f"reading-{folder.name}") if own else ""
+    return {
+        **said,
+        "reading": reading,
+        "own": own,
+        "state": state,
+        "problem": problem or (way.problem if way else ""),
+        "now": now.model_dump(mode="json") if now and state in ("running", "waiting") else None,
+        "before": way.before if way else (),
+        "visits": [visit.model_dump(mode="json") for visit in way.visits] if way else [],
+        "rests_on": final.rests_on if final else (),
+        "answer": final.answer if final else None,
+        "reasoning": final.reasoning if final else "",
+        "statement": final.statement if final else "",
+        "read": final.read.model_dump() if final else None,
+    }
+
+
+@router.post("")
+def start(asking: Asking, request: Request) -> dict[str, str]:
+    """Read a slide: `sage read-slide` in a process of its own.
+
+    Raises
+    ------
+    InputError
+        If the question is none, the person has no slide left today, somebody moves this slide's
+        view already, or as many readings as may run at once do; status 422.
+    """
+    site: Site = request.app.state.site
+    slide = slide_file(request, asking.slide)
+    who = person(request, asking.person)
+    check_count(request)
+    question = _question(asking)
+    home = _home(site)
+    with STARTING:
+        running = [
+            (folder, read_model(folder / ASKED, Asked))
+            for folder in (sorted(home.iterdir()) if home.is_dir() else [])
+            if (folder / ASKED).is_file()
+            and _state(request, folder) in ("starting", "running", "waiting")
+        ]
+        for _, asked in running:
+            if asked.slide == str(slide):
+                raise InputError(
+                    f"{asked.by} is having this slide read ({asked.question}); wait for it, or "
+                    "stop it"
+                )
+        if len(running) >= MOST_RUNNING:
+            raise InputError(f"{len(running)} slides are being read; wait for one of them")
+        name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        folder = home / name
+        folder.mkdir(parents=True)
+        asked = Asked(slide=str(slide), by=who, at=clock.stamp(), question=question.text,
+                      answers=question.options)  # fmt: skip
+        write_json(folder / ASKED, asked)
+        request.app.state.commands.start(
+            f"reading-{name}", "read-slide", f"--out={folder}", "--replace",
+            "--intervene-from-page",
+            f"--by={one_line(who)}", f"--magnification={asking.magnification}",
+            f"--patch-px={asking.patch_px}", f"--rounds={asking.rounds}",
+            *(f"--answer={answer}" for answer in asking.answers),
+            *(["--pause"] if asking.pause else []), "--", str(slide), asking.question,
+        )  # fmt: skip
+    return {"reading": name}
+
+
+@router.post("/say")
+def say(word: Word, request: Request) -> dict[str, bool]:
+    """Step into a reading that is under way: a change, a pause, or a word to go on.
+
+    Raises
+    ------
+    InputError
+        If it does not run, or the change cannot be made; status 422.
+    """
+    from sage_slide_reading.reader.algorithm import Intervention
+    from sage_slide_reading.reader.person import MOST_SAID, NOW, SAID, Said
+    from sage_slide_reading.reader.person import say as leave
+
+    folder = _own(request.app.state.site, word.reading)
+    if _state(request, folder) not in ("running", "waiting") or not (folder / NOW).is_file():
+        raise InputError("the reader is not at work")
+    said = folder / SAID
+    if said.is_file() and said.stat().st_size > MOST_SAID - 8192:
+        raise InputError("too much was said in this reading")
+    fields = word.model_dump(include={"region", "edit", "missing_info", "magnification"})
+    given = {name: value for name, value in fields.items() if value is not None}
+    if not given and word.pause is None and not word.go:
+        raise InputError("say what to change")
+    if word.region is not None:
+        slide = request.app.state.tiles.slide(Path(read_model(folder / ASKED, Asked).slide))
+        box = word.region
+        if box.x + box.width > slide.width or box.y + box.height > slide.height:
+            raise InputError("the region does not lie on the slide")
+    if word.edit is not None and not word.edit[1].strip():
+        raise InputError("a description has words")
+    change = Intervention.model_validate(given) if given else None
+    leave(folder, Said(at=clock.stamp(), by=one_line(person(request, word.person))[:80],
+                       change=change, pause=word.pause, go=word.go))  # fmt: skip
+    return {"said": True}
+
+
+class Named(Strict):
+    """A reading."""
+
+    reading: str
+
+
+@router.post("/stop")
+def stop(named: Named, request: Request) -> dict[str, bool]:
+    """Ctrl-C to the reader; its trace stays.
+
+    Raises
+    ------
+    InputError
+        If it does not run.
+    """
+    from sage_slide_reading.reader.export import holder
+
+    folder = _own(request.app.state.site, named.reading)
+    if request.app.state.commands.interrupt(f"reading-{folder.name}"):
+        return {"stopped": True}
+    held = holder(folder)
+    if held is None or held[1] <= 1:
+        raise InputError("the reader is not at work")
+    os.kill(held[1], signal.SIGINT)
+    return {"stopped": True}

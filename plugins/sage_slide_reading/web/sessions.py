@@ -1,0 +1,226 @@
+"""Sessions: record where a reader looks on a slide, list them, play them again, delete them."""
+
+from __future__ import annotations
+
+import secrets
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from pydantic import Field, ValidationError
+
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import write_text
+from sage.core.models import Strict
+from sage.web.people import Role, person, roles
+from sage.web.routes.slides import slide_file
+from sage.web.site import NAME
+
+if TYPE_CHECKING:
+    from sage_slide_reading.sessions.recording import Recordings
+
+router = APIRouter(prefix="/sessions")
+
+MOST_LISTED = 500
+MOST_SENT = 5000
+"""Events of a session that a page plays; of a longer one every few."""
+BATCH = 2000
+"""Events of one request."""
+AGREED = "The reader agreed to be recorded."
+
+
+class Begun(Strict):
+    """Who is to be recorded, on which slide and screen, looking for what."""
+
+    slide: str
+    reader: str = Field(min_length=1, max_length=80)
+    task: str = Field(max_length=500)
+    consent: bool
+    screen: tuple[int, int]
+
+
+class Looked(Strict):
+    """What the screen shows from `t` on; `zoom` is pixels of the screen per level-0 pixel."""
+
+    t: float
+    kind: str = Field(max_length=10)
+    x: float
+    y: float
+    w: float
+    h: float
+    zoom: float = Field(gt=0, le=1000, allow_inf_nan=False)
+
+
+class Batch(Strict):
+    """Events in order, from the number of the first."""
+
+    first: int = Field(ge=0)
+    events: tuple[Looked, ...] = Field(max_length=BATCH)
+
+
+def recordings(request: Request) -> Recordings:
+    """The folder of recorded sessions."""
+    found: Recordings = request.app.state.recordings
+    return found
+
+
+def recorded(request: Request, name: str) -> Path:
+    """The file of a session.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name.
+    """
+    path = recordings(request).path(name) if NAME.fullmatch(name) else None
+    if path is None or path.is_symlink() or not path.is_file() or not may_see(request, name):
+        raise InputError("there is no such session; it was deleted")
+    return path
+
+
+def may_see(request: Request, name: str) -> bool:
+    """Whether the person may see a session and what was drafted from it.
+
+    Who reviews or administers sees all of them, others what was recorded of themselves.
+    """
+    everything = {Role.REVIEW, Role.ADMINISTER} & roles(request)
+    return request.app.state.site.trust is None or bool(everything) or _is_own(request, name)
+
+
+def _own(request: Request, name: str) -> None:
+    """Refuse what is another person's, where people are named and do not administer."""
+    if request.app.state.site.trust is None or Role.ADMINISTER in roles(request):
+        return
+    if not _is_own(request, name):
+        raise InputError("this is another person's session")
+
+
+def _is_own(request: Request, name: str) -> bool:
+    owner = _owner(request, name)
+    return owner.is_file() and owner.read_text(encoding="utf-8") == person(request, "")
+
+
+def _owner(request: Request, name: str) -> Path:
+    """Who recorded it, apart from the session, which knows its reader by a pseudonym."""
+    return recordings(request).folder / f"{name}.owner"
+
+
+@router.get("")
+def listed(request: Request) -> list[dict[str, Any]]:
+    """The latest sessions of this machine that the person may see."""
+    from sage_slide_reading.sessions.format import SUFFIX, read_header
+
+    folder = recordings(request).folder
+    found = []
+    names = sorted(
+        (
+            path.name.removesuffix(SUFFIX)
+            for path in (folder.glob(f"*{SUFFIX}") if folder.is_dir() else ())
+        ),
+        reverse=True,
+    )
+    seen = (name for name in names if NAME.fullmatch(name) and may_see(request, name))
+    for name in islice(seen, MOST_LISTED):
+        try:
+            header = read_header(recorded(request, name))
+        except InputError:
+            continue
+        found.append({"name": name, **header.model_dump(mode="json")})
+    return found
+
+
+@router.post("")
+def begin(begun: Begun, request: Request) -> dict[str, str]:
+    """Begin a session, with the reader's consent; its name.
+
+    Raises
+    ------
+    InputError
+        Without consent, or if the slide may not be shown; answered with status 422.
+    """
+    from sage_slide_reading.sessions.format import SessionHeader
+
+    if not begun.consent:
+        raise InputError("nothing is recorded without consent")
+    place = slide_file(request, begun.slide)
+    slide = request.app.state.tiles.slide(place)
+    try:
+        header = SessionHeader(
+            slide=place.name,
+            width=slide.width,
+            height=slide.height,
+            mpp=slide.mpp,
+            objective=slide.objective_power,
+            screen=begun.screen,
+            reader=begun.reader,
+            task=begun.task,
+            started=clock.stamp(),
+            note=AGREED,
+        )
+    except ValidationError as error:
+        raise _unfit(error) from None
+    name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+    recordings(request).begin(name, header)
+    if request.app.state.site.trust is not None:
+        write_text(_owner(request, name), person(request, ""))
+    return {"name": name}
+
+
+@router.post("/{name}/events")
+def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
+    """Keep events of a session durably; how many it has now.
+
+    Raises
+    ------
+    InputError
+        If there is no such session, an event is not as it should be, events before the batch are
+        missing, or the session is full; answered with status 422, and nothing of the batch is kept.
+    """
+    from sage_slide_reading.sessions.format import ViewEvent, read_header
+
+    path = recorded(request, name)
+    _own(request, name)
+    native = read_header(path).native
+    try:
+        events = [
+            ViewEvent.model_validate(
+                looked.model_dump(exclude={"zoom"}) | {"magnification": native * looked.zoom}
+            )
+            for looked in batch.events
+        ]
+    except ValidationError as error:
+        raise _unfit(error) from None
+    return {"kept": recordings(request).append(name, batch.first, events)}
+
+
+@router.get("/{name}")
+def replayed(name: str, request: Request) -> dict[str, Any]:
+    """A session with its views, of a long one every few, and the actions that it comes to."""
+    from sage_slide_reading.sessions.actions import actions_of
+    from sage_slide_reading.sessions.format import read_session
+
+    session = read_session(recorded(request, name))
+    step = -(-len(session.events) // MOST_SENT) or 1
+    return {
+        "header": session.header.model_dump(mode="json"),
+        "views": [event.model_dump() for event in session.events[::step]],
+        "events": len(session.events),
+        "actions": [action.model_dump() for action in actions_of(session)],
+    }
+
+
+@router.post("/{name}/delete")
+def delete(name: str, request: Request) -> dict[str, bool]:
+    """Delete a session for good."""
+    recorded(request, name)
+    _own(request, name)
+    recordings(request).delete(name)
+    _owner(request, name).unlink(missing_ok=True)
+    return {"deleted": True}
+
+
+def _unfit(error: ValidationError) -> InputError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")

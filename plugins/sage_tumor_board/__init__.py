@@ -1,0 +1,1 @@
+"""Tumor board: a model answers questions over a patient's dated files."""

@@ -1,0 +1,52 @@
+"""Installed plugins, found through Python's entry points and loaded when asked for.
+
+Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a package that lists its
+tool modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page of the server).
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from sage.core.errors import InputError
+
+Group = Literal["sage.commands", "sage.tools", "sage.agents", "sage.pages"]
+
+
+@cache
+def find_plugins(group: Group) -> dict[str, EntryPoint]:
+    """Entry points of one group by name, sorted; nothing is imported."""
+    found = entry_points(group=group)
+    return {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
+
+
+def load_plugin(group: Group, name: str) -> Any:
+    """Import the object that a plugin registered under `name`.
+
+    Raises
+    ------
+    InputError
+        If no plugin has that name, or it cannot be imported.
+    """
+    found = find_plugins(group)
+    if name not in found:
+        raise InputError(f'no plugin registers "{name}" under {group}; found: {", ".join(found)}')
+    entry = found[name]
+    try:
+        return entry.load()
+    except Exception as error:
+        raise InputError(
+            f"plugin {entry.value}: {type(error).__name__}: {error}; update or uninstall it"
+        ) from error
+
+
+def summarize_plugin(entry: EntryPoint) -> str:
+    """First line of the docstring of a plugin's top package, which imports nothing else."""
+    try:
+        package = importlib.import_module(entry.module.partition(".")[0])
+    except ImportError as error:
+        return f"Not importable: {error}"
+    return (package.__doc__ or "").strip().partition("\n")[0]

@@ -1,0 +1,236 @@
+"""From a finished round to what the notebook says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agents.moves import Move, came_to
+from agents.statement import same_claim
+from agents.types import Draft, EffectView, ExpandedHypothesis
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import read_json
+from sage.core.models import read_model
+from sage.report.spending import paid
+from sage.run.campaign.notebook import Finding, Source, held_back
+from validation.contracts.contract import Contract, FrozenContract
+from validation.results import Results, TestOutcome, effect_text, p_is
+from validation.verdict import adjusted_plan
+
+if TYPE_CHECKING:
+    from sage.run.folder import RunFolder
+    from sage.run.services import Services
+
+EXPLORING = ("discovery", "all")
+SOURCES = 4
+
+
+def findings_of(
+    campaign: str, number: int, services: Services, moves: Sequence[Move]
+) -> tuple[Finding, ...]:
+    """One finding per hypothesis that the round drafted; one dead end where it drafted none.
+
+    Parameters
+    ----------
+    campaign : id of the campaign
+    number : of the round, from 1
+    services : of the round's run, which is over; its folder is read
+    moves : with which the round was opened; a hypothesis that makes one is entered with its kind
+        and with the earlier finding that it follows
+
+    Returns
+    -------
+    In order of the hypotheses' names. A hypothesis carries the cost (USD) and time (seconds) that
+    was booked to it, and an equal share of what was booked to none.
+    """
+    folder = services.folder
+    manifest = folder.manifest()
+    costs = paid(folder)
+    common: dict[str, Any] = {
+        "campaign": campaign,
+        "round": number,
+        "run": str(folder.root),
+        "cohort": services.dictionary.cohort,
+        "held_back": held_back(manifest.split, manifest.seed),
+        "at": clock.stamp(),
+    }
+    names = _drafted(folder)
+    if not names:
+        return (
+            Finding(
+                **common,
+                id="none",
+                statement="no hypothesis",
+                came="dead end",
+                reason=manifest.problem or "the round drafted no hypothesis",
+                usd=sum(row.usd for row in costs),
+                seconds=sum(row.seconds for row in costs),
+            ),
+        )
+    shared = [row for row in costs if row.hypothesis not in names]
+    found = []
+    for name in names:
+        mine = [row for row in costs if row.hypothesis == name]
+        found.append(
+            _finding(
+                folder,
+                name,
+                moves,
+                common
+                | {
+                    "usd": sum(row.usd for row in mine) + sum(r.usd for r in shared) / len(names),
+                    "seconds": round(
+                        sum(row.seconds for row in mine)
+                        + sum(row.seconds for row in shared) / len(names),
+                        2,
+                    ),
+                },
+            )
+        )
+    return tuple(found)
+
+
+def _drafted(folder: RunFolder) -> list[str]:
+    paths = folder.root.glob("outputs/draft-*.json")
+    return sorted(path.stem.removeprefix("draft-") for path in paths)
+
+
+def _finding(
+    folder: RunFolder, name: str, moves: Sequence[Move], common: dict[str, Any]
+) -> Finding:
+    draft = read_model(folder.output(f"draft-{name}"), Draft)
+    home = folder.hypothesis(name)
+    state = _state(folder)
+    try:
+        frozen = FrozenContract.read(home / "contract.json")
+        results = Results.read(home / "results" / "results.json")
+    except (InputError, FileNotFoundError):
+        return Finding(
+            **common,
+            **_told_by(draft.hypothesis, moves),
+            id=name,
+            statement=draft.hypothesis.statement,
+            hypothesis=draft.hypothesis,
+            came="dead end",
+            reason=_why_not_tested(folder, name, state),
+            sources=_sources(draft.citations, draft.contradicting),
+        )
+    contract = frozen.contract
+    explored = _primary(results, contract.primary, EXPLORING)
+    confirmed = _primary(results, contract.primary, ("confirmation", "replication"))
+    came = came_to(contract, explored) if explored is not None else "dead end"
+    evaluation = state.get(name, {})
+    first = next((reason.text for reason in results.verdict.reasons), "")
+    expanded = _expanded(folder, name) or draft
+    return Finding(
+        **common,
+        **_told_by(draft.hypothesis, moves),
+        id=name,
+        statement=contract.hypothesis.statement,
+        hypothesis=contract.hypothesis,
+        came=came,
+        explored=_estimate(explored),
+        effect=effect_view(explored),
+        confirmed=_with_adjusted(contract, results, confirmed)
+        if came == "held" and confirmed is not None
+        else None,
+        place=contract.online.place if contract.online and came == "held" else None,
+        level=contract.online.level if contract.online and came == "held" else None,
+        verdict=results.verdict.verdict,
+        because=results.verdict.because,
+        badge=results.verdict.badge,
+        reason=first,
+        novelty=evaluation.get("novelty"),
+        sources=_sources(expanded.citations, draft.contradicting),
+    )
+
+
+def _told_by(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
+    """The move that asked for this hypothesis, if one did."""
+    move = next(
+        (move for move in moves if same_claim(move.hypothesis) == same_claim(hypothesis)), None
+    )
+    if move is None:
+        return {}
+    return {"kind": move.kind, "of": move.of, "why": move.why, "depth": move.depth}
+
+
+def _expanded(folder: RunFolder, name: str) -> ExpandedHypothesis | None:
+    found = sorted(folder.root.glob(f"outputs/expanded-{name}*.json"))
+    return read_model(found[-1], ExpandedHypothesis) if found else None
+
+
+def _state(folder: RunFolder) -> dict[str, dict[str, Any]]:
+    path = folder.output("state")
+    if not path.exists():
+        return {}
+    found = read_json(path)
+    known = {evaluation["hypothesis_id"]: dict(evaluation) for evaluation in found["evaluations"]}
+    for decision in found["decisions"]:
+        known.setdefault(decision["hypothesis_id"], {})["decision"] = decision
+    return known
+
+
+def _why_not_tested(folder: RunFolder, name: str, state: dict[str, dict[str, Any]]) -> str:
+    told = state.get(name, {})
+    decision = told.get("decision", {})
+    if decision.get("action") in ("reject", "another"):
+        return f"not taken further at review: {decision.get('comment') or decision['action']}"
+    if told.get("ended") == "infeasible":
+        path = folder.output(f"feasibility-{name}")
+        summary = read_json(path)["output"].get("summary", "") if path.exists() else ""
+        return f"infeasible: {summary}" if summary else "infeasible"
+    if told.get("ended") == "abandoned":
+        return "its analysis was given up"
+    return folder.manifest().problem or "it was not tested"
+
+
+def _primary(results: Results, primary: str, parts: Sequence[str]) -> TestOutcome | None:
+    found = [test for test in results.tests if test.id == primary and test.part in parts]
+    return found[0] if found else None
+
+
+def _with_adjusted(contract: Contract, results: Results, confirmed: TestOutcome) -> str:
+    """The estimate in the confirming patients, with what the covariates leave of it."""
+    plan = adjusted_plan(contract)
+    adjusted = plan and _primary(results, plan.id, (confirmed.part,))
+    if not adjusted or adjusted.effect is None:
+        return _estimate(confirmed)
+    return f"{_estimate(confirmed)}; adjusted {_estimate(adjusted)}"
+
+
+def _estimate(found: TestOutcome | None) -> str:
+    if found is None or found.effect is None:
+        return found.reason if found is not None else ""
+    counted = f"{found.n} patients" if found.n is not None else ""
+    if found.events is not None:
+        counted += f", {found.events} events"
+    return f"{effect_text(found.effect)}, {p_is(found.p)}" + (f"; {counted}" if counted else "")
+
+
+def effect_view(found: TestOutcome | None) -> EffectView | None:
+    """A test's effect as a later proposal may see it; None where there is none."""
+    if found is None or found.effect is None:
+        return None
+    effect = found.effect
+    return EffectView(
+        estimate=_told(effect.value),
+        lower=_told(effect.lower),
+        upper=_told(effect.upper),
+        scale=effect.scale,
+    )
+
+
+def _told(value: float) -> float:
+    """Four digits: what a reader can use, and what every machine computes alike."""
+    return float(f"{value:.4g}")
+
+
+def _sources(citations: Sequence[Any], against: Sequence[Any]) -> tuple[Source, ...]:
+    told = [(citation, False) for citation in citations[:SOURCES]]
+    told += [(citation, True) for citation in against[:SOURCES]]
+    return tuple(
+        Source(title=citation.title, year=citation.year, key=citation.key, against=opposed)
+        for citation, opposed in told
+    )

@@ -1,0 +1,431 @@
+"""The rounds of a campaign: each is a run in a folder of its own, and goes on from what was found.
+
+A campaign is a folder: `campaign.json` says what was asked and how far it came, `round-1`,
+`round-2` … are runs like any other, and `notebook.json` holds what they found (or a file that
+several campaigns share). Kill it anywhere: `sage resume` goes on with the round under way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from agents.moves import FRESH, Earlier, Move, Policy, exploring_power, information, next_moves
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import write_json
+from sage.core.llm.budget import BudgetError
+from sage.core.models import Strict, read_model
+from sage.run.campaign.notebook import (
+    Asked,
+    Finding,
+    Notebook,
+    earlier_claims,
+    held_back,
+    history,
+    notebook_at,
+    spent,
+)
+from sage.run.campaign.results import findings_of
+from sage.run.folder import RunFolder, list_runs, new_id
+
+if TYPE_CHECKING:
+    from agents.question.types import Question
+    from agents.types import History
+    from sage.run.drive import Pause
+    from sage.run.services import Services
+    from sage.settings import Settings
+    from validation.dictionary import DataDictionary
+    from validation.hypothesis import Hypothesis
+
+FORMAT = 1
+FILE = "campaign.json"
+LEAST_BITS = 0.005
+"""Expected information below which asking on is not worth a round."""
+Status = Literal["running", "waiting", "finished"]
+
+
+class Plan(Strict):
+    """What a campaign was asked, and how far it came.
+
+    `request` holds the fields of `Request` that every round shares, `settings` what was
+    said on the command line. `widened` counts how often the scientist ran out of claims, so that
+    the next round reads more paths.
+    """
+
+    format: int = FORMAT
+    id: str
+    question: str
+    created: str
+    rounds: int = Field(ge=1)
+    budget_usd: float | None = None
+    least_bits: float = LEAST_BITS
+    notebook: str
+    request: dict[str, Any]
+    settings: dict[str, Any]
+    status: Status = "running"
+    stopped: str = ""
+    widened: int = 0
+
+
+class CampaignFolder:
+    """Paths and plan of one campaign."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def plan(self) -> Plan:
+        """Read the plan.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read.
+        """
+        path = self.root / FILE
+        found = read_model(path, Plan)
+        if found.format > FORMAT:
+            raise InputError(f"{path} is of a newer SAGE (format {found.format}); upgrade")
+        return found
+
+    def save(self, plan: Plan) -> Plan:
+        """Write the plan."""
+        write_json(self.root / FILE, plan)
+        return plan
+
+    def update(self, **changes: Any) -> Plan:
+        """Change fields of the plan."""
+        return self.save(self.plan().model_copy(update=changes))
+
+    def round(self, number: int) -> RunFolder:
+        """The run of a round."""
+        return RunFolder(self.root / f"round-{number}")
+
+    def notebook(self, settings: Settings) -> Notebook:
+        """The notebook that the campaign writes into, where the settings keep it."""
+        return notebook_at(Path(self.plan().notebook), settings)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the campaign for this process.
+
+        Raises
+        ------
+        InputError
+            If another process works on it.
+        """
+        with (self.root / "campaign.lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                holder = lock.read(100) or "another process"
+                raise InputError(
+                    f"campaign {self.root.name} is held by {holder}; wait until it ends, or stop it"
+                ) from None
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()}")
+            lock.flush()
+            yield
+
+
+def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
+    """All runs in a folder, and the rounds of its campaigns."""
+    found = list_runs(runs_dir)
+    for path in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
+        if (path / FILE).is_file():
+            found += list_runs(path.resolve())
+    return found
+
+
+def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:
+    """The campaign called `name`: a path, an id, or the unique beginning of one; None if none is.
+
+    "last" is the newest run or campaign; it is a campaign where that is newer than all runs.
+    """
+    direct = Path(name)
+    if (direct / FILE).is_file():
+        return CampaignFolder(direct.resolve())
+    if not runs_dir.is_dir():
+        return None
+    folders = sorted(path for path in runs_dir.iterdir() if path.is_dir())
+    campaigns = [path for path in folders if (path / FILE).is_file()]
+    if name == "last":
+        runs = [path for path in folders if (path / "manifest.json").is_file()]
+        known = sorted([*runs, *campaigns])
+        newest = known[-1] if known else None
+        return CampaignFolder(newest.resolve()) if newest in campaigns and newest else None
+    found = [path for path in campaigns if path.name == name] or [
+        path for path in campaigns if path.name.startswith(name)
+    ]
+    return CampaignFolder(found[0].resolve()) if len(found) == 1 else None
+
+
+def begin_campaign(
+    question: str,
+    request: dict[str, Any],
+    settings: Settings,
+    *,
+    rounds: int,
+    said: dict[str, Any],
+    budget_usd: float | None = None,
+    least_bits: float = LEAST_BITS,
+    notebook: Path | None = None,
+    out: Path | None = None,
+) -> CampaignFolder:
+    """Make a campaign's folder; nothing is run yet.
+
+    Parameters
+    ----------
+    request : fields of `sage.run.begin.Request` that every round shares; JSON values
+    said : settings from the command line
+    rounds, budget_usd, least_bits : where to stop
+    notebook : a file that several campaigns share; by default one in the folder
+    out : the folder; by default a new one under the settings' runs
+
+    Raises
+    ------
+    InputError
+        If the folder is taken, the notebook is none, or the question is empty.
+    """
+    if not question.strip():
+        raise InputError('the question is empty; say what to look for, e.g. "TLS and survival"')
+    root = (out or settings.runs_dir / f"{new_id(question)}-campaign").resolve()
+    if root.is_dir() and any(root.iterdir()):
+        raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` it")
+    place = (notebook or root / "notebook.json").resolve()
+    notebook_at(place, settings).read()
+    root.mkdir(parents=True, exist_ok=True)
+    folder = CampaignFolder(root)
+    folder.save(
+        Plan(
+            id=root.name,
+            question=question.strip(),
+            created=clock.stamp(),
+            rounds=rounds,
+            budget_usd=budget_usd,
+            least_bits=least_bits,
+            notebook=str(place),
+            request=request,
+            settings=said,
+        )
+    )
+    return folder
+
+
+Tell = Callable[[str], None]
+
+
+def conduct(
+    folder: CampaignFolder,
+    settings: Settings,
+    advance: Callable[[Services], Pause | None],
+    tell: Tell,
+    show: Callable[[Question], None],
+) -> Pause | None:
+    """Run rounds until one waits for a person (its pause) or a rule stops the campaign (None).
+
+    Parameters
+    ----------
+    advance : takes a round's run to its end, or to where it waits
+    tell : called with what happens, in words
+    show : shows the question's contract before the first round
+    """
+    from sage.run.campaign.page import write_pages
+
+    notebook = folder.notebook(settings)
+    while True:
+        plan = folder.plan()
+        number = notebook.read().rounds.get(plan.id, 0) + 1
+        found = _opening(folder, plan, number, settings, show)
+        if isinstance(found, str):
+            folder.update(status="finished", stopped=found)
+            notebook.enter(_asked(folder, found))
+            write_pages(notebook)
+            return None
+        services, moves = found
+        folder.update(status="running", stopped="")
+        notebook.enter(_asked(folder, ""))
+        tell(f"round {number} of {plan.rounds}: {_intention(moves)}")
+        try:
+            finished = services.folder.manifest().status == "finished"
+            pause = None if finished else advance(services)
+        except BudgetError as error:
+            folder.update(status="finished", stopped=f"budget: {error}")
+            write_pages(notebook)
+            raise
+        except InputError as error:
+            services.folder.update(status="failed", problem=str(error)[:1000])
+            pause = None
+        finally:
+            services.folder.release()
+        if pause is not None:
+            folder.update(status="waiting")
+            write_pages(notebook)
+            return pause
+        new = findings_of(plan.id, number, services, moves)
+        notebook.add(plan.id, number, new)
+        if all(finding.hypothesis is None for finding in new):
+            folder.update(widened=plan.widened + 1)
+        for finding in new:
+            tell(f"  {finding.id}: {finding.badge or finding.reason}")
+        write_pages(notebook)
+
+
+def _asked(folder: CampaignFolder, ended: str) -> Asked:
+    plan = folder.plan()
+    first = folder.round(1).root / "manifest.json"
+    manifest = folder.round(1).manifest() if first.exists() else None
+    return Asked(
+        id=plan.id,
+        question=plan.question,
+        cohort=(manifest.cohort_title or manifest.cohort) if manifest else plan.request["cohort"],
+        simulated=bool(manifest and manifest.simulated),
+        created=plan.created,
+        ended=ended,
+    )
+
+
+def _intention(moves: Sequence[Move]) -> str:
+    return f"{moves[0].kind}: {moves[0].why}" if moves else "what the literature suggests"
+
+
+def _opening(
+    folder: CampaignFolder,
+    plan: Plan,
+    number: int,
+    settings: Settings,
+    show: Callable[[Question], None],
+) -> tuple[Services, tuple[Move, ...]] | str:
+    """The round under way or a new one with the moves that it makes; or why there is none."""
+    from sage.run.begin import Request, begin, reopen
+    from sage.run.questions import Corrections
+
+    left = None
+    pages = folder.notebook(settings).read()
+    if plan.budget_usd is not None:
+        left = plan.budget_usd - spent(pages.findings, plan.id)
+    run = folder.round(number)
+    if (run.root / "manifest.json").is_file():
+        services = reopen(str(run.root), budget_usd=left)
+        mine = _same_patients(pages.findings, services.dictionary.cohort, plan)
+        return services, _chosen(earlier_claims(mine), plan, services.dictionary)[0]
+    if number > plan.rounds:
+        return f"all {plan.rounds} rounds are done"
+    if left is not None and left <= 0:
+        return f"the budget of {plan.budget_usd:.2f} USD is spent"
+    known = _dictionary(plan, settings)
+    mine = _same_patients(pages.findings, known.cohort, plan)
+    earlier = earlier_claims(mine)
+    moves, why = _chosen(earlier, plan, known)
+    if why:
+        return why
+    told = history(mine, next_moves(earlier, known), [move.hypothesis for move in moves])
+    request = _request(plan, left, told, run.root)
+    wide = settings.model_copy(update={"paths": min(50, settings.paths * (1 + plan.widened))})
+    asked = folder.round(1).output("question_contract")
+    again = asked if number > 1 and asked.exists() else None
+    request["corrections"] = Corrections(
+        edited=again or (Path(request.pop("question")) if request.get("question") else None),
+        yes=bool(again) or request["yes"],
+    )
+    for name in ("question", "yes"):
+        request.pop(name, None)
+    shown = (lambda question: None) if again else show
+    return begin(Request(**request), wide, lambda stage, done, total: None, shown), moves
+
+
+def _request(plan: Plan, left: float | None, told: History, out: Path) -> dict[str, Any]:
+    given = dict(plan.request)
+    for name in ("kg", "cohort_root", "corpus"):
+        given[name] = Path(given[name]) if given.get(name) else None
+    given["features"] = tuple(Path(path) for path in given.get("features", ()))
+    return given | {
+        "prompt": plan.question,
+        "history": told,
+        "budget_usd": left,
+        "campaign": plan.id,
+        "out": out,
+    }
+
+
+def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
+    from sage.run.wiring import load_cohort
+
+    given = plan.request
+    cohort = load_cohort(
+        given["cohort"], settings, given.get("cohort_root"), given.get("features", ())
+    )
+    return cohort.dictionary()
+
+
+def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
+    """What is known of this cohort, from whichever campaign of the notebook.
+
+    Where patients are held back, only from those that held back the same ones: what was explored
+    in patients that are to confirm would choose the claims that they confirm.
+    """
+    mine = held_back(plan.request.get("split"), plan.request.get("seed", 0))
+    return [
+        finding
+        for finding in findings
+        if finding.cohort == cohort and (not mine or finding.held_back == mine)
+    ]
+
+
+def _chosen(
+    earlier: Sequence[Earlier], plan: Plan, known: DataDictionary
+) -> tuple[tuple[Move, ...], str]:
+    """The moves of the next round, none where the literature comes first; or why to stop.
+
+    The literature comes first while a fresh claim promises more information than the best move,
+    and the scientist has not run out of paths.
+    """
+    share = 1 - plan.request["split"] if plan.request.get("split") else 1.0
+    best = Policy((), known, share).ranked(earlier)
+    fresh = _fresh_bits(known, share) if plan.widened < 2 else 0.0
+    if not best and plan.widened >= 2:
+        return (), "nothing is left to ask: no move, and no further claim on the paths"
+    most = max(fresh, best[0][0] if best else 0.0)
+    if most < plan.least_bits:
+        return (), (
+            f"expected information too low: {most:.4f} bits at best, and the campaign asks for"
+            f" {plan.least_bits:g} (--least-bits)"
+        )
+    if not best or best[0][0] < fresh:
+        return (), ""
+    wanted = int(plan.request.get("hypotheses", 1))
+    return tuple(move for bits, move in best[:wanted] if bits >= plan.least_bits), ""
+
+
+def _fresh_bits(known: DataDictionary, share: float) -> float:
+    """What a claim from the literature promises here: two groups of equal size."""
+    from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
+
+    variables = [
+        *(f"expression:{gene}" for gene in known.expression[:1]),
+        *(each.key for each in known.variables if each.kind == "continuous"),
+    ]
+
+    def claim(variable: str, endpoint: str) -> Hypothesis:
+        return Hypothesis(
+            id="fresh", statement="", population=Population(description=""),
+            exposures=(Exposure(variable=variable, label=variable),),
+            comparison=Comparison.EXPOSED_VS_REST, endpoint=endpoint,
+            direction=Direction.HIGHER_RISK,
+        )  # fmt: skip
+
+    return max(
+        (
+            information(FRESH, exploring_power(claim(variable, endpoint.key), known, share))
+            for variable in variables[:1]
+            for endpoint in known.endpoints
+        ),
+        default=0.0,
+    )

@@ -1,0 +1,107 @@
+"""Where a run's checkpoints lie: SQLite in its folder, or a PostgreSQL database of many runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sage.core.errors import FaultError, InputError
+from sage.core.postgres import again, alone, reconnecting
+from sage.run.folder import Manifest
+from sage.run.fork import fork
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    from sage.run.services import Services
+
+SETUP_LOCK = 0x5A6EC4EC
+"""Held by the process that makes the checkpoints' tables, or brings them up to date."""
+
+
+@contextmanager
+def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
+    """SQLite in the run folder, or Postgres where settings give a URL."""
+    from sage.run.serde import serializer
+
+    url = services.settings.checkpoint_url
+    if url is None:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        path = services.folder.checkpoints
+        emptied = path.exists() and not path.stat().st_size and services.folder.events()
+        connection = sqlite3.connect(path, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA synchronous=FULL")
+            if emptied or connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("it does not hold what was written")
+            _rename_thread(connection, services.manifest)
+            yield SqliteSaver(connection, serde=serializer())
+        except sqlite3.DatabaseError as error:
+            if "full" in str(error):
+                raise FaultError(
+                    f"no space left on the disk ({path}); free some, then `sage resume RUN`"
+                ) from None
+            raise InputError(
+                f"{path} is damaged ({error}). Restore it from a backup; or remove it, and"
+                " `sage resume` begins the run again, with the model's replies kept"
+            ) from None
+        finally:
+            connection.close()
+        return
+    own = services.folder.checkpoints
+    with _in_postgres(url.get_secret_value(), serializer(), services.manifest) as saver:
+        thread: Any = {"configurable": {"thread_id": services.manifest.thread}}
+        if own.exists() and saver.get_tuple(thread) is None:  # else it would begin anew
+            raise InputError(
+                f"the run's checkpoints lie in {own}, and not in the database: go on with"
+                " SAGE_CHECKPOINT_URL= (empty), or begin a new run"
+            )
+        yield saver
+
+
+def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
+    """In a copied run's own file, the copied thread is the copy's."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for table in ("checkpoints", "writes"):
+        if manifest.copied_thread and (table,) in tables:
+            connection.execute(
+                f"UPDATE {table} SET thread_id = ? WHERE thread_id = ?",  # noqa: S608
+                (manifest.thread, manifest.copied_thread),
+            )
+    connection.commit()
+
+
+@contextmanager
+def _in_postgres(url: str, serde: Any, manifest: Manifest) -> Iterator[BaseCheckpointSaver[Any]]:
+    """A saver whose every call is made again where the connection broke."""
+    with reconnecting(url, "the checkpoint database") as pool:
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        class Persistent(PostgresSaver):
+            """Each call is whole by itself, and writing a checkpoint twice leaves one."""
+
+            def get_tuple(self, *given: Any, **named: Any) -> Any:
+                return again(lambda: super(Persistent, self).get_tuple(*given, **named))
+
+            def list(self, *given: Any, **named: Any) -> Any:
+                yield from again(lambda: [*super(Persistent, self).list(*given, **named)])
+
+            def put(self, *given: Any, **named: Any) -> Any:
+                return again(lambda: super(Persistent, self).put(*given, **named))
+
+            def put_writes(self, *given: Any, **named: Any) -> None:
+                again(lambda: super(Persistent, self).put_writes(*given, **named))
+
+        saver = Persistent(pool, serde=serde)
+
+        def set_up() -> None:
+            with pool.connection() as live, alone(live, SETUP_LOCK):
+                saver.setup()
+                if manifest.copied_thread:
+                    fork(live, manifest.copied_thread, manifest.thread, manifest.checkpoint)
+
+        again(set_up)
+        yield saver

@@ -1,0 +1,254 @@
+"""Candidates of one visit to the scientist: drafted, ranked before anything is tested, the best
+kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from agents.question.carried import filters_of
+from agents.question.types import Question
+from agents.scientist import (
+    Candidates,
+    Proposal,
+    ScientistInput,
+    Workbench,
+    at_the_bench,
+    compose_draft,
+)
+from agents.scientist.rank import (
+    RankedCandidate,
+    Ranking,
+    RankParts,
+    SetAside,
+    by_expected_information,
+    names_of,
+    parts_of,
+    without_rewordings,
+)
+from agents.scientist.tournament import TOURNAMENT, Contender, Pairing, play
+from agents.statement import settled
+from agents.types import DictionaryView, Draft, History, OntologyBrief, dictionary_view
+from kg.literature.expansion import synonyms
+from sage.core.errors import InputError
+from sage.core.files import write_json
+from sage.core.progress import tell
+from sage.run.questions import Redesign, question_of, redesign_of
+from sage.run.services import Services
+from sage.run.state import ScientistIn
+from validation.hypothesis import Hypothesis
+
+
+def drafted(
+    services: Services,
+    state: ScientistIn,
+    drafts: Sequence[Draft],
+    wanted: int,
+    kept: int,
+    wish: str = "",
+) -> list[Draft]:
+    """The best `kept` of `wanted` candidates, as drafts.
+
+    Where too few patients are in the subgroup that the question names, the claim is redesigned for
+    all patients; its account says so.
+
+    Parameters
+    ----------
+    services, state : the run, and what the scientist may see of it
+    drafts : what was drafted before; nothing is drafted twice
+    wish : what a reviewer asked for
+
+    Raises
+    ------
+    InputError
+        If the scientist finds nothing that the cohort can test.
+    """
+    first = f"h{len(drafts) + 1}"
+    try:
+        return _drafted(services, state, drafts, wanted, kept, wish)
+    except InputError as error:
+        question = question_of(services.folder, first)
+        if redesign_of(services.folder, first) is not None or not filters_of(question):
+            raise
+        redesign = Redesign(of="the claim as asked", reason=str(error))
+        write_json(services.folder.output(f"redesign-{first}"), redesign)
+        services.folder.event("note", node="scientist", message=redesign.reason)
+        return _drafted(services, state, drafts, wanted, kept, wish)
+
+
+def _drafted(
+    services: Services,
+    state: ScientistIn,
+    drafts: Sequence[Draft],
+    wanted: int,
+    kept: int,
+    wish: str,
+) -> list[Draft]:
+    brief, question = state["brief"], state.get("question") or Question(prompt="")
+    first = f"h{len(drafts) + 1}"
+    if redesign_of(services.folder, first) is not None:
+        question = question_of(services.folder, first)
+    view = _dictionary(services, brief, question)
+    bench = services.workbench
+    given = ScientistInput(
+        question=question,
+        brief=brief,
+        dictionary=view,
+        wanted=wanted,
+        already=tuple(draft.hypothesis.statement for draft in drafts),
+        wishes=(wish,) if wish else (),
+        history=services.manifest.history or History(),
+    )
+    try:
+        answer = services.ask(at_the_bench(bench), given, f"scientist-{first}").output
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(
+            f"no hypothesis for this prompt on cohort {view.cohort}: {error}"
+        ) from None
+    able, parts, aside = _testable(bench, answer, question, brief)
+    if not able:
+        reasons = "; ".join(dict.fromkeys(item.reason for item in aside))
+        raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
+    order = by_expected_information(parts)
+    ratings: list[float] = []
+    if services.settings.tournament and len(able) > 1:
+        ratings = _rated(services, question, able, parts, order, first)
+        order = by_expected_information(parts, ratings)
+    chosen = best_different([able[at].hypothesis for at in order], kept)
+    names = {order[place]: f"h{len(drafts) + at + 1}" for at, place in enumerate(chosen)}
+    ranking = Ranking(
+        wanted=wanted,
+        drafted=len(answer.candidates),
+        order="a tournament (Elo)" if ratings else "expected information",
+        ranked=tuple(
+            RankedCandidate(
+                place=place,
+                statement=able[at].hypothesis.statement,
+                parts=parts[at],
+                rating=ratings[at] if ratings else None,
+                hypothesis_id=names.get(at, ""),
+            )
+            for place, at in enumerate(order, 1)
+        ),
+        set_aside=tuple(aside),
+    )
+    write_json(services.folder.output(f"candidates-{first}"), ranking)
+    if len(names) < kept:
+        message = f"{len(names)} different hypotheses of {kept}: the cohort can test no more"
+        services.folder.event("note", node="scientist", message=message)
+    made = []
+    for at, name in names.items():
+        draft = compose_draft(brief, able[at], name, bench.cohort.dictionary, bench.found)
+        write_json(services.folder.output(f"draft-{name}"), draft)
+        made.append(draft)
+    return made
+
+
+def _testable(
+    bench: Workbench, answer: Candidates, question: Question, brief: OntologyBrief
+) -> tuple[list[Proposal], list[RankParts], list[SetAside]]:
+    """The proposals that the cohort can test, what each is ranked by, and what was set aside."""
+    known = bench.cohort.dictionary
+    proposals, aside = without_rewordings(answer, lambda item: settled(item, known).statement)
+    able, parts = [], []
+    for done, proposal in enumerate(proposals):
+        tell("candidates weighed", done, len(proposals))
+        hypothesis = settled(proposal.hypothesis, known)
+        design = bench.cohort.power(hypothesis)
+        if design.refused:
+            aside.append(SetAside(statement=hypothesis.statement, reason=design.refused))
+            continue
+        proposal = proposal.model_copy(update={"hypothesis": hypothesis})
+        able.append(proposal)
+        parts.append(
+            parts_of(
+                proposal,
+                design,
+                question=question,
+                brief=brief,
+                found=bench.found,
+                studied=_studied(bench, proposal),
+            )
+        )
+    return able, parts, aside
+
+
+def _rated(
+    services: Services,
+    question: Question,
+    proposals: Sequence[Proposal],
+    parts: Sequence[RankParts],
+    order: Sequence[int],
+    first: str,
+) -> list[float]:
+    """Elo ratings of the candidates, compared in pairs by the run's reasoner.
+
+    Parameters
+    ----------
+    services, question : the run, and what it asks
+    proposals, parts : the candidates and their rank's parts
+    order : their order before the tournament, by which the first round pairs them
+    first : names the kept comparisons
+    """
+    contenders = [
+        Contender(
+            statement=proposals[at].hypothesis.statement,
+            rationale=proposals[at].hypothesis.rationale,
+            parts=parts[at],
+        )
+        for at in order
+    ]
+    count = 0
+
+    def prefer(contender: Contender, other: Contender) -> Literal["first", "second"]:
+        nonlocal count
+        count += 1
+        pairing = Pairing(question=question.prompt, first=contender, second=other)
+        return services.ask(TOURNAMENT, pairing, f"tournament-{first}-r{count}").output.better
+
+    rated = dict(zip(order, play(contenders, prefer, services.manifest.seed), strict=True))
+    return [rated[at] for at in range(len(proposals))]
+
+
+def _dictionary(services: Services, brief: OntologyBrief, question: Question) -> DictionaryView:
+    """The data dictionary with the genes that brief and question name."""
+    terms = [
+        name
+        for relationship in brief.relationships
+        for name in (relationship.head, relationship.tail)
+    ]
+    terms += [
+        synonym
+        for name in terms
+        if (entry := services.ontology.find(name)) is not None
+        for synonym in (entry.name, *entry.synonyms)
+    ]
+    return dictionary_view(
+        services.dictionary, [*terms, *question.genes], services.settings.min_count
+    )
+
+
+def _studied(bench: Workbench, proposal: Proposal) -> int | None:
+    """Records of the local index that name all of a claim's exposures together."""
+    local = bench.literature.local
+    if local is None:
+        return None
+    groups = [
+        [synonym for name in names for synonym in synonyms(name, bench.ontology)]
+        for names in names_of(proposal.hypothesis, proposal.concepts)
+    ]
+    return local.count(groups, bench.as_of)
+
+
+def best_different(hypotheses: Sequence[Hypothesis], kept: int) -> list[int]:
+    """Places of the first `kept` hypotheses on different variables; then of those that are left."""
+    seen: set[tuple[frozenset[str], str]] = set()
+    fresh: list[int] = []
+    again: list[int] = []
+    for place, hypothesis in enumerate(hypotheses):
+        key = frozenset(exposure.variable for exposure in hypothesis.exposures), hypothesis.endpoint
+        (again if key in seen else fresh).append(place)
+        seen.add(key)
+    return sorted([*fresh, *again][:kept])

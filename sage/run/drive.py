@@ -1,0 +1,178 @@
+"""Drives a run's state machine: start, go on after a checkpoint, go on after a kill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sage.core import clock
+from sage.core.errors import InputError, Paused
+from sage.core.files import read_json
+from sage.run.asking import ask_question
+from sage.run.checkpoints import checkpointer
+from sage.run.folder import RunFolder
+from sage.run.questions import Corrections, refuse
+from sage.run.state import Decision, ReviewAnswer
+
+if TYPE_CHECKING:
+    from sage.run.services import Services
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A checkpoint that waits for a person: review of hypotheses, or an escalated analysis."""
+
+    kind: Literal["review", "escalation"]
+    waiting: tuple[str, ...]
+    interrupts: tuple[str, ...]
+
+
+def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
+    """Run until the next checkpoint for a person, or the end (None).
+
+    `answer` maps interrupt ids to the values they waited for. Called without one, a run goes on
+    from its last checkpoint; finished nodes do not run again.
+
+    Raises
+    ------
+    Paused
+        If somebody asked the run to wait: what was under way is finished, what comes next is not
+        begun.
+    """
+    from langgraph.types import Command
+
+    from sage.run.graph import build
+
+    folder = services.folder
+    if folder.manifest().status == "paused":  # who goes on takes the wish back
+        folder.pause_path.unlink(missing_ok=True)
+    folder.update(status="running", problem=None)
+    with checkpointer(services) as saver:
+        machine = build(services).compile(checkpointer=saver)
+        config: Any = {
+            "configurable": {"thread_id": services.manifest.thread},
+            "max_concurrency": 1 if services.manifest.reasoner == "rules" else 4,
+            "recursion_limit": 200,
+        }
+        snapshot = machine.get_state(config)
+        begin: Any
+        if answer is not None:
+            begin = Command(resume=answer)
+        elif snapshot.created_at is None:
+            if not folder.output(
+                "question_contract"
+            ).exists():  # stopped before its question was read
+                refuse(ask_question(services, Corrections()))
+            begin = {"prompt": services.manifest.prompt, "question": services.question}
+        else:
+            begin = None
+        _trace_decisions(services, answer or {})
+        try:
+            machine.invoke(begin, config, durability="sync")
+        except KeyboardInterrupt:
+            folder.pause_path.unlink(missing_ok=True)
+            folder.update(status="stopped")
+            raise
+        except Paused:
+            folder.update(status="paused")
+            raise
+        except Exception as error:
+            folder.pause_path.unlink(missing_ok=True)
+            if not isinstance(error, OSError):
+                folder.update(status="failed", problem=str(error)[:1000])
+            raise
+        pause = _pause(machine.get_state(config))
+        newest = next(saver.list({"configurable": {"thread_id": services.manifest.thread}}), None)
+        if newest is not None:
+            folder.update(checkpoint=newest.config["configurable"]["checkpoint_id"])
+    if pause is None:
+        folder.update(status="finished", finished=clock.stamp(), sealed=folder.record.head())
+    else:
+        status = "waiting for review" if pause.kind == "review" else "escalated"
+        problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
+        folder.update(status=status, problem=problem, sealed=folder.record.head())
+    return pause
+
+
+def advance_to_person(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
+    """As `advance`; with auto-approval, through the review as well."""
+    pause = advance(services, answer)
+    while pause and pause.kind == "review" and services.manifest.auto_approve:
+        decisions = tuple(
+            Decision(hypothesis_id=item, action="approve", automatic=True) for item in pause.waiting
+        )
+        pause = advance(services, review_answer(pause, decisions))
+    return pause
+
+
+def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
+    """What a person decided at a checkpoint is a turn of the trace like any other."""
+    for value in answer.values():
+        for decision in value.get("decisions", []):
+            who = "passed without a person" if decision["automatic"] else decision["action"]
+            comment = f": {decision['comment']}" if decision["comment"] else ""
+            services.trace.human("review", who + comment, decision["hypothesis_id"], decision)
+        if "action" in value:
+            services.trace.human("escalation", value["action"], "", value)
+
+
+def waiting(services: Services) -> Pause | None:
+    """What the run waits for, without running anything."""
+    from sage.run.graph import build
+
+    with checkpointer(services) as saver:
+        machine = build(services).compile(checkpointer=saver)
+        return _pause(machine.get_state({"configurable": {"thread_id": services.manifest.thread}}))
+
+
+def _pause(snapshot: Any) -> Pause | None:
+    interrupts = tuple(snapshot.interrupts)
+    if not interrupts:
+        return None
+    first = interrupts[0].value
+    if "escalated" in first:
+        return Pause(
+            kind="escalation",
+            waiting=tuple(interrupt.value["escalated"] for interrupt in interrupts),
+            interrupts=tuple(interrupt.id for interrupt in interrupts),
+        )
+    return Pause(
+        kind="review",
+        waiting=tuple(first["waiting"]),
+        interrupts=tuple(interrupt.id for interrupt in interrupts),
+    )
+
+
+def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, Any]:
+    """The value that the review checkpoint waits for.
+
+    Raises
+    ------
+    InputError
+        If a decision is about a hypothesis that does not wait.
+    """
+    strange = [
+        decision.hypothesis_id
+        for decision in decisions
+        if decision.hypothesis_id not in pause.waiting
+    ]
+    if strange:
+        raise InputError(
+            f"hypothesis {strange[0]} does not wait for review; waiting: {', '.join(pause.waiting)}"
+        )
+    answer = ReviewAnswer(decisions=decisions)
+    return {pause.interrupts[0]: answer.model_dump(mode="json")}
+
+
+def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict[str, Any]:
+    """The value that every waiting escalation checkpoint gets."""
+    return {interrupt: {"action": action} for interrupt in pause.interrupts}
+
+
+def escalation_detail(folder: RunFolder, waiting_for: tuple[str, ...]) -> str:
+    """Why the analyses that wait for a person failed, and which file to mend."""
+    found = []
+    for name in waiting_for:
+        outcome = read_json(folder.output(f"coding-{name}"))["output"]
+        found.append(f"{name}: {outcome['message']}")
+    return " ".join(found)

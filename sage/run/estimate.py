@@ -1,0 +1,141 @@
+"""What a run will ask of models, before anything is asked: calls, tokens and money per agent."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from agents.base import Agent
+from agents.novelty.settings import DebateSettings
+from agents.scientist.agent import BOUNDS
+from agents.scientist.tournament import TOURNAMENT, comparisons
+from sage.core.data import data_folder
+from sage.core.llm.messages import ModelChoice, estimate_tokens
+from sage.core.models import Strict
+from sage.run.hypothesis_nodes import QUERIES
+from sage.run.tracing import AGENTS
+from sage.settings import Settings
+
+RECORDED = "tcga-blca-tls"
+ONCE = {
+    "question": 1,
+    "path_generation": QUERIES,
+    "ontologist": 1,
+    "scientist": BOUNDS.turns,
+}
+"""Agents that are asked once for all hypotheses, and their turns at most."""
+LOOK = 1500
+"""Tokens that a tool's result adds to the next prompt, as far as is known before."""
+GUESSED_REPLY = 1500
+"""Tokens of a reply that the recorded run does not hold."""
+CRITICS = ("prover", "verifier", "judge")
+
+
+class AgentEstimate(Strict):
+    """One agent's share: as a run usually goes, and at most, with every round and revision.
+
+    Tokens are of all calls together. USD is None where the model has no prices.
+    """
+
+    agent: str
+    model: str
+    calls: int
+    calls_most: int
+    prompt_tokens: int
+    prompt_tokens_most: int
+    completion_tokens: int
+    completion_tokens_most: int
+    usd: float | None
+    usd_most: float | None
+
+
+def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
+    """Calls at most from the settings' rounds and revisions; the rest from the recorded run.
+
+    Replies that are refused and go back (at most `repairs` times) are not counted, nor are a
+    reasoning model's thoughts, except within `max_tokens`, which bounds the replies at most.
+    """
+    sizes = _recorded_sizes()
+    return [
+        _estimated(
+            agent,
+            getattr(settings.models, agent.role.value),
+            _most_calls(agent.name, settings, hypotheses),
+            hypotheses,
+            sizes.get(agent.returns.__name__) or [_guessed(agent)],
+        )
+        for agent in AGENTS
+        if _most_calls(agent.name, settings, hypotheses)
+    ]
+
+
+def _guessed(agent: Agent[Any, Any]) -> tuple[int, int]:
+    """Tokens of a call that the recorded run does not hold: prompt and schemas, and a reply."""
+    schema = json.dumps(agent.returns.model_json_schema())
+    tools = json.dumps([tool.wire() for tool in agent.tools])
+    return estimate_tokens(agent.prompt.text + schema + tools), GUESSED_REPLY
+
+
+def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
+    """How often an agent is asked at most."""
+    revised = hypotheses * (settings.revisions + 1)
+    if name == TOURNAMENT.name:
+        return comparisons(settings.drafts) if settings.tournament else 0
+    if name in ONCE:
+        return ONCE[name]
+    if name == "expansion":
+        return revised
+    if name in CRITICS:
+        return revised * (1 + DebateSettings().max_rounds)
+    if name == "validation_agent":
+        return hypotheses * settings.coding_rounds
+    return hypotheses
+
+
+def _estimated(
+    agent: Agent[Any, Any],
+    model: ModelChoice,
+    most: int,
+    hypotheses: int,
+    sizes: list[tuple[int, int]],
+) -> AgentEstimate:
+    usual = min(most, len(sizes) * (1 if agent.name in ONCE else hypotheses))
+    usual = most if agent is TOURNAMENT else usual
+    prompts, replies = [size[0] for size in sizes], [size[1] for size in sizes]
+    prompt, prompt_most = sum(prompts) // len(sizes) * usual, max(prompts) * most
+    if agent.bounds is BOUNDS:  # every look stands in the prompts of the turns after it
+        prompt_most += LOOK * most * (most - 1) // 2
+    reply = sum(replies) // len(sizes) * usual
+    reply_most = (model.max_tokens or max(replies)) * most
+    priced = model.price_in is not None and model.price_out is not None
+    return AgentEstimate(
+        agent=agent.name,
+        model=model.name,
+        calls=usual,
+        calls_most=most,
+        prompt_tokens=prompt,
+        prompt_tokens_most=prompt_most,
+        completion_tokens=reply,
+        completion_tokens_most=reply_most,
+        usd=model.cost(prompt, reply) if priced else None,
+        usd_most=model.cost(prompt_most, reply_most) if priced else None,
+    )
+
+
+@lru_cache(maxsize=1)
+def _recorded_sizes() -> dict[str, list[tuple[int, int]]]:
+    """Tokens of prompt, schema included, and reply of every recorded call, by output schema."""
+    folder = data_folder("recordings") / RECORDED
+    schemas = {
+        agent.returns.__name__: estimate_tokens(json.dumps(agent.returns.model_json_schema()))
+        for agent in AGENTS
+    }
+    sizes: dict[str, list[tuple[int, int]]] = {}
+    for line in (folder / "calls.jsonl").read_text(encoding="utf-8").splitlines():
+        call = json.loads(line)
+        prompt = sum(estimate_tokens(str(message["content"])) for message in call["messages"])
+        reply = (folder / f"{call['key']}.reply.txt").read_text(encoding="utf-8")
+        size = (prompt + schemas.get(call["schema"], 0), estimate_tokens(reply))
+        sizes.setdefault(call["schema"], []).append(size)
+    return sizes

@@ -1,0 +1,306 @@
+"""Nodes that evaluate one reviewed hypothesis: from expansion to the summary."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Literal
+
+from agents.coding_instructions import (
+    CODING_INSTRUCTIONS,
+    CodingInstructionsInput,
+    ToolCard,
+    apply_instructions,
+    registered_tasks,
+)
+from agents.demands import take_up
+from agents.expansion import EXPANSION, compose_expanded
+from agents.interpreter import INTERPRETER, InterpreterInput
+from agents.statement import settled
+from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
+from agents.types import ExpandedHypothesis, dictionary_view
+from agents.views import ExpansionInput
+from sage.core.files import write_json
+from sage.run.services import Services
+from sage.run.state import (
+    CloseIn,
+    CodingIn,
+    EscalationIn,
+    Evaluation,
+    ExpandedIn,
+    ExpansionIn,
+    InstructionsIn,
+    InterpreterIn,
+    JudgeIn,
+    SummaryIn,
+    Tested,
+)
+from sage.run.validating import (
+    carry_out,
+    contract_view,
+    finalize_verdicts,
+    freeze_contract,
+    load_frozen,
+    pictures,
+    results_view,
+)
+
+
+def suffix(hypothesis_id: str, round_number: int) -> str:
+    """The part of an output's name that tells hypothesis and revision."""
+    return hypothesis_id if round_number == 0 else f"{hypothesis_id}-r{round_number}"
+
+
+def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
+    """Expand the reviewed hypothesis; in a revision, sharpen it by the critics' reasons."""
+    reviewed = state["reviewed_one"]
+    name, number = reviewed.hypothesis.id, state.get("round", 0)
+    with services.node("expansion", name):
+        given = ExpansionInput(
+            reviewed=reviewed, reasons=tuple(state.get("reasons", [])), round=number
+        )
+        answer = services.ask(EXPANSION, given, f"expansion-{suffix(name, number)}").output
+        expanded = compose_expanded(given, answer)
+        expanded = expanded.model_copy(
+            update={"hypothesis": settled(expanded.hypothesis, services.dictionary)}
+        )
+        write_json(services.folder.output(f"expanded-{suffix(name, number)}"), expanded)
+        return {"expanded": expanded, "round": number}
+
+
+def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
+    """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
+    from agents.novelty.coverage import unborne
+    from agents.novelty.debate import hold, retriever
+    from agents.novelty.settings import DebateSettings
+
+    expanded, number = state["expanded"], state.get("round", 0)
+    name = expanded.hypothesis.id
+    with services.node("novelty", name):
+        settings = DebateSettings(threshold=services.settings.novelty_threshold)
+        year = services.manifest.as_of
+        as_of = date(year, 12, 31) if year else None
+        outcome = hold(
+            expanded,
+            services.reasoner,
+            retriever(services.literature, settings, as_of),
+            settings,
+            services.manifest.seed,
+            as_of=as_of,
+            ontology=services.ontology,
+        )
+        spent = outcome.spent
+        write_json(
+            services.folder.output(f"novelty-{suffix(name, number)}"),
+            {
+                "agent": "novelty",
+                "reasoner": outcome.reasoner,
+                "model": None,
+                "spent": {**spent.__dict__, "seconds": round(spent.seconds, 4)},
+                "output": outcome.model_dump(mode="json"),
+            },
+        )
+        # Critics who give no reason leave nothing to revise by.
+        again = (
+            outcome.below_threshold
+            and number < services.settings.revisions
+            and bool(outcome.reasons)
+        )
+        judged = [turn for turn in outcome.transcript if turn.critic == "judge"]
+        return {
+            "novelty": NoveltyView(
+                score=outcome.score if outcome.judged else None,
+                threshold=outcome.threshold,
+                specious=bool(outcome.specious),
+                summary=judged[-1].position.summary
+                if judged and outcome.judged
+                else f"Novelty is not judged: {unborne(outcome.coverage)}.",
+            ),
+            "reasons": list(outcome.reasons) if again else [],
+            "round": number + 1 if again else number,
+        }
+
+
+def after_novelty(state: dict[str, Any]) -> Literal["expansion", "feasibility"]:
+    """Back to expansion when the critics asked for a revision."""
+    return "expansion" if state.get("reasons") else "feasibility"
+
+
+def _terms(expanded: ExpandedHypothesis) -> list[str]:
+    hypothesis = expanded.hypothesis
+    keys = [exposure.variable for exposure in hypothesis.exposures] + list(hypothesis.covariates)
+    keys += [condition.variable for condition in hypothesis.population.filters]
+    return [*(key.split(":")[-1] for key in keys), *expanded.parts]
+
+
+def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
+    """Judge feasibility on gathered evidence, before anything is computed."""
+    from agents.coding.carrying import LIMITS
+    from agents.feasibility import FEASIBILITY, Machine, gather
+    from agents.feasibility.plan import contract_numbers
+    from agents.feasibility.types import FeasibilityInput
+
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("feasibility", name):
+        # What the analysis will get is the sandbox's share, not the whole machine.
+        machine = Machine(cores=int(LIMITS.cpus), memory_mb=LIMITS.memory_mb)
+        evidence = gather(
+            expanded,
+            services.dictionary,
+            services.tool_cards,
+            services.evidence_clients,
+            machine=machine,
+            numbers=contract_numbers(expanded.hypothesis, services.dictionary, services.cohort),
+        )
+        given = FeasibilityInput(
+            expanded=expanded,
+            dictionary=dictionary_view(
+                services.dictionary, _terms(expanded), services.settings.min_count
+            ),
+            evidence=tuple(evidence),
+        )
+        write_json(
+            services.folder.output(f"evidence-{name}"),
+            [entry.model_dump(mode="json") for entry in evidence],
+        )
+        verdict = services.ask(FEASIBILITY, given, f"feasibility-{name}").output
+        return {"feasibility": verdict}
+
+
+def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "close"]:
+    """An infeasible hypothesis stops before any computation."""
+    return "coding_instructions" if state["feasibility"].may_run else "close"
+
+
+def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, Any]:
+    """Settle the plan, draft the contract, and freeze it before any outcome is compared."""
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("coding_instructions", name):
+        given = CodingInstructionsInput(
+            expanded=expanded,
+            dictionary=dictionary_view(
+                services.dictionary, _terms(expanded), services.settings.min_count
+            ),
+            tools=tuple(
+                ToolCard(name=card.name, summary=card.summary, suite=card.suite)
+                for card in services.tool_cards
+                # A tool can only make a variable where there are slides to run it on.
+                if services.dictionary.slides and card.suite == "pathology"
+            ),
+        )
+        answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
+        hypothesis, demands = take_up(
+            apply_instructions(expanded.hypothesis, answer),
+            state["feasibility"].adjust_for,
+            services.dictionary,
+        )
+        write_json(services.folder.output(f"demands-{name}"), demands)
+        frozen = freeze_contract(services, hypothesis)
+        return {
+            "contract_hash": frozen,
+            "tasks": registered_tasks(answer, hypothesis.covariates),
+        }
+
+
+def coding(services: Services, state: CodingIn) -> dict[str, Any]:
+    """Carry the contract out in the sandbox; after an escalation, with the mended program."""
+    name = state["expanded"].hypothesis.id
+    with services.node("coding", name):
+        status = carry_out(
+            services,
+            name,
+            state["contract_hash"],
+            state["tasks"],
+            mended=state.get("coding_status") == "retry",
+        )
+        return {"coding_status": status}
+
+
+def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
+    """An analysis that never succeeded goes to a person."""
+    return "close" if state["coding_status"] == "done" else "escalation"
+
+
+def escalation(state: EscalationIn) -> dict[str, Any]:
+    """The second human checkpoint: mend the code and retry, or give the analysis up."""
+    from langgraph.types import interrupt
+
+    name = state["expanded"].hypothesis.id
+    answer = interrupt({"escalated": name})
+    action = answer.get("action") if isinstance(answer, dict) else None
+    return {"coding_status": "retry" if action == "retry" else "abandoned"}
+
+
+def after_escalation(state: dict[str, Any]) -> Literal["coding", "close"]:
+    """Back to coding after a fix by hand."""
+    return "coding" if state["coding_status"] == "retry" else "close"
+
+
+def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
+    """Give the final verdicts, now that the ledger holds every claim of the run."""
+    with services.node("judge"):
+        finalize_verdicts(
+            services,
+            {item.expanded.hypothesis.id: item.contract_hash for item in state.get("tested", [])},
+        )
+        return {}
+
+
+def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
+    """Interpret the results: by key, within the verdict."""
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("interpreter", name):
+        frozen = load_frozen(services, name, state["contract_hash"])
+        given = InterpreterInput(
+            expanded=expanded,
+            contract=contract_view(frozen),
+            results=results_view(services.folder.hypothesis(name), services.settings.min_count),
+            pictures=pictures(services.folder.hypothesis(name)) if services.settings.vision else (),
+        )
+        return {"interpretation": services.ask(INTERPRETER, given, f"interpreter-{name}").output}
+
+
+def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
+    """Summarize from the interpretation, the hypothesis and the verdicts with their reasons."""
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("summary", name):
+        home = services.folder.hypothesis(name)
+        given = SummaryInput(
+            interpretation=state["interpretation"],
+            verdict=verdict_view(results_view(home, services.settings.min_count)),
+            expanded=expanded,
+            novelty=state["novelty"],
+            feasibility=state["feasibility"],
+        )
+        services.ask(SUMMARY, given, f"summary-{name}")
+        return {"interpreted": [name]}
+
+
+def close(state: CloseIn) -> dict[str, Any]:
+    """Record how the evaluation ended."""
+    status, verdict = state.get("coding_status"), state["feasibility"]
+    ended: Literal["tested", "infeasible", "abandoned"] = (
+        "infeasible" if not verdict.may_run else "abandoned" if status == "abandoned" else "tested"
+    )
+    evaluation = Evaluation(
+        hypothesis_id=state["expanded"].hypothesis.id,
+        ended=ended,
+        revisions=state.get("round", 0),
+        novelty=state["novelty"].score,
+        feasibility=verdict.score,
+    )
+    if ended != "tested":
+        return {"evaluations": [evaluation]}
+    tested = Tested(
+        expanded=state["expanded"],
+        contract_hash=state["contract_hash"],
+        round=state.get("round", 0),
+        novelty=state["novelty"],
+        feasibility=FeasibilityView(
+            score=verdict.score, verdict=verdict.verdict, summary=verdict.summary
+        ),
+    )
+    return {"evaluations": [evaluation], "tested": [tested]}

@@ -1,0 +1,401 @@
+"""A run is a folder: manifest, event log, one JSON per agent output, and everything computed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from pydantic import Field
+
+from agents.types import History
+from sage.core import clock, log
+from sage.core.errors import InputError
+from sage.core.files import append_line, write_json
+from sage.core.models import Strict, read_model
+from sage.core.printable import one_line
+from sage.run.integrity import Record
+
+RunStatus = Literal[
+    "queued",
+    "running",
+    "waiting for review",
+    "escalated",
+    "finished",
+    "failed",
+    "stopped",
+    "paused",
+]
+
+
+class HeldError(InputError):
+    """Another process works on the run."""
+
+
+class Manifest(Strict):
+    """What was asked, and with what. Holds no secret."""
+
+    format: int = 1
+    id: str
+    run_id: str = ""
+    thread: str = ""
+    parent: str | None = None
+    copied_thread: str = ""
+    checkpoint: str = ""
+    place: str = ""
+    sealed: str = ""
+    prompt: str
+    created: str
+    status: RunStatus = "running"
+    reasoner: Literal["rules", "chat"]
+    models: dict[str, str] = Field(default_factory=dict)
+    cohort: str
+    cohort_root: str | None = None
+    features: list[str] = Field(default_factory=list)
+    cohort_title: str = ""
+    simulated: bool = False
+    replicate: str | None = None
+    kg: str
+    kg_hash: str = ""
+    seed: int = 0
+    hypotheses: int = 1
+    auto_approve: bool = False
+    budget_usd: float | None = None
+    literature: Literal["local", "online"] = "local"
+    corpus: str = ""
+    as_of: int | None = None
+    history: History | None = None
+    split: float | None = None
+    confirms: bool = False
+    read_slides: int = 0
+    campaign: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    endpoint: str = ""
+    finished: str | None = None
+    problem: str | None = None
+
+    def digest(self) -> str:
+        """Hash of what does not change while a run goes on."""
+        optional = (
+            "copied_thread", "endpoint", "history", "split", "confirms", "campaign", "read_slides",
+        )  # fmt: skip
+        unset = {name for name in optional if not getattr(self, name)}
+        fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
+        return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
+
+
+FORMAT = 3
+"""Of run folders. 2: an identity apart from the folder's name, and a record of its files. 3: what
+one step needs of another is in the state, so that an evaluation begun before cannot go on."""
+CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed", "checkpoint"}
+
+
+LOOKS = 6
+
+
+class RunFolder:
+    """Paths, manifest, event log and record of one run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.record = Record(root, lambda: self.manifest().digest())
+        self._lock = threading.Lock()
+        self._held: IO[str] | None = None
+
+    @property
+    def id(self) -> str:
+        """The run's name."""
+        return self.root.name
+
+    @property
+    def checkpoints(self) -> Path:
+        """The SQLite file of the state machine."""
+        return self.root / "checkpoints.sqlite"
+
+    @property
+    def pause_path(self) -> Path:
+        """Lies here while somebody wants the run to wait before its next step."""
+        return self.root / "pause"
+
+    @property
+    def events_path(self) -> Path:
+        """The event log, one JSON object per line."""
+        return self.root / "events.jsonl"
+
+    @property
+    def trace_path(self) -> Path:
+        """The trace of every agent's turns, one JSON object per line."""
+        return self.root / "trace.jsonl"
+
+    @property
+    def spending_path(self) -> Path:
+        """Every paid model call, one JSON object per line."""
+        return self.root / "spending.jsonl"
+
+    def output(self, name: str) -> Path:
+        """Where the agent output `name` is kept."""
+        return self.root / "outputs" / f"{name}.json"
+
+    def hypothesis(self, hypothesis_id: str) -> Path:
+        """The folder of one hypothesis: contract, code, results, figures."""
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", hypothesis_id):
+            raise InputError(f'hypothesis id "{hypothesis_id}": use letters, digits, - and _')
+        return self.root / "hypotheses" / hypothesis_id
+
+    def manifest(self) -> Manifest:
+        """Read the manifest.
+
+        Raises
+        ------
+        InputError
+            If the folder has none or it cannot be read.
+        """
+        path = self.root / "manifest.json"
+        try:
+            manifest = read_model(path, Manifest)
+        except FileNotFoundError:
+            raise InputError(f"{self.root} is no run folder (it has no manifest.json)") from None
+        if manifest.format > FORMAT:
+            raise InputError(f"{path} is of a newer SAGE (format {manifest.format}); upgrade")
+        return manifest
+
+    def save(self, manifest: Manifest) -> None:
+        """Write the manifest."""
+        write_json(self.root / "manifest.json", manifest)
+
+    def update(self, **changes: Any) -> Manifest:
+        """Change fields of the manifest."""
+        manifest = self.manifest().model_copy(update=changes)
+        self.save(manifest)
+        return manifest
+
+    def verify(self, *, under_way: bool = False) -> None:
+        """Refuse a folder whose files are not as the run left them (`Record.verify`).
+
+        A folder of the first format has no record and passes. A run that goes on (`under_way`) may
+        find what an interrupted step left, and a program that a person was asked to mend.
+        """
+        manifest = self.manifest()
+        if manifest.format > 1 or self.record.exists():
+            mended = under_way and manifest.status == "escalated"
+            self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
+
+    def hold(self) -> None:
+        """Take the run for this process until it ends, and clear what a killed one left half-done.
+
+        Raises
+        ------
+        InputError
+            If another process works on the run; it names the holder.
+        """
+        path = self.root / "run.lock"
+        self._held = path.open("a+", encoding="utf-8")
+        try:
+            _lock(self._held)
+        except BlockingIOError:
+            self._held.seek(0)
+            holder = one_line(self._held.read(500))
+            self._held.close()
+            raise HeldError(
+                f"run {self.id} is held by {holder or 'another process'}; wait until it ends, or"
+                " stop it"
+            ) from None
+        self._held.truncate(0)
+        self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {clock.stamp()}\n")
+        self._held.flush()
+        log.keep_in(self.root / "log.jsonl")
+        # The command alone: its arguments may be the name of who is to be forgotten.
+        log.logger(__name__).info("run held", process=os.getpid(), command=sys.argv[1:2])
+        for left in [*self.root.rglob(".*.part"), *self.root.rglob(".*.partial")]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Let another process take the run."""
+        if self._held:
+            log.keep_in(None)
+            self._held.close()
+
+    def adopt(self) -> Manifest:
+        """The manifest of a held run, brought up to date: older formats, folders moved or copied.
+
+        A copy beside its original becomes a run of its own that names its parent.
+
+        Raises
+        ------
+        InputError
+            If a file is not as the run left it: nothing goes on from what somebody changed. Or if
+            another folder beside it holds the same run, and neither lies where it was.
+        """
+        self.verify(under_way=True)
+        manifest, here = self.manifest(), str(self.root)
+        if manifest.format < FORMAT:
+            begun = any(self.root.glob("outputs/expanded-*.json"))
+            if begun and manifest.status != "finished":
+                raise InputError(
+                    f"{self.root} was stopped inside an evaluation by an earlier SAGE (format "
+                    f"{manifest.format}), which this one cannot continue; `sage show` and `sage "
+                    "replay` still read it. Start the question again: sage run"
+                )
+            update: dict[str, Any] = {"format": FORMAT}
+            if manifest.format == 1:
+                update |= {"run_id": str(uuid.uuid4()), "thread": manifest.id, "place": here}
+            first = manifest.format == 1
+            manifest = manifest.model_copy(update=update)
+            self.save(manifest)
+            if first:
+                self.record.seal()
+            self.record.seal_manifest()
+        if manifest.place != here:
+            copied = self._is_copy(manifest)
+            if copied:
+                identity = str(uuid.uuid4())
+                update = {
+                    "run_id": identity,
+                    "thread": identity,
+                    "copied_thread": manifest.thread,
+                    "parent": manifest.run_id,
+                    "place": here,
+                }
+            else:
+                update = {"place": here}
+            manifest = manifest.model_copy(update=update)
+            self.save(manifest)
+            if copied:
+                self.record.seal_manifest()
+        return manifest
+
+    def _is_copy(self, manifest: Manifest) -> bool:
+        """Whether a folder that lies elsewhere than its manifest says was copied, not moved."""
+        if names_run(Path(manifest.place), manifest.run_id):
+            return True
+        beside = [
+            run
+            for run in list_runs(self.root.parent)
+            if run.root != self.root and names_run(run.root, manifest.run_id)
+        ]
+        if any(run.manifest().place == str(run.root) for run in beside):
+            return True
+        if beside:
+            raise InputError(
+                f"{self.root} and {beside[0].root} hold the same run, and which of them is the copy"
+                " cannot be told: move one out of this folder, `sage resume` the other, then move"
+                " it back"
+            )
+        return False
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append one event; a line is written with a single call so that lines stay whole."""
+        line = {"time": clock.stamp(), "event": kind, **fields}
+        with self._lock:
+            append_line(self.events_path, json.dumps(line, ensure_ascii=False))
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events; a last line cut short by a kill is left out."""
+        if not self.events_path.exists():
+            return []
+        found = []
+        for line in self.events_path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+
+def held(run: RunFolder) -> str:
+    """What the lock file says of who works on the run, on this or another machine; else empty.
+
+    It is asked for by the lock, since numbers of processes come again.
+    """
+    try:
+        with (run.root / "run.lock").open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return lock.read(300).decode("utf-8", "replace") or "another process"
+            fcntl.flock(lock, fcntl.LOCK_UN)
+    except OSError:
+        return ""
+    return ""
+
+
+def standing(run: RunFolder) -> str:
+    """How a run stands; "interrupted" where it says it is running and nobody works on it."""
+    status: str = run.manifest().status
+    return "interrupted" if status == "running" and not held(run) else status
+
+
+def _lock(file: IO[str]) -> None:
+    """Take the lock; whoever only looks whether it is taken has it for a moment."""
+    for look in range(LOOKS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if look == LOOKS - 1:
+                raise
+            time.sleep(0.05)
+
+
+def names_run(root: Path, run_id: str) -> bool:
+    """Whether the folder holds the run of this identity."""
+    try:
+        return RunFolder(root).manifest().run_id == run_id
+    except (InputError, OSError):
+        return False
+
+
+def new_id(prompt: str) -> str:
+    """A readable, unique run name: date, time, first words of the prompt."""
+    words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
+    stamp = clock.now().strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{'-'.join(words)[:40] or 'run'}-{secrets.token_hex(2)}"
+
+
+def find_run(name: str, runs_dir: Path) -> RunFolder:
+    """The run called `name`: a path, an id, the unique beginning of an id, or "last".
+
+    Raises
+    ------
+    InputError
+        If there is no such run, or more than one.
+    """
+    direct = Path(name)
+    if (direct / "manifest.json").is_file():
+        return RunFolder(direct.resolve())
+    runs = list_runs(runs_dir)
+    if not runs:
+        raise InputError(f'no runs in {runs_dir}; start one with `sage run "PROMPT"`')
+    if name == "last":
+        return runs[-1]
+    found = [run for run in runs if run.id == name] or [
+        run for run in runs if run.id.startswith(name)
+    ]
+    if len(found) != 1:
+        known = ", ".join(run.id for run in (found or runs)[-3:])
+        reason = "names several runs" if found else "is no run"
+        raise InputError(f'"{name}" {reason} in {runs_dir}; it has: {known}')
+    return found[0]
+
+
+def list_runs(runs_dir: Path) -> list[RunFolder]:
+    """All runs in a folder, oldest first."""
+    if not runs_dir.is_dir():
+        return []
+    return [
+        RunFolder(path.resolve())
+        for path in sorted(runs_dir.iterdir())
+        if (path / "manifest.json").is_file()
+    ]

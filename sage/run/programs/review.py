@@ -1,0 +1,90 @@
+"""The review of a program by a person, recorded beside it: without one it measures no cohort."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import write_json
+from sage.core.models import Strict
+from sage.run.programs.contract import Program, read_program
+
+SUFFIX = ".review.json"
+
+
+class Review(Strict):
+    """Who read which program, and the report of the gate that they saw."""
+
+    format: Literal[1] = 1
+    program: str = Field(pattern=r"^[0-9a-f]{64}$")
+    gate: str = Field(pattern=r"^[0-9a-f]{64}$")
+    approved_by: str = Field(min_length=2, max_length=200)
+    approved_at: str = Field(max_length=40)
+
+
+def review_path(path: Path) -> Path:
+    """Where the review of a program's file is kept."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def approve(path: Path, gate_report: Path, person: str) -> Path:
+    """Record that a person approves a program that passed the gate; the file of the record.
+
+    Raises
+    ------
+    InputError
+        If the gate did not see this very program, or did not pass it.
+    """
+    from mcp_servers.measures.gate import GateReport
+
+    program = read_program(path)
+    try:
+        report = GateReport.model_validate_json(gate_report.read_bytes())
+    except (OSError, ValidationError):
+        raise InputError(
+            f"{gate_report}: no report of the gate; run sage gate --define {path.name} first"
+        ) from None
+    formula = program.measurement.formula
+    gated = [row for row in report.measurements if row.formula == formula]
+    if not gated:
+        raise InputError(
+            f"{gate_report}: is not about {path.name} as it is now; run sage gate again"
+        )
+    if not gated[0].passed:
+        raise InputError(f"{path.name} did not pass the gate: {'; '.join(gated[0].reasons)}")
+    if not person.strip() or not person.isprintable():
+        raise InputError("--approve takes the name of the person who read the program")
+    record = Review(
+        program=program.digest,
+        gate=hashlib.sha256(gate_report.read_bytes()).hexdigest(),
+        approved_by=person.strip(),
+        approved_at=clock.now().isoformat(timespec="seconds"),
+    )
+    write_json(review_path(path), record)
+    return review_path(path)
+
+
+def approved_program(path: Path) -> Program:
+    """The program of a file, if a person approved it as it is now.
+
+    Raises
+    ------
+    InputError
+        If there is no review, or the program was changed after it.
+    """
+    program = read_program(path)
+    remedy = f"read it, run sage gate COHORT --maps DIR --define {path.name}, then --approve NAME"
+    try:
+        review = Review.model_validate_json(review_path(path).read_bytes())
+    except OSError:
+        raise InputError(f"{path}: nobody approved this program; {remedy}") from None
+    except ValidationError:
+        raise InputError(f"{review_path(path)}: is no review; {remedy}") from None
+    if review.program != program.digest:
+        raise InputError(f"{path}: was changed after it was approved; {remedy}")
+    return program

@@ -1,0 +1,397 @@
+"""The human checkpoint, as a person meets it: show, decide, edit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from agents.scientist import variable_problems
+from agents.statement import read_statement, settled
+from agents.types import Draft, dictionary_view
+from agents.wording import describe_design, describe_direction
+from sage.core.errors import InputError
+from sage.core.files import read_json
+from sage.core.models import Strict
+from sage.run.state import Decision
+from validation.hypothesis import Hypothesis
+
+if TYPE_CHECKING:
+    from sage.run.services import Services
+    from validation.dictionary import DataDictionary
+
+
+def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
+    """The drafts that wait, from the run folder."""
+    return [
+        Draft.model_validate(read_json(services.folder.output(f"draft-{item}"))) for item in ids
+    ]
+
+
+class ActionRequest(Strict):
+    """What a person is asked to look at: an action and its arguments, as LangGraph has it."""
+
+    action: str
+    args: dict[str, Any]
+
+
+class InterruptConfig(Strict):
+    """Which answers are taken."""
+
+    allow_ignore: bool = True
+    allow_respond: bool = True
+    allow_edit: bool = True
+    allow_accept: bool = True
+
+
+class HumanInterrupt(Strict):
+    """A hypothesis that waits, in the fields that LangGraph's inboxes show."""
+
+    action_request: ActionRequest
+    config: InterruptConfig = InterruptConfig()
+    description: str
+
+
+def interrupt_of(draft: Draft) -> HumanInterrupt:
+    """The interrupt of one draft: its fields to edit, its sentence to read."""
+    fields = json.loads(draft.hypothesis.model_dump_json())
+    return HumanInterrupt(
+        action_request=ActionRequest(action=f"test {draft.hypothesis.id}", args=fields),
+        description=draft.hypothesis.statement,
+    )
+
+
+class HumanResponse(Strict):
+    """A person's answer, in the fields of LangGraph's inboxes.
+
+    `accept` lets the hypothesis pass, `edit` takes the changed fields in `args.args`, `response`
+    drops it and asks for another, saying in `args` what is wished; `ignore` drops it, with the
+    reason in `args`. `reviewers` and `comment` are kept with the decision.
+    """
+
+    type: Literal["accept", "ignore", "response", "edit"]
+    args: ActionRequest | str | None = None
+    comment: str = Field(default="", max_length=4000)
+    reviewers: tuple[str, ...] = ()
+
+    def decision(self, services: Services, draft: Draft) -> Decision:
+        """The decision that the machine waits for.
+
+        Raises
+        ------
+        InputError
+            If a reason or wish is missing, or an edit cannot be taken.
+        """
+        name, said = draft.hypothesis.id, self.args if isinstance(self.args, str) else ""
+        by = f"by {' and '.join(self.reviewers)}" if self.reviewers else ""
+        if self.type in ("ignore", "response") and not said.strip():
+            raise InputError(f"{name}: say why it is dropped, or what the next should be about")
+        if self.type == "edit":
+            if not isinstance(self.args, ActionRequest):
+                raise InputError(f"{name}: an edit needs the changed fields in args")
+            decision = edit_decision(name, edited_hypothesis(services, draft, self.args.args))
+        elif self.type == "accept":
+            decision = Decision(hypothesis_id=name, action="approve")
+        else:
+            action: Literal["reject", "another"] = "reject" if self.type == "ignore" else "another"
+            decision = Decision(hypothesis_id=name, action=action, comment=said)
+        if self.type == "response":  # a wish goes to the scientist, without anybody's name
+            return decision
+        told = "; ".join(text for text in (decision.comment, by, self.comment) if text)
+        return decision.model_copy(update={"comment": told})
+
+
+def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple[Decision, ...]:
+    """The decisions of a JSON file: an object from hypothesis ids to `HumanResponse`.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or names a hypothesis that does not wait.
+    """
+    waiting = {draft.hypothesis.id: draft for draft in drafts}
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        responses = {name: HumanResponse.model_validate(value) for name, value in given.items()}
+    except FileNotFoundError:
+        raise InputError(f"--decisions: there is no file {path}") from None
+    except (ValueError, AttributeError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(
+            f'--decisions {path}: give an object like {{"h1": {{"type": "accept"}}}} ({first})'
+        ) from None
+    strange = sorted(set(responses) - set(waiting))
+    if strange or not responses:
+        raise InputError(
+            f"--decisions {path}: {strange[0] if strange else 'nothing'} does not wait; waiting:"
+            f" {', '.join(waiting)}"
+        )
+    return tuple(each.decision(services, waiting[name]) for name, each in responses.items())
+
+
+def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
+    """Print a hypothesis in the five-field template, with its evidence on both sides."""
+    from rich.panel import Panel
+    from rich.table import Table
+
+    from sage.cli.console import out
+
+    hypothesis = draft.hypothesis
+    endpoint = dictionary.endpoint(hypothesis.endpoint)
+    kind = endpoint.kind if endpoint else "survival"
+    table = Table(show_header=False, box=None, padding=(0, 1))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    table.add_row("population", hypothesis.population.description)
+    table.add_row("variables", ", ".join(exposure.variable for exposure in hypothesis.exposures))
+    table.add_row("comparison", describe_design(hypothesis))
+    table.add_row("outcome", ", ".join((hypothesis.endpoint, *hypothesis.secondary_endpoints)))
+    table.add_row("direction", describe_direction(hypothesis, kind))
+    table.add_row("covariates", ", ".join(hypothesis.covariates) or "none")
+    if hypothesis.strata:
+        table.add_row("strata", ", ".join(hypothesis.strata))
+    table.add_row("feasibility", hypothesis.feasibility)
+    if hypothesis.untested:
+        table.add_row("not tested", "; ".join(hypothesis.untested))
+    if draft.support_absent:
+        table.add_row("support", "the search found no passage in support of it")
+    for title, sources in (("for", draft.citations), ("against", draft.contradicting)):
+        for source in sources[:4]:
+            mark = " RETRACTED" if source.retracted else ""
+            where = source.doi or (f"PMID {source.pmid}" if source.pmid else "no identifier")
+            quote = f"\n  “{source.quote}”" if source.quote.strip() else ""
+            table.add_row(title, f"{source.title} ({source.year}; {where}){mark}{quote}")
+    out.print(Panel(hypothesis.statement, title=hypothesis.id, title_align="left"))
+    out.print(table)
+
+
+def show_readings(services: Services, name: str) -> None:
+    """Print what was read on slides for a hypothesis, where the run reads slides."""
+    from sage.cli.console import out
+    from sage_slide_reading.run_readings import FOLDER, readings_of, told
+
+    home = services.folder.hypothesis(name)
+    if (found := readings_of(home)) is not None:
+        for line in told(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.print(f"pictures: {home / FOLDER}", markup=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A hypothesis as edited, and what that changed, field by field, as (field, before, after)."""
+
+    hypothesis: Hypothesis
+    differences: tuple[tuple[str, str, str], ...]
+
+    @property
+    def comment(self) -> str:
+        """What was changed, for the report."""
+        names = ", ".join(name for name, _, _ in self.differences)
+        return f"changed by the reviewer: {names or 'nothing'}"
+
+
+def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Edit:
+    """The hypothesis with `changes` applied, checked against the template and the dictionary.
+
+    The statement follows the fields. Where only the statement was changed, it is read back into
+    them; where both were, they have to say the same.
+
+    Raises
+    ------
+    InputError
+        If a field is unknown or wrong, names something that the cohort does not have, or if the
+        statement says something else than the fields.
+    """
+    before = json.loads(draft.hypothesis.model_dump_json())
+    changed = {key: value for key, value in changes.items() if value != before.get(key)}
+    written = changed.pop("statement", None)
+    if changed.get("id", before["id"]) != before["id"]:
+        raise InputError(f'keep the hypothesis id "{draft.hypothesis.id}"')
+    hypothesis = _checked(services, {**before, **changed})
+    if written is not None:
+        if not isinstance(written, str):
+            raise InputError("edited hypothesis, field statement: give a sentence")
+        hypothesis = _as_written(services, draft, hypothesis, written, bool(CLAIMED & set(changed)))
+    if hypothesis.statement != draft.hypothesis.statement:
+        hypothesis = _without_old_reasons(draft.hypothesis, hypothesis, set(changed))
+    after = json.loads(hypothesis.model_dump_json())
+    return Edit(
+        hypothesis=hypothesis,
+        differences=tuple(
+            (key, _shown(before[key]), _shown(after[key]))
+            for key in before
+            if before[key] != after[key]
+        ),
+    )
+
+
+CLAIMED = {"exposures", "endpoint", "direction", "comparison", "population"}
+"""The fields that the statement is written from."""
+
+
+def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]) -> Hypothesis:
+    """Another claim without the words that were written for the old one."""
+    design = describe_design(after)
+    words: dict[str, Any] = {
+        "rationale": "",
+        "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the dictionary.",
+    }
+    if [exposure.variable for exposure in before.exposures] != [
+        exposure.variable for exposure in after.exposures
+    ]:
+        words["untested"] = ()
+    return after.model_copy(
+        update={name: value for name, value in words.items() if name not in edited}
+    )
+
+
+def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
+    """A valid hypothesis on the run's cohort, its statement written from its fields."""
+    try:
+        hypothesis = Hypothesis.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "hypothesis"
+        raise InputError(f"edited hypothesis, field {field}: {first['msg']}") from None
+    named = [exposure.variable.split(":")[-1] for exposure in hypothesis.exposures]
+    named += [condition.variable.split(":")[-1] for condition in hypothesis.population.filters]
+    view = dictionary_view(services.dictionary, named, min_count=0)  # A person may see them all.
+    problems = variable_problems(hypothesis, view)
+    if problems:
+        raise InputError(f"edited hypothesis: {problems[0]}")
+    return settled(hypothesis, services.dictionary)
+
+
+def _as_written(
+    services: Services, draft: Draft, hypothesis: Hypothesis, written: str, fields_changed: bool
+) -> Hypothesis:
+    """The hypothesis that the written statement says, if its fields can hold all of it."""
+    if _same_words(written, hypothesis.statement):
+        return hypothesis
+    reading = read_statement(written, hypothesis, services.dictionary)
+    if reading.missing:
+        raise InputError(
+            f'the edited statement "{written}" names no {reading.missing[0].removeprefix("a ")}; '
+            f'the fields say: "{hypothesis.statement}". Name it as the data dictionary does, or '
+            "change the fields and leave the statement out: it is written from them"
+        )
+    said = _checked(services, json.loads(hypothesis.model_dump_json()) | reading.changes)
+    if fields_changed and said.statement != hypothesis.statement:
+        raise InputError(
+            f'the edited statement and the edited fields contradict each other. Statement: "'
+            f'{written}" Fields: "{hypothesis.statement}" Change one and leave the other out'
+        )
+    if reading.left_over:
+        raise InputError(
+            f'the edited statement "{written}" says more than the fields can hold '
+            f'("{" ".join(reading.left_over[:6])}"); what they say is: "{said.statement}" '
+            "Change the fields (population.filters, cut, comparison) and leave the statement out"
+        )
+    return said
+
+
+def _same_words(one: str, other: str) -> bool:
+    return " ".join(one.lower().rstrip(".").split()) == " ".join(other.lower().rstrip(".").split())
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def show_edit(edit: Edit) -> None:
+    """Print what an edit changes, each field before and after."""
+    from sage.cli.console import err
+
+    for name, before, after in edit.differences:
+        err.print(f"[bold]{name}[/]")
+        err.print(f"  - {before}", markup=False, highlight=False)
+        err.print(f"  + {after}", markup=False, highlight=False)
+    if not edit.differences:
+        err.print("nothing was changed")
+
+
+def given_decision(
+    services: Services, draft: Draft, action: str, value: object, *, ask: bool = False
+) -> Decision:
+    """A decision from command-line options; with `ask`, an edit is shown and asked about.
+
+    Parameters
+    ----------
+    services : of the run that waits for a review; its cohort's dictionary is what edits are checked
+        against
+    draft : the hypothesis that is decided on
+    action : "approve", "reject", "another" or "edit"
+    value : the comment for "reject" and "another", the path of a JSON file with the changed fields
+        for "edit"; not read for "approve"
+    ask : ask at the terminal before an edit is taken
+
+    Raises
+    ------
+    InputError
+        If an edit cannot be read, is refused, or was not confirmed.
+    """
+    name = draft.hypothesis.id
+    match action:
+        case "approve":
+            return Decision(hypothesis_id=name, action="approve")
+        case "reject":
+            return Decision(hypothesis_id=name, action="reject", comment=str(value))
+        case "another":
+            return Decision(hypothesis_id=name, action="another", comment=str(value))
+        case _:
+            path = Path(str(value))
+            try:
+                changes = json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                raise InputError(f"--edit: there is no file {path}") from None
+            except ValueError as error:
+                raise InputError(f"--edit {path}: not JSON ({error})") from None
+            if not isinstance(changes, dict):
+                raise InputError(f"--edit {path}: give a JSON object with the fields to change")
+            edit = edited_hypothesis(services, draft, changes)
+            show_edit(edit)
+            if ask and not _confirmed():
+                raise InputError("the edit was not taken; nothing was decided")
+            return edit_decision(name, edit)
+
+
+def edit_decision(name: str, edit: Edit) -> Decision:
+    """The decision to take an edit."""
+    return Decision(hypothesis_id=name, action="edit", edited=edit.hypothesis, comment=edit.comment)
+
+
+def _confirmed() -> bool:
+    from rich.prompt import Confirm
+
+    from sage.cli.console import err
+
+    return Confirm.ask("Take the hypothesis so?", console=err)
+
+
+def in_editor(text: str) -> str:
+    """`text` as the user leaves it in $VISUAL, $EDITOR or vi.
+
+    Raises
+    ------
+    InputError
+        If the editor cannot be started.
+    """
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hypothesis.json"
+        path.write_text(text, encoding="utf-8")
+        try:
+            subprocess.run([*command, str(path)], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            raise InputError(
+                f'the editor "{command[0]}" did not work; set EDITOR, or use --edit FILE'
+            ) from None
+        return path.read_text(encoding="utf-8")

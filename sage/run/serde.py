@@ -1,0 +1,44 @@
+"""Checkpoints hold our own types and nothing else; anything strange is refused on reading."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+MODULES = (
+    "agents.feasibility.types",
+    "agents.interpreter",
+    "agents.question.types",
+    "agents.summary",
+    "agents.types",
+    "agents.views",
+    "kg.types",
+    "sage.run.state",
+    "validation.hypothesis",
+    "validation.dictionary",
+)
+
+
+@lru_cache(maxsize=1)
+def allowed() -> tuple[tuple[str, str], ...]:
+    """(module, class) of every model and enum that a checkpoint may hold."""
+    found = set()
+    for name in MODULES:
+        for value in vars(importlib.import_module(name)).values():
+            if isinstance(value, type) and issubclass(value, BaseModel | enum.Enum):
+                found.add((value.__module__, value.__name__))
+    return tuple(sorted(found))
+
+
+def serializer() -> JsonPlusSerializer:
+    """A msgpack serializer without pickle, for the allowed types."""
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=allowed())

@@ -1,0 +1,282 @@
+"""What the nodes of a run work with, loaded when it is first needed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.base import Agent, I, O, Reasoner, Reply, Resources
+from agents.question.types import Question
+from kg.lexicon.ontology import Ontology
+from sage.core.data import data_root
+from sage.core.errors import Paused
+from sage.core.files import write_json
+from sage.core.llm.budget import step
+from sage.core.llm.trace import Trace
+from sage.core.log import logger
+from sage.core.progress import Listener as ToldTo
+from sage.core.progress import told_to
+from sage.run.folder import Manifest, RunFolder
+from sage.run.questions import question_of
+from sage.settings import Settings
+
+if TYPE_CHECKING:
+    from agents.evidence.clients import EvidenceClients
+    from agents.scientist import Workbench
+    from kg.embedding.embed import Embedder
+    from kg.graph.model import Graph
+    from kg.literature.search import Literature
+    from sage.run.measuring import MapMeasures
+    from validation.cohort.cohort import Cohort
+    from validation.dictionary import DataDictionary
+
+log = logger(__name__)
+
+Listener = Callable[[str, str, dict[str, Any]], None]
+BETWEEN_NOTES = 2.0
+"""Seconds between two lines of the event log on how far a step is."""
+
+
+def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
+    return None
+
+
+@dataclass
+class Services:
+    """One run's wiring. Nodes reach files, graph, cohort and reasoner through this alone."""
+
+    folder: RunFolder
+    manifest: Manifest
+    settings: Settings
+    listener: Listener = field(default=_silent)
+    freezing: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def ontology(self) -> Ontology:
+        """The ontology that ships with SAGE."""
+        return Ontology.load(data_root() / "ontology")
+
+    @cached_property
+    def reasoner(self) -> Reasoner:
+        """The reasoner that the manifest names."""
+        if self.manifest.reasoner == "rules":
+            from agents.reasoners.rules import RulesReasoner
+
+            return RulesReasoner(self.resources, self.trace)
+        from sage.run.wiring import make_chat
+
+        return make_chat(
+            self.settings,
+            self.folder.root,
+            budget_usd=self.manifest.budget_usd,
+            withheld=lambda: self.patient_identifiers,
+            trace=self.trace,
+        )
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The record of every agent's turns."""
+        return Trace(self.folder.trace_path)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What rules may consult."""
+        return Resources(ontology=self.ontology, seed=self.manifest.seed)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The knowledge graph."""
+        from sage.run.wiring import open_graph
+
+        return open_graph(Path(self.manifest.kg), self.settings)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedding model."""
+        from sage.run.wiring import make_embedder
+
+        return make_embedder(self.settings)
+
+    @cached_property
+    def cohort(self) -> Cohort:
+        """The cohort that hypotheses are tested on, with what the run measured on its slides."""
+        from sage.run.measuring import FOLDER, with_defined
+        from sage.run.wiring import load_cohort
+
+        asked = self.manifest
+        found = load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
+        return with_defined(found, self.folder.root / "outputs" / FOLDER)
+
+    @cached_property
+    def second_cohort(self) -> Cohort | None:
+        """The cohort on which claims are repeated, if the run has one."""
+        from sage.run.measuring import FOLDER, SECOND, with_defined
+        from sage.run.wiring import load_cohort
+
+        second = self.manifest.replicate
+        if not second:
+            return None
+        defined = self.folder.root / "outputs" / FOLDER / SECOND
+        return with_defined(load_cohort(second, self.settings), defined)
+
+    def reload_cohorts(self) -> None:
+        """Forget the cohorts, after a measurement joined their variables."""
+        for name in ("cohort", "second_cohort", "dictionary"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def patient_identifiers(self) -> frozenset[str]:
+        """What no prompt may hold: the cohorts' own identifiers and their pseudonyms."""
+        from agents.disclosure import identifiers
+
+        cohorts = [self.cohort, *([self.second_cohort] if self.second_cohort else [])]
+        return identifiers(
+            name for cohort in cohorts for pair in cohort.pseudonyms.items() for name in pair
+        )
+
+    @cached_property
+    def dictionary(self) -> DataDictionary:
+        """The cohort's data dictionary."""
+        return self.cohort.dictionary()
+
+    @cached_property
+    def literature(self) -> Literature:
+        """The literature search: the local index, and the services when the run is online."""
+        from sage.run.wiring import corpus_of, make_literature
+
+        online = self.manifest.literature != "local"
+        return make_literature(
+            self.settings,
+            corpus_of(self.manifest.corpus),
+            self.ontology,
+            self.embedder.embed if online else None,
+        )
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """What the scientist's tools look at; no outcome is among it."""
+        from datetime import date
+
+        from agents.scientist import BlindCohort, Workbench
+
+        year = self.manifest.as_of
+        return Workbench(
+            graph=self.graph,
+            literature=self.literature,
+            cohort=BlindCohort(self.cohort, self.settings.min_count),
+            ontology=self.ontology,
+            embedder=lambda: self.embedder,
+            history=self.manifest.history,
+            measures=self._measures(),
+            as_of=date(year, 12, 31) if year else None,
+            seed=self.manifest.seed,
+        )
+
+    def _measures(self) -> MapMeasures | None:
+        """What measures on the cohort's maps, where it has some."""
+        from sage.run.measuring import FOLDER, MapMeasures
+
+        if (maps := self.cohort.maps) is None:
+            return None
+        return MapMeasures(
+            maps=maps,
+            folder=self.folder.root / "outputs" / FOLDER,
+            cohort=lambda: self.cohort,
+            second=lambda: self.second_cohort,
+            reload=self.reload_cohorts,
+            seed=self.manifest.seed,
+            minimum=self.settings.min_count,
+        )
+
+    @cached_property
+    def tool_cards(self) -> list[Any]:
+        """The registered tools, as agents may know them."""
+        from sage.run.wiring import tools
+
+        return tools(self.settings)
+
+    @cached_property
+    def evidence_clients(self) -> EvidenceClients | None:
+        """Outside registries for feasibility when the run is online, else None."""
+        if self.manifest.literature == "local":
+            return None
+        from agents.evidence.clients import EvidenceClients, Registries
+
+        known = Registries.public(ncbi_key=self.settings.services.key("ncbi"))
+        return EvidenceClients(self.settings.cache_dir / "evidence", known)
+
+    @property
+    def question(self) -> Question:
+        """The contract of the run's question."""
+        return question_of(self.folder)
+
+    def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
+        """Ask the reasoner and keep the answer as `outputs/<output>.json`."""
+        reply = self.reasoner.ask(agent, given)
+        spent = reply.spent
+        write_json(
+            self.folder.output(output),
+            {
+                "agent": agent.name,
+                "reasoner": reply.reasoner,
+                "model": reply.model,
+                "spent": {**spent.__dict__, "seconds": round(spent.seconds, 4)},
+                "output": reply.output.model_dump(mode="json"),
+            },
+        )
+        return reply
+
+    def _teller(self, name: str, fields: dict[str, Any]) -> ToldTo:
+        """Passes on what a step is at: all of it to the listener, now and then to the event log."""
+        last = time.monotonic()
+
+        def heard(what: str, done: int, total: int) -> None:
+            nonlocal last
+            said = {"what": what, "done": done, "total": total}
+            self.listener("progress", name, {**fields, "progress": said})
+            if time.monotonic() - last >= BETWEEN_NOTES:
+                last = time.monotonic()
+                self.folder.event("progress", **fields, **said)
+
+        return heard
+
+    @contextmanager
+    def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
+        """Log a node's start, end and duration, tell the listener, and record what it wrote.
+
+        Raises
+        ------
+        Paused
+            If somebody asked the run to wait; the node has not begun.
+        """
+        from langgraph.errors import GraphInterrupt
+
+        if self.folder.pause_path.exists():
+            raise Paused(name)
+        before = self.folder.record.begin(f"{name} {hypothesis}".strip())
+        fields: dict[str, Any] = {"node": name}
+        if hypothesis:
+            fields["hypothesis"] = hypothesis
+        self.folder.event("start", **fields)
+        self.listener("start", name, fields)
+        begun = time.perf_counter()
+        try:
+            with step(name, hypothesis), told_to(self._teller(name, fields)):
+                yield
+        except GraphInterrupt:
+            raise
+        except Exception as error:
+            self.folder.event("error", **fields, message=str(error)[:500])
+            log.failed("step failed", error, **fields)
+            self.listener("error", name, fields)
+            raise
+        seconds = round(time.perf_counter() - begun, 4)
+        self.folder.event("end", **fields, seconds=seconds)
+        self.folder.record.end(f"{name} {hypothesis}".strip(), before)
+        self.listener("end", name, {**fields, "seconds": seconds})

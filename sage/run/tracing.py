@@ -1,0 +1,102 @@
+"""The agents of a run by name, and a run's trace replayed without any of them being asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.base import Agent
+from agents.coding.data import DATA_AGENT
+from agents.coding.task import TASK_AGENT
+from agents.coding.validation import VALIDATION_AGENT
+from agents.coding_instructions import CODING_INSTRUCTIONS
+from agents.expansion import EXPANSION
+from agents.feasibility.agent import FEASIBILITY
+from agents.interpreter import INTERPRETER
+from agents.novelty.judge import JUDGE
+from agents.novelty.prover import PROVER
+from agents.novelty.verifier import VERIFIER
+from agents.ontologist import ONTOLOGIST
+from agents.path_generation import PATH_GENERATION
+from agents.question.agent import QUESTION
+from agents.scientist import SCIENTIST
+from agents.scientist.tournament import TOURNAMENT
+from agents.summary import SUMMARY
+from sage.core.errors import InputError
+from sage.core.files import read_json
+from sage.core.llm.trace import episodes, read_trace
+from sage.core.llm.turns import replay
+from sage.core.models import Strict
+from sage.run.folder import RunFolder
+
+AGENTS: tuple[Agent[Any, Any], ...] = (
+    QUESTION,
+    PATH_GENERATION,
+    ONTOLOGIST,
+    SCIENTIST,
+    TOURNAMENT,
+    EXPANSION,
+    PROVER,
+    VERIFIER,
+    JUDGE,
+    FEASIBILITY,
+    CODING_INSTRUCTIONS,
+    TASK_AGENT,
+    DATA_AGENT,
+    VALIDATION_AGENT,
+    INTERPRETER,
+    SUMMARY,
+)
+"""In the order in which a run asks them."""
+
+
+class ReplayedTrace(Strict):
+    """What a trace holds: answered questions, all turns, people's decisions, questions left open.
+
+    `untraced` names outputs of agents that none of the answers gave.
+    """
+
+    answered: int
+    turns: int
+    human: int
+    unanswered: int
+    untraced: tuple[str, ...]
+
+
+def replay_trace(folder: RunFolder) -> ReplayedTrace | None:
+    """Take every recorded turn again, without model, tool or network; None without a trace.
+
+    Raises
+    ------
+    InputError
+        If recorded turns do not lead to the recorded output.
+    """
+    if not folder.trace_path.exists():
+        return None
+    lines = read_trace(folder.trace_path)
+    known = {agent.name: agent for agent in AGENTS}
+    given: dict[str, list[Any]] = {}
+    human = answered = unanswered = 0
+    for episode in episodes(lines):
+        agent = known.get(episode[0].agent)
+        if episode[0].kind == "human":
+            human += 1
+        elif agent is None:
+            raise InputError(f"{folder.trace_path} names an unknown agent: {episode[0].agent}")
+        elif (output := replay(episode, agent.returns)) is None:
+            unanswered += 1
+        else:
+            answered += 1
+            given.setdefault(agent.name, []).append(output.model_dump(mode="json"))
+    untraced = []
+    for path in sorted((folder.root / "outputs").glob("*.json")):
+        kept = read_json(path)
+        name = kept.get("agent") if isinstance(kept, dict) else None
+        if name in known and "reasoner" in kept and kept["output"] not in given.get(name, []):
+            untraced.append(path.name)
+    return ReplayedTrace(
+        answered=answered,
+        turns=sum(line.kind not in ("ask", "end") for line in lines),
+        human=human,
+        unanswered=unanswered,
+        untraced=tuple(untraced),
+    )

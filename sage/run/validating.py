@@ -1,0 +1,301 @@
+"""Contract, analysis and verdict of one hypothesis, in its folder of the run."""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from agents.base import Agent, I, O, Reply
+from agents.disclosure import MIN_COUNT, suppressed_counts
+from agents.interpreter import ContractView, KeyedNumber, ResultsView
+from sage.core.errors import FaultError
+from sage.core.files import write_json
+from sage.core.progress import tell
+from sage.run.contracts import statements
+from sage.run.services import Services
+from validation.contracts.contract import Contract, FrozenContract, Online
+
+if TYPE_CHECKING:
+    from validation.hypothesis import Hypothesis
+    from validation.ledger.ledger import Ledger
+    from validation.results import Results
+
+
+EVENTS = {
+    "plan": "the analysis is planned, its programs run in the sandbox",
+    "attempt": "a program of the second implementation ended",
+    "escalated": "no program could be read; a person has to look",
+    "done": "the analysis is complete",
+    "feature": "slides measured",
+}
+"""What the analysis says of itself, in words."""
+
+
+def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
+    """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256.
+
+    In a campaign it takes the next place of the online error control; a step that was interrupted
+    finds the place that it took.
+    """
+    from validation.contracts.freezing import freeze
+
+    contract = drafted_contract(services, hypothesis)
+    ledger = book(services)
+    with services.freezing:
+        if services.manifest.campaign:
+            frozen = _placed(services, contract, ledger)
+        else:
+            frozen = freeze(contract, services.cohort)
+        ledger.register(frozen, services.cohort)
+    frozen.write(services.folder.hypothesis(hypothesis.id) / "contract.json")
+    services.folder.event("frozen", hypothesis=hypothesis.id, sha256=frozen.sha256)
+    return frozen.sha256
+
+
+def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
+    """The contract of a hypothesis as the run would freeze it."""
+    from validation.contracts.contract import SplitRule
+    from validation.contracts.draft import draft
+
+    share = services.manifest.split
+    split = SplitRule()
+    if share is not None:
+        split = SplitRule(policy="discovery_confirmation", confirmation=share)
+    return draft(hypothesis, services.dictionary, seed=services.manifest.seed, split=split)
+
+
+def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
+    """The contract with a place in the online error control of the patients that confirm it."""
+    from validation.contracts.freezing import freeze
+    from validation.statistics.online import level
+
+    def at(place: int) -> FrozenContract:
+        online = Online(
+            campaign=services.manifest.campaign,
+            place=place,
+            level=level(place, contract.rules.alpha),
+        )
+        told = contract.model_copy(update={"online": online})
+        return freeze(Contract.model_validate(told.model_dump()), services.cohort)
+
+    for place in ledger.places():
+        taken = at(place)
+        if ledger.registration(taken.sha256) is not None:
+            return taken
+    ledger.follow(services.cohort)
+    if services.manifest.confirms and services.second_cohort is not None:
+        ledger.follow(services.second_cohort)
+    return at(ledger.next_place())
+
+
+def book(services: Services) -> Ledger:
+    """The run's ledger, over the store that follows the patients."""
+    from sage.run.wiring import open_ledger
+
+    return open_ledger(services.folder.root / "ledger.jsonl", services.settings)
+
+
+def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
+    """The frozen contract of a hypothesis.
+
+    Raises
+    ------
+    FaultError
+        If the file is not the contract that the run froze.
+    """
+    frozen = FrozenContract.read(services.folder.hypothesis(name) / "contract.json")
+    if frozen.sha256 != sha256:
+        raise FaultError(
+            f"{name}: contract.json was exchanged after it was frozen"
+            f" ({frozen.sha256[:12]}, not {sha256[:12]}); restore it from version control or backup"
+        )
+    return frozen
+
+
+class Recording:
+    """The run's reasoner as the coding agent meets it: each answer is kept as an agent output."""
+
+    def __init__(self, services: Services, hypothesis: str) -> None:
+        self.services = services
+        self.hypothesis = hypothesis
+        self.name = services.reasoner.name
+        self._asked: dict[str, int] = {}
+
+    def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        """Ask the run's reasoner and keep the answer."""
+        count = self._asked[agent.name] = self._asked.get(agent.name, 0) + 1
+        again = f"-r{count - 1}" if count > 1 else ""
+        return self.services.ask(agent, given, f"{agent.name}-{self.hypothesis}{again}")
+
+
+def carry_out(
+    services: Services, name: str, sha256: str, tasks: tuple[str, ...], *, mended: bool
+) -> Literal["done", "escalated"]:
+    """Carry the contract out in the sandbox, in at most the configured number of rounds.
+
+    Parameters
+    ----------
+    services : the run's cohorts, settings, reasoner and folder; results and events go to the folder
+    name : id of the hypothesis
+    sha256 : of the contract as it was frozen
+    tasks : the coding instructions' tasks, for the plan; not read where `mended`
+    mended : go on after an escalation, with the last program as a person left it
+
+    Returns
+    -------
+    "done" with results in the hypothesis's folder, or "escalated" where no round left numbers that
+    could be read, and a person has to mend the last program.
+
+    Raises
+    ------
+    FaultError
+        If the contract in the folder is not the one that was frozen.
+    InputError
+        If the cohort's data changed since then, or `mended` finds nothing escalated or no change.
+    """
+    from agents.coding import loop
+    from sage.run.wiring import make_sandbox
+
+    frozen = load_frozen(services, name, sha256)
+    home = services.folder.hypothesis(name)
+    reasoner = Recording(services, name)
+    given: dict[str, Any] = {
+        "reasoner": reasoner,
+        "sandbox": make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
+        "workdir": home / "results",
+        "ledger": book(services),
+        "replicate": services.second_cohort,
+        "rounds": services.settings.coding_rounds,
+        "min_count": services.settings.min_count,
+        "on_event": partial(_told, services, name),
+    }
+    if mended:
+        outcome = loop.resume(frozen, services.cohort, **given)
+    else:
+        outcome = loop.carry_out(frozen, services.cohort, tasks=tasks, **given)
+    write_json(
+        services.folder.output(f"coding-{name}"),
+        {
+            "agent": "coding",
+            "output": {
+                "sandbox": outcome.sandbox,
+                "attempts": outcome.rounds,
+                "compiled": all(attempt.compiled_by_sage for attempt in outcome.attempts),
+                "message": outcome.message,
+                "results": [attempt.model_dump(mode="json") for attempt in outcome.attempts],
+            },
+        },
+    )
+    return outcome.status
+
+
+def _told(services: Services, name: str, kind: str, fields: dict[str, Any]) -> None:
+    """Keep what the analysis says of itself, and show it."""
+    services.folder.event(kind, hypothesis=name, **fields)
+    tell(EVENTS.get(kind, kind), int(fields.get("done", 0)), int(fields.get("total", 0)))
+
+
+def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
+    """Judge every tested hypothesis again over the complete ledger.
+
+    A verdict given while the ledger was short may not survive the claims that came later.
+    """
+    from validation.runner import finalize
+
+    frozen = [
+        (load_frozen(services, name, sha256), services.folder.hypothesis(name) / "results")
+        for name, sha256 in sorted(contracts.items())
+    ]
+    ledger = book(services)
+    ledger.follow(services.cohort)
+    finalize(frozen, ledger)
+
+
+def contract_view(frozen: FrozenContract) -> ContractView:
+    """The contract as the interpreter sees it."""
+    return ContractView(sha256=frozen.sha256, statements=statements(frozen))
+
+
+def pictures(home: Path) -> tuple[str, ...]:
+    """The main figures as PNG in base64, of the part that the verdict rests on."""
+    from validation.figures.plots import SEEN
+
+    for part in ("confirmation", "all", "discovery"):
+        folder = home / "results" / "analysis" / part
+        found = [folder / f"{name}.png" for name in SEEN]
+        if folder.is_dir():
+            return tuple(
+                base64.b64encode(path.read_bytes()).decode() for path in found if path.is_file()
+            )
+    return ()
+
+
+PARTS = (".effect", ".lower", ".upper", ".statistic")
+
+
+def _telling(keys: set[str]) -> list[str]:
+    """Keys worth an interpreter's reading: where a summary exists, its parts are left out."""
+    return sorted(
+        key
+        for key in keys
+        if not any(
+            key.endswith(part) and f"{key.removesuffix(part)}.summary" in keys for part in PARTS
+        )
+    )
+
+
+COUNTED = ("patients", "events")
+
+
+def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
+    """The results as the interpreter sees them: aggregated numbers by key, verdict, facts.
+
+    Counts under `min_count` are suppressed, and shares whose text states such a count.
+    """
+    from agents.prose.facts import facts_of
+    from validation.relevance import unit_text
+    from validation.results import Results
+    from validation.verdict import adjusted_for, adjusted_plan
+
+    results: Results = Results.read(home / "results" / "results.json")
+    counts = {
+        key: int(number.value)
+        for key, number in results.numbers.items()
+        if number.unit in COUNTED and isinstance(number.value, int)
+    }
+    hidden = suppressed_counts(counts, min_count)
+    hidden |= {
+        key
+        for key in results.numbers
+        if key.endswith(".share") and f"{key.removesuffix('.share')}.events" in hidden
+    }
+    contract = FrozenContract.read(home / "contract.json").contract
+    adjusted = results.test("adjusted")
+    plan = adjusted_plan(contract)
+    beside = adjusted_for(contract, plan, adjusted.absent if adjusted else ()) if plan else ""
+    if beside and adjusted:
+        beside += adjusted.by
+    return ResultsView(
+        verdict=results.verdict.verdict,
+        badge=results.verdict.badge,
+        facts=facts_of(results, contract),
+        reasons=tuple(reason.text for reason in results.verdict.reasons),
+        limits=results.verdict.limits,
+        numbers=tuple(
+            KeyedNumber(
+                key=key,
+                text=f"suppressed (a count under {min_count})"
+                if key in hidden
+                else results.numbers[key].text,
+                label=results.numbers[key].unit,
+            )
+            for key in _telling(set(results.numbers))
+        ),
+        figures=tuple(f"{figure.title}: {figure.caption}" for figure in results.figures.values()),
+        simulated=results.simulated,
+        part=results.tests[0].part if results.tests else "all",
+        beside=beside,
+        per=unit_text(contract),
+    )
