@@ -21,7 +21,6 @@ from pydantic import Field, ValidationError
 from agents.prose.reading import sentences
 from agents.types import Citation
 from agents.wording import free_numbers
-from benchmarks.adapters.tables import LONGEST
 from benchmarks.adapters.triple_review import wilson
 from kg.literature.local import read_note
 from sage.core.data import data_root
@@ -432,7 +431,7 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     if path.suffix.lower() == ".csv":
-        csv.field_size_limit(LONGEST)  # of the whole process: others may have changed it
+        csv.field_size_limit(131_072)  # of the whole process: others may have changed it
         table = csv.DictReader(text.splitlines(keepends=True))
         try:
             read = [(f"{path}, line {table.line_num}", row) for row in table]

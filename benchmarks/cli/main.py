@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from benchmarks.cli.biodsa import biodsa
-from benchmarks.cli.blade import blade
 from benchmarks.cli.calibration import calibration
 from benchmarks.cli.campaigns import campaigns, planted
 from benchmarks.cli.claims import claims, claims_score
 from benchmarks.cli.discoverybench import discoverybench
 from benchmarks.cli.hypobench import hypobench
-from benchmarks.cli.labbench import labbench
 from benchmarks.cli.mtb import mtb
 from benchmarks.cli.page import page
 from benchmarks.cli.slidequest import slidequest
 from benchmarks.cli.slides import slides
-from benchmarks.cli.truthhypo import truthhypo
 
 if TYPE_CHECKING:
     from agents.base import Reasoner
@@ -37,7 +33,6 @@ app = typer.Typer(
 )
 
 
-app.command()(biodsa)
 app.command()(campaigns)
 app.command()(planted)
 app.command()(slides)
@@ -45,9 +40,6 @@ app.command()(slidequest)
 app.command()(mtb)
 app.command()(hypobench)
 app.command()(discoverybench)
-app.command()(truthhypo)
-app.command()(blade)
-app.command()(labbench)
 app.command()(calibration)
 app.command()(claims)
 app.command()(claims_score)

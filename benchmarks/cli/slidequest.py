@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,6 @@ from sage.core.errors import InputError
 if TYPE_CHECKING:
     from benchmarks.adapters.slidequest import Summary
     from benchmarks.adapters.slidequest_run import Cost, Prepared
-    from benchmarks.adapters.slidequest_twins.scoring import Solved
-    from benchmarks.adapters.twin_questions import Answered
-
-
-class SolverName(StrEnum):
-    """Who solves the twins."""
-
-    PROGRAM = "program"
-    CHAT = "chat"
 
 
 def slidequest(
@@ -39,29 +29,13 @@ def slidequest(
         help="Put the questions to the agent of `sage ask-slides`: the folder that holds what they "
         "name (tcga_brca_to_use/ …).",
     ),
-    out: Path = typer.Option(
-        Path("slidequest-runs"), help="With --data or --agent chat: gets repeat_1/ and on."
-    ),
-    repeats: int = typer.Option(
-        3, min=1, max=20, help="With --data or --agent chat: as often as the paper."
-    ),
+    out: Path = typer.Option(Path("slidequest-runs"), help="With --data: gets repeat_1/ and on."),
+    repeats: int = typer.Option(3, min=1, max=20, help="With --data: as often as the paper."),
     only: list[str] | None = typer.Option(
         None,
-        help="A question (data_qa/question_1) or category; with --twins: a capability. Repeatable.",
+        help="A question (data_qa/question_1) or category. Repeatable.",
     ),
-    budget_usd: float | None = typer.Option(
-        None, min=0, help="With --data or --agent chat: what all may cost."
-    ),
-    twins: bool = typer.Option(
-        False,
-        "--twins",
-        help="Solve tasks of the same kinds on data made here, by hand-written programs: do the "
-        "tools suffice? Needs a sandbox, no model and no slides.",
-    ),
-    agent: SolverName = typer.Option(
-        SolverName.PROGRAM,
-        help="With --twins: `chat` puts the tasks as questions to the agent of `sage ask-slides`.",
-    ),
+    budget_usd: float | None = typer.Option(None, min=0, help="With --data: what all may cost."),
     as_json: AsJson = False,
 ) -> None:
     """Score answers to SlideQuest: the published scorer's rules beside repaired ones.
@@ -70,8 +44,6 @@ def slidequest(
     are told by category and by capability. With --data the agent answers first, with a model, each
     question with its own data and without memory of the others; the same line goes on after an
     interruption.
-
-    Example: sage bench slidequest slidequest --twins
 
     Example: sage bench slidequest slidequest --data slides --only data_qa --budget-usd 20
 
@@ -83,16 +55,6 @@ def slidequest(
     from sage.cli.console import out as console
     from sage.core.printable import amount
 
-    if agent is SolverName.CHAT and not twins:
-        raise InputError("--agent chat goes with --twins; --data puts SlideQuest's own questions")
-    if twins:
-        if data is not None or answers:
-            raise InputError("--twins makes its own data: leave --data and --answers out")
-        if agent is SolverName.CHAT:
-            _twins_asked(benchmark, only or [], out, repeats, budget_usd, as_json=as_json)
-        else:
-            _twins(benchmark, only or [], as_json=as_json)
-        return
     if data is not None and answers:
         raise InputError("give --answers or --data, not both")
     questions, total = bench.read_questions(benchmark)
@@ -198,113 +160,6 @@ def _table(head: str, rows: list[Summary]) -> list[str]:
 
 def _money(cost: Cost) -> str:
     return "no price set" if cost.usd is None else f"${cost.usd:.2f}"
-
-
-def _twins(benchmark: Path, only: list[str], *, as_json: bool) -> None:
-    """Solve the twins and tell how many questions their capabilities cover."""
-    from tempfile import TemporaryDirectory
-
-    from benchmarks.adapters.slidequest_twins.programs import TWINS
-    from benchmarks.adapters.slidequest_twins.scoring import VARIANTS, cover, needs_of, solve
-    from mcp_servers.registry import load
-    from sage.cli.console import err, print_json
-    from sage.cli.console import out as console
-    from sage.core.llm.trace import Trace
-    from sage.settings import load as load_settings
-    from sage_nova.code_acting.agent import ask
-    from sage_nova.code_acting.session import Session
-    from sandbox.chooser import choose
-
-    known = {twin.capability for twin in TWINS}
-    if unknown := sorted(set(only) - known):
-        raise InputError(
-            f"--only {unknown[0]}: with --twins it names a capability: {', '.join(sorted(known))}"
-        )
-    needs = {} if only else needs_of(benchmark, known)  # before half an hour of programs
-    tools, engine = load("nova"), choose(load_settings().sandbox, packages=())
-
-    def run(data: Path, place: Path, program: str) -> tuple[float, str]:
-        acted = ask(Session({"data": data}, tools, engine, place), "twin", [program], trace=Trace())
-        lines = acted.steps[0].observation.error.strip().splitlines()
-        return acted.seconds, lines[-1] if lines else ""
-
-    solved: list[Solved] = []
-    with TemporaryDirectory() as folder:
-        for twin in TWINS:
-            if only and twin.capability not in only:
-                continue
-            for variant in range(VARIANTS):
-                one = solve(twin, variant, Path(folder) / str(len(solved)), run)
-                solved.append(one)
-                said = f"; {one.problem}" if one.problem else ""
-                (err if as_json else console).print(
-                    f"{one.capability}, {variant + 1}: {one.score:.2f}, {one.seconds:.1f} s{said}",
-                    markup=False, highlight=False, soft_wrap=True,
-                )  # fmt: skip
-    rows = cover(needs, solved)
-    if as_json:
-        twins = [one.model_dump() for one in solved]
-        print_json({"twins": twins, "covered": [row.model_dump() for row in rows]})
-        return
-    full = sum(one.score == 1 for one in solved)
-    console.print(f"{full} of {len(solved)} twins solved")
-    for row in rows:
-        short = ", ".join(f"{name} ({count})" for name, count in row.missing.items())
-        console.print(
-            f"{row.category}: {row.covered} of {row.questions} questions covered,"
-            f" {row.without_weights} without weights of the user's"
-            f"{'; short of ' + short if short else ''}",
-            soft_wrap=True,
-        )
-
-
-def _twins_asked(
-    benchmark: Path, only: list[str], out: Path, repeats: int, budget_usd: float | None,
-    *, as_json: bool,
-) -> None:  # fmt: skip
-    """Put the twins as questions to the agent, and hold its answers to the planted truths."""
-    from benchmarks.adapters.slidequest_twins.programs import TWINS
-    from benchmarks.adapters.twin_questions import QUESTIONS, answers, pose
-    from sage.cli.console import out as console
-    from sage.cli.console import print_json
-
-    posed = pose(out / "data", only)
-    costs: list[Cost] = []
-    answered: list[Answered] = []
-    for number in range(1, repeats + 1):
-        folder = out / f"repeat_{number}"
-        costs.append(_asked([one.question for one in posed], folder, budget_usd, out))
-        answered += answers(posed, folder, number)
-    left_out = [twin.capability for twin in TWINS if twin.capability not in QUESTIONS]
-    if as_json:
-        print_json(
-            {
-                "models": sorted({one.model for one in answered if one.model}),
-                "repeats": repeats,
-                "costs": [cost.model_dump() for cost in costs],
-                "twins": [one.model_dump() for one in answered],
-                "not_asked": left_out,
-            }
-        )
-        return
-    for one in answered:
-        if one.problem:
-            console.print(
-                f"{one.capability}, {one.variant + 1}, repeat {one.repeat}: {one.score:.2f};"
-                f" {one.problem}",
-                markup=False, highlight=False, soft_wrap=True,
-            )  # fmt: skip
-    for number, cost in enumerate(costs, 1):
-        solved = sum(one.score == 1 for one in answered if one.repeat == number)
-        failed = sum(one.failed_steps for one in answered if one.repeat == number)
-        console.print(
-            f"repeat {number}: {solved} of {cost.questions} twins solved, {cost.no_answer} without"
-            f" an answer.json, {cost.steps} steps ({failed} failed), {cost.tokens:,} tokens,"
-            f" {_money(cost)}, {cost.seconds:.0f} s",
-            soft_wrap=True,
-        )
-    if left_out and not only:
-        console.print(f"no question is put for: {', '.join(left_out)}", soft_wrap=True)
 
 
 def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, out: Path) -> Cost:

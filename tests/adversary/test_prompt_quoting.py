@@ -53,7 +53,7 @@ SECTIONS = (
 )
 
 
-SHOW_PROGRAMS = frozenset(("validation_agent", "multiple_choice"))
+SHOW_PROGRAMS = frozenset(("validation_agent",))
 """Agents that are shown programs, protocols too, as lines: each of them indented."""
 
 

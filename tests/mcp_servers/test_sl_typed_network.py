@@ -351,13 +351,19 @@ def test_named_types_take_the_place_of_stated_ones(tmp_path: Path) -> None:
 
 
 def test_nuclei_of_a_painted_field_are_parted_by_its_true_maps() -> None:
-    from benchmarks.adapters.slidequest_twins.field import MPP, paint
-    from benchmarks.adapters.slidequest_twins.typed_nuclei import _target
+    import cv2
 
-    field = paint(400, generator(3))
-    place = _target(field)[3:5].numpy()
-    labels = parted(np.stack([field.labels > 0, *place]).astype(np.float32), MPP)
-    found = [np.bincount(labels[field.labels == n]).argmax() for n in np.unique(field.labels)[1:]]
+    rng, truth = generator(3), np.zeros((400, 400), np.int32)
+    place = np.zeros((2, 400, 400), np.float32)
+    for number, (row, column) in enumerate(np.ndindex(13, 13), 1):
+        center = [round(25 + 28 * at + rng.uniform(-4, 4)) for at in (column, row)]
+        axes = (round(rng.uniform(8, 14)), round(rng.uniform(6, 9)))
+        cv2.ellipse(truth, center, axes, rng.uniform(0, 180), 0, 360, number, -1)
+        inside = np.nonzero(truth == number)
+        for axis, at in zip(place, inside[::-1], strict=True):
+            axis[inside] = (at - at.mean()) / np.abs(at - at.mean()).max()
+    labels = parted(np.stack([truth > 0, *place]).astype(np.float32), 0.5)
+    found = [np.bincount(labels[truth == n]).argmax() for n in np.unique(truth)[1:]]
     assert len({one for one in found if one}) > 0.95 * len(found)
     assert labels.max() < 1.05 * len(found)
 
