@@ -17,6 +17,7 @@ from kg.embedding.embed import Embedder, FloatArray
 from kg.fusion.names import lexical_key
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
+from kg.lexicon.phrases import Word, is_code, phrases_at, split_words, unmatched_runs
 from kg.types import ConceptMatch, EntityType
 from sage.core.errors import InputError
 
@@ -96,25 +97,9 @@ class NodeClass:
 
 _CLASS_KEYS = {lexical_key(words): NodeClass(types) for words, types in CLASS_WORDS.items()}
 _CLASS_KEYS |= {lexical_key(words): NodeClass(_MOLECULES, n) for words, n in NAMED_CLASSES.items()}
-_STOP_WORDS = """
-a an the and or of in on for to by with without from into between among across via through is
-are was were be been being do does did how what which who whom whose when where why can could
-may might should would will shall must that this these those it its their there than as at if
-not no nor but so such any all both each other some more most very also about role roles effect
-effects impact influence influences relates regulate regulates drive drives modulate modulates
-determine determines shape shapes underlie underlies behind toward towards link links linked
-relate related relation relationship relationships association associations associated associate
-associates connection connections connect connected affect affects involved involving
-interaction interactions contribute contributes predict predicts predicting predictive explain
-explains find identify study studies investigate explore hypothesis hypotheses novel new
-potential possible using use used based patient patients we i you me my our give show tell
-propose generate suggest please expression level levels change changes
-"""
-_STOP = frozenset(_STOP_WORDS.split())
 _SETTING = frozenset({"in", "within", "among"})
 _FILLER = frozenset({"a", "an", "the", "human", "patients", "patient", "with", "of", "having"})
 _NUMBER = re.compile(r"\d+")
-_LONGEST = 8
 #: Least cosine at which a phrase counts as naming a node.
 NEAR = 0.6
 
@@ -133,13 +118,6 @@ class Understanding:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Word:
-    text: str
-    start: int
-    end: int
-
-
 def understand(graph: Graph, prompt: str, embedder: Embedder | None) -> Understanding:
     """Concepts, classes and setting of a prompt.
 
@@ -148,19 +126,15 @@ def understand(graph: Graph, prompt: str, embedder: Embedder | None) -> Understa
     embedder : matches phrases that no name spells; None matches by spelling only
     """
     out = Understanding(prompt)
-    words = [
-        _Word(m[0], m.start(), m.end()) for m in re.finditer(r"[\w][\w'+/.-]*[\w+]|\w", prompt)
-    ]
-    used: list[tuple[int, int]] = []  # word ranges taken by a match
+    words = split_words(prompt)
+    matched: set[int] = set()
     at = 0
     while at < len(words):
         step = _match_at(graph, prompt, words, at, out)
-        if step:
-            used.append((at, at + step))
-            at += step
-        else:
-            at += 1
-    for phrase in _leftover(prompt, words, used):
+        matched.update(range(at, at + step))
+        at += max(1, step)
+    for first, last in unmatched_runs(prompt, words, matched):
+        phrase = prompt[words[first].start : words[last - 1].end]
         match = _near(graph, phrase, embedder)
         if match is None:
             out.unmatched.append(phrase)
@@ -172,16 +146,9 @@ def understand(graph: Graph, prompt: str, embedder: Embedder | None) -> Understa
     return out
 
 
-def _match_at(graph: Graph, prompt: str, words: list[_Word], at: int, out: Understanding) -> int:
+def _match_at(graph: Graph, prompt: str, words: Sequence[Word], at: int, out: Understanding) -> int:
     """Number of words from `at` that name one node or class; 0 if none do."""
-    for size in range(min(_LONGEST, len(words) - at), 0, -1):
-        span = words[at : at + size]
-        phrase = prompt[span[0].start : span[-1].end]
-        edge_words = {span[0].text.casefold(), span[-1].text.casefold()}
-        if edge_words & _STOP and not (size == 1 and _code(phrase)):
-            continue
-        if re.search(r"[,;:?!()]\s", phrase):
-            continue
+    for size, phrase in phrases_at(prompt, words, at):
         classes = _CLASS_KEYS.get(lexical_key(phrase))
         node = _spelled(graph, phrase)
         setting = _after_setting(words, at)
@@ -213,10 +180,6 @@ def _numbers(classes: Sequence[EntityType]) -> set[int]:
     return {TYPES.index(c) for c in classes}
 
 
-def _code(phrase: str) -> bool:
-    return any(c.isdigit() for c in phrase) or sum(c.isupper() for c in phrase) >= 2
-
-
 def _spelled(graph: Graph, phrase: str) -> int | None:
     """The node that the phrase spells; common words do not spell gene symbols (was, cat, max)."""
     node = graph.exact(phrase)
@@ -230,7 +193,7 @@ _SYMBOLS = (EntityType.GENE, EntityType.PROTEIN)
 
 
 def _may_be_a_word(phrase: str) -> bool:
-    return not _code(phrase) and " " not in phrase and len(phrase) <= 5
+    return not is_code(phrase) and " " not in phrase and len(phrase) <= 5
 
 
 def _another_gene(phrase: str, name: str) -> bool:
@@ -240,27 +203,11 @@ def _another_gene(phrase: str, name: str) -> bool:
     return symbol or numbered or _may_be_a_word(phrase)
 
 
-def _after_setting(words: list[_Word], at: int) -> bool:
+def _after_setting(words: Sequence[Word], at: int) -> bool:
     back = at - 1
     while back >= 0 and words[back].text.casefold() in _FILLER:
         back -= 1
     return back >= 0 and words[back].text.casefold() in _SETTING
-
-
-def _leftover(prompt: str, words: list[_Word], used: list[tuple[int, int]]) -> list[str]:
-    """Runs of content words that nothing matched."""
-    taken = {n for start, stop in used for n in range(start, stop)}
-    runs: list[list[_Word]] = []
-    last = -2
-    for n, word in enumerate(words):
-        if n in taken or (word.text.casefold() in _STOP and not _code(word.text)):
-            continue
-        if n == last + 1 and not re.search(r"[,;:?!()]", prompt[words[last].end : word.start]):
-            runs[-1].append(word)
-        else:
-            runs.append([word])
-        last = n
-    return [prompt[run[0].start : run[-1].end] for run in runs]
 
 
 def _near(graph: Graph, phrase: str, embedder: Embedder | None) -> ConceptMatch | None:
