@@ -14,7 +14,7 @@ from agents.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.prose.check import early_judge, replaced
 from agents.types import DictionaryView, ExpandedHypothesis
 from agents.wording import describe_design, free_numbers
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 
 class ToolCard(View):

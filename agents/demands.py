@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agents.base import View
 from validation.contracts.contract import Rules
-from validation.dictionary import DataDictionary, Variable
-from validation.hypothesis import Hypothesis
+from validation.core.dictionary import DataDictionary, Variable
+from validation.core.hypothesis import Hypothesis
 
 MOST_MISSING = 0.3
 """A covariate missing in more patients than this share would cost the adjusted model too many."""

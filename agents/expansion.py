@@ -22,7 +22,7 @@ from agents.wording import (
 from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import other_cancers
 from kg.types import EntityType
-from validation.hypothesis import Comparison, Hypothesis
+from validation.core.hypothesis import Comparison, Hypothesis
 
 
 def expand(given: ExpansionInput, resources: Resources) -> Expansion:

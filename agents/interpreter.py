@@ -1,7 +1,7 @@
 """The results interpreter: what the numbers say, by key, and how far (SAGE, 3.3, Table 8).
 
-It explains the verdict that `validation.verdict` reached; it cannot change it. Numbers appear in
-its prose only as `[[key]]`, which the report replaces from `results.json`.
+It explains the verdict that `validation.verdict.verdict` reached; it cannot change it. Numbers
+appear in its prose only as `[[key]]`, which the report replaces from `results.json`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from agents.prose.facts import ResultFacts
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
 from validation.controls.keys import Key
-from validation.hypothesis import Hypothesis
-from validation.results import Part
+from validation.core.hypothesis import Hypothesis
+from validation.results.results import Part
 
 
 class KeyedNumber(View):

@@ -33,9 +33,8 @@ from agents.base import View
 from agents.statement import TURNED, label_of, same_claim, settled
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Rules
-from validation.contracts.planned_power import planned_power
-from validation.dictionary import DataDictionary, Variable
-from validation.hypothesis import (
+from validation.core.dictionary import DataDictionary, Variable
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Exposure,
@@ -45,9 +44,10 @@ from validation.hypothesis import (
     disjoint,
     levels_of,
 )
-from validation.relevance import expected_direction
-from validation.results import AnalysisResult, TestOutcome
-from validation.verdict import Evidence, answer_association
+from validation.drafting.power import planned_power
+from validation.results.results import AnalysisResult, TestOutcome
+from validation.verdict.relevance import expected_direction
+from validation.verdict.verdict import Evidence, answer_association
 
 Came = Literal["held", "none", "other direction", "unclear", "dead end"]
 Kind = Literal["refine", "contrast", "explain", "move on"]

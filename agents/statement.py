@@ -13,8 +13,8 @@ from typing import Any
 from agents.prose.reading import word_set
 from agents.types import DictionaryView
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
-from validation.dictionary import DataDictionary, Variable
-from validation.hypothesis import (
+from validation.core.dictionary import DataDictionary, Variable
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Direction,

@@ -13,7 +13,7 @@ from agents.prose.facts import ResultFacts
 from agents.prose.reading import sentences
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 
 class NoveltyView(View):

@@ -10,9 +10,9 @@ from pydantic import Field
 from agents.base import View
 from agents.disclosure import MIN_COUNT
 from kg.types import EntityType, Polarity
-from validation.dictionary import DataDictionary, Endpoint, Variable, pool_levels
-from validation.hypothesis import Exposure, Hypothesis
-from validation.signature import read_signature
+from validation.core.dictionary import DataDictionary, Endpoint, Variable, pool_levels
+from validation.core.hypothesis import Exposure, Hypothesis
+from validation.core.signature import read_signature
 
 STUDY_SIZE = re.compile(
     r"\bn\s*=\s*(\d[\d,]*)|(?<![\w.])(\d[\d,]*)\s+(?:\w+[ -]){0,3}?"

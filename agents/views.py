@@ -6,7 +6,7 @@ from pydantic import Field
 
 from agents.base import View
 from agents.types import ReviewedHypothesis
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 
 class ExpansionInput(View):

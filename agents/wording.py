@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from agents.prose.check import Judge, replaced_text
-from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis
+from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis
 
 KEYED = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
 # A free-standing number: not part of a name (FABP5, CD8, 12-chemokine, PD-1, T2, γH2AX).

@@ -31,12 +31,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.validation.verdict_table import Row
-    from validation.verdict import Evidence
+    from validation.verdict.verdict import Evidence
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-RULES = ("validation/relevance.py", "validation/controls/rules.py", "validation/verdict.py")
+RULES = (
+    "validation/verdict/relevance.py",
+    "validation/verdict/objections.py",
+    "validation/verdict/verdict.py",
+)
 """In the order in which they import one another."""
 DECIDING: dict[tuple[str, ...], tuple[str, ...]] = {
     ("kg/paths/find.py:PathOptions", "kg/graph/time.py:as_of"): ("tests/kg/test_gr_past.py",),
@@ -253,7 +257,7 @@ def load(sources: Mapping[str, str]) -> types.ModuleType:
 
 def survivors_of_rules() -> tuple[int, list[Mutant]]:
     """How many mutants the rules of the verdict have, and which of them the table bears."""
-    import validation.verdict  # noqa: F401  (the modules that `load` replaces are imported here)
+    import validation.verdict.verdict  # noqa: F401  (the modules that `load` replaces are imported here)
     from tests.validation.verdict_table import rows
 
     table = list(rows())

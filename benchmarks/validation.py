@@ -455,11 +455,11 @@ def hypothesis_part(args):
     patients.
     """
     from validation.cohort import load
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
-    from validation.hypothesis import Hypothesis
+    from validation.core.hypothesis import Hypothesis
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
-    from validation.runner import run
+    from validation.run.runner import run
 
     rows = []
     for name, (exposure, covariates) in HYPOTHESES.items():

@@ -155,12 +155,12 @@ def tools() -> str:
 
 
 def verdicts() -> str:
-    """The decision table, which a test holds against `validation/verdict.py`."""
+    """The decision table, which a test holds against `validation/verdict/verdict.py`."""
     readme = (ROOT / "validation" / "README.md").read_text(encoding="utf-8")
     table = re.search(r"^\| what is found \| associated .*?\n\n", readme, re.DOTALL | re.MULTILINE)
     assert table is not None
     return (
-        f"{NOTE}# How a verdict is reached\n\nThe rules (`validation/verdict.py`) answer three"
+        f"{NOTE}# How a verdict is reached\n\nThe rules (`validation/verdict/verdict.py`) answer three"
         " questions: is the exposure associated with the\noutcome, independently of the covariates,"
         " and is the effect large enough to matter? Controls may\nobject. A row for each way:\n\n"
         + table[0]

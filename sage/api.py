@@ -16,7 +16,7 @@ from validation import cohort as cohorts
 if TYPE_CHECKING:
     from kg.types import PathSearch
     from validation.cohort.cohort import Cohort as LoadedCohort
-    from validation.types import Finding
+    from validation.core.types import Finding
 
 __all__ = ["Cohort", "Graph", "Slide"]
 

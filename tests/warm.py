@@ -38,7 +38,8 @@ LOADED = (
     "sage.run.begin", "sage.run.wiring", "sage.run.graph", "sage.run.drive", "sage.report.build",
     "agents.coding.loop", "sage_nova.code_acting.exploring", "agents.novelty.debate",
     "kg.corpus.build", "kg.foresight.model", "kg.paths.find", "mcp_servers.registry",
-    "sandbox.docker_engine", "validation.analysis", "validation.runner", "validation.simulate",
+    "sandbox.docker_engine", "validation.analysis.analysis", "validation.run.runner",
+    "validation.simulate",
 )  # fmt: skip
 """Nothing that reads variables or the terminal while it is imported."""
 STARTED = 120.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.coding import scrub
 from sandbox import policy
 from sandbox.types import Reason, SandboxResult, Usage
-from validation.results import Compared, Reproduction
+from validation.results.results import Compared, Reproduction
 
 ALLOWED_IMPORTS = policy.ALLOWED_IMPORTS - {"validation"}
 """A second implementation calls public libraries, never SAGE's own analysis."""

@@ -31,7 +31,6 @@ from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.disclosure import MIN_COUNT
 from sage.core.errors import InputError
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
-from validation import protocol
 from validation.reproduction.compare import (
     NUMBERS,
     TABLE,
@@ -42,7 +41,8 @@ from validation.reproduction.compare import (
     second_program,
     write_reproduction,
 )
-from validation.results import AnalysisResult, Part, Reproduction
+from validation.results.results import AnalysisResult, Part, Reproduction
+from validation.run import protocol
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -163,8 +163,8 @@ class Carrying:
         It is the compiled program of the contract, run in the sandbox. A part that was computed
         before an interruption is taken as it is.
         """
-        from validation.inputs.compile import code
-        from validation.runner import read_analysis, record_crash, record_tests
+        from validation.run.prepare import code
+        from validation.run.runner import read_analysis, record_crash, record_tests
 
         inputs, folder = self._prepare(part, cohort, handed), self.store.analysis(part)
         if not (folder / "analysis.json").is_file():
@@ -241,7 +241,7 @@ class Carrying:
 
     def _judged(self, parts: protocol.Parts) -> CodingOutcome:
         """The verdict over all parts, and how the coding ended."""
-        from validation.runner import collect
+        from validation.run.runner import collect
 
         results = collect(
             self.frozen,
@@ -280,7 +280,7 @@ class Carrying:
 
         `handed` are the cut-points and the model found in earlier patients.
         """
-        from validation.inputs.compile import prepare
+        from validation.run.prepare import prepare
 
         folder = self.store.folder / "inputs" / part
         said = prepare(self.frozen, cohort, folder, part=part, ledger=self.ledger, **handed)

@@ -1,6 +1,6 @@
 """The data agent: which variables exist, which tool computes those that do not (SAGE, 3.3.1).
 
-It sees names and tools; the rows stay with `validation.inputs.compile.prepare` and with the tools.
+It sees names and tools; the rows stay with `validation.run.prepare.prepare` and with the tools.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def _extract(
     on_event: Callable[[str, dict[str, Any]], None],
 ) -> FeatureProvenance:
     """Run the tool on every slide; a patient's value is the mean over the patient's slides."""
-    from validation.types import sha256_file, sha256_text
+    from validation.core.types import sha256_file, sha256_text
 
     spec = registry.get(extraction.tool)
     argument = spec.path_fields()[0]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from agents.base import View
 from sandbox.types import SandboxResult
-from validation.results import Part, Reproduction
+from validation.results.results import Part, Reproduction
 
 
 class Column(View):

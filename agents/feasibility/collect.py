@@ -15,7 +15,7 @@ from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.tool_facts import tool_facts
 from agents.feasibility.types import EvidenceItem, Machine, ToolFacts
 from agents.types import ExpandedHypothesis
-from validation.dictionary import DataDictionary
+from validation.core.dictionary import DataDictionary
 
 
 class EvidenceClients(Protocol):

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from agents.feasibility.facts import FactList
 from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.settings import FeasibilitySettings
-from validation.dictionary import DataDictionary, Endpoint
-from validation.hypothesis import Exposure, Hypothesis
-from validation.signature import read_signature
+from validation.core.dictionary import DataDictionary, Endpoint
+from validation.core.hypothesis import Exposure, Hypothesis
+from validation.core.signature import read_signature
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from agents.feasibility.facts import FactList
 from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.settings import FeasibilitySettings
-from validation.dictionary import DataDictionary
-from validation.hypothesis import CutRule, Direction, Hypothesis
+from validation.core.dictionary import DataDictionary
+from validation.core.hypothesis import CutRule, Direction, Hypothesis
 
 _CONFOUNDERS = ("age", "stage", "grade")
 

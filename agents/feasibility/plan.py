@@ -8,10 +8,10 @@ from agents.base import View
 from agents.disclosure import MIN_COUNT
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract
-from validation.contracts.draft import draft
-from validation.dictionary import DataDictionary
-from validation.hypothesis import Comparison, Hypothesis
-from validation.inputs.population import exact_power
+from validation.core.dictionary import DataDictionary
+from validation.core.hypothesis import Comparison, Hypothesis
+from validation.drafting.draft import draft
+from validation.drafting.power import exact_power
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort

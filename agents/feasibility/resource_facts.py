@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from agents.feasibility.facts import FactList
 from agents.feasibility.settings import FeasibilitySettings
-from validation.dictionary import DataDictionary
-from validation.hypothesis import Hypothesis
+from validation.core.dictionary import DataDictionary
+from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
     from agents.feasibility.types import Machine, ToolFacts

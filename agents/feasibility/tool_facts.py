@@ -9,8 +9,8 @@ from agents.evidence.packages import installed
 from agents.feasibility.data_facts import held
 from agents.feasibility.facts import FactList
 from kg.literature.text import words
-from validation.dictionary import DataDictionary
-from validation.hypothesis import Hypothesis
+from validation.core.dictionary import DataDictionary
+from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
     from agents.feasibility.types import ToolFacts

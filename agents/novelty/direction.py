@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from kg.lexicon.ontology import Ontology
 from kg.literature.expansion import synonyms
 from kg.literature.text import normalize
-from validation.hypothesis import Direction, Hypothesis
+from validation.core.hypothesis import Direction, Hypothesis
 
 _HIGH = r"high|higher|elevated|increased|over-?express\w*|up-?regulat\w*|abundant|dense|presence"
 _LOW = r"low|lower|reduced|decreased|loss|absence|absent|down-?regulat\w*"

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from agents.base import View
 from validation.contracts.contract import Contract
-from validation.controls.results import Controls
-from validation.hypothesis import Direction
-from validation.relevance import expected_direction
-from validation.results import Results, TestOutcome
+from validation.core.hypothesis import Direction
+from validation.results.controls import Controls
+from validation.results.results import Results, TestOutcome
+from validation.verdict.relevance import expected_direction
 
 Tri = bool | None
 """True, False, or None where nothing was computed or the rules leave it open."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from agents.base import View
 from agents.question.types import Part, PartRole, Question
-from validation.hypothesis import Filter, Hypothesis
+from validation.core.hypothesis import Filter, Hypothesis
 
 
 class Carried(View):

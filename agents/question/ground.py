@@ -22,7 +22,7 @@ from agents.question.vocabulary import Concept, Vocabulary, organ_of
 from agents.question.words import key_of
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
-from validation.hypothesis import Filter
+from validation.core.hypothesis import Filter
 
 
 def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Question:

@@ -10,7 +10,7 @@ from agents.question.types import Asked, Intent, Level, PartRole, Reading
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
 from agents.question.words import NAMES, READ
 from kg.types import EntityType
-from validation.hypothesis import Direction
+from validation.core.hypothesis import Direction
 
 DRUGS = (EntityType.TREATMENT, EntityType.CHEMICAL)
 BENEFIT = re.compile(r"\b(?:respon\w+|benefit\w*|sensitiv\w+|resist\w+)\b")

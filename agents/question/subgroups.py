@@ -9,8 +9,8 @@ from typing import Literal
 
 from agents.question.vocabulary import names_of
 from agents.question.words import key_of
-from validation.dictionary import Variable
-from validation.hypothesis import Filter
+from validation.core.dictionary import Variable
+from validation.core.hypothesis import Filter
 from validation.inputs.population import two_levels
 
 ROMAN = {"i": 1, "ii": 2, "iii": 3, "iv": 4}

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from agents.base import View
 from kg.types import EntityType
-from validation.dictionary import Endpoint, Variable
-from validation.hypothesis import Direction, Filter
+from validation.core.dictionary import Endpoint, Variable
+from validation.core.hypothesis import Direction, Filter
 
 Level = Literal["high", "low"]
 

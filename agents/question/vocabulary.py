@@ -14,7 +14,7 @@ from agents.question.words import key_of, table, word_list
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.lexicon.vocabularies import HAZARDS
 from kg.types import EntityType
-from validation.dictionary import Endpoint, Variable
+from validation.core.dictionary import Endpoint, Variable
 
 GENERIC = frozenset(name for row in table("too_broad.tsv") for name in row)
 """Names too broad to be a part of a question."""

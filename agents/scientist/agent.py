@@ -16,7 +16,7 @@ from agents.statement import Known, label_of, settled, state
 from agents.types import Citation, Draft, OntologyBrief
 from agents.wording import hypothesis_texts, reworded, unsupported_numbers
 from sage.core.llm.turns import Bounds
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 BOUNDS = Bounds(turns=24)
 Found = Mapping[str, Citation]

@@ -18,11 +18,11 @@ from agents.base import View
 from agents.disclosure import MIN_COUNT, suppressed_cells
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Power, Rules
-from validation.contracts.draft import draft
-from validation.contracts.planned_power import power_of
 from validation.contracts.registered import uses_groups
-from validation.dictionary import DataDictionary, Endpoint, pool_levels
-from validation.hypothesis import Comparison, Hypothesis
+from validation.core.dictionary import DataDictionary, Endpoint, pool_levels
+from validation.core.hypothesis import Comparison, Hypothesis
+from validation.drafting.draft import draft
+from validation.drafting.power import power_of
 from validation.inputs.population import apply_filters, expose, find_cut, numbers_of
 from validation.inputs.variables import find_variable
 

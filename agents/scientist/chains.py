@@ -21,8 +21,8 @@ from agents.statement import within_sentence
 from agents.types import DictionaryView, Relationship
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
-from validation.dictionary import Endpoint
-from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis
+from validation.core.dictionary import Endpoint
+from validation.core.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis
 
 SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 BAD_OUTCOME = ("mortality", "death", "recurrence", "progression", "metasta", "risk", "relapse")

@@ -10,8 +10,8 @@ from agents.question.types import PartRole
 from agents.scientist.views import ScientistInput
 from agents.statement import settled
 from agents.wording import describe_design
-from validation.dictionary import Endpoint, Variable
-from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
+from validation.core.dictionary import Endpoint, Variable
+from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
 USUAL_COVARIATES = frozenset({"age", "stage", "sex", "gender"})
 MOST_MISSING_COVARIATE = 0.2

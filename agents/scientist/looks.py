@@ -9,8 +9,8 @@ from pydantic import Field
 from agents.base import View
 from agents.scientist.blind import BlindCohort, DesignPower, Distribution
 from kg.types import EntityType
-from validation.hypothesis import Hypothesis
-from validation.signature import Method
+from validation.core.hypothesis import Hypothesis
+from validation.core.signature import Method
 
 
 class GraphSearch(View):

@@ -32,7 +32,7 @@ from agents.scientist.views import Candidates, Proposal, ScientistInput
 from agents.statement import label_of, settled
 from kg.types import EntityType
 from sage.core.llm.turns import Moves, Use
-from validation.hypothesis import (
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Direction,

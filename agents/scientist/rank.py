@@ -19,7 +19,7 @@ from agents.scientist.blind import DesignPower
 from agents.scientist.views import Candidates, Proposal
 from agents.statement import same_claim
 from agents.types import Citation, OntologyBrief
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 UNSUPPORTED = 0.2
 """Plausibility of a claim that nothing searched supports."""

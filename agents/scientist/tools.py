@@ -43,7 +43,7 @@ from agents.scientist.looks import (
 from agents.types import Citation, History
 from sage.core.errors import InputError
 from sage.core.llm.turns import Tool, problems_of
-from validation.signature import GeneSignature
+from validation.core.signature import GeneSignature
 
 if TYPE_CHECKING:
     from kg.embedding.embed import Embedder

@@ -7,7 +7,7 @@ from pydantic import Field
 from agents.base import View
 from agents.question.types import Question
 from agents.types import DictionaryView, History, OntologyBrief
-from validation.hypothesis import Exposure, Hypothesis
+from validation.core.hypothesis import Exposure, Hypothesis
 
 
 class ScientistInput(View):

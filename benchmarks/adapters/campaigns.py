@@ -22,19 +22,19 @@ from benchmarks.adapters.worlds import DECIDING
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, Online, SplitRule
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 from validation.ledger.lines import entry_of
-from validation.relevance import expected_direction
-from validation.results import TestOutcome
+from validation.results.results import TestOutcome
 from validation.statistics.online import level
-from validation.verdict import CLEAR
+from validation.verdict.relevance import expected_direction
+from validation.verdict.verdict import CLEAR
 
 if TYPE_CHECKING:
     from agents.base import Reasoner
     from agents.scientist import ScientistInput
     from sage.settings import Settings
     from validation.cohort.cohort import Cohort
-    from validation.dictionary import DataDictionary
+    from validation.core.dictionary import DataDictionary
     from validation.ledger.ledger import Ledger
 
 SPLIT = SplitRule(policy="discovery_confirmation")
@@ -85,7 +85,7 @@ class World:
 
     def draft(self, hypothesis: Hypothesis) -> Contract:
         """The contract of a claim with the campaign's split, and the tests that verdicts read."""
-        from validation.contracts.draft import draft
+        from validation.drafting.draft import draft
 
         plan = draft(hypothesis, self.known, seed=self.seed, split=SPLIT)
         tests = tuple(test for test in plan.tests if test.id in DECIDING)
@@ -99,7 +99,7 @@ class World:
         from validation.inputs.population import cuts_of, held_back
         from validation.inputs.study import Study
         from validation.methods import run_method
-        from validation.results import Book
+        from validation.results.results import Book
 
         table = self.cohort.table(contract.keys(), [contract.primary_test.endpoint])
         table, _ = as_known(table, contract)
@@ -164,7 +164,7 @@ def claimed_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | No
 
 def _record(world: World, contract: Contract, primary: TestOutcome) -> None:
     """Take a confirmation that failed into the ledger: later claims pay for it."""
-    from validation.contracts.freezing import freeze
+    from validation.drafting.freezing import freeze
 
     frozen = freeze(contract, world.cohort)
     world.ledger.register(frozen)
@@ -175,8 +175,8 @@ def _record(world: World, contract: Contract, primary: TestOutcome) -> None:
 
 def _judged(world: World, contract: Contract, trial: Trial) -> Trial:
     """The verdict by the whole path."""
-    from validation.contracts.freezing import freeze
-    from validation.runner import run
+    from validation.drafting.freezing import freeze
+    from validation.run.runner import run
 
     assert trial.place is not None and trial.level is not None
     online = Online(campaign="bench", place=trial.place, level=trial.level)

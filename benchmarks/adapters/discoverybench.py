@@ -27,7 +27,7 @@ from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.cohort.model import CohortSpec
-from validation.hypothesis import (
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Direction,
@@ -35,8 +35,8 @@ from validation.hypothesis import (
     Hypothesis,
     Population,
 )
+from validation.core.types import sha256_text
 from validation.statistics.multiplicity import bh
-from validation.types import sha256_text
 
 Relation = Literal["positive", "negative", "none"]
 OUTCOME = "outcome"
@@ -306,10 +306,10 @@ def try_claim(task: Task, gold: Gold, exposure: str, deal: int, seed: int = 0) -
     deal : number of the deal of the exposure's values among the rows; 0 leaves them
     seed : of deals and tests
     """
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
-    from validation.runner import run
+    from validation.run.runner import run
 
     told: dict[str, Any] = {"task": task.name, "exposure": exposure, "relation": gold.relation,
                             "dealt": deal}  # fmt: skip

@@ -208,9 +208,7 @@ def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
 
 def _confirm(folder: Path, key: str, ratio: float, seed: int, ledger: Any) -> tuple[str, str]:
     from validation.cohort import load
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
-    from validation.hypothesis import (
+    from validation.core.hypothesis import (
         Comparison,
         CutRule,
         Direction,
@@ -218,7 +216,9 @@ def _confirm(folder: Path, key: str, ratio: float, seed: int, ledger: Any) -> tu
         Hypothesis,
         Population,
     )
-    from validation.runner import finalize, run
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
+    from validation.run.runner import finalize, run
 
     cohort = load(folder / "confirmation")
     claim = Hypothesis(

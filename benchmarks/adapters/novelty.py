@@ -22,7 +22,7 @@ from kg.literature.merge import merge
 from kg.literature.rank import Embed, rank
 from kg.literature.types import Query, Record, SearchAnswer, title_key
 from sage.core.llm.turns import Spent
-from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
+from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
 RANGES: dict[Tier, tuple[float, float]] = {
     "A": (8.5, 10.0),

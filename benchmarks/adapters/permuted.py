@@ -21,8 +21,15 @@ from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.cohort.cohort import Cohort
-from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis, Population
-from validation.types import sha256_text
+from validation.core.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Hypothesis,
+    Population,
+)
+from validation.core.types import sha256_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,10 +104,10 @@ def judge(cohort: str, root: str, number: int, seed: int = 0) -> Claim:
     InputError
         If the cohort has no variable or no survival endpoint to draw from.
     """
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
-    from validation.runner import run
+    from validation.run.runner import run
 
     whole = opened(cohort, root)
     dictionary = whole.dictionary()

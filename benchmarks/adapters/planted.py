@@ -41,7 +41,7 @@ from benchmarks.adapters.null_statistics import rate
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.cohort.cohort import Cohort
-from validation.hypothesis import (
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Direction,

@@ -22,7 +22,7 @@ from agents.question.vocabulary import Vocabulary
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.hypothesis import Filter, Hypothesis
+from validation.core.hypothesis import Filter, Hypothesis
 
 if TYPE_CHECKING:
     from sage.settings import Settings

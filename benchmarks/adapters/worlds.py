@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.adapters.null_statistics import Rate, rate
-from validation.hypothesis import (
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Direction,
@@ -26,7 +26,7 @@ from validation.simulate.effects import Effects
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.contracts.contract import Contract
-    from validation.results import TestOutcome
+    from validation.results.results import TestOutcome
     from validation.simulate.hostile import Kind
 
 JOINT = Hypothesis(
@@ -105,10 +105,10 @@ def judge_world(
     alpha : two-sided level
     """
     from validation.cohort import load
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
-    from validation.runner import finalize, run
+    from validation.run.runner import finalize, run
     from validation.simulate.world import write_world
 
     place = folder / f"world-{seed}"
@@ -193,10 +193,10 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     from sage.core.errors import InputError
     from validation.cohort import load
     from validation.contracts.contract import Contract
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
-    from validation.runner import run
+    from validation.run.runner import run
     from validation.simulate.hostile import hypothesis, write_hostile
 
     place = folder / f"world-{kind.name.replace(' ', '-')}-{seed}"
@@ -237,7 +237,7 @@ def claims_directly(plan: Contract, cohort: Cohort) -> bool:
     from validation.inputs.population import cuts_of
     from validation.inputs.study import Study
     from validation.methods import run_method
-    from validation.results import Book
+    from validation.results.results import Book
 
     table, _ = as_known(cohort.table(plan.keys(), [plan.primary_test.endpoint]), plan)
     study = Study.of(plan, table, cuts_of(table, plan))
@@ -247,7 +247,7 @@ def claims_directly(plan: Contract, cohort: Cohort) -> bool:
 
 def claims(plan: Contract, test: TestOutcome) -> bool:
     """Whether a test has p below the contract's alpha and an effect in its direction."""
-    from validation.relevance import expected_direction
+    from validation.verdict.relevance import expected_direction
 
     return (
         test.effect is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agents.scientist import ScientistInput
     from sage.core.models import Strict
     from sage.settings import Settings
-    from validation.hypothesis import Hypothesis
+    from validation.core.hypothesis import Hypothesis
 
 Out = typer.Option(None, help="JSON lines, one per world; those that are there are not run again.")
 

@@ -13,7 +13,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.spec import InputPath
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.hypothesis import Filter
+from validation.core.hypothesis import Filter
 
 if TYPE_CHECKING:
     import pandas as pd

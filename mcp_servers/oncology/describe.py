@@ -17,7 +17,7 @@ from mcp_servers.oncology.common import (
 from mcp_servers.spec import Resources, tool
 
 if TYPE_CHECKING:
-    from validation.dictionary import DataDictionary
+    from validation.core.dictionary import DataDictionary
 
 
 class DescribeInput(CohortChoice):

@@ -81,7 +81,7 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
     import numpy as np
     import pandas as pd
 
-    from validation.inputs.derive import mean_z, signatures
+    from validation.cohort.derive import mean_z, signatures
 
     cohort = open_cohort(given, context)
     matrix = cohort.expression

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sage.run.services import Services
     from sage_slide_reading.reader.types import Reading
     from validation.cohort.cohort import Cohort
-    from validation.hypothesis import Exposure, Hypothesis
+    from validation.core.hypothesis import Exposure, Hypothesis
 
 FOLDER, ABOUT = "fields", "readings.json"
 MOST_PER_END = 3

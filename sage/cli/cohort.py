@@ -90,7 +90,7 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     """
     from sage.cli.console import err, out, print_json
     from validation.cohort.findings import check_cohort
-    from validation.types import Finding
+    from validation.core.types import Finding
 
     with err.status(f"checking {name}"):
         try:

@@ -13,7 +13,7 @@ from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from validation.cohort.intake import Proposal
-    from validation.types import Finding
+    from validation.core.types import Finding
 
 MARKS = {"sure": "green", "likely": "cyan", "unsure": "yellow", "given": "green"}
 MOST_CORRECTIONS = 200

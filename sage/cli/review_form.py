@@ -22,12 +22,12 @@ from sage.run.review import (
     show_readings,
 )
 from sage.run.state import Decision
-from validation.hypothesis import Comparison, CutRule, Direction, Hypothesis
+from validation.core.hypothesis import Comparison, CutRule, Direction, Hypothesis
 
 if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort, DesignPower
     from sage.run.services import Services
-    from validation.dictionary import DataDictionary
+    from validation.core.dictionary import DataDictionary
 
 HELP = (
     "a field by number or name; add or drop an exposure; json for all fields in your editor; undo;"

@@ -101,11 +101,11 @@ def run(
     from sage.run.wiring import open_ledger
     from sage.settings import load
     from validation.contracts.contract import FrozenContract, read_claim
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
-    from validation.inputs.compile import require_same_data
-    from validation.runner import finalize
-    from validation.runner import run as run_contract
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
+    from validation.run.prepare import require_same_data
+    from validation.run.runner import finalize
+    from validation.run.runner import run as run_contract
 
     claims = [read_claim(path) for path in files]
     _refuse_fixed(context, files, [isinstance(claim, FrozenContract) for claim in claims])
@@ -158,8 +158,8 @@ def _script(folder: Path) -> Path:
     """The R script of the part that a finished verdict rests on."""
     from sage.control.audit import EXPORTED, log_command
     from sage.settings import load
-    from validation.clinical.export_r import export_r
-    from validation.runner import read_analysis
+    from validation.reproduction.export_r import export_r
+    from validation.run.runner import read_analysis
 
     log_command(load(), EXPORTED, folder, command="validate --export-r")
     parts = ("confirmation", "all", "discovery")
@@ -231,8 +231,8 @@ def contract(
     from sage.cli.cohort import load_named
     from sage.cli.console import working
     from validation.contracts.contract import read_hypothesis
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
 
     claim = read_hypothesis(hypothesis)
     with working(f"reading {cohort}"):
@@ -278,8 +278,8 @@ def amend(
     """
     from sage.cli.cohort import load_named
     from sage.cli.console import working
-    from validation.contracts.amending import amend as next_version
     from validation.contracts.contract import FrozenContract, read_hypothesis
+    from validation.drafting.amending import amend as next_version
 
     pairs = [_setting(change) for change in changes or ()]
     wanted: dict[str, Any] = dict(pairs)
@@ -450,9 +450,9 @@ def plan(
 
     from sage.cli.console import out, print_json
     from sage.cli.validate_text import plan_lines
-    from validation.clinical.planning import Question
-    from validation.clinical.planning import plan as plan_study
     from validation.cohort.model import describe
+    from validation.drafting.planning import Question
+    from validation.drafting.planning import plan as plan_study
 
     accrual = None
     if median_survival is not None:
@@ -511,7 +511,7 @@ def adjust(
     Example: sage validate adjust diagram.txt --exposure CXCL13 --outcome OS --covariate stage
     """
     from sage.cli.console import out, print_json
-    from validation.clinical.adjustment import adjust as reason
+    from validation.drafting.adjustment import adjust as reason
 
     try:
         text = diagram.read_text(encoding="utf-8-sig")
@@ -541,8 +541,8 @@ def schema(
     from sage.cli.console import print_json
     from validation.cohort.model import CohortSpec
     from validation.contracts.contract import Contract
-    from validation.hypothesis import Hypothesis
-    from validation.results import Results
+    from validation.core.hypothesis import Hypothesis
+    from validation.results.results import Results
 
     models: dict[str, type[BaseModel]] = {
         "contract": Contract,

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from validation.clinical.planning import Plan
     from validation.contracts.contract import Contract, FrozenContract
-    from validation.results import Results
+    from validation.drafting.planning import Plan
+    from validation.results.results import Results
 
 COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
 MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
@@ -17,8 +17,8 @@ MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
     """Print the verdict of a contract with its reasons, its limits and the main numbers."""
     from sage.cli.console import out
-    from validation.analysis import APPLIED
-    from validation.results import p_is
+    from validation.analysis.analysis import APPLIED
+    from validation.results.results import p_is
 
     contract = frozen.contract
     out.print(f"\n{contract.hypothesis.id}", markup=False, highlight=False, style="bold", end="")
@@ -85,7 +85,7 @@ def _without_result(found: Results) -> dict[str, list[str]]:
 
 def _beside(found: Results, test: str) -> str:
     """What a reader must know to read a test's estimate: shape, searched cut, E-value."""
-    from validation.results import p_is
+    from validation.results.results import p_is
 
     words = ""
     bent, cut, e_value = (

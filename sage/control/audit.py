@@ -17,7 +17,7 @@ from sage.control.people import VARIABLE, owner
 from sage.core import clock
 from sage.core.errors import FaultError
 from sage.core.models import Strict
-from validation.types import canonical_json, sha256_text
+from validation.core.types import canonical_json, sha256_text
 
 if TYPE_CHECKING:
     from sage.settings import Settings

@@ -40,7 +40,7 @@ from sage.report.spending import spending
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import carries, question_of
 from sage.run.state import Decision, Evaluation
-from validation.verdict import TURNED_ROUND
+from validation.verdict.verdict import TURNED_ROUND
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict

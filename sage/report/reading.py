@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sage.report.facts import Facts
-from validation.results import Reason, Verdict
-from validation.verdict import TURNED_ROUND
+from validation.results.results import Reason, Verdict
+from validation.verdict.verdict import TURNED_ROUND
 
 OBJECTIONS = {
     "permuted outcome": "an effect that permuted outcomes do not give as often",

@@ -13,7 +13,7 @@ from sage.report.results import Cell, Table
 
 if TYPE_CHECKING:
     from agents.coding.appendix import Appendix
-    from validation.results import Compared, Reproduction
+    from validation.results.results import Compared, Reproduction
 
 LONGEST_CODE = 100_000
 AUTHORS = {
@@ -70,7 +70,7 @@ def read_reproduction(
     coding : the coding agent's outcome, with its attempts
     instructions : the tasks as they were registered
     """
-    from validation.results import Results
+    from validation.results.results import Results
 
     path = home / "results" / "results.json"
     if coding is None or not path.exists():

@@ -17,8 +17,8 @@ from sage.report.inert import data_uri
 from sage.report.reading import Reached, would_change
 from sage_slide_reading.run_readings import caption, readings_of
 from validation.controls.keys import Key, random_key
-from validation.dictionary import JoinReport
-from validation.results import Answer, Results, TestOutcome
+from validation.core.dictionary import JoinReport
+from validation.results.results import Answer, Results, TestOutcome
 
 MOST_OF_A_NUMBER = 28
 """Characters of a value with its interval; what is longer is a sentence."""
@@ -545,7 +545,7 @@ def read_contract(home: Path) -> ContractPage | None:
 def read_ledger(path: Path, facts: Facts) -> list[LedgerRow]:
     """Every attempted test in the run's ledger, with the error control over all of them."""
     from validation.ledger.ledger import Ledger
-    from validation.results import p_text
+    from validation.results.results import p_text
 
     if not path.exists():
         return []

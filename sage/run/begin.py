@@ -28,8 +28,8 @@ from sage.run.services import Services
 from sage.run.wiring import graph_path, load_cohort
 from sage.settings import Settings
 from sage_slide_reading.run_readings import require_slides
-from validation.dictionary import DataDictionary
-from validation.overlap import require_other_cohort
+from validation.core.dictionary import DataDictionary
+from validation.run.overlap import require_other_cohort
 
 
 @dataclass(frozen=True)

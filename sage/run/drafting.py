@@ -36,7 +36,7 @@ from sage.core.progress import tell
 from sage.run.questions import Redesign, question_of, redesign_of
 from sage.run.services import Services
 from sage.run.state import ScientistIn
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 
 def drafted(

@@ -25,7 +25,7 @@ from sage.run.state import (
     ScientistIn,
 )
 from sage_slide_reading.run_readings import read_for
-from validation.hypothesis import Exposure, Hypothesis
+from validation.core.hypothesis import Exposure, Hypothesis
 
 QUERIES = 3
 

@@ -29,8 +29,8 @@ from sage.run.folder import RunFolder
 if TYPE_CHECKING:
     from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
-    from validation.dictionary import DataDictionary
-    from validation.hypothesis import Hypothesis
+    from validation.core.dictionary import DataDictionary
+    from validation.core.hypothesis import Hypothesis
 
 
 LONGEST = 2000

@@ -21,11 +21,11 @@ from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.models import Strict
 from sage.run.state import Decision
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
     from sage.run.services import Services
-    from validation.dictionary import DataDictionary
+    from validation.core.dictionary import DataDictionary
 
 
 def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:

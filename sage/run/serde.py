@@ -21,8 +21,8 @@ MODULES = (
     "agents.views",
     "kg.types",
     "sage.run.state",
-    "validation.hypothesis",
-    "validation.dictionary",
+    "validation.core.hypothesis",
+    "validation.core.dictionary",
 )
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kg.literature.search import Literature
     from sage.run.measuring import MapMeasures
     from validation.cohort.cohort import Cohort
-    from validation.dictionary import DataDictionary
+    from validation.core.dictionary import DataDictionary
 
 log = logger(__name__)
 

@@ -18,7 +18,7 @@ from agents.summary import FeasibilityView, NoveltyView
 from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
 from kg.types import ScoredPath
 from sage.core.models import Strict
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 
 class Decision(Strict):

@@ -18,9 +18,9 @@ from sage.run.services import Services
 from validation.contracts.contract import Contract, FrozenContract, Online
 
 if TYPE_CHECKING:
-    from validation.hypothesis import Hypothesis
+    from validation.core.hypothesis import Hypothesis
     from validation.ledger.ledger import Ledger
-    from validation.results import Results
+    from validation.results.results import Results
 
 
 EVENTS = {
@@ -39,7 +39,7 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     In a campaign it takes the next place of the online error control; a step that was interrupted
     finds the place that it took.
     """
-    from validation.contracts.freezing import freeze
+    from validation.drafting.freezing import freeze
 
     contract = drafted_contract(services, hypothesis)
     ledger = book(services)
@@ -57,7 +57,7 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
 def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
     """The contract of a hypothesis as the run would freeze it."""
     from validation.contracts.contract import SplitRule
-    from validation.contracts.draft import draft
+    from validation.drafting.draft import draft
 
     share = services.manifest.split
     split = SplitRule()
@@ -68,7 +68,7 @@ def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
 
 def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
     """The contract with a place in the online error control of the patients that confirm it."""
-    from validation.contracts.freezing import freeze
+    from validation.drafting.freezing import freeze
     from validation.statistics.online import level
 
     def at(place: int) -> FrozenContract:
@@ -202,7 +202,7 @@ def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
 
     A verdict given while the ledger was short may not survive the claims that came later.
     """
-    from validation.runner import finalize
+    from validation.run.runner import finalize
 
     frozen = [
         (load_frozen(services, name, sha256), services.folder.hypothesis(name) / "results")
@@ -255,9 +255,9 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
     Counts under `min_count` are suppressed, and shares whose text states such a count.
     """
     from agents.prose.facts import facts_of
-    from validation.relevance import unit_text
-    from validation.results import Results
-    from validation.verdict import adjusted_for, adjusted_plan
+    from validation.results.results import Results
+    from validation.verdict.relevance import unit_text
+    from validation.verdict.verdict import adjusted_for, adjusted_plan
 
     results: Results = Results.read(home / "results" / "results.json")
     counts = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kg.lexicon.ontology import Ontology
     from sage.web.people import Trust
     from validation.cohort.cohort import Cohort
-    from validation.types import CohortSummary
+    from validation.core.types import CohortSummary
 
 ROUND = "~"
 """Joins a campaign and its round in an address: `campaign~round-1`."""
@@ -106,7 +106,7 @@ class Site:
     def cohort_names(self) -> dict[str, CohortSummary]:
         """Each cohort by its name on the pages, which is its `id`; loaded by its `path` or `id`."""
         from validation import cohort
-        from validation.types import CohortSummary
+        from validation.core.types import CohortSummary
 
         demo = CohortSummary(
             id=DEMO, title="The demonstration cohort", kind="builtin", simulated=True

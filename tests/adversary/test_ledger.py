@@ -24,13 +24,13 @@ from sage.settings import load as settings
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, SplitRule, digest
-from validation.inputs.compile import confirmation_key
+from validation.drafting.amending import amend
 from validation.ledger.ledger import Ledger, LedgerState
 from validation.ledger.lines import Entry
 from validation.ledger.rules import ledger_objections, ledger_qualifiers
 from validation.ledger.store import Row, first_chain, open_store
+from validation.run.prepare import confirmation_key
 from validation.screening.cohort import screen_cohort
 
 runner = CliRunner()

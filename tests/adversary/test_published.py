@@ -118,7 +118,7 @@ def test_numbers_that_are_wrong_or_missing_block_support_and_are_shown(
 def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None:
     from validation.contracts.contract import FrozenContract
     from validation.reproduction.compare import weigh
-    from validation.results import AnalysisResult, Reproduction, Results
+    from validation.results.results import AnalysisResult, Reproduction, Results
 
     run = finished_run() / "hypotheses/h1"
     contract = FrozenContract.read(run / "contract.json")
@@ -165,7 +165,7 @@ def test_the_reference_its_model_and_the_identifiers_are_nowhere_to_be_read(
 
 
 REFUSED_BEFORE = {
-    "sage's analysis": "from validation.analysis import Analysis",
+    "sage's analysis": "from validation.analysis.analysis import Analysis",
     "sage's statistics": "from validation.statistics.cox import cox",
     "the application": "import sage",
     "by attribute": "pd.io.common.importlib.import_module('validation')",
@@ -194,7 +194,8 @@ def test_behind_the_policy_the_packages_are_not_there_either(tmp_path: Path) -> 
     from sandbox.types import Job
     from tests.sandbox.boxes import working
 
-    code = "import importlib\nfor one in ('validation.analysis', 'sage.core', 'agents.coding'):\n"
+    code = "import importlib\n"
+    code += "for one in ('validation.analysis.analysis', 'sage.core', 'agents.coding'):\n"
     code += "    try:\n        importlib.import_module(one)\n"
     code += "    except ModuleNotFoundError:\n        continue\n    raise SystemExit(7)\n"
     for name in ("bubblewrap", "docker"):

@@ -19,8 +19,8 @@ from sage.run.hypothesis_nodes import accept
 from sage.run.review import Edit, edited_hypothesis
 from sage.run.state import Decision
 from tests.end_to_end.harness import PROMPT, sage
-from validation.dictionary import DataDictionary, Endpoint, Variable
-from validation.hypothesis import Hypothesis
+from validation.core.dictionary import DataDictionary, Endpoint, Variable
+from validation.core.hypothesis import Hypothesis
 
 DICTIONARY = DataDictionary(
     cohort="bladder-9", title="A bladder cohort", simulated=True, n_patients=300,

@@ -31,7 +31,7 @@ from sage.run.services import Services
 from sage.settings import Settings
 from tests.end_to_end.harness import PROMPT, sage
 from validation.contracts.contract import FrozenContract
-from validation.results import Results
+from validation.results.results import Results
 
 PATIENTS = 160
 ROWS = ("inputs", "checkpoints.sqlite")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from agents.types import ExpandedHypothesis
-from validation.dictionary import DataDictionary, Endpoint, Variable
-from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
+from validation.core.dictionary import DataDictionary, Endpoint, Variable
+from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
 PARTS = ("FABP5", "tertiary lymphoid structure", "overall survival", "bladder cancer")
 

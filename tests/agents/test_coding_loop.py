@@ -26,8 +26,8 @@ from tests.sandbox.boxes import BOTH, working
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
 from validation.contracts.contract import ControlPlan, FrozenContract, SplitRule, read_hypothesis
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
 from validation.simulate.world import write_world
 
@@ -113,7 +113,7 @@ def box() -> Sandbox:
 
 @pytest.mark.parametrize("name", BOTH)
 def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench: Bench) -> None:
-    from validation.runner import run
+    from validation.run.runner import run
 
     outcome = bench.carry_out(rules(), working(name))
 

@@ -23,7 +23,7 @@ import math
 import sys
 from pathlib import Path
 
-from validation.analysis import Analysis
+from validation.analysis.analysis import Analysis
 
 SCALE = 2.0
 

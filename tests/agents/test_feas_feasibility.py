@@ -31,8 +31,8 @@ from agents.reasoners.rules import RulesReasoner
 from agents.types import dictionary_view
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import dictionary, expanded, hypothesis
-from validation.dictionary import Endpoint, Variable
-from validation.hypothesis import Comparison, Exposure, Filter, Population
+from validation.core.dictionary import Endpoint, Variable
+from validation.core.hypothesis import Comparison, Exposure, Filter, Population
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -224,8 +224,8 @@ def test_every_check_names_gathered_facts() -> None:
 def test_its_numbers_are_those_of_the_contract_that_is_frozen(tmp_path: Path) -> None:
     """One count of events and one detectable effect, with the filters applied, in every fact."""
     from validation import cohort as cohorts
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
     from validation.simulate import write_world
 
     write_world(tmp_path / "world", seed=5, patients=200)

@@ -17,8 +17,8 @@ from agents.moves import (
     reopens,
 )
 from agents.statement import same_claim
-from validation.dictionary import DataDictionary, Endpoint, Variable
-from validation.hypothesis import (
+from validation.core.dictionary import DataDictionary, Endpoint, Variable
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Direction,

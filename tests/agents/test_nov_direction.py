@@ -9,7 +9,7 @@ from agents.novelty.evidence import read
 from agents.novelty.types import CitedRecord
 from kg.literature.types import Record
 from tests.agents.nov_helpers import expanded, hypothesis
-from validation.hypothesis import Direction, Exposure
+from validation.core.hypothesis import Direction, Exposure
 
 RISKY = hypothesis()
 """High FABP5 with low TLS density predicts shorter survival."""

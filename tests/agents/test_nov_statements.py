@@ -21,7 +21,7 @@ from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Record, SearchAnswer
 from sage.report.debate import borne, turns
 from tests.agents.nov_helpers import expanded
-from validation.hypothesis import Exposure, Filter, Population
+from validation.core.hypothesis import Exposure, Filter, Population
 
 ONTOLOGY = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
 B_CELLS = ("B-cell infiltration", "cancer-specific survival", "muscle-invasive bladder cancer")

@@ -6,7 +6,7 @@ import pytest
 
 from agents.question.carried import account, account_line, unanswered
 from agents.question.types import Part, PartRole, Question, Supply
-from validation.hypothesis import (
+from validation.core.hypothesis import (
     Comparison,
     Direction,
     Exposure,

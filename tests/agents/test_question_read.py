@@ -30,7 +30,7 @@ from kg.types import EntityType
 from sage.core.errors import InputError
 from sage.run.questions import lines, question_input
 from validation import cohort as cohorts
-from validation.dictionary import Variable
+from validation.core.dictionary import Variable
 from validation.simulate import write_world
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,8 +25,8 @@ from agents.views import ExpansionInput
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import expanded, hypothesis
 from validation.controls.keys import Key
-from validation.hypothesis import Comparison, Exposure
-from validation.results import Book, Effect, percent
+from validation.core.hypothesis import Comparison, Exposure
+from validation.results.results import Book, Effect, percent
 
 RESOURCES = Resources(ontology=Ontology([], []))
 

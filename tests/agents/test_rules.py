@@ -21,8 +21,8 @@ from agents.types import (
 from agents.views import ExpansionInput
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
-from validation.dictionary import Endpoint, Variable
-from validation.hypothesis import Comparison, Direction
+from validation.core.dictionary import Endpoint, Variable
+from validation.core.hypothesis import Comparison, Direction
 
 ONTOLOGY = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
 RESOURCES = Resources(ontology=ONTOLOGY)

@@ -46,7 +46,7 @@ from tests.agents.bench import (
     question,
     relationship,
 )
-from validation.hypothesis import Exposure, Hypothesis, Population
+from validation.core.hypothesis import Exposure, Hypothesis, Population
 
 
 def claim(*exposures: dict[str, Any], **more: Any) -> Hypothesis:

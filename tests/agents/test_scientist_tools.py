@@ -43,9 +43,7 @@ from tests.agents.bench import (
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import Rules
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
-from validation.hypothesis import (
+from validation.core.hypothesis import (
     Comparison,
     CutRule,
     Direction,
@@ -54,6 +52,8 @@ from validation.hypothesis import (
     Hypothesis,
     Population,
 )
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 
 GENES = ("CXCL13", "CXCR5", "FABP5", "COL1A1", "MS4A1")
 CLINICAL = ("clinical:age", "clinical:stage", "clinical:gender", "clinical:grade")

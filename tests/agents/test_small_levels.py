@@ -11,7 +11,7 @@ from agents.types import dictionary_view
 from tests.agents.bench import clinical, world, write_clinical
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.dictionary import POOLED, pool_levels
+from validation.core.dictionary import POOLED, pool_levels
 
 KEY = "clinical:stage"
 

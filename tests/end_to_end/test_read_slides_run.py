@@ -17,7 +17,7 @@ from sage.run import validating
 from sage_slide_reading.run_readings import ordered, question_about
 from tests.end_to_end.harness import sage
 from validation.cohort import load
-from validation.hypothesis import Exposure
+from validation.core.hypothesis import Exposure
 from validation.simulate.slide import Scene, render_slide
 
 QUESTION = "Do patients with a high density of tertiary lymphoid structures survive longer?"
@@ -144,7 +144,7 @@ def test_a_split_reads_nobody_who_is_held_back(tmp_path: Path) -> None:
     from sage.run.services import Services
     from sage.settings import Settings
     from sage_slide_reading.run_readings import ordered
-    from validation.hypothesis import Hypothesis
+    from validation.core.hypothesis import Hypothesis
 
     folder = RunFolder(tmp_path / "r")
     services = Services(folder, folder.manifest(), Settings(cache_dir=tmp_path))

@@ -17,7 +17,7 @@ from sage.run.hypothesis_nodes import REDESIGNS, redesign
 from sage.run.questions import carries, question_of
 from sage.run.state import Decision, Evaluation
 from tests.agents.nov_helpers import hypothesis
-from validation.hypothesis import Filter
+from validation.core.hypothesis import Filter
 
 WOMEN = Filter(variable="clinical:gender", op="eq", value="FEMALE")
 

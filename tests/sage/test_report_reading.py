@@ -29,8 +29,8 @@ from sage.report.reading import (
     would_change,
 )
 from sage.run.folder import RunFolder
-from validation.results import Effect, Reason, Verdict
-from validation.verdict import TURNED_ROUND
+from validation.results.results import Effect, Reason, Verdict
+from validation.verdict.verdict import TURNED_ROUND
 
 CRUDE, ADJUSTED = (
     Effect(value=value, lower=1.0, upper=3.0, scale="hazard ratio") for value in (1.8, 1.4)
@@ -75,7 +75,7 @@ ROWS_OF_CHANGE: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
      ("The check “proportional hazards” objects",)),
     ("inconclusive", "data", "", "data", ("The check “data” objects",)),
 )  # fmt: skip
-"""What would change a verdict: one row per rule of `validation.verdict`."""
+"""What would change a verdict: one row per rule of `validation.verdict.verdict`."""
 
 
 def reached(verdict: str, because: str, given: str, rule: str, simulated: bool) -> Reached:

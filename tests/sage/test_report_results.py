@@ -13,7 +13,7 @@ import pytest
 from sage.report.facts import Facts
 from sage.report.results import ResultsPage, Table, read_results
 from tests.validation.core_help import claim, patients, run_once
-from validation.results import Figure
+from validation.results.results import Figure
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from lifelines import CoxPHFitter
 from scipy.stats import fisher_exact
-from validation.analysis import Analysis
+from validation.analysis.analysis import Analysis
 
 
 @dataclass

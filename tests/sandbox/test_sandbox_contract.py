@@ -108,7 +108,9 @@ def test_the_bounds_hold_without_control_groups(
 
 def test_the_command_may_be_a_module_of_ours(box: Sandbox, tmp_path: Path) -> None:
     given = job(tmp_path, "").model_copy(
-        update={"command": ("python", "-I", "-m", "validation.analysis", "/inputs", "/output")}
+        update={
+            "command": ("python", "-I", "-m", "validation.analysis.analysis", "/inputs", "/output")
+        }
     )
     result = box.run(given)
     assert result.exit_code == 2

@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 
 from validation import cohort as cohorts
-from validation import runner
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
-from validation.results import Results
+from validation.results.results import Results
+from validation.run import runner
 
 ROOT = Path(__file__).resolve().parents[2]
 STRONG = 1.1
@@ -159,7 +159,7 @@ def frozen_for(cohort: Cohort, hypothesis: Hypothesis | None = None, **options: 
 def run(
     frozen: FrozenContract, cohort: Cohort, out: Path, *, figures: bool = False, **options: Any
 ) -> Results:
-    """`validation.runner.run`, with figures only where a test reads them (half the time)."""
+    """`validation.run.runner.run`, with figures only where a test reads them (half the time)."""
     return runner.run(frozen, cohort, out, figures=figures, **options)
 
 

@@ -15,13 +15,13 @@ from pydantic import ValidationError
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
 from validation import cohort as cohorts
-from validation.contracts.draft import draft
-from validation.hypothesis import Exposure, Hypothesis
-from validation.inputs.derive import Ranking, ssgsea
+from validation.cohort.derive import Ranking, ssgsea
+from validation.core.hypothesis import Exposure, Hypothesis
+from validation.core.signature import GeneSignature, read_signature
+from validation.drafting.draft import draft
 from validation.ledger.ledger import Ledger
-from validation.results import Results
-from validation.runner import run
-from validation.signature import GeneSignature, read_signature
+from validation.results.results import Results
+from validation.run.runner import run
 
 GENES = [f"G{at:03d}" for at in range(80)]
 EXPRESSION = """
@@ -360,7 +360,7 @@ R = Path(__file__).parent / "r"
 
 def test_the_statistics_are_those_of_r() -> None:
     """`benchmarks/r/claims.R` on the patients of gbsg: timereg, survival, base R."""
-    from validation.inputs.derive import composed_scores
+    from validation.cohort.derive import composed_scores
     from validation.statistics.cox import cox
     from validation.statistics.mediation import additive_hazards, mediation
     from validation.statistics.survival import logrank_trend

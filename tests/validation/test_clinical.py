@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, load, patients, run_once, validate, write
-from validation.clinical.adjustment import adjust
-from validation.clinical.e_value import e_value
-from validation.clinical.planning import Accrual, Question, plan
-from validation.contracts.draft import draft
-from validation.results import Effect
+from validation.analysis.e_value import e_value
+from validation.drafting.adjustment import adjust
+from validation.drafting.draft import draft
+from validation.drafting.planning import Accrual, Question, plan
+from validation.results.results import Effect
 from validation.statistics.decision_curve import net_benefit
 
 COVARIATES = ("clinical:stage", "clinical:sex")
@@ -291,8 +291,8 @@ def test_a_binary_outcome_has_its_tables_too(tmp_path) -> None:
 
 
 def test_a_nomogram_shows_an_exposure_in_its_own_unit(tmp_path) -> None:
-    from validation.analysis import Analysis
-    from validation.clinical.nomogram import nomogram_of
+    from validation.analysis.analysis import Analysis
+    from validation.methods.nomogram import nomogram_of
 
     raw = patients(300, log_hr=0.7)
     raw["marker"] = 70.0 + 10.0 * raw["marker"]

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, run, write
-from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, SplitRule
-from validation.inputs.compile import prepare
+from validation.drafting.amending import amend
 from validation.ledger.ledger import Ledger
+from validation.run.prepare import prepare
 
 STRONG = 1.1
 runner = CliRunner()

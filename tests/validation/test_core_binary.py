@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.validation.core_help import claim, load, patients, run_once
-from validation.contracts.draft import draft
+from validation.drafting.draft import draft
 from validation.inputs.population import two_levels
 
 ARM = '[variables.arm]\ntable = "clinical"\ncolumn = "arm"\nkind = "binary"\n'

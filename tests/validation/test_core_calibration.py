@@ -13,9 +13,9 @@ from tests.validation.core_help import claim, frozen_for, load, patients, run
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import SplitRule
+from validation.inputs.prediction import PredictionModel
 from validation.ledger.ledger import Ledger
-from validation.prediction import PredictionModel
-from validation.results import Results
+from validation.results.results import Results
 
 ADJUSTED = {"covariates": ["clinical:sex", "clinical:stage"]}
 
@@ -251,8 +251,8 @@ def test_a_covariate_that_most_patients_lack_gives_no_adjusted_number(tmp_path: 
 
 
 def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Path) -> None:
-    from validation.analysis import Analysis
-    from validation.inputs.compile import prepare
+    from validation.analysis.analysis import Analysis
+    from validation.run.prepare import prepare
 
     first = load(tmp_path / "a", patients(300))
     second = other_cohort(tmp_path, patients(200, seed=9))

@@ -13,9 +13,9 @@ import pytest
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, load, patients, shared, write
 from validation import cohort as cohorts
+from validation.cohort.derive import log2_cpm, mean_z, signatures, ssgsea
 from validation.cohort.findings import check_cohort
-from validation.contracts.draft import draft
-from validation.inputs.derive import log2_cpm, mean_z, signatures, ssgsea
+from validation.drafting.draft import draft
 
 
 def test_rows_leave_a_cohort_under_pseudonyms_only(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_matrix_that_was_written_again_under_its_old_date_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from validation.cohort import expression
-    from validation.types import sha256_file
+    from validation.core.types import sha256_file
 
     hashed: list[Path] = []
 

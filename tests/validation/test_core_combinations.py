@@ -127,12 +127,12 @@ def test_the_curve_of_a_confirmation_part_has_the_cut_of_the_discovery_part(
 def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     """One patient in five lies above the threshold, so one in five of each draw is exposed."""
     from validation import cohort as cohorts
-    from validation.contracts.draft import draft
-    from validation.contracts.freezing import freeze
     from validation.controls.run import _rebuilt, numbers_of
-    from validation.inputs.compile import prepare
+    from validation.drafting.draft import draft
+    from validation.drafting.freezing import freeze
     from validation.inputs.population import Cut
     from validation.inputs.study import Study
+    from validation.run.prepare import prepare
 
     raw = patients(300)
     at = float(np.quantile(raw["marker"], 0.8))

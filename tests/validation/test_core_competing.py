@@ -23,7 +23,7 @@ from tests.validation.core_help import (
     shared,
 )
 from validation.ledger.ledger import Ledger
-from validation.results import Results
+from validation.results.results import Results
 from validation.simulate import write_world
 from validation.statistics.competing import gray_test
 from validation.statistics.fine_gray import fine_gray

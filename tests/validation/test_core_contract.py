@@ -18,9 +18,9 @@ from validation.contracts.contract import (
     SplitRule,
     read_hypothesis,
 )
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
-from validation.hypothesis import CutRule
+from validation.core.hypothesis import CutRule
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 from validation.inputs.population import cuts_of, find_cut, in_population
 
 

@@ -122,7 +122,7 @@ def test_the_power_of_an_interaction_is_that_of_its_product_given_the_main_effec
 def test_an_empty_cell_gives_a_penalized_odds_ratio_that_can_be_read_back(tmp_path: Path) -> None:
     from scipy.stats import fisher_exact
 
-    from validation.results import Results
+    from validation.results.results import Results
 
     raw = patients(200, log_hr=STRONG)
     high = raw["marker"] > raw["marker"].median()

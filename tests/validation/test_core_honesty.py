@@ -30,8 +30,8 @@ from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
-from validation.overlap import ALTERED, nearness, require_other_cohort, require_other_patients
-from validation.runner import record_crash
+from validation.run.overlap import ALTERED, nearness, require_other_cohort, require_other_patients
+from validation.run.runner import record_crash
 
 runner = CliRunner()
 
@@ -114,7 +114,7 @@ def test_a_second_cohort_that_lacks_the_marker_is_refused_before_any_result(tmp_
 def test_the_tests_of_a_part_are_on_record_before_the_next_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import validation.runner as module
+    import validation.run.runner as module
 
     cohort = load(tmp_path / "one", patients(300, log_hr=STRONG))
     other = load(tmp_path / "two", patients(300, log_hr=STRONG, seed=9))
@@ -300,7 +300,7 @@ def test_an_amendment_cannot_drop_what_a_verdict_needs(
 
 
 def test_without_permutations_nothing_is_supported(tmp_path: Path) -> None:
-    from validation.contracts.amending import amend
+    from validation.drafting.amending import amend
 
     cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
     off = amend(frozen_for(cohort), cohort, reason="quick", changes={"controls.permutations": 0})

@@ -28,12 +28,12 @@ from tests.validation.core_help import (
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract, SplitRule
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
-from validation.inputs.compile import confirmation_key, prepare
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 from validation.inputs.population import in_confirmation
 from validation.ledger.ledger import Ledger
-from validation.overlap import copied, require_other_patients
+from validation.run.overlap import copied, require_other_patients
+from validation.run.prepare import confirmation_key, prepare
 
 runner = CliRunner()
 
@@ -320,7 +320,7 @@ def test_the_contract_shown_is_the_contract_that_runs(
         ran.append(frozen.sha256)
         raise InputError("stopped before the tests")
 
-    monkeypatch.setattr("validation.runner.run", stop)
+    monkeypatch.setattr("validation.run.runner.run", stop)
     folder = write(tmp_path / "cohort", patients(120))
     with pytest.raises(InputError, match="stopped"):
         validate(tmp_path, folder, *options)

@@ -19,15 +19,15 @@ from tests.validation.core_help import (
     run,
     run_once,
 )
-from validation.analysis import Analysis
-from validation.contracts.amending import amend
+from validation.analysis.analysis import Analysis
 from validation.contracts.contract import FrozenContract, Rules, SplitRule
-from validation.contracts.freezing import freeze
-from validation.inputs.compile import confirmation_key, prepare
+from validation.drafting.amending import amend
+from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
-from validation.runner import collect, finalize, record_crash
-from validation.verdict import Evidence, judge
+from validation.run.prepare import confirmation_key, prepare
+from validation.run.runner import collect, finalize, record_crash
+from validation.verdict.verdict import Evidence, judge
 
 
 def split_contract(tmp_path: Path, raw: pd.DataFrame) -> tuple[object, FrozenContract]:

@@ -16,9 +16,9 @@ from tests.validation.core_help import ROOT
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
 from validation.contracts.contract import ControlPlan, MissingRule, read_hypothesis
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
 from validation.reproduction import second_program as program
 from validation.reproduction.compare import (
@@ -29,8 +29,8 @@ from validation.reproduction.compare import (
     read_numbers,
     second_program,
 )
-from validation.results import AnalysisResult, Effect, Results, TestOutcome
-from validation.runner import run
+from validation.results.results import AnalysisResult, Effect, Results, TestOutcome
+from validation.run.runner import run
 from validation.simulate.world import write_world
 
 CLAIMS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -23,11 +23,11 @@ from tests.validation.core_help import (
     run,
     run_once,
 )
-from validation.analysis import Analysis, execute
-from validation.inputs.compile import code, prepare
+from validation.analysis.analysis import Analysis, execute
 from validation.ledger.ledger import Ledger
-from validation.results import Results
-from validation.runner import collect
+from validation.results.results import Results
+from validation.run.prepare import code, prepare
+from validation.run.runner import collect
 
 
 def test_a_strong_effect_in_the_expected_direction_is_supported(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, run, write
-from validation.contracts.draft import draft
 from validation.controls.curve import cox_model, specification_curve
+from validation.drafting.draft import draft
 from validation.ledger.ledger import Ledger
-from validation.results import Results
+from validation.results.results import Results
 
 STRATIFIED = {"strata": ["clinical:stage"]}
 

@@ -13,11 +13,11 @@ from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.cohort.findings import check_cohort
 from validation.contracts.contract import read_hypothesis
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
-from validation.results import Results
-from validation.runner import finalize, run
+from validation.results.results import Results
+from validation.run.runner import finalize, run
 
 pytestmark = pytest.mark.shared
 NAMES = ("e5_fabp5_tls", "table8_cxcl13", "e1_adrm1_male", "e2_adrm1_stroma")

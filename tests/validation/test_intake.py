@@ -20,7 +20,7 @@ from validation.cohort.intake import Proposal, propose, publish
 from validation.cohort.intake.coding import side_of
 from validation.cohort.intake.levels import ordered_levels
 from validation.cohort.intake.values import Column, date_of, number_of
-from validation.dictionary import DataDictionary, Variable
+from validation.core.dictionary import DataDictionary, Variable
 
 STAGES = ("Stage I", "Stage II", "Stage III", "Stage IV")
 

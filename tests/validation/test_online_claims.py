@@ -14,17 +14,17 @@ from sage.core.errors import InputError
 from tests.validation.core_help import STRONG, claim, load, patients
 from tests.validation.verdict_table import estimate, evidence
 from validation.cohort.cohort import Cohort
-from validation.contracts.amending import amend
 from validation.contracts.contract import Contract, FrozenContract, Online, SplitRule, digest
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
+from validation.drafting.amending import amend
+from validation.drafting.draft import draft
+from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
 from validation.ledger.store import open_store
-from validation.runner import run
+from validation.run.runner import run
 from validation.statistics.online import level
-from validation.verdict import judge
+from validation.verdict.verdict import judge
 
 SPLIT = SplitRule(policy="discovery_confirmation")
 
@@ -91,7 +91,7 @@ def test_a_place_is_not_amended_away(tmp_path: Path) -> None:
 def test_a_contract_outside_of_campaigns_hashes_as_before(tmp_path: Path) -> None:
     import json
 
-    from validation.types import canonical_json, sha256_text
+    from validation.core.types import canonical_json, sha256_text
 
     cohort = load(tmp_path, patients())
     plan = draft(claim(), cohort.dictionary())

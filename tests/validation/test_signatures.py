@@ -11,7 +11,7 @@ import pytest
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
 from tests.validation.core_help import shared
-from validation.inputs.derive import signatures
+from validation.cohort.derive import signatures
 
 SHIPPED = signatures()
 SEX_LINKED = {"EIF1AY", "RPS4Y1", "DDX3Y", "KDM5D", "UTY", "USP9Y", "ZFY", "NLGN4Y", "XIST", "TSIX"}

@@ -25,11 +25,11 @@ from validation.figures import (
     kaplan_meier_figure,
     specification_curve_figure,
     spline_figure,
-    volcano,
 )
 from validation.figures.curves import at_risk
 from validation.figures.style import DASHES
 from validation.screening.rank import screen
+from validation.screening.volcano import volcano
 from validation.simulate import competing_sample, survival_sample
 from validation.statistics.competing import aalen_johansen
 from validation.statistics.survival import kaplan_meier, numbers_at_risk
@@ -218,8 +218,8 @@ def test_small_counts_are_not_drawn_where_they_may_not_be_told(tmp_path):
 
 def words_of_a_nomogram(tmp_path, monkeypatch, lines):
     """Every word of a nomogram with its box, in pixels."""
-    from validation.clinical.nomogram import Line, Nomogram
     from validation.figures import nomogram_plot
+    from validation.methods.nomogram import Line, Nomogram
 
     boxes = []
 
@@ -293,7 +293,7 @@ def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
 
 
 def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
-    from validation.figures import volcano_plot
+    from validation.screening import volcano as volcano_plot
 
     outside = []
 

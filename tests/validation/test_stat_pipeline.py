@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("validation.runner")
+pytest.importorskip("validation.run.runner")
 
 from benchmarks.adapters.worlds import HYPOTHESES, JOINT, claim_rates, judge_world
 from validation.simulate import Effects

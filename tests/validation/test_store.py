@@ -20,8 +20,8 @@ from tests.postgres import NEEDED, server
 from tests.validation.core_help import ROOT, claim, frozen_for, load, patients
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
+from validation.ledger.patients import PILOTS, Patients, half_ranks, profiles, twins
 from validation.ledger.store import Mark, Row, first_chain, open_store
-from validation.patients import PILOTS, Patients, half_ranks, profiles, twins
 from validation.screening.cohort import screen_cohort
 
 

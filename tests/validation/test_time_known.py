@@ -18,13 +18,13 @@ from sage.core.errors import InputError
 from tests.validation.core_help import claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contracts.draft import draft
 from validation.contracts.timing import ENTRY, records
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
+from validation.drafting.draft import draft
 from validation.inputs.population import apply_filters
 from validation.ledger.ledger import Ledger
-from validation.results import Results
-from validation.runner import run
+from validation.results.results import Results
+from validation.run.runner import run
 
 REFERENCE = Path(__file__).parent / "time_reference"
 R = json.loads((REFERENCE / "figures.json").read_text())

@@ -21,7 +21,7 @@ from tests.validation.verdict_table import (
     on_line,
     rows,
 )
-from validation.verdict import ORDER, judge
+from validation.verdict.verdict import ORDER, judge
 
 ROWS = list(rows())
 
@@ -110,7 +110,7 @@ def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
 
 
 def test_when_every_control_crashes_nothing_is_concluded() -> None:
-    from validation.controls.results import Controls
+    from validation.results.controls import Controls
 
     crashed = {"status": "crashed", "reason": "MemoryError: "}
     ran = Controls.model_validate(
@@ -131,7 +131,7 @@ def test_when_every_control_crashes_nothing_is_concluded() -> None:
 def test_a_control_that_ran_has_its_numbers(kind: str, field: str, value: float | None) -> None:
     from pydantic import ValidationError
 
-    from validation.controls import results as control_results
+    from validation.results.results import controls as control_results
 
     good = {"status": "ran", "p": 0.1, "draws": 9, "percentile": 0.9, "kind": "matched genes",
             "hr": 2.0, "events": 99, "endpoint": "E", "expected_sign": 1.0, "own": True, "n": 9,
@@ -144,7 +144,7 @@ def test_a_control_that_ran_has_its_numbers(kind: str, field: str, value: float 
 
 
 def test_a_control_that_did_not_run_says_why() -> None:
-    from validation.controls.results import ControlStatus, PermutedOutcome
+    from validation.results.controls import ControlStatus, PermutedOutcome
 
     with pytest.raises(ValueError, match="says why"):
         PermutedOutcome(status=ControlStatus.CRASHED)

@@ -25,7 +25,10 @@ from validation.contracts.contract import (
     TestPlan,
     VariableUse,
 )
-from validation.controls.results import (
+from validation.core.dictionary import JoinReport
+from validation.core.hypothesis import Exposure, Hypothesis, Population
+from validation.core.types import Number
+from validation.results.controls import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
@@ -36,12 +39,8 @@ from validation.controls.results import (
     Specifications,
     TimingResult,
 )
-from validation.controls.rules import Objection
-from validation.dictionary import JoinReport
-from validation.hypothesis import Exposure, Hypothesis, Population
-from validation.results import AnalysisResult, Effect, TestOutcome
-from validation.types import Number
-from validation.verdict import Evidence
+from validation.results.results import AnalysisResult, Effect, Objection, TestOutcome
+from validation.verdict.verdict import Evidence
 
 Z = NormalDist().inv_cdf(0.975)
 RAN, REFUSED, CRASHED, OFF = ControlStatus

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.types import CohortSummary, Finding
+from validation.core.types import CohortSummary, Finding
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort

@@ -6,7 +6,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from validation.cohort.model import CohortSpec
-from validation.types import CohortSummary
+from validation.core.types import CohortSummary
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort

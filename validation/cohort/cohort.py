@@ -13,7 +13,7 @@ from validation.cohort.model import (
     ExpressionSpec,
 )
 from validation.cohort.timing import known_at
-from validation.dictionary import DataDictionary, JoinReport, Modality
+from validation.core.dictionary import DataDictionary, JoinReport, Modality
 
 if TYPE_CHECKING:
     pass

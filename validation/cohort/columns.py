@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sage.core.errors import InputError
 from validation.cohort.collapse import collapse
 from validation.cohort.data import CohortData
+from validation.cohort.derive import Signature, composed_scores, mean_z, ssgsea, z_scores
 from validation.cohort.endpoints import decode
 from validation.cohort.model import (
     BARCODE_SITE,
@@ -18,9 +19,8 @@ from validation.cohort.model import (
 )
 from validation.cohort.tables import Loaded, codes, numeric, text_of
 from validation.cohort.timing import months_known
-from validation.dictionary import SINCE
-from validation.inputs.derive import Signature, composed_scores, mean_z, ssgsea, z_scores
-from validation.signature import GeneSignature, genes_of, read_signature
+from validation.core.dictionary import SINCE
+from validation.core.signature import GeneSignature, genes_of, read_signature
 
 if TYPE_CHECKING:
     import numpy as np

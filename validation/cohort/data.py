@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
+from validation.cohort.derive import Signature
+from validation.cohort.derive import signatures as shipped_signatures
 from validation.cohort.expression import Expression, load_expression
 from validation.cohort.ids import require_one_row_each
 from validation.cohort.model import (
@@ -17,9 +19,7 @@ from validation.cohort.model import (
     key_of,
 )
 from validation.cohort.tables import Loaded, load_table
-from validation.inputs.derive import Signature
-from validation.inputs.derive import signatures as shipped_signatures
-from validation.types import canonical_json, sha256_file, sha256_text
+from validation.core.types import canonical_json, sha256_file, sha256_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from validation.cohort.endpoints import coding_text
 from validation.cohort.model import CompetingSpec, ContinuousSpec, SurvivalSpec
 from validation.cohort.tables import text_of
 from validation.cohort.timing import before, known_at
-from validation.dictionary import Endpoint, JoinReport, Variable, pool_levels
+from validation.core.dictionary import Endpoint, JoinReport, Variable, pool_levels
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from validation.cohort.ids import SAMPLE_NAMES, patient_of, sample_type_of
 from validation.cohort.matrix import Matrix, read_matrix
 from validation.cohort.model import ExpressionSpec
 from validation.cohort.tables import inside, read_text_table
-from validation.dictionary import JoinReport
-from validation.types import canonical_json, sha256_file, sha256_text
+from validation.core.dictionary import JoinReport
+from validation.core.types import canonical_json, sha256_file, sha256_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -252,7 +252,7 @@ def _transform(
 ) -> NDArray[np.float64]:
     import numpy as np
 
-    from validation.inputs.derive import log2_cpm
+    from validation.cohort.derive import log2_cpm
 
     if spec.scale in ("counts", "cpm", "tpm", "rsem") and np.nanmin(values, initial=0.0) < 0:
         raise InputError(

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from sage.core.errors import InputError
 from validation.cohort.model import CohortSpec, TableSpec, VariableSpec
 from validation.cohort.tables import MISSING, inside, read_text_table
-from validation.dictionary import Modality
+from validation.core.dictionary import Modality
 
 NOT_FEATURES = {"slide", "status", "file", "path", "error", "version", "tool"}
 

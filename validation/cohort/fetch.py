@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_bytes, write_text
 from sage.core.http.client import BlockingClient
+from validation.cohort.derive import signatures
 from validation.cohort.fetched import description_of
 from validation.cohort.service import Service, field_of, policy
-from validation.inputs.derive import signatures
-from validation.types import sha256_file
+from validation.core.types import sha256_file
 
 if TYPE_CHECKING:
     pass

@@ -15,7 +15,7 @@ from validation.cohort.findings_timing import of_timing
 from validation.cohort.findings_variables import of_expression, of_variables
 from validation.cohort.ids import BARCODE
 from validation.cohort.tables import Loaded
-from validation.types import Finding, Severity, finding
+from validation.core.types import Finding, Severity, finding
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort

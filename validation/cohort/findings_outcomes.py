@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from validation.cohort.model import CompetingSpec, SurvivalSpec
 from validation.cohort.tables import Loaded, codes, text_of
-from validation.types import Finding, Severity, finding
+from validation.core.types import Finding, Severity, finding
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from sage.core.errors import InputError
 from validation.cohort.model import ContinuousSpec, SurvivalSpec, declaration_remedy
 from validation.cohort.tables import codes
 from validation.cohort.timing import known_at
-from validation.types import Finding, finding
+from validation.core.types import Finding, finding
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from validation.types import Finding, finding
+from validation.core.types import Finding, finding
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from validation.dictionary import Variable
+    from validation.core.dictionary import Variable
 
 RANGES: tuple[tuple[re.Pattern[str], re.Pattern[str] | None, float, float], ...] = (
     (re.compile(r"\bage\b"), re.compile(r"^(years?|yrs?|y)?$"), 0, 120),

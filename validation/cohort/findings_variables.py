@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sage.core.errors import InputError
 from validation.cohort.describe import variable_of
 from validation.cohort.findings_values import of_values
-from validation.types import Finding, finding
+from validation.core.types import Finding, finding
 
 if TYPE_CHECKING:
     import pandas as pd

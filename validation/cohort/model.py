@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.dictionary import Modality
+from validation.core.dictionary import Modality
 
 Cell = str | int | float | bool
 TimeUnit = Literal["days", "weeks", "months", "years"]

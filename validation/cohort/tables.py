@@ -10,7 +10,7 @@ from sage.core.errors import InputError
 from sage.core.extras import need
 from validation.cohort.ids import patient_of, sample_type_of
 from validation.cohort.model import Cell, TableSpec
-from validation.dictionary import JoinReport
+from validation.core.dictionary import JoinReport
 
 if TYPE_CHECKING:
     import pandas as pd

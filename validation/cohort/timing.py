@@ -9,7 +9,7 @@ from validation.cohort.collapse import collapse
 from validation.cohort.endpoints import TO_MONTHS
 from validation.cohort.model import SOURCE_SITE, Known, KnownSpec, TimeUnit
 from validation.cohort.tables import numeric, text_of
-from validation.hypothesis import KnownAt
+from validation.core.hypothesis import KnownAt
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,9 @@ from pydantic import Field, ValidationError, model_validator
 from sage.core.errors import InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
-from validation.dictionary import known_since
-from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
-from validation.types import canonical_json, sha256_text
+from validation.core.dictionary import known_since
+from validation.core.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
+from validation.core.types import canonical_json, sha256_text
 
 VERSION = 2
 """The format of a contract. 2: what its verdict asks of undeclared timing."""

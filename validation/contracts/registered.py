@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from sage.core.errors import InputError
 from validation.contracts.contract import Method, TestPlan, Within
-from validation.dictionary import DataDictionary, Endpoint
-from validation.hypothesis import Comparison, CutRule, Hypothesis
+from validation.core.dictionary import DataDictionary, Endpoint
+from validation.core.hypothesis import Comparison, CutRule, Hypothesis
 
 SEARCHING: dict[CutRule, Method] = {
     CutRule.SPLINE: "spline",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
-from validation.dictionary import Endpoint, JoinReport, known_since
-from validation.hypothesis import CutRule, Hypothesis, KnownAt
+from validation.core.dictionary import Endpoint, JoinReport, known_since
+from validation.core.hypothesis import CutRule, Hypothesis, KnownAt
 
 if TYPE_CHECKING:
     import pandas as pd

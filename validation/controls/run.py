@@ -1,7 +1,7 @@
 """Controls that run beside a claim: what would it look like if it were false?
 
-Each control returns its numbers as typed fields (`validation.controls.results`), which the rules of
-`validation.controls.rules` read; `write_numbers` puts them under their keys for the report.
+Each control returns its numbers as typed fields (`validation.results.controls`), which the rules of
+`validation.verdict.objections` read; `write_numbers` puts them under their keys for the report.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
-from validation.controls.results import (
+from validation.core.hypothesis import CutRule, Direction
+from validation.inputs.population import Exposed, cut_for, expose, numbers_of, rescaled
+from validation.inputs.study import Study
+from validation.results.controls import (
     ControlResult,
     Controls,
     ControlStatus,
@@ -23,10 +26,7 @@ from validation.controls.results import (
     Specifications,
     TimingResult,
 )
-from validation.hypothesis import CutRule, Direction
-from validation.inputs.population import Exposed, cut_for, expose, numbers_of, rescaled
-from validation.inputs.study import Study
-from validation.results import Book, TestOutcome
+from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np

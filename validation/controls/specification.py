@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sage.core.errors import InputError
 from validation.contracts.registered import SEARCHING
-from validation.controls.results import ControlStatus, Specifications
 from validation.controls.run import all_layers
-from validation.hypothesis import Comparison, CutRule, Direction
+from validation.core.hypothesis import Comparison, CutRule, Direction
 from validation.inputs.population import Cut, cut_for, expose, numbers_of
 from validation.inputs.study import Study
+from validation.results.controls import ControlStatus, Specifications
 
 if TYPE_CHECKING:
     import numpy as np

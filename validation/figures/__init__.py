@@ -16,7 +16,6 @@ from validation.figures.nomogram_plot import nomogram_figure
 from validation.figures.specification_plot import specification_curve_figure
 from validation.figures.spline_plot import spline_figure
 from validation.figures.style import OKABE_ITO
-from validation.figures.volcano_plot import volcano
 
 __all__ = [
     "OKABE_ITO",
@@ -30,5 +29,4 @@ __all__ = [
     "nomogram_figure",
     "specification_curve_figure",
     "spline_figure",
-    "volcano",
 ]

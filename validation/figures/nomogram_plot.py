@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from validation.clinical.nomogram import Line, Nomogram
 from validation.figures.style import INK, MUTED, canvas, heading, save, wrapped
+from validation.methods.nomogram import Line, Nomogram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

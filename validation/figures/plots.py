@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sage.core.log import logger
 from validation.controls.keys import Key
-from validation.results import Effect, Figure, p_is
-from validation.types import Number, sha256_file
+from validation.core.types import Number, sha256_file
+from validation.results.results import Effect, Figure, p_is
 
 if TYPE_CHECKING:
     from validation.contracts.contract import Contract
     from validation.controls.curve import SpecificationCurve
+    from validation.inputs.prediction import PredictionModel
     from validation.inputs.study import Study
-    from validation.prediction import PredictionModel
-    from validation.results import TestOutcome
+    from validation.results.results import TestOutcome
 
 log = logger(__name__)
 
@@ -28,7 +28,7 @@ SEEN = ("kaplan_meier", "cumulative_incidence", "forest", "specification")
 
 
 class Finished(Protocol):
-    """What the figures need of an analysis (`validation.analysis.Analysis`)."""
+    """What the figures need of an analysis (`validation.analysis.analysis.Analysis`)."""
 
     contract: Contract
     provenance: dict[str, Any]
@@ -297,9 +297,9 @@ def _risk_of(contract: Contract, key: str) -> str:
 
 
 def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
-    from validation.clinical.nomogram import nomogram_of
     from validation.figures import nomogram_figure
     from validation.figures.style import wrapped
+    from validation.methods.nomogram import nomogram_of
 
     assert analysis.model is not None
     found = nomogram_of(analysis.model, study)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
 from validation.contracts.timing import ENTRY, records
-from validation.hypothesis import Filter
+from validation.core.hypothesis import Filter
 from validation.inputs.population import (
     Cut,
     Exposed,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from validation.prediction import PredictionModel
+    from validation.inputs.prediction import PredictionModel
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]

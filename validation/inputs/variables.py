@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sage.core.errors import InputError
 from validation.contracts.contract import VariableUse
-from validation.dictionary import DataDictionary, Endpoint, Variable
-from validation.hypothesis import CutRule, Hypothesis
-from validation.signature import WORDS, GeneSignature, read_signature
+from validation.core.dictionary import DataDictionary, Endpoint, Variable
+from validation.core.hypothesis import CutRule, Hypothesis
+from validation.core.signature import WORDS, GeneSignature, read_signature
 
 MOST_LEVELS = 12
 MOST_SITES = 500

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from validation.core.signature import read_signature
+from validation.core.types import canonical_json, sha256_text
 from validation.ledger.lines import Registration, Screened
 from validation.ledger.store import Store
-from validation.signature import read_signature
-from validation.types import canonical_json, sha256_text
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
-    from validation.patients import Match, Patients, Population
+    from validation.ledger.patients import Match, Patients, Population
 
     Related = Mapping[str, tuple[Population, Match]]
     """Stored populations that share patients with a cohort, by their digest."""
@@ -45,7 +45,7 @@ def asked_before(
         if not same or len(other.exposures) != len(mine.exposures):
             continue
         if other.exposures != mine.exposures:
-            from validation.patients import unpack
+            from validation.ledger.patients import unpack
 
             header, ranks = unpack(store.data(row))
             found = [set(patients.twins(key, ranks, match)) for key in mine.exposures]
@@ -77,7 +77,7 @@ def screened_before(
     -------
     A sentence for each exposure that was screened.
     """
-    from validation.patients import unpack
+    from validation.ledger.patients import unpack
 
     keys = list(mine.exposures)
     for key in mine.exposures:
@@ -111,7 +111,7 @@ def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
     """The exposures of a contract by their ranks among the pilots."""
     import numpy as np
 
-    from validation.patients import pack_features
+    from validation.ledger.patients import pack_features
 
     ranks = [np.frombuffer(patients.profile(key), dtype=np.uint8) for key in exposures]
     return pack_features(exposures, np.vstack(ranks))

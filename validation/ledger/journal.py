@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from validation.core.types import canonical_json, sha256_text
 from validation.ledger.lines import (
     FILE,
     Incident,
@@ -24,7 +25,6 @@ from validation.ledger.lines import (
     line_text,
 )
 from validation.ledger.store import Mark
-from validation.types import canonical_json, sha256_text
 
 FIRST = sha256_text("sage ledger.jsonl")
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
 from validation.contracts.contract import FrozenContract, SplitRule
-from validation.hypothesis import disjoint, levels_of
+from validation.core.hypothesis import disjoint, levels_of
+from validation.core.types import canonical_json, sha256_text
 from validation.ledger.asked import (
     asked_before,
     patients_data,
@@ -45,12 +46,11 @@ from validation.ledger.lines import (
     line_text,
 )
 from validation.ledger.store import Mark, Row, Store
-from validation.types import canonical_json, sha256_text
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.ledger.asked import Related
-    from validation.patients import Patients
+    from validation.ledger.patients import Patients
 
 UNLOCK = SplitRule().unlock_alpha
 LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
@@ -281,9 +281,9 @@ class Ledger:
         Parameters
         ----------
         names : the features
-        ranks : (features, pilots) their ranks, from `validation.patients.profiles`
+        ranks : (features, pilots) their ranks, from `validation.ledger.patients.profiles`
         """
-        from validation.patients import pack_features
+        from validation.ledger.patients import pack_features
 
         data = pack_features(names, ranks)
         what = sha256_text(canonical_json([endpoint, sorted(names)]))[:16]
@@ -295,7 +295,7 @@ class Ledger:
 
     def patients(self, cohort: Cohort) -> Patients:
         """A cohort's patients with their fingerprints, made once."""
-        from validation.patients import Patients
+        from validation.ledger.patients import Patients
 
         known = self._patients.get(id(cohort))
         if known is None:

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from sage.core.models import Strict
 from validation.contracts.contract import FrozenContract
+from validation.core.types import canonical_json, sha256_text
 from validation.ledger.store import Kind, Mark
-from validation.results import TestOutcome
-from validation.types import canonical_json, sha256_text
+from validation.results.results import TestOutcome
 
 FILE = "ledger.jsonl"
 PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "amendment"}

@@ -11,8 +11,8 @@ part of the badge. Pure functions.
 
 from __future__ import annotations
 
-from validation.controls.rules import Objection
 from validation.ledger.ledger import LedgerState
+from validation.results.results import Objection
 
 USUAL = 0.05
 HARM: dict[LedgerState, str] = {

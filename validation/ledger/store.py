@@ -29,11 +29,11 @@ from sage.core.extras import need
 from sage.core.files import write_text
 from sage.core.models import Strict
 from sage.core.postgres import ABANDONED, KEPT_ALIVE, refuse_other_text
-from validation.patients import Patients, Population, index_of
-from validation.types import canonical_json, sha256_text
+from validation.core.types import canonical_json, sha256_text
+from validation.ledger.patients import Patients, Population, index_of
 
 if TYPE_CHECKING:
-    from validation.patients import Match
+    from validation.ledger.patients import Match
 
 Kind = Literal["population", "registration", "entry", "unlock", "screen", "merged"]
 FORMAT = 1

@@ -23,7 +23,7 @@ from validation.methods import (
     survival,
 )
 from validation.methods.shared import enough
-from validation.results import Book, TestOutcome
+from validation.results.results import Book, TestOutcome
 
 
 def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

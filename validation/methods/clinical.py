@@ -22,7 +22,7 @@ from validation.methods.shared import (
     matrix,
     outcome_of,
 )
-from validation.results import Book, TestOutcome, p_text
+from validation.results.results import Book, TestOutcome, p_text
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,7 @@ from validation.methods.shared import (
     outcome_of,
     wald_outcome,
 )
-from validation.results import Book, TestOutcome
+from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np

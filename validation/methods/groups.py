@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from validation.cohort.tables import text_of
 from validation.contracts.contract import TestPlan, VariableUse
-from validation.hypothesis import Comparison, CutRule
+from validation.core.hypothesis import Comparison, CutRule
 from validation.inputs.population import two_levels
 from validation.inputs.study import Study
 from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
-from validation.results import Book, TestOutcome
+from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np

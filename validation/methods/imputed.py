@@ -21,7 +21,7 @@ from validation.methods.shared import (
     outcome_of,
     row_of,
 )
-from validation.results import Book, Effect, TestOutcome
+from validation.results.results import Book, Effect, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np

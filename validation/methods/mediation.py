@@ -8,7 +8,7 @@ from sage.core.errors import InputError
 from validation.contracts.contract import Scale, TestPlan
 from validation.inputs.study import Study
 from validation.methods.shared import layers_of, matrix, outcome_of
-from validation.results import Book, Effect, TestOutcome, p_text
+from validation.results.results import Book, Effect, TestOutcome, p_text
 
 if TYPE_CHECKING:
     from validation.statistics.mediation import Part

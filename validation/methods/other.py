@@ -20,7 +20,7 @@ from validation.methods.shared import (
     rows_of,
     slug,
 )
-from validation.results import Book, Effect, TestOutcome
+from validation.results.results import Book, Effect, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np

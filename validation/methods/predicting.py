@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
 from validation.inputs.population import Cut
+from validation.inputs.prediction import PredictionModel, Term
 from validation.inputs.study import Column, Study
-from validation.prediction import PredictionModel, Term
 
 if TYPE_CHECKING:
     import numpy as np

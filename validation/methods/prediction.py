@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan
+from validation.inputs.prediction import FOLLOWED, PredictionModel
 from validation.inputs.study import Study
 from validation.methods.predicting import design_for, recut, terms_of, unknown_levels
 from validation.methods.shared import bearable, fit_cox, outcome_of
-from validation.prediction import FOLLOWED, PredictionModel
-from validation.results import Book, TestOutcome
+from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,7 @@ from validation.methods.shared import (
     slug,
     wald_outcome,
 )
-from validation.results import Book, TestOutcome
+from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np

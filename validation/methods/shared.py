@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from validation.contracts.contract import Scale, TestPlan, Within
 from validation.inputs.study import Study
-from validation.results import Book, Effect, TestOutcome
+from validation.results.results import Book, Effect, TestOutcome
 
 if TYPE_CHECKING:
     import numpy as np
@@ -343,7 +343,7 @@ def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) ->
     p : two-sided
     scale : what is estimated, the heading of its column
     """
-    from validation.results import p_text
+    from validation.results.results import p_text
 
     return {
         "term": name,

@@ -12,7 +12,7 @@ from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
 from validation.methods.shared import clusters_of, effect_of, fit_cox, matrix, outcome_of, row_at
-from validation.results import AnalysisResult, Book, TestOutcome, p_is
+from validation.results.results import AnalysisResult, Book, TestOutcome, p_is
 
 if TYPE_CHECKING:
     import numpy as np

@@ -34,10 +34,10 @@ from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.contracts.contract import Contract, TestPlan
 from validation.contracts.timing import ENTRY
-from validation.controls.rules import Objection
-from validation.results import (
+from validation.results.results import (
     AnalysisResult,
     Compared,
+    Objection,
     Part,
     Quantity,
     Reason,
@@ -158,7 +158,7 @@ def task_of(
     columns : the table's columns, in a replication: covariates and strata that the second cohort
         lacks are left out there, as in SAGE's own analysis
     """
-    from validation.analysis import AGAIN
+    from validation.analysis.analysis import AGAIN
 
     plans = [plan for plan in contract.tests if not _imputes(contract, plan)]
     if part == "replication":
@@ -233,7 +233,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
 
     Parameters
     ----------
-    inputs : prepared inputs of a part (see `validation.inputs.compile.prepare`)
+    inputs : prepared inputs of a part (see `validation.run.prepare.prepare`)
 
     Returns
     -------
@@ -241,7 +241,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     """
     import numpy as np
 
-    from validation.analysis import Analysis
+    from validation.analysis.analysis import Analysis
     from validation.inputs.population import apply_filters
     from validation.methods.shared import within_columns
 
@@ -414,8 +414,8 @@ def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
 
 def reproduce_here(inputs: Path, reference: AnalysisResult, out: Path) -> Reproduction | None:
     """Run the compiled second implementation in this process, compare, and keep the comparison."""
+    from validation.core.types import sha256_text
     from validation.reproduction import second_program as program
-    from validation.types import sha256_text
 
     folder = inputs / "second"
     task = prepare_second(inputs, folder)

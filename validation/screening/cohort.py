@@ -263,7 +263,7 @@ def _register(
     picked: NDArray[np.bool_],
 ) -> None:
     """Note a screen with the ranks of its features among the patients that the ledger keeps."""
-    from validation.patients import profiles
+    from validation.ledger.patients import profiles
 
     patients = ledger.patients(cohort)
     places = {name: at for at, name in enumerate(index)}
@@ -305,7 +305,7 @@ def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
 def _write(done: CohortScreen, out: Path, title: str) -> None:
     import pandas as pd
 
-    from validation.figures import volcano
+    from validation.screening.volcano import volcano
 
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "screen.csv", pd.DataFrame(done.rows()).to_csv(index=False))

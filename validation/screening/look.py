@@ -101,7 +101,7 @@ def note_look(ledger: Ledger, cohort: Cohort, look: Look) -> None:
 def _gene_ranks(cohort: Cohort, pilots: Sequence[str]) -> NDArray[np.uint8]:
     import pandas as pd
 
-    from validation.patients import profiles
+    from validation.ledger.patients import profiles
 
     assert cohort.expression is not None
     values, patients = cohort.block(cohort.expression.genes)

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sage.core.seeds import generator
-from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis, Population
+from validation.core.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Hypothesis,
+    Population,
+)
 from validation.simulate.effects import Effects
 from validation.simulate.layout import TABLES, survival_toml, variable_toml
 from validation.simulate.world import FOLLOW_UP_DAYS, write_world

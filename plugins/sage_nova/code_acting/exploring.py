@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
-    from validation.dictionary import Endpoint
+    from validation.core.dictionary import Endpoint
     from validation.screening.look import Look
 
 TABLE, GENES = "table.parquet", "expression.parquet"

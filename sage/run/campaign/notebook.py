@@ -23,7 +23,7 @@ from sage.control.database import Database, Execute, open_database
 from sage.core.errors import InputError
 from sage.core.files import read_json, write_json
 from sage.core.models import Strict
-from validation.hypothesis import Hypothesis
+from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
     from sage.settings import Settings

@@ -15,8 +15,8 @@ from sage.core.models import read_model
 from sage.report.spending import paid
 from sage.run.campaign.notebook import Finding, Source, held_back
 from validation.contracts.contract import Contract, FrozenContract
-from validation.results import Results, TestOutcome, effect_text, p_is
-from validation.verdict import adjusted_plan
+from validation.results.results import Results, TestOutcome, effect_text, p_is
+from validation.verdict.verdict import adjusted_plan
 
 if TYPE_CHECKING:
     from sage.run.folder import RunFolder

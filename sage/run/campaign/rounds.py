@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from sage.run.drive import Pause
     from sage.run.services import Services
     from sage.settings import Settings
-    from validation.dictionary import DataDictionary
-    from validation.hypothesis import Hypothesis
+    from validation.core.dictionary import DataDictionary
+    from validation.core.hypothesis import Hypothesis
 
 FORMAT = 1
 FILE = "campaign.json"
@@ -406,7 +406,7 @@ def _chosen(
 
 def _fresh_bits(known: DataDictionary, share: float) -> float:
     """What a claim from the literature promises here: two groups of equal size."""
-    from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
+    from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
     variables = [
         *(f"expression:{gene}" for gene in known.expression[:1]),

@@ -86,7 +86,7 @@ def test_runs_beyond_a_day_s_number_are_refused_and_each_person_has_a_number_of_
 def test_slides_that_a_run_reads_count_among_a_day_s_slides(
     guard: Guard, started: Any, tmp_path: Path, settings: Settings, monkeypatch: Any
 ) -> None:
-    from validation.types import CohortSummary
+    from validation.core.types import CohortSummary
 
     here = [CohortSummary(id="c", title="C", kind="folder", simulated=True, path="/c", slides=True)]
     monkeypatch.setattr("validation.cohort.available", lambda folders: here)

@@ -14,7 +14,7 @@ from sage.core.errors import InputError
 from validation.cohort.ids import patient_of
 from validation.cohort.intake.guesses import Guess
 from validation.cohort.intake.text import NUMBER, RawTable, decoded
-from validation.types import sha256_file
+from validation.core.types import sha256_file
 
 GENE = re.compile(r"^(ENSG\d{11}(\.\d+)?|[A-Z][A-Z0-9]{1,9}([-.][A-Z0-9]{1,6})?|C\d+orf\d+)$")
 SYMBOLS = (

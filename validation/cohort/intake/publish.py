@@ -13,7 +13,7 @@ from typing import Any
 from sage.core.errors import InputError
 from validation.cohort.intake.proposal import Proposal
 from validation.cohort.model import CohortSpec
-from validation.types import Finding
+from validation.core.types import Finding
 
 MARK = "# Written by `sage cohort init`"
 

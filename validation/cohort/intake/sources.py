@@ -30,7 +30,7 @@ from validation.cohort.intake.text import (
     table_of_rows,
     table_of_text,
 )
-from validation.types import sha256_file
+from validation.core.types import sha256_file
 
 MOST_BYTES = 1 << 29
 """Of one file, unpacked."""

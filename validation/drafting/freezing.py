@@ -5,7 +5,7 @@ from __future__ import annotations
 from sage.core.errors import InputError
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import Contract, FrozenContract, digest
-from validation.inputs.population import exact_power
+from validation.drafting.power import exact_power
 
 
 def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
@@ -27,3 +27,10 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     exact = contract.model_copy(update={"power": exact_power(contract, cohort)})
     hashes = cohort.hashes()
     return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
+
+
+def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:
+    """Names of the files that differ from those that a contract was frozen on."""
+    now = cohort.hashes()
+    names = sorted({*now, *frozen.data_hashes})
+    return [name for name in names if now.get(name) != frozen.data_hashes.get(name)]

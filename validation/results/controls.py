@@ -1,8 +1,8 @@
 """What each control of a claim came to, as typed fields: the verdict's rules read nothing else.
 
 A registered control always has a result here: it ran and has its numbers, or it says why not. An
-analysis that leaves one out has not run it, and `validation.controls.rules` counts that against the
-claim.
+analysis that leaves one out has not run it, and `validation.verdict.objections` counts that against
+the claim.
 """
 
 from __future__ import annotations

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Power, Rules
+from validation.contracts.contract import Contract, Power, Rules
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
-from validation.dictionary import DataDictionary, Endpoint
-from validation.hypothesis import Comparison, CutRule, Filter, Hypothesis
-from validation.inputs.variables import find_variable
+from validation.contracts.timing import as_known
+from validation.core.dictionary import DataDictionary, Endpoint
+from validation.core.hypothesis import Comparison, CutRule, Filter, Hypothesis
+from validation.inputs.population import (
+    UNSCALED,
+    Exposed,
+    cut_for,
+    expose,
+    held_back,
+    in_population,
+    losses,
+    numbers_of,
+    outcome_known,
+)
+from validation.inputs.variables import MOST_LEVELS, find_variable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
 
 
 def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
@@ -173,3 +191,113 @@ def _text(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def exact_power(contract: Contract, cohort: Cohort) -> Power:
+    """Power with the observed group sizes; expected events follow the cohort's overall rate."""
+    import numpy as np
+
+    from validation.drafting.power import power_of
+
+    primary = contract.primary_test.endpoint
+    _refuse_outcome_columns(contract, cohort)
+    table, _ = as_known(cohort.table(contract.keys(), [primary]), contract)
+    blind = outcome_known(table, primary)
+    events = [
+        column for column in table.columns if column in (f"{primary}.event", f"{primary}.value")
+    ]
+    overall = table.loc[blind, events[0]]
+    kind = contract.endpoint(primary).kind
+    rate = None if kind == "continuous" else float((overall == 1).mean())
+    rows = table[in_population(table, contract)]
+    if contract.split.policy != "none":
+        held = np.asarray(held_back(rows, contract))
+        rows = rows[held] if held.any() else rows
+    if rows.empty:
+        raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
+    uses = contract.exposures
+    values = tuple(numbers_of(rows, use) for use in uses)
+    cuts = tuple(
+        cut_for(contract.comparison, of_all, use) for of_all, use in zip(values, uses, strict=True)
+    )
+    exposed = expose(contract.comparison, uses, values, cuts)
+    n = int((~np.isnan(exposed.x)).sum())
+    share = float(np.nanmean(exposed.x)) if exposed.grouped else None
+    if share is not None and not 0 < share < 1:
+        raise InputError(
+            f'one group is empty: of {n} patients {int(share * n)} are "{contract.exposed}". '
+            "Choose another cut rule or comparison"
+        )
+    expected = None if rate is None else rate * n
+    spread = _spread(exposed, rows, contract)
+    if exposed.mediated:
+        return power_of(n, expected, None, "mediation", contract.rules, "cohort")
+    unit_sd = None
+    if contract.comparison in UNSCALED:
+        unit_sd = float(np.nanstd(exposed.x, ddof=1))
+    rules = contract.rules
+    return power_of(n, expected, share, kind, rules, "cohort", spread=spread, unit_sd=unit_sd)
+
+
+def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
+    """An exposure, covariate or filter that reads the very column of an outcome."""
+    named = {endpoint.key for endpoint in contract.endpoints}
+    for use in contract.variables:
+        if use.role not in ("exposure", "covariate", "stratum", "filter"):
+            continue
+        reads = cohort.columns_read(use.key)
+        for name, spec in cohort.spec.endpoints.items():
+            followed = spec.kind in ("survival", "competing")
+            both = reads & cohort.outcome_columns(name) if followed or name in named else None
+            if both:
+                path, column = min(both)
+                raise InputError(
+                    f'{use.role} "{use.label}" ({use.key}) reads column "{column}" of {path.name},'
+                    f" from which endpoint {name} is made: the outcome cannot predict itself"
+                )
+
+
+def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
+    """Standard deviation of the exposure given main effects and strata; None for plain groups.
+
+    Raises
+    ------
+    InputError
+        If a stratum is unknown in everybody, or has too many levels to compare within.
+    """
+    import numpy as np
+    import pandas as pd
+
+    unscaled = contract.comparison in UNSCALED
+    if not exposed.product and not contract.strata and not unscaled:
+        return None if exposed.grouped else 1.0
+    keep = ~np.isnan(exposed.x)
+    blocks = [np.ones((len(rows), 1))]
+    if exposed.product:
+        blocks += [part[:, None] for part in exposed.parts]
+    layers = np.zeros(len(rows), dtype=np.int64)
+    for key in contract.strata:
+        codes, levels = pd.factorize(rows[key])
+        if len(levels) == 0:
+            raise InputError(f'stratum "{key}" is unknown in everybody who could be compared')
+        if len(levels) > MOST_LEVELS and key != contract.site:
+            raise InputError(
+                f'stratum "{key}" has {len(levels)} levels among {len(rows)} patients; at most '
+                f"{MOST_LEVELS}. Group them in the cohort's `values`, or make it a covariate"
+            )
+        keep &= codes >= 0
+        layers = layers * (len(levels) + 1) + codes
+    for code in np.unique(layers)[1:]:
+        blocks.append((layers == code)[:, None].astype(float))
+    Z = np.column_stack(blocks)[keep]
+    x = exposed.x[keep]
+    if len(x) == 0:
+        raise InputError(f"nobody has a known stratum: {', '.join(contract.strata)}")
+    residual = x - Z @ np.linalg.lstsq(Z, x, rcond=None)[0]
+    spread = float(residual.std())
+    if spread < 1e-9:
+        raise InputError(
+            "the exposure does not vary once main effects and strata are held: nothing can be "
+            "compared"
+        )
+    return spread

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from sage.core.files import write_text
 from validation.contracts.contract import Contract, FrozenContract, TestPlan, VariableUse
-from validation.dictionary import known_since
-from validation.hypothesis import Filter
+from validation.core.dictionary import known_since
+from validation.core.hypothesis import Filter
 from validation.inputs.population import POSITIVE, Cut, numbers_of
-from validation.results import AnalysisResult
+from validation.results.results import AnalysisResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
     InputError
         If the inputs are missing or changed, or belong to another contract.
     """
-    from validation.analysis import Analysis
+    from validation.analysis.analysis import Analysis
 
     opened = Analysis.open(inputs)
     if opened.frozen.sha256 != analysis.contract_sha256 or opened.part != analysis.part:

@@ -16,13 +16,14 @@ from sage.core.seeds import generator
 from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
 from validation.controls.run import SEPARATOR, is_replaceable
-from validation.dictionary import known_since
+from validation.core.dictionary import known_since
+from validation.core.signature import GeneSignature, read_signature
+from validation.core.types import canonical_json, sha256_file, sha256_text
+from validation.drafting.freezing import changed_data
 from validation.inputs.population import Cut, cuts_of, held_back
 from validation.inputs.variables import use_of
 from validation.ledger.ledger import Ledger
-from validation.overlap import DESCRIPTION, require_other_patients
-from validation.signature import GeneSignature, read_signature
-from validation.types import canonical_json, sha256_file, sha256_text
+from validation.run.overlap import DESCRIPTION, require_other_patients
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
-    from validation.prediction import PredictionModel
+    from validation.inputs.prediction import PredictionModel
 
 ADDED = "features/"
 Part = Literal["all", "discovery", "confirmation", "replication"]
@@ -45,7 +46,7 @@ Runs the registered tests of the contract and nothing else.
 import sys
 from pathlib import Path
 
-from validation.analysis import Analysis
+from validation.analysis.analysis import Analysis
 
 
 def main(inputs: Path, out: Path) -> None:
@@ -215,13 +216,6 @@ def require_variables(frozen: FrozenContract, second: Cohort) -> None:
     require_known(contract.hypothesis, uses, [])
 
 
-def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:
-    """Names of the files that differ from those that a contract was frozen on."""
-    now = cohort.hashes()
-    names = sorted({*now, *frozen.data_hashes})
-    return [name for name in names if now.get(name) != frozen.data_hashes.get(name)]
-
-
 def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
     """Check that a cohort is the contract's, with the data that it was frozen on.
 
@@ -334,8 +328,8 @@ def _draws(
     """
     import numpy as np
 
+    from validation.cohort.derive import composed_scores
     from validation.controls.numeric import matched_features
-    from validation.inputs.derive import composed_scores
 
     composed = read_signature(use.key)
     genes = [gene for gene in _genes(cohort, use) if gene in place]

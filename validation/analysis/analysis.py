@@ -1,6 +1,6 @@
 """The analysis itself: what runs on prepared inputs, in the sandbox and on the host alike.
 
-    python -m validation.analysis INPUTS OUT
+    python -m validation.analysis.analysis INPUTS OUT
 
 Reads `contract.json`, `table.parquet`, `controls.parquet` and `provenance.json`; writes
 `analysis.json`, `attempts.jsonl` and figures. Only registered tests run. Each attempt is written
@@ -23,9 +23,16 @@ from pydantic import ValidationError
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_text
 from sage.core.log import logger
-from validation.clinical.e_value import put_e_value
+from validation.analysis.e_value import put_e_value
+from validation.analysis.flow import group_numbers, patient_flow
 from validation.contracts.contract import FrozenContract, TestPlan
-from validation.controls.results import (
+from validation.controls.run import control_outcome, ledger_fields
+from validation.core.types import sha256_file
+from validation.figures.plots import draw
+from validation.inputs.population import Cut
+from validation.inputs.prediction import PredictionModel
+from validation.inputs.study import NO_TERM, Study
+from validation.results.controls import (
     ControlResult,
     Controls,
     ControlStatus,
@@ -37,13 +44,7 @@ from validation.controls.results import (
     Specifications,
     TimingResult,
 )
-from validation.controls.run import control_outcome, ledger_fields
-from validation.figures.plots import draw
-from validation.inputs.flow import group_numbers, patient_flow
-from validation.inputs.population import Cut
-from validation.inputs.study import NO_TERM, Study
-from validation.prediction import PredictionModel
-from validation.results import (
+from validation.results.results import (
     AnalysisResult,
     Book,
     Figure,
@@ -51,13 +52,12 @@ from validation.results import (
     p_text,
     stable_json,
 )
-from validation.types import sha256_file
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from validation.controls.curve import SpecificationCurve
-    from validation.types import Number
+    from validation.core.types import Number
 
 log = logger(__name__)
 
@@ -447,9 +447,9 @@ def execute(
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m validation.analysis INPUTS OUT`."""
+    """`python -m validation.analysis.analysis INPUTS OUT`."""
     if len(arguments) != 2:
-        sys.stderr.write("usage: python -m validation.analysis INPUTS OUT\n")
+        sys.stderr.write("usage: python -m validation.analysis.analysis INPUTS OUT\n")
         return 2
     try:
         execute(Path(arguments[0]), Path(arguments[1]))

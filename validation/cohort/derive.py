@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from sage.core.data import data_folder
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.signature import GeneSignature
+from validation.core.signature import GeneSignature
 
 if TYPE_CHECKING:
     import numpy as np

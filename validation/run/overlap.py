@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sage.core.errors import InputError
 from validation.cohort.ids import BARCODE
 from validation.contracts.contract import FrozenContract
-from validation.types import sha256_file
+from validation.core.types import sha256_file
 
 if TYPE_CHECKING:
     import numpy as np

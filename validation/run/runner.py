@@ -15,18 +15,18 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
-from validation import protocol
 from validation.contracts.contract import FrozenContract
 from validation.contracts.timing import timing_limits
-from validation.inputs.compile import Part, prepare
+from validation.core.types import Number
 from validation.ledger.error_control import Adjusted
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry, entry_of
 from validation.ledger.rules import ledger_objections, ledger_qualifiers
 from validation.reproduction.compare import Weighed, read_reproductions, reproduce_here, weigh
-from validation.results import AnalysisResult, Book, Results, Verdict
-from validation.types import Number
-from validation.verdict import Evidence, judge
+from validation.results.results import AnalysisResult, Book, Results, Verdict
+from validation.run import protocol
+from validation.run.prepare import Part, prepare
+from validation.verdict.verdict import Evidence, judge
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -68,7 +68,7 @@ def run(
         patients, or the confirmation patients were opened for another contract of the same
         hypothesis; earlier results stay as they are then.
     """
-    from validation.analysis import execute
+    from validation.analysis.analysis import execute
 
     say = progress or _silent
     protocol.register(frozen, cohort, ledger, replicate)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,11 +25,11 @@ from sage.core.errors import InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
 from validation.contracts.contract import DIFFERENCES, Method, Scale, TestRole
-from validation.controls.results import Controls
-from validation.dictionary import JoinReport
+from validation.core.dictionary import JoinReport
+from validation.core.types import Number
 from validation.inputs.population import Cut
-from validation.prediction import PredictionModel
-from validation.types import Number
+from validation.inputs.prediction import PredictionModel
+from validation.results.controls import Controls
 
 Status = Literal["ok", "refused", "crashed"]
 Part = Literal["all", "discovery", "confirmation", "replication"]
@@ -143,6 +144,26 @@ Because = Literal[
     "multiplicity",
     "registration",
 ]
+
+
+@dataclass(frozen=True)
+class Objection:
+    """A reason that keeps a claim from being supported.
+
+    `words` name it in the badge. `any_reading` is True where it forbids every conclusion, "not
+    supported" as well.
+    """
+
+    because: Because
+    rule: str
+    words: str
+    text: str
+    any_reading: bool = False
+
+    @property
+    def reason(self) -> Reason:
+        """The objection as a step of the verdict's argument."""
+        return Reason(rule=self.rule, outcome="prevents", text=self.text)
 
 
 class Verdict(Strict):

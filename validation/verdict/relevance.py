@@ -6,8 +6,8 @@ import math
 import re
 
 from validation.contracts.contract import Contract
-from validation.hypothesis import Direction
-from validation.results import Effect, amount_text
+from validation.core.hypothesis import Direction
+from validation.results.results import Effect, amount_text
 
 
 def expected_direction(contract: Contract, effect: Effect) -> bool:

@@ -7,7 +7,6 @@ written into the contract, where it can be reviewed.
 from __future__ import annotations
 
 from sage.core.errors import InputError
-from validation.clinical.adjustment import Adjustment, adjust, read_arrows
 from validation.contracts.contract import (
     Contract,
     ControlPlan,
@@ -22,7 +21,6 @@ from validation.contracts.contract import (
     VariableUse,
     scale_of,
 )
-from validation.contracts.planned_power import planned_power
 from validation.contracts.registered import (
     CONTINUOUS_CUTS,
     SEARCHING,
@@ -32,8 +30,11 @@ from validation.contracts.registered import (
     uses_groups,
 )
 from validation.contracts.timing import require_known
-from validation.dictionary import DataDictionary, Endpoint, Variable
-from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
+from validation.core.dictionary import DataDictionary, Endpoint, Variable
+from validation.core.hypothesis import Comparison, CutRule, Exposure, Hypothesis
+from validation.core.signature import genes_of
+from validation.drafting.adjustment import Adjustment, adjust, read_arrows
+from validation.drafting.power import planned_power
 from validation.inputs.population import two_levels
 from validation.inputs.variables import (
     MOST_LEVELS,
@@ -42,7 +43,6 @@ from validation.inputs.variables import (
     stratum,
     use_of,
 )
-from validation.signature import genes_of
 
 STANDARD_COVARIATES = (
     ("clinical:age",),

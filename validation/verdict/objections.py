@@ -32,45 +32,24 @@ Rules 1 to 4 forbid any conclusion; rules 5 to 9 forbid "supported" alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from validation.cohort.model import declaration_remedy
 from validation.contracts.contract import Contract
-from validation.controls.results import (
+from validation.core.hypothesis import Direction
+from validation.results.controls import (
     ControlResult,
     Controls,
     ControlStatus,
     KnownPositiveResult,
     Specifications,
 )
-from validation.hypothesis import Direction
-from validation.results import Because, Reason, p_is, percent
+from validation.results.results import Objection, Reason, p_is, percent
 
 KNOWN_EVENTS = 50
 HALVES_APART = 1.6
 """Standard deviations between the means of a normal variable's upper and lower half."""
 MISSING_ALPHA = 0.01
 """Lower than the usual level: values are often missing for reasons that matter little."""
-
-
-@dataclass(frozen=True)
-class Objection:
-    """A reason that keeps a claim from being supported.
-
-    `words` name it in the badge. `any_reading` is True where it forbids every conclusion, "not
-    supported" as well.
-    """
-
-    because: Because
-    rule: str
-    words: str
-    text: str
-    any_reading: bool = False
-
-    @property
-    def reason(self) -> Reason:
-        """The objection as a step of the verdict's argument."""
-        return Reason(rule=self.rule, outcome="prevents", text=self.text)
 
 
 def registered_controls(

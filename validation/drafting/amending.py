@@ -1,9 +1,9 @@
 """Amendments: a frozen contract is never edited; what changes is its next version.
 
-A version is drafted again by the rules of `validation.contracts.draft`, so that its tests, power
+A version is drafted again by the rules of `validation.drafting.draft`, so that its tests, power
 and controls fit what was changed; it names its parent by hash, says why, and lists every change.
 The ledger keeps the earlier version's results, and a claim that was changed after they were seen
-cannot be supported in the same patients (`validation.verdict`, rule 4).
+cannot be supported in the same patients (`validation.verdict.verdict`, rule 4).
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from validation.contracts.contract import (
     SpecificationPlan,
     SplitRule,
 )
-from validation.contracts.draft import draft
-from validation.contracts.freezing import freeze
-from validation.hypothesis import Hypothesis
-from validation.inputs.compile import changed_data
-from validation.types import canonical_json
+from validation.core.hypothesis import Hypothesis
+from validation.core.types import canonical_json
+from validation.drafting.draft import draft
+from validation.drafting.freezing import changed_data, freeze
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
-    from validation.dictionary import DataDictionary
+    from validation.core.dictionary import DataDictionary
 
 PARTS: dict[str, type[Strict]] = {
     "hypothesis": Hypothesis,

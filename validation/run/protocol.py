@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
-from validation.inputs.compile import confirmation_key, require_variables
-from validation.overlap import require_other_patients
-from validation.relevance import expected_direction
+from validation.run.overlap import require_other_patients
+from validation.run.prepare import confirmation_key, require_variables
+from validation.verdict.relevance import expected_direction
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.contracts.contract import FrozenContract
     from validation.inputs.population import Cut
+    from validation.inputs.prediction import PredictionModel
     from validation.ledger.ledger import Ledger
-    from validation.prediction import PredictionModel
-    from validation.results import AnalysisResult, Part
+    from validation.results.results import AnalysisResult, Part
 
 
 class Handed(TypedDict, total=False):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from validation.results import Book, Effect, TestOutcome
+from validation.results.results import Book, Effect, TestOutcome
 
 COMMON = 0.15
 """Share of patients with the outcome from which on ratios are no longer close to risk ratios."""

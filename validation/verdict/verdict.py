@@ -27,18 +27,19 @@ The rules, in their order:
 
 1. Data. The primary test gave no effect with interval and p: inconclusive (data).
 2. Fail closed. A registered control did not run, the known positive does not show, or the negative
-   control moves (`validation.controls.rules`, 1 to 3): inconclusive (control), whatever the
+   control moves (`validation.verdict.objections`, 1 to 3): inconclusive (control), whatever the
    answers.
    An exposure that was not known at baseline (4): inconclusive (data).
 3. Association yes. Supported, unless something objects; the first objection names the verdict, and
    all of them stand among the reasons:
    - inconclusive (timing): nobody declared when an exposure, covariate, stratum or filter became
-     known (`validation.controls.rules`, 9);
+     known (`validation.verdict.objections`, 9);
    - inconclusive (independence): independence is not answered yes. A contract may declare that
      there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
      so in place of independence;
    - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
-   - inconclusive (control), (assumption): a control objects (`validation.controls.rules`, 5 to 8);
+   - inconclusive (control), (assumption): a control objects (rules 5 to 8 of
+     `validation.verdict.objections`);
    - what the evidence brings along (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
      difference does not bear the claim out, or proportionality was registered and not tested;
@@ -76,25 +77,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from validation.contracts.contract import Contract, TestPlan
-from validation.controls.rules import (
-    Objection,
-    control_objections,
-    control_reasons,
-    missingness_limit,
-    timing_objections,
-    unshown_positive,
-)
-from validation.hypothesis import Direction
-from validation.kinds import kind_limits, later_endpoints, shown_words
+from validation.core.hypothesis import Direction
 from validation.methods.sites import site_limits
-from validation.relevance import (
-    allows_relevant,
-    expected_direction,
-    relevant_text,
-    shows_relevant,
-    unit_text,
-)
-from validation.results import (
+from validation.results.results import (
     AnalysisResult,
     Answer,
     Because,
@@ -105,6 +90,22 @@ from validation.results import (
     Word,
     effect_text,
     p_is,
+)
+from validation.verdict.kinds import kind_limits, later_endpoints, shown_words
+from validation.verdict.objections import (
+    Objection,
+    control_objections,
+    control_reasons,
+    missingness_limit,
+    timing_objections,
+    unshown_positive,
+)
+from validation.verdict.relevance import (
+    allows_relevant,
+    expected_direction,
+    relevant_text,
+    shows_relevant,
+    unit_text,
 )
 
 CLEAR = 2.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from validation.contracts.contract import Contract
-from validation.hypothesis import Comparison
+from validation.core.hypothesis import Comparison
 from validation.methods.shared import slug
-from validation.relevance import expected_direction
-from validation.results import AnalysisResult, Reason, TestOutcome, Word, effect_text, p_is
+from validation.results.results import AnalysisResult, Reason, TestOutcome, Word, effect_text, p_is
+from validation.verdict.relevance import expected_direction
 
 
 def later_endpoints(

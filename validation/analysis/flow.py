@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from validation.contracts.contract import Contract
-from validation.dictionary import JoinReport
+from validation.core.dictionary import JoinReport
 from validation.inputs.population import apply_filters, outcome_known
 from validation.inputs.study import Study
-from validation.results import Book
+from validation.results.results import Book
 
 if TYPE_CHECKING:
     import pandas as pd

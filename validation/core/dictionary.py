@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from sage.core.models import Strict
-from validation.hypothesis import KnownAt
-from validation.signature import read_signature
+from validation.core.hypothesis import KnownAt
+from validation.core.signature import read_signature
 
 Modality = Literal["clinical", "expression", "imaging", "immune", "mutation", "derived"]
 

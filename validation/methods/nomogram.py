@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from validation.hypothesis import Comparison
+from validation.core.hypothesis import Comparison
 from validation.inputs.population import numbers_of
-from validation.prediction import PredictionModel, Term
+from validation.inputs.prediction import PredictionModel, Term
 
 if TYPE_CHECKING:
     import numpy as np

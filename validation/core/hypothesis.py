@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from sage.core.models import Strict
-from validation.signature import GeneSignature, genes_of, read_signature
+from validation.core.signature import GeneSignature, genes_of, read_signature
 
 LONGEST_ID = 80
 LONGEST_NAME = 200

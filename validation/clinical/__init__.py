@@ -1,1 +1,0 @@
-"""What a clinical reader expects beside a test: planning, adjustment, sensitivity, usefulness."""

@@ -1,0 +1,1 @@
+"""Types that all of validation shares: findings, the data dictionary, hypotheses."""

@@ -1,0 +1,1 @@
+"""From a hypothesis to a frozen contract: covariates, tests, power, amendments."""

@@ -1,0 +1,1 @@
+"""Types of the results: tests, numbers by key, controls, verdict."""

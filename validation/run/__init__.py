@@ -1,0 +1,1 @@
+"""A validation from start to end: prepared inputs, protocol, runner."""
