@@ -131,7 +131,7 @@ def test_when_every_control_crashes_nothing_is_concluded() -> None:
 def test_a_control_that_ran_has_its_numbers(kind: str, field: str, value: float | None) -> None:
     from pydantic import ValidationError
 
-    from validation.results.results import controls as control_results
+    from validation.results import controls as control_results
 
     good = {"status": "ran", "p": 0.1, "draws": 9, "percentile": 0.9, "kind": "matched genes",
             "hr": 2.0, "events": 99, "endpoint": "E", "expected_sign": 1.0, "own": True, "n": 9,

@@ -84,6 +84,7 @@ from validation.results.results import (
     Answer,
     Because,
     Effect,
+    Objection,
     Reason,
     TestOutcome,
     Verdict,
@@ -93,7 +94,6 @@ from validation.results.results import (
 )
 from validation.verdict.kinds import kind_limits, later_endpoints, shown_words
 from validation.verdict.objections import (
-    Objection,
     control_objections,
     control_reasons,
     missingness_limit,
