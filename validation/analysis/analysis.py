@@ -107,10 +107,6 @@ class Analysis:
     def open(cls, inputs: Path, *, trace: Path | None = None) -> Analysis:
         """Read and verify prepared inputs.
 
-        Parameters
-        ----------
-        trace : file to which every attempt is appended before it starts
-
         Raises
         ------
         InputError
@@ -331,12 +327,7 @@ class Analysis:
         work: Callable[[], C],
         wanted: bool,
     ) -> C:
-        """Run one control; what it came to, in its own type, and as a line of the ledger.
-
-        Parameters
-        ----------
-        wanted : whether the contract asks for it
-        """
+        """Run one control; what it came to, in its own type, and as a line of the ledger."""
         if not wanted:
             return kind(status=ControlStatus.OFF, reason="the contract does not ask for it")
         endpoint = self.contract.primary_test.endpoint
@@ -434,10 +425,6 @@ def execute(
 
     Parameters
     ----------
-    inputs : what `prepare` wrote: contract, table, provenance
-    out : gets `analysis.json`, figures and tables
-    trace : file that gets each test as it is attempted
-    progress : called with the name of each step
     figures : False draws none
     """
     analysis = Analysis.open(inputs, trace=trace)

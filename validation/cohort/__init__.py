@@ -24,8 +24,6 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
     name_or_dir : "gbsg2", a folder with `cohort.toml`, such a file itself, a cBioPortal study
         folder (`meta_study.txt`), a GDC clinical export (`clinical.tsv`), or a folder that holds
         every file of a shipped description (`data/cohorts`)
-    root : where the data files lie, if not beside the description
-    cache : folder for parsed expression matrices; without it they are parsed on each load
 
     Raises
     ------

@@ -19,9 +19,7 @@ def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd
     Parameters
     ----------
     values : one per row of a file
-    patient : whose row it is
     rule : "error", "identical", "first", "last", "mean", "max" or "min"
-    where : table and column, for messages
 
     Raises
     ------

@@ -172,9 +172,7 @@ def composed_scores(
 
     Parameters
     ----------
-    signature : its method; weights are those of the set's genes, place by place
     values : (genes, patients) every gene
-    sets : positions of the genes that take the place of the signature's measured ones
     """
     import numpy as np
 

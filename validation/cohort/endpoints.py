@@ -80,7 +80,6 @@ def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd
     Parameters
     ----------
     data : with a column `time` in months
-    where : the endpoint, for messages
     limit : months
     policy : "exclude", or anything else to refuse
 

@@ -70,9 +70,6 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
 
     Parameters
     ----------
-    spec : file, layout, scale and identifiers of the matrix
-    root : the cohort's folder; the file must lie in it
-    ids : rule by which samples name their patient
     cache : folder that keeps the matrix as arrays; None reads the file each time
 
     Raises

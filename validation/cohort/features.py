@@ -50,10 +50,6 @@ def feature_table(
     Parameters
     ----------
     path : a text table, one row per patient
-    key : the column that names patients
-    modality : of all its variables
-    source : what made it, for the descriptions
-    spec : the cohort's, whose names it must not take
     """
     import pandas as pd
 

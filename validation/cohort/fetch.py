@@ -74,9 +74,6 @@ def fetch(
     Parameters
     ----------
     name : "tcga-blca"
-    genes : symbols beside those of the shipped signatures and the paper's hypotheses
-    counts : also download STAR counts of every sample from GDC (about 2 GB)
-    gdc, cbioportal : base addresses
     pause : seconds before the first repetition of a request; doubles each time
 
     Raises

@@ -44,14 +44,6 @@ class Service:
     ) -> T:
         """What `read` makes of the answer.
 
-        Parameters
-        ----------
-        method : GET or POST
-        path : below the base address
-        read : gets the body; raises ValueError for one that is not as documented
-        params : of the address
-        body : sent as JSON
-
         Raises
         ------
         FaultError
@@ -77,13 +69,6 @@ class Service:
         body: Any = None,
     ) -> Any:
         """The JSON of a response.
-
-        Parameters
-        ----------
-        method : of HTTP
-        path : below the service's address
-        params : of the query
-        body : sent as JSON
 
         Raises
         ------

@@ -72,11 +72,7 @@ def read_text_table(
 
     Parameters
     ----------
-    path : .csv, .tsv, .tab, .txt (also .gz), .parquet or .feather
     separator : None for a tab or a comma, by the suffix
-    header_rows : lines of names above the data
-    comment : what begins a comment, to the end of the line
-    columns : the columns' names, for a file without a line of them
 
     Raises
     ------
@@ -152,13 +148,6 @@ def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
 
 def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
     """Read one table, apply its filters and sample rule, and name each row's patient.
-
-    Parameters
-    ----------
-    name : of the table in `cohort.toml`
-    spec : its file, key, filters and sample rule
-    root : the cohort's folder; the file must lie in it
-    ids : rule by which keys name their patient
 
     Raises
     ------

@@ -58,16 +58,7 @@ def tests_of(
     covariates: tuple[str, ...],
     strata: tuple[str, ...] = (),
 ) -> tuple[TestPlan, ...]:
-    """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim.
-
-    Parameters
-    ----------
-    hypothesis : what is claimed
-    endpoint : of the claim
-    secondary : other endpoints, tested alike
-    covariates : keys of what models adjust for
-    strata : keys of what baselines are kept apart by
-    """
+    """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
     if hypothesis.time_dependent:
         return tuple(_followed(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
@@ -274,17 +265,6 @@ def of_endpoint(
 
     Strata bind the comparisons of hazards. A prediction needs one baseline, so there they are
     covariates like the others.
-
-    Parameters
-    ----------
-    prefix : of the tests' names; empty for the claim's own endpoint
-    endpoint : with its kind
-    grouped : two groups, not a slope
-    rule : how the exposure is cut
-    covariates : keys of what models adjust for
-    strata : keys of what baselines are kept apart by
-    primary : its first test carries the claim
-    whole : a method
     """
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     method, note = _carrying(endpoint, grouped, rule, whole)

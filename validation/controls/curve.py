@@ -128,7 +128,6 @@ def cox_model(
     ----------
     time : (n,) follow-up, in any unit
     event : (n,) 1 where it ends in the event
-    events_per_term : as the contract's `rules.events_per_covariate`; 0 penalizes separation only
     entry : (n,) times from which a record is at risk
     cluster : (n,) persons, whose rows share a robust variance
 
@@ -223,7 +222,6 @@ def specification_curve(
 
     Parameters
     ----------
-    model : `cox_model`, `logistic_model` or `linear_model` of the outcome
     exposures : name of the cut rule to the (n,) exposure it gives (NaN: not in the comparison), or
         to an (n, 1 + q) block whose further columns every model holds (an interaction's main
         effects)
@@ -292,10 +290,8 @@ def leave_one_out(
 
     Parameters
     ----------
-    exposure, covariates : as one entry, and all, of `specification_curve`
     sites : (n,) the site of each patient, or None where unknown (those are kept)
     codes : (n,) codes of the strata (-1: unknown), or None
-    choices : the words for what does not vary
     """
     block = as_float(exposure, "exposure").reshape(model.n, -1)
     label = np.array(["" if site is None else str(site) for site in np.asarray(sites, object)])

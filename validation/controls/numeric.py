@@ -107,9 +107,6 @@ def permutations(
 
     Parameters
     ----------
-    n : number of patients
-    times : number of orders
-    seed : of the draws
     strata : (n,) labels that keep their patients
     clusters : (n,) persons whose rows stay together
     """
@@ -163,7 +160,6 @@ def permuted_outcome(
     ----------
     exposure : (n,) the claim's exposure as analyzed (0/1 group, or continuous)
     covariates : (n, q) the model's other covariates; they stay with the outcome
-    strata : permute within these groups only
     clusters : (n,) rows that stay together
 
     Raises
@@ -260,7 +256,6 @@ def matched_features(
     Parameters
     ----------
     values : (n, p) all features on one scale (log expression, say)
-    exclude : positions never drawn (the claim's other genes, a signature's members)
 
     Returns
     -------

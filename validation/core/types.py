@@ -23,16 +23,7 @@ class Finding(Strict):
 
 
 def finding(severity: Severity, code: str, where: str, message: str, remedy: str = "") -> Finding:
-    """A finding; `remedy` says what to do about it, where there is something to do.
-
-    Parameters
-    ----------
-    severity : whether it stops the work
-    code : by which programs tell it
-    where : file and field
-    message : what is wrong, in a sentence
-    remedy : what to do
-    """
+    """A finding; `remedy` says what to do about it, where there is something to do."""
     return Finding(severity=severity, code=code, where=where, message=message, remedy=remedy)
 
 

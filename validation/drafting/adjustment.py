@@ -112,9 +112,7 @@ def adjust(
     Parameters
     ----------
     arrows : lines "cause -> effect"
-    exposures : the variables whose joint effect is claimed
     measured : variables that can be adjusted for; None for all of the diagram
-    chosen : covariates that somebody wants to adjust for
 
     Raises
     ------

@@ -51,12 +51,6 @@ def amend(
 ) -> FrozenContract:
     """Freeze the next version of a contract on the data as they are now.
 
-    Parameters
-    ----------
-    reason : why, as it will stand in the report
-    changes : new values by dotted name, below one of `PARTS` or `seed`
-        (`hypothesis.covariates`, `rules.relevant_ratio`); the name of a part alone replaces it
-
     Raises
     ------
     InputError

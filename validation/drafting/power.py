@@ -49,13 +49,6 @@ def planned_power(
 ) -> Power:
     """Power from the dictionary's counts: complete patients, expected events, expected groups.
 
-    Parameters
-    ----------
-    hypothesis : exposures, covariates and population
-    dictionary : counts of the cohort, without any outcome by exposure
-    endpoint : with its expected events
-    rules : level, power and the ratio that is relevant
-
     Returns
     -------
     Events or patients, what is detectable with them, and what is required.
@@ -119,8 +112,6 @@ def power_of(
     Parameters
     ----------
     fraction : share of the exposed, for two groups
-    spread : standard deviation of the exposure given what the model holds beside it (main effects,
-        strata); takes the place of `fraction`
     unit_sd : standard deviation of the exposure in the unit of its effect, where that is another
     """
     from validation.statistics.power import (

@@ -56,14 +56,6 @@ def cumulative_incidence_figure(
     """Draw the event solid with its band, the competing event dashed and thinner; one color and
     one marker per group, so that neither color nor dash is needed to tell the groups apart.
 
-    Parameters
-    ----------
-    curves : group label to its curves; all times in `time_unit`
-    event, competing : what the solid and the dashed lines are called
-    annotation : lines printed above the legend (Gray's p, subdistribution hazard ratio)
-    smallest : curves end where fewer are at risk, and smaller counts are not printed
-    frame : title, subtitle, simulated, time_unit, ticks, until: see `Frame`
-
     Returns
     -------
     The path written (.svg, or .png at 200 dpi).

@@ -65,11 +65,9 @@ def follow_up(
 
     Parameters
     ----------
-    curves : name of each group to its curve, all times in `time_unit`
     ticks : times at which the numbers at risk stand; None chooses
     until : end of the time axis; None for the last time
     extra : inches
-    smallest : counts under it are not printed
 
     Raises
     ------
@@ -132,11 +130,9 @@ def band(
 
     Parameters
     ----------
-    axes : to draw on
     times : (m,) where the curve steps
     lower, upper : (m,) limits from each step on
     end : time up to which it is drawn, in the unit of `times`
-    color : of the band, drawn nearly transparent
     """
     shown = times <= end
     axes.fill_between(
@@ -155,11 +151,9 @@ def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look:
 
     Parameters
     ----------
-    axes : to draw on
     times : (m,) where the curve steps
     values : (m,) its value from each step on
     end : time up to which it is drawn, in the unit of `times`
-    look : color, line style, width and label, as matplotlib takes them
     """
     shown = times <= end
     axes.step(np.append(times[shown], end), extended(values[shown]), where="post", **look)

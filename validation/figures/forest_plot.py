@@ -59,16 +59,6 @@ def forest(
     Intervals that leave the axis end in an arrow. A row whose value is NaN prints its `reason`
     where the interval would stand.
 
-    Parameters
-    ----------
-    rows : from top to bottom, each a label, a ratio with its 95% limits, and counts
-    path : .svg or .png
-    measure : what the ratios are, on the axis
-    less, more : words for ratios under and over 1
-    n_title : heading of the column of counts
-    simulated : print the label of simulated data
-    description : what a screen reader is told
-
     Returns
     -------
     The path written.

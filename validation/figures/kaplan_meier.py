@@ -28,12 +28,6 @@ def kaplan_meier_figure(
 ) -> Path:
     """Draw one curve per group and write the figure.
 
-    Parameters
-    ----------
-    curves : group label to its curve; all times in `time_unit`
-    annotation : lines printed inside the plot (hazard ratio with interval, then log-rank p)
-    frame : title, subtitle, simulated, time_unit, ticks, until: see `Frame`
-
     Returns
     -------
     The path written (.svg, or .png at 200 dpi).

@@ -29,13 +29,6 @@ def nomogram_figure(
 ) -> Path:
     """Draw one line per variable, the sum of points, and the risk by the horizon.
 
-    Parameters
-    ----------
-    found : lines and points of a developed model
-    path : .svg or .png
-    simulated : print the label of simulated data
-    description : what a screen reader is told; the subtitle where empty
-
     Returns
     -------
     The path written (.svg, or .png at 200 dpi).

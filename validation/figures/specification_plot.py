@@ -42,14 +42,6 @@ def specification_curve_figure(
 
     Filled points have p below the curve's alpha; hollow ones do not.
 
-    Parameters
-    ----------
-    curve : the estimates under every choice, with their limits
-    path : .svg or .png
-    measure : what the estimates are, on the axis
-    simulated : print the label of simulated data
-    description : what a screen reader is told
-
     Returns
     -------
     The path written.

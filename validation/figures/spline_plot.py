@@ -36,9 +36,6 @@ def spline_figure(
     grid : (m,) values of the exposure at which the curve is known, in its unit
     curve : hazard ratio, lower and upper limit, each (m,)
     values : (n,) the patients' values, for the rug
-    reference : the value at which the hazard ratio is one
-    knots : where the spline bends, marked on the axis
-    annotation : lines printed inside the plot (p-values)
 
     Returns
     -------

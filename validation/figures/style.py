@@ -79,9 +79,7 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
 
     Parameters
     ----------
-    figure : on an Agg canvas, as `canvas` makes it
     path : .svg, or .png at 200 dpi; without a suffix both are written, under the suffixes
-    title, description : kept in the file for screen readers
 
     Returns
     -------
@@ -130,10 +128,6 @@ def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left:
 
     Parameters
     ----------
-    figure : to write on
-    title : in bold
-    subtitle : below it; none where empty
-    simulated : add the label of simulated data at the right
     left : where the text begins, as a share of the width
     """
     height = figure.get_figheight()
@@ -176,14 +170,7 @@ DIGIT, LINE = 0.08, 0.17
 
 
 def ratio_ticks(axes: Axes, low: float, high: float, *, vertical: bool = False) -> None:
-    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high, as many as have room.
-
-    Parameters
-    ----------
-    axes : whose axis is set, placed on its figure
-    low, high : limits of the axis, ratios above 0
-    vertical : the y axis instead of the x axis
-    """
+    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high, as many as have room."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     box = axes.get_position()

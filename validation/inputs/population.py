@@ -253,10 +253,7 @@ def cut_for(
 
     Parameters
     ----------
-    comparison : which decides between one cut and several
     values : (n,) of the patients in the population; NaN where missing
-    use : the exposure with its own rule and threshold
-    rule : instead of the exposure's own
     """
     rule = rule or use.cut
     if comparison is Comparison.TREND and rule not in CONTINUOUS:
@@ -306,8 +303,6 @@ def expose(
 
     Parameters
     ----------
-    comparison : of the hypothesis
-    uses : the exposures
     values : per exposure (n,) values; NaN where missing
     cuts : per exposure, as `cut_for` found them
 

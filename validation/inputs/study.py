@@ -81,10 +81,8 @@ class Study:
 
         Parameters
         ----------
-        contract : population, exposures, comparison
         table : one row per patient, as `prepare` wrote it
         cuts : one per exposure; those of the discovery part where this is the confirmation
-        model : a developed prediction model, where there is one
 
         Raises
         ------

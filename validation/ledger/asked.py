@@ -30,10 +30,7 @@ def asked_before(
 
     Parameters
     ----------
-    store : the ledger
-    patients : fingerprints of those in the claim
     related : populations of the ledger that share patients with them
-    mine : the claim
     """
     labels = []
     for row in store.rows(related, ("registration",)):
@@ -67,11 +64,7 @@ def screened_before(
 
     Parameters
     ----------
-    store : where the screens stand
-    cohort, patients : the contract's patients, with their fingerprints
     related : the stored populations that share patients with them
-    mine : the contract's registration
-    before : only screens from before this time (empty: all)
 
     Returns
     -------

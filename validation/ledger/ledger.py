@@ -63,7 +63,6 @@ class Ledger:
     Parameters
     ----------
     path : the folder's file; None where only the store is written
-    store : where what is known of the same patients in other folders lies
 
     Raises
     ------
@@ -158,8 +157,6 @@ class Ledger:
 
         Parameters
         ----------
-        frozen : the contract
-        cohort : its cohort, by whose records the store finds what is known of the same patients
         fresh : False for a contract that is read from a file: unless it stands here already, it
             was never registered when it was frozen
         """
@@ -280,7 +277,6 @@ class Ledger:
 
         Parameters
         ----------
-        names : the features
         ranks : (features, pilots) their ranks, from `validation.ledger.patients.profiles`
         """
         from validation.ledger.patients import pack_features
@@ -538,14 +534,7 @@ class Ledger:
         *,
         of: str | None = None,
     ) -> list[Adjusted]:
-        """The claims of a role after error control (`validation.ledger.error_control`).
-
-        Parameters
-        ----------
-        instead : gives contracts another p than that of their primary test
-        of : a contract; claims of this folder on other patients than its own are no part of its
-            family, as far as the store was asked whose patients they are
-        """
+        """The claims of a role after error control (`validation.ledger.error_control`)."""
         disjoint = self._disjoint()
         kin = self._kin.get(self._population_of(of)) if of is not None else None
         claims = [

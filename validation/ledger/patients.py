@@ -169,15 +169,7 @@ class Patients:
         return best
 
     def same_outcome(self, name: str, stored: Population, other: str, match: Match) -> bool:
-        """Whether an endpoint holds the outcomes of one of a stored population.
-
-        Parameters
-        ----------
-        name : an endpoint of these patients
-        stored : a population of the ledger
-        other : an endpoint of that population
-        match : which of these patients are which of those
-        """
+        """Whether an endpoint holds the outcomes of one of a stored population."""
         mine, theirs = self.outcomes.get(name), stored.outcomes.get(other)
         if mine is None or theirs is None or len(match.pilots) < FEWEST:
             return False

@@ -25,15 +25,7 @@ HARM: dict[LedgerState, str] = {
 def ledger_objections(
     state: LedgerState, *, registered: bool, screened: str = "", taken: str | None = None
 ) -> tuple[Objection, ...]:
-    """What the ledger says against a claim.
-
-    Parameters
-    ----------
-    state : whether the ledger is whole
-    registered : whether the contract was registered when it was frozen, before its results
-    screened : which exposure was screened before, empty where none was
-    taken : the contract that held the same place of a campaign's online control before
-    """
+    """What the ledger says against a claim."""
     found = []
     if state in HARM:
         text = (

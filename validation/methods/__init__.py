@@ -29,13 +29,6 @@ from validation.results.results import Book, TestOutcome
 def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Run one registered test.
 
-    Parameters
-    ----------
-    study : the population with its coded exposure
-    plan : which test, on which endpoint, with which covariates and strata
-    book : takes the numbers, under names that begin with the test's
-    tables : takes tables of text by name
-
     Returns
     -------
     How the test ended, with effect and p.

@@ -418,11 +418,9 @@ def cross_validated(
 
     Parameters
     ----------
-    study : for the contract's seed
     time : (n,) follow-up in months
     event : (n,) 1 where it ends in the event
     X : (n, k) covariates
-    names : k labels
     horizon : months
 
     Raises

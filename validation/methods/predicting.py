@@ -26,9 +26,6 @@ def terms_of(
 
     Parameters
     ----------
-    fit : the model, its coefficients in the order exposure, parts, columns
-    exposed : label of the exposure
-    parts : labels of what the exposure was made of
     columns : the covariates' columns, with the level or the unit of each
     """
     kinds = [(exposed, "exposure"), *((name, "part") for name in parts)]

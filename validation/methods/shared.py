@@ -144,10 +144,8 @@ def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: lis
 
     Parameters
     ----------
-    plan : the registered test, with the variables that make its strata
     keep : (n,) which patients of the study enter
     event : (kept,) 1 where follow-up ends in the event
-    notes : gets the note
 
     Returns
     -------
@@ -196,9 +194,7 @@ def fit_cox(
     time : (n,) follow-up in months
     event : (n,) 1 where it ends in the event
     X : (n, k) covariates
-    names : k labels
     study : for the contract's events per covariate
-    notes : gets why a penalty was taken
     strata : (n,) numbers of the strata, each with a baseline of its own
     entry : (n,) months from which a record is at risk
     cluster : (n,) persons
@@ -243,9 +239,7 @@ def fit_logistic(y: Floats, X: Floats, names: list[str], study: Study, notes: li
     ----------
     y : (n,) outcome, 0 or 1
     X : (n, k) covariates, without an intercept
-    names : k labels
     study : for the contract's events per covariate
-    notes : gets why a penalty was taken
     """
     from validation.statistics.binary import logistic
     from validation.statistics.errors import ConvergenceError, SeparationError
@@ -283,9 +277,6 @@ def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
     Parameters
     ----------
     fit : a fitted model with limits and p per term
-    name : of the term
-    scale : what the model estimates: a hazard ratio, an odds ratio, a difference
-    at : the term's place in the model
     """
     value = getattr(fit, _COLUMN[scale])[at]
     return row_of(name, value, fit.lower[at], fit.upper[at], fit.p[at], scale)
@@ -305,18 +296,7 @@ def wald_outcome(
     book: Book,
     tables: dict[str, Any],
 ) -> TestOutcome:
-    """The outcome of a model that is tested by its first term; effect and table are kept.
-
-    Parameters
-    ----------
-    plan : the registered test
-    fit : its model; the first term is the one that is tested
-    names : labels of all terms
-    scale : what the model estimates
-    notes : what the reader is told about the model
-    book : takes the effect and its p under the test's name
-    tables : takes all terms under the test's name
-    """
+    """The outcome of a model that is tested by its first term; effect and table are kept."""
     effect = effect_of(fit, scale)
     book.effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, scale)
@@ -333,16 +313,7 @@ def wald_outcome(
 
 
 def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:
-    """A table's row.
-
-    Parameters
-    ----------
-    name : of the term
-    value : its estimate
-    lower, upper : 95% limits
-    p : two-sided
-    scale : what is estimated, the heading of its column
-    """
+    """A table's row."""
     from validation.results.results import p_text
 
     return {

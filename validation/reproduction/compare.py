@@ -151,13 +151,7 @@ def second_program() -> str:
 def task_of(
     contract: Contract, sha256: str, part: Part, columns: Sequence[str] | None = None
 ) -> Task:
-    """What a second implementation is asked for.
-
-    Parameters
-    ----------
-    columns : the table's columns, in a replication: covariates and strata that the second cohort
-        lacks are left out there, as in SAGE's own analysis
-    """
+    """What a second implementation is asked for."""
     from validation.analysis.analysis import AGAIN
 
     plans = [plan for plan in contract.tests if not _imputes(contract, plan)]
@@ -231,10 +225,6 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
 
     The rows are the analyzed patients in an order of their own, without any identifier.
 
-    Parameters
-    ----------
-    inputs : prepared inputs of a part (see `validation.run.prepare.prepare`)
-
     Returns
     -------
     The task; None where the analysis itself is refused and there is nothing to reproduce.
@@ -303,14 +293,6 @@ def compare(
     """Compare every registered number of a part. `found` is None where no program ran to its end.
 
     Tests that SAGE's own computation refused have no number, and nothing is asked of them.
-
-    Parameters
-    ----------
-    task : what was asked, with its tolerances
-    reference : SAGE's own numbers
-    found : the other program's
-    by : who wrote it
-    program : its text, whose hash is kept
     """
     asked = {test.id: test for test in task.tests}
     compared: list[Compared] = []
@@ -441,13 +423,7 @@ class Weighed:
 
 
 def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reproduction]) -> Weighed:
-    """What the second implementation's numbers do to a verdict.
-
-    Parameters
-    ----------
-    reference : SAGE's own results that the verdict rests on
-    found : the comparisons of all parts that were analyzed
-    """
+    """What the second implementation's numbers do to a verdict."""
     primary = reference.test(contract.primary)
     if primary is None or primary.status != "ok":
         return Weighed()

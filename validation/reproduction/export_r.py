@@ -78,11 +78,6 @@ QUANTITIES = (
 def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
     """Write `analysis.R`, `table.csv`, `columns.csv` and `expected.csv` to `folder`.
 
-    Parameters
-    ----------
-    inputs : the prepared inputs of the part that `analysis` reports
-    analysis : what SAGE found in them
-
     Returns
     -------
     The script's path. Run it with `Rscript FOLDER/analysis.R`; it ends with status 1 where a

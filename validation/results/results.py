@@ -376,10 +376,8 @@ class Book:
 
         Parameters
         ----------
-        key : by which report and prompts name it
         value : None where it could not be computed
         unit : "patients", "months", "p-value", ...
-        text : as it is printed
 
         Raises
         ------

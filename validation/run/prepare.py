@@ -106,8 +106,6 @@ def prepare(
     ----------
     part : "all" for contracts without a split; "discovery", then "confirmation" for those with one
         (with the discovery part's `cuts`); "replication" for a second cohort
-    model : the prediction model whose calibration these patients judge; without one it is
-        developed in them
     ledger : needed for "confirmation": it must hold the unlock
 
     Returns

@@ -53,13 +53,6 @@ def register(
 ) -> None:
     """Write the contract into the ledger before its first result.
 
-    Parameters
-    ----------
-    frozen : the contract
-    cohort : on which it runs
-    ledger : gets it
-    replicate : the second cohort
-
     Raises
     ------
     InputError
@@ -84,14 +77,6 @@ def carry_out(
     replicate: Cohort | None = None,
 ) -> Parts:
     """Compute the parts of a registered contract; each is in the ledger before the next is read.
-
-    Parameters
-    ----------
-    frozen : a contract that `register` wrote down
-    cohort : on which it runs
-    compute : called with the part, its cohort, and what the part takes over from the first one
-    ledger : keeps which patients were opened
-    replicate : the second cohort
 
     Returns
     -------

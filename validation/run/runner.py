@@ -53,10 +53,6 @@ def run(
 
     Parameters
     ----------
-    out : folder of this hypothesis' results
-    ledger : the run's ledger; errors are controlled over all claims in it
-    replicate : a second cohort on which the primary test is repeated
-    progress : called with the name of each step
     figures : False draws none (half the time; no number or verdict depends on them)
     reproduce : False runs no second implementation and leaves its rule out of the verdict, for
         studies of the other rules over many worlds
@@ -166,15 +162,7 @@ def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledge
 
 
 def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str, part: Part = "all") -> None:
-    """Note that an analysis died before it wrote anything: its claims count as attempts.
-
-    Parameters
-    ----------
-    frozen : the contract
-    ledger : gets one entry for each claim
-    reason : how it ended
-    part : that died
-    """
+    """Note that an analysis died before it wrote anything: its claims count as attempts."""
     again = part == "replication"
     ledger.record(
         *(
@@ -210,7 +198,6 @@ def collect(
 
     Parameters
     ----------
-    analysis, replicate : the results, or the folders in which the sandbox left them
     reproduce : False leaves the rule about the second implementation out of the verdict
 
     Raises

@@ -120,12 +120,7 @@ def screen_cohort(
 
     Parameters
     ----------
-    cohort : whose genes and continuous variables are screened
-    endpoint : a survival endpoint of it
-    covariates : keys of variables that every model holds
     detected : a share of the patients
-    out : folder for table and plot
-    ledger : notes the screen
 
     Raises
     ------

@@ -35,12 +35,7 @@ def volcano(
     Parameters
     ----------
     result : a screen's hazard ratios, p and q, one per feature
-    path : .svg or .png
     alpha : the q below which a feature is colored, a share
-    labels : number of features that are named
-    highlight : features that are named whatever their p
-    simulated : print the label of simulated data
-    description : what a screen reader is told
 
     Returns
     -------

@@ -206,7 +206,6 @@ def design(
     Parameters
     ----------
     X : (n, k) values of the covariates, or (n,) of one; no missing value
-    names : k labels, for messages and fits
     n : number of patients that the outcome has
     constant : accept columns that do not vary
 

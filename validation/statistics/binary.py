@@ -146,9 +146,7 @@ def logistic(
     ----------
     y : (n,) outcome, 0 or 1
     X : (n, k) covariates in their own units, without an intercept
-    names : k labels
     penalty : "firth" for the penalized likelihood (few or separated outcomes)
-    level : coverage of the intervals, a share
 
     Returns
     -------

@@ -39,8 +39,6 @@ def resamples(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None
     Parameters
     ----------
     n : number of rows to draw from, and drawn each time
-    times : number of resamples
-    seed : of the draws; the same seed gives the same rows
     strata : (n,) labels; each resample keeps every stratum's size
     """
     rng = generator(seed)
@@ -73,10 +71,8 @@ def bootstrap(
     ----------
     statistic : takes the resampled arrays in their order, returns one number
     arrays : each of n rows, resampled together
-    times : number of resamples
     strata : (n,) labels within which rows are drawn
     method : "percentile", or "bca" (corrected for bias and skewness by the jackknife)
-    level : coverage of the interval, a share
     most_failed : share of the resamples that may be refused
 
     Returns

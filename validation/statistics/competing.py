@@ -156,7 +156,6 @@ def cause_specific(
     time : (n,) follow-up, in any unit
     status : (n,) 0 censored, or the number of the cause
     X : (n, k) covariates in their own units
-    names : k labels
     cause : the number of the cause whose hazard is modelled
 
     Returns

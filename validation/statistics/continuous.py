@@ -72,9 +72,7 @@ def linear(
     ----------
     y : (n,) outcome, in its own unit
     X : (n, k) covariates, without an intercept
-    names : k labels
     robust : standard errors that hold where the spread differs between patients
-    level : coverage of the intervals, a share
 
     Returns
     -------

@@ -83,7 +83,6 @@ def maximally_selected(
     x : (n,) values to cut, none missing
     lower, upper : shares of the patients, 0 < lower < upper < 1
     permutations : draws for the p-value; with 0 it is the asymptotic one
-    seed : of the draws
 
     Returns
     -------

@@ -170,7 +170,6 @@ def pool(
     estimates : (m, k) coefficients, one row per imputed data set, m of at least 2
     variances : (m, k) their squared standard errors
     complete_df : residual degrees of freedom of one complete data set
-    level : coverage of the intervals, a share
 
     Returns
     -------

@@ -209,7 +209,6 @@ def likelihood(
     strata : the risk sets of each stratum
     X : (n, k) covariates of all patients, not sorted
     beta : (k,) log hazard ratios
-    firth : add Jeffreys' penalty
 
     Returns
     -------

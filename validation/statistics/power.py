@@ -48,7 +48,6 @@ def minimum_detectable_hr(
     ----------
     events : expected number of events D
     fraction_exposed : share q of the patients that is exposed
-    alpha : two-sided level
     power : share of such studies that find it
     sd : standard deviation of a continuous exposure, in the unit of which the ratio is
     r_squared : share of the exposure's variance that the covariates explain
@@ -80,7 +79,6 @@ def power_at(
     hr : hazard ratio, per unit of a continuous exposure; above 0
     events : expected number of events
     fraction_exposed : share of the patients that is exposed; None for a continuous exposure
-    alpha : two-sided level
     sd : standard deviation of a continuous exposure
     r_squared : share of the exposure's variance that the covariates explain
 
@@ -112,7 +110,6 @@ def events_needed(
     ----------
     hr : hazard ratio, per unit of a continuous exposure; above 0 and not 1
     fraction_exposed : share of the patients that is exposed; None for a continuous exposure
-    alpha : two-sided level
     power : share of such studies that find it
     sd : standard deviation of a continuous exposure
     r_squared : share of the exposure's variance that the covariates explain
@@ -144,7 +141,6 @@ def minimum_detectable_or(
     n : patients with a known outcome
     events : those of them who have the outcome
     fraction_exposed : share of the patients that is exposed
-    alpha : two-sided level
     power : share of such studies that find it
 
     Raises

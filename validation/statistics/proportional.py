@@ -191,7 +191,6 @@ def cox_by_period(
     time : (n,) follow-up, in any unit
     event : (n,) 1 where it ends in the event
     X : (n, k) covariates
-    names : k labels
     cuts : ends of all periods but the last, distinct and above 0, in the unit of `time`
     penalty : "firth" for few or separated events
     cluster : (n,) persons, whose rows share a robust variance

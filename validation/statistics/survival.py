@@ -267,7 +267,6 @@ def rmst_difference(
     event : (n,) 1 where it ends in the event
     group : (n,) two labels
     tau : horizon, in the unit of `time`
-    level : coverage of the interval, a share
 
     Returns
     -------

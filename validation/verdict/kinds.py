@@ -25,12 +25,6 @@ def later_endpoints(
     Each is tested at the contract's alpha only if the claim on all before it is shown (Westfall and
     Krishen 2001, Journal of Statistical Planning and Inference): its own test after control over
     the ledger, and beside the covariates, both in the expected direction.
-
-    Parameters
-    ----------
-    q_of : by endpoint, its p after control over the ledger in the place of the primary one
-    verdict : on the first endpoint
-    measured, undirected : whether a test gave numbers, and whether they show no direction
     """
     if not contract.hypothesis.hierarchy:
         return

@@ -166,14 +166,6 @@ def sides_shown(event: Column, time: Column) -> str:
 def event_guess(event: Column, happened: list[str], shown: str, confidence: str, why: str) -> Guess:
     """How a column of events is told.
 
-    Parameters
-    ----------
-    event : the column
-    happened : its codes of the event
-    shown : what the codes look like
-    confidence : in the direction
-    why : the direction is taken so
-
     Returns
     -------
     The guess, with all that shows it.

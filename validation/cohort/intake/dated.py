@@ -30,13 +30,6 @@ def outcomes_by_dates(
 ) -> list[Outcome]:
     """Overall survival from days to death and to last contact, or from dates.
 
-    Parameters
-    ----------
-    own : all columns of the table
-    columns : of all tables, by table and name
-    said : what a person set
-    taken : names of outcomes that there are
-
     Returns
     -------
     None or one.
@@ -98,10 +91,7 @@ def outcome_from_dates(
 
     Parameters
     ----------
-    name : of the endpoint
-    start, last, died : columns of dates; of who has one in `died`, it ends the follow-up
     event : who had the event; None where a date of death tells it
-    own : the table's columns
     codes_of : the codes on each side as set; None reads them off the column
     """
     used = {start.name, last.name} | ({died.name} if died else set())

@@ -56,15 +56,7 @@ class Variables:
     def variable(
         self, column: Column, taken: set[str], people: list[str | None], several: bool
     ) -> tuple[str, dict[str, Any]] | None:
-        """A column as a variable of `cohort.toml`, with its key; None where it is left out.
-
-        Parameters
-        ----------
-        column : with its cells
-        taken : keys that there are; the new one is added
-        people : the patient of each row
-        several : whether a patient has several rows
-        """
+        """A column as a variable of `cohort.toml`, with its key; None where it is left out."""
         said = self.said.columns.get(column.name, {})
         if column.name in self.said.dropped:
             self.reports.append(self.report(column, "left out", evidence="as set"))

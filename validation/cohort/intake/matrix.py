@@ -57,13 +57,6 @@ class RawMatrix:
 def matrix_of(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
     """The matrix that a file holds; None where it is no matrix and need not be one.
 
-    Parameters
-    ----------
-    path : for its name and hash
-    text : decoded
-    delimiter : between fields
-    certain : whether its name says that it is one
-
     Raises
     ------
     InputError
@@ -177,12 +170,6 @@ def _scale(values: list[str]) -> tuple[str, str]:
 def mutations_of(path: Path, text: str, cases: Path) -> RawTable:
     """Per sample the number of non-silent mutations, and the genes that are mutated often.
 
-    Parameters
-    ----------
-    path : the MAF file
-    text : its text
-    cases : the study's list of sequenced samples; without it, who has no mutation is not known
-
     Raises
     ------
     InputError
@@ -241,11 +228,6 @@ def mutations_of(path: Path, text: str, cases: Path) -> RawTable:
 
 def star_counts(sheet: Path, home: Path) -> RawMatrix | None:
     """GDC's STAR or HTSeq count files as one matrix, by their sample sheet.
-
-    Parameters
-    ----------
-    sheet : File ID, File Name, Sample ID of each file
-    home : folder of the files, each directly in it or in a folder named for its File ID
 
     Raises
     ------
@@ -327,10 +309,7 @@ def rewritten(matrix: RawMatrix, decimal: str, rename: dict[str, str | None], id
 
     Parameters
     ----------
-    matrix : as it was read
-    decimal : its decimal sign
     rename : the patient of each sample; None leaves the sample out; samples not in it stay
-    ids : rule by which a kept sample names its patient
 
     Raises
     ------

@@ -29,13 +29,6 @@ def column_named(
 ) -> Column:
     """The column that a setting names; with `whole`, the longest beginning that is one.
 
-    Parameters
-    ----------
-    name : as it was set
-    columns : of all tables, by table and name
-    key : of the setting, for the message
-    whole : the setting's value, which begins with the name of a column
-
     Raises
     ------
     InputError
@@ -57,14 +50,6 @@ def time_guess(
     prefix: str, name: str, time: Column, event: Column, contact: Column | None = None
 ) -> Guess:
     """How a column of times is told.
-
-    Parameters
-    ----------
-    prefix : of the guess's key
-    name : of the endpoint
-    time : its column of times
-    event : its column of events
-    contact : the column of those without the event, if it is another
 
     Returns
     -------
@@ -90,13 +75,6 @@ def negative_times(
     prefix: str, name: str, spec: dict[str, Any], times: list[Column]
 ) -> list[Guess]:
     """Times below zero, which are left out.
-
-    Parameters
-    ----------
-    prefix : of the guess's key
-    name : of the endpoint
-    spec : of the endpoint; it is told to leave such times out
-    times : its columns of times
 
     Returns
     -------

@@ -27,13 +27,6 @@ def outcome_as_set(
 ) -> Outcome:
     """An endpoint as a person set it.
 
-    Parameters
-    ----------
-    name : of the endpoint
-    columns : of all tables, by table and name
-    fields : what was set of it
-    guessed : what would be guessed of it if nothing were set
-
     Raises
     ------
     InputError

@@ -110,14 +110,6 @@ def endpoint(
 ) -> Outcome | None:
     """An endpoint out of an event and a time.
 
-    Parameters
-    ----------
-    name : of the endpoint
-    event, time : its columns
-    own : all columns of the table
-    columns : of all tables, by table and name
-    said : what a person set
-
     Returns
     -------
     The outcome; None where the codes show no direction.

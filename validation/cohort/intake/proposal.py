@@ -92,11 +92,6 @@ class Proposal:
 def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
     """Read files and say what cohort they make; nothing is written.
 
-    Parameters
-    ----------
-    paths : files, study folders or archives
-    settings : corrections as `KEY=VALUE`
-
     Raises
     ------
     InputError

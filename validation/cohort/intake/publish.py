@@ -21,12 +21,6 @@ MARK = "# Written by `sage cohort init`"
 def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Finding]:
     """Write the cohort's folder, after it was read back and checked.
 
-    Parameters
-    ----------
-    proposal : without an open guess
-    folder : is made; where it exists it must be a cohort that this wrote
-    force : replace such a folder
-
     Returns
     -------
     What `sage cohort check` finds in it.

@@ -64,12 +64,6 @@ class Sources:
 def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> Sources:
     """Everything that the files hold.
 
-    Parameters
-    ----------
-    paths : files, study folders or .zip archives
-    said : corrections of delimiter, encoding and columns
-    unpacked : an empty folder for what archives hold
-
     Raises
     ------
     InputError

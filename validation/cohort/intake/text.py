@@ -185,14 +185,6 @@ def table_of_text(
 ) -> RawTable:
     """The table that a text holds.
 
-    Parameters
-    ----------
-    text : decoded
-    name : of the table in `cohort.toml`
-    origin : the file, for messages
-    delimiter : between fields
-    columns : names of the columns, separated by commas, where the file has no line of them
-
     Raises
     ------
     InputError
@@ -240,14 +232,6 @@ def table_of_rows(
     comments: list[list[str]] | None = None,
 ) -> RawTable:
     """The table of numbered rows of cells: finds the header, refuses what does not fit under it.
-
-    Parameters
-    ----------
-    rows : line number and trimmed cells of each
-    name : of the table in `cohort.toml`
-    origin : the file, for messages
-    columns : names of the columns, separated by commas, where there is no line of them
-    comments : cells of the comment lines above
 
     Raises
     ------

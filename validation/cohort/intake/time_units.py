@@ -25,10 +25,7 @@ def unit_of_time(
 
     Parameters
     ----------
-    time : the column
     event : of the same outcome, to be told beside it; None where it is not known
-    happened : codes of the event
-    own : all columns of the table
 
     Returns
     -------
