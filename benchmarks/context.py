@@ -6,8 +6,8 @@
 Reads the calls of `data/recordings/tcga-blca-tls` in order. Per-agent: what was sent. Shared: each
 call's own messages behind all earlier users' and assistants' messages of the run (SAGE, Table 1:
 the paper's chat-based pipeline). A token is counted as four characters in both columns; output
-schemas are left out of both. `tools` counts what `tools/list` of `sage mcp serve all` sends in full
-and with `--compact`.
+schemas are left out of both. `tools` counts what `tools/list` of `sage tools serve all` sends in
+full and with `--compact`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ limits = Limits(outputs=Bounds(megabytes=megabytes, young_s=5.0))
 with open_server("oncology", Roots.of([home], home / "out"), workers="2", limits=limits) as server:
     serve_http(server, HttpOptions(port=0, token=token), started=lambda url: print(url, flush=True))
 """
-"""As `sage mcp serve`, with a shorter time for which new outputs are left alone."""
+"""As `sage tools serve`, with a shorter time for which new outputs are left alone."""
 
 
 def on_disk(folder: Path) -> tuple[int, float]:

@@ -213,7 +213,7 @@ def main() -> None:
         queue(given.runs, place, *(asked if given.model else (PROMPT, "demo")))
         print(f"{given.runs} runs queued in {time.perf_counter() - start:.0f} s", flush=True)
         start = time.perf_counter()
-        command = [sys.executable, "-m", "sage", "worker", "--lease", str(given.lease)]
+        command = [sys.executable, "-m", "sage", "admin", "worker", "--lease", str(given.lease)]
 
         def begun() -> subprocess.Popen[bytes]:
             return subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -126,7 +126,7 @@ def through_mcp(folder: Path) -> dict[str, float]:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
 
-    words = ["-m", "sage", "mcp", "serve", "oncology", "--root", str(folder / "in")]
+    words = ["-m", "sage", "tools", "serve", "oncology", "--root", str(folder / "in")]
     words += ["--out", str(folder / "out"), "--tools", str(folder / "tools"), "--workers", "1"]
     command = StdioServerParameters(
         command=sys.executable, args=words, env={**os.environ, "PYTHONPATH": str(ROOT)}

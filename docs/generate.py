@@ -122,7 +122,7 @@ def settings() -> str:
         rows.append(f"| `{name}` | `{variable}` | {shown_default(default)} | {MEANING[name]} |")
     return (
         f"{NOTE}# Settings\n\nRead from `sage.toml` (`$SAGE_CONFIG`, else the working folder, else\n"
-        "`~/.config/sage/`), then from the variables, then from the command line. `sage config` prints\n"
+        "`~/.config/sage/`), then from the variables, then from the command line. `sage admin config` prints\n"
         "what is in force.\n\n| setting | variable | default | meaning |\n|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"

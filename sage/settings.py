@@ -87,7 +87,7 @@ class LedgerSettings(Strict):
 
 
 class Settings(BaseSettings):
-    """Everything that wires SAGE together. `sage config` prints what is in force and from where.
+    """Settings of SAGE. `sage admin config` prints those in force and where they come from.
 
     Of the models: `base_url` names any OpenAI-compatible server, with `api_version` an Azure
     resource whose deployments are named as the models. `timeout_s` is the deadline of one reply,
@@ -250,7 +250,7 @@ def load(**overrides: Any) -> Settings:
                 said += f"; {name} stands at the top of the file"
         raise InputError(
             f"setting {field}: {said} ({place} {config_file()}, as {variable}"
-            " or on the command line; `sage config` shows all)"
+            " or on the command line; `sage admin config` shows all)"
         ) from None
     except ValueError as error:
         raise InputError(f"{config_file()}: {error}") from None

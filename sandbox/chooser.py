@@ -11,7 +11,8 @@ from sandbox.types import Availability, Sandbox
 
 Name = Literal["auto", "docker", "bubblewrap", "subprocess"]
 INSTALL = (
-    "install Docker (https://docs.docker.com/engine/install) and run `sage sandbox build`, or "
+    "install Docker (https://docs.docker.com/engine/install) and run `sage admin sandbox"
+    " build`, or "
     "install bubblewrap (Debian/Ubuntu: apt-get install bubblewrap)"
 )
 
@@ -30,7 +31,7 @@ def choose(
     ----------
     name : "auto" takes Docker, else bubblewrap, else (compiled code only) a limited subprocess
     compiled_by_sage : True when SAGE compiled the code from a contract
-    image : Docker image; the one that `sage sandbox build` makes when None
+    image : Docker image; the one that `sage admin sandbox build` makes when None
     runtime : Docker runtime such as "runsc"; the engine's default when None
     packages : top-level packages of ours that the code may import
 

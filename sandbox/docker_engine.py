@@ -69,7 +69,9 @@ class DockerSandbox:
                     )
                 client.images.get(self.image)
         except ImageNotFound:
-            return self._no(f"the engine has no image {self.image}", "run `sage sandbox build`")
+            return self._no(
+                f"the engine has no image {self.image}", "run `sage admin sandbox build`"
+            )
         except (DockerException, OSError) as wrong:
             return self._no(f"no Docker engine answers ({str(wrong)[:160]})", START)
         return Availability(name=self.name, ok=True, detail=f"engine {version}, {self.image}")
@@ -86,7 +88,7 @@ class DockerSandbox:
             with engine() as client, Stage() as stage:
                 return self._carry_out(client, stage, job)
         except ImageNotFound:
-            return self._unavailable(f"no image {self.image}; run `sage sandbox build`")
+            return self._unavailable(f"no image {self.image}; run `sage admin sandbox build`")
         except APIError as wrong:
             raise FaultError(f"the Docker engine refused the run: {wrong.explanation}") from wrong
         except DockerException as wrong:

@@ -212,7 +212,7 @@ def statements(root: Path) -> list[Statement]:
         if write_report(folder, Path(again)).markdown.read_text(encoding="utf-8") != text:
             raise InputError(
                 f"{report}: is not what the run's outputs give: it was changed, or written by"
-                f" another version of SAGE; `sage replay {root} --out {root}` writes it anew"
+                f" another version of SAGE; `sage admin replay {root} --out {root}` writes it anew"
             )
     lines = text.splitlines()
     notes = _notes(Path(manifest.corpus) if manifest.corpus else data_root() / "corpus")

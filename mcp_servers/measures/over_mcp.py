@@ -1,4 +1,4 @@
-"""`measure_cohort`: a whole cohort by one call, through the `sage measure` command."""
+"""`measure_cohort`: a whole cohort by one call, through the `sage slides measure` command."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], 
     cohort = given.cohort
     if cohort != "-" and cohort not in _built_in():
         cohort = str(context.roots.input(cohort))
-    words = ["measure", "--json", "--known-at", given.known_at]
+    words = ["slides", "measure", "--json", "--known-at", given.known_at]
     words += ["--slides" if given.slides else "--maps", str(source)]
     if given.formulas:
         with context.writing("definitions.txt") as path:
@@ -177,7 +177,7 @@ def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
 
 
 def _told(code: int, stdout: str, stderr: str) -> dict[str, Any]:
-    """What `sage measure --json` said; code 1 means that slides failed, which is in it."""
+    """What `sage slides measure --json` said; code 1 means that slides failed, which is in it."""
     if code == 2:
         lines = [line for line in stderr.splitlines() if line.strip()]
         raise InputError(lines[-1].removeprefix("error: ")[:500] if lines else "sage: refused")
@@ -185,7 +185,7 @@ def _told(code: int, stdout: str, stderr: str) -> dict[str, Any]:
         told = json.loads(stdout)
     except ValueError:
         tail = stderr.strip().splitlines()[-1:] or [""]
-        raise FaultError(f"sage measure ended with code {code}: {tail[0][:400]}") from None
+        raise FaultError(f"sage slides measure ended with code {code}: {tail[0][:400]}") from None
     if not isinstance(told, dict):
-        raise FaultError("sage measure answered with something that is not a JSON object")
+        raise FaultError("sage slides measure answered with something that is not a JSON object")
     return told

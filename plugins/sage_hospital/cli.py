@@ -1,11 +1,305 @@
-"""Commands of the plugin."""
+"""`sage hospital`: audit log, archives, removal of data, checks of a server."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
-app = typer.Typer(no_args_is_help=True)
+from sage.cli.options import AsJson
+from sage.core.errors import FaultError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sage.settings import Settings
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+Outputs = Annotated[
+    Path, typer.Option("--out", help="The output folder of `sage tools serve` or `sage tools run`.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; list what would go.")]
 
 
 @app.callback()
-def _group() -> None: ...
+def _group() -> None:
+    """Audit log, archives, removal of old outputs and of a patient's data, checks of a server."""
+
+
+@app.command()
+def audit(
+    who: str | None = typer.Option(None, help="Only what this person did."),
+    limit: int = typer.Option(50, min=1, help="How many rows, the latest ones."),
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what on servers and by commands, and whether the log is whole.
+
+    Rows are hashed together with the ones before them: exit code 1 where one was edited or removed.
+
+    Example: sage hospital audit --who ann
+    """
+    from sage.cli.console import out, print_json
+    from sage.control.audit import open_audit
+    from sage.core.printable import one_line
+    from sage.settings import load
+
+    with open_audit(load()) as log:
+        kept = log is not None
+        rows, problem = (log.rows(), log.problem()) if log is not None else ([], "")
+    shown = [row for row in rows if who in (None, row.who)][-limit:]
+    if as_json:
+        print_json({"problem": problem, "rows": [row.model_dump(mode="json") for row in shown]})
+    else:
+        for row in shown:
+            said = ", ".join(f"{name} {value}" for name, value in row.detail.items())
+            line = f"{row.at}  {row.who}  {row.what}  {row.about}  {said}"
+            out.print(one_line(line), markup=False, soft_wrap=True)
+        if not shown and kept:
+            out.print("nothing is logged yet" if who is None else f"nothing of {who} is logged",
+                      markup=False)  # fmt: skip
+        elif not shown:
+            out.print(
+                "nothing is logged: the log is kept where `sage serve --trust-header` names people,"
+                " or checkpoint_url names a database"
+            )
+    if problem:
+        raise FaultError(f"{problem}; restore it from a backup")
+
+
+@app.command()
+def backup(
+    archive: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The archive to write (.tar.gz).")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Write all runs, their checkpoints, the queue and the ledger into one archive.
+
+    Works while runs go on: the databases are copied first, as of one moment, then the folders; a
+    run that changes too fast to be copied whole is named, to be paused, and no archive is left.
+    Cohorts, slides and caches are not in it, and of a PostgreSQL server only SAGE's tables are.
+
+    Example: sage hospital backup monday.tar.gz
+    """
+    from sage.cli.console import out, print_json
+    from sage.control import backup as backups
+    from sage.control.audit import EXPORTED, log_command
+    from sage.core.printable import amount
+    from sage.settings import load
+
+    settings = load()
+    log_command(settings, EXPORTED, archive, command="backup")
+    found = backups.backup(settings, archive)
+    if as_json:
+        print_json({"archive": str(archive), **found})
+        return
+    out.print(
+        f"{archive}: {amount(found['runs'], 'run')}, {amount(found['files'], 'file')},"
+        f" {amount(found['rows'], 'row')} of PostgreSQL",
+        soft_wrap=True,
+    )
+    if elsewhere := found["elsewhere"]:
+        out.print(
+            f"[yellow]not in it:[/] {amount(elsewhere, 'run')} of the queue outside of runs_dir"
+            " (`sage show --json` tells the folders)",
+            soft_wrap=True,
+        )
+
+
+@app.command()
+def restore(
+    archive: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What `sage hospital backup` wrote.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Put an archive's runs, checkpoints, queue and ledger where the settings say.
+
+    Nothing is overwritten: runs_dir must be empty, the ledger's file absent, the tables without
+    rows (SAGE_RUNS_DIR and SAGE_LEDGER name others). Each file is compared with the archive's
+    list first.
+
+    Example: sage hospital restore monday.tar.gz
+    """
+    from sage.cli.console import out, print_json
+    from sage.control import backup as backups
+    from sage.control.audit import log_command
+    from sage.core.printable import amount
+    from sage.settings import load
+
+    settings = load()
+    found = backups.restore(settings, archive)
+    log_command(settings, "restored", archive)  # behind the rows of the archive's own log
+    if as_json:
+        print_json({"runs_dir": str(settings.runs_dir), **found})
+        return
+    out.print(
+        f"{amount(found['runs'], 'run')} in {settings.runs_dir}, {amount(found['rows'], 'row')} of"
+        " PostgreSQL; go on with: sage show",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def forget(
+    patient: Annotated[
+        str, typer.Argument(metavar="PATIENT", help="As the cohort's files name them.")
+    ],
+    cohort: Annotated[str, typer.Option(help="The patient's cohort: a folder or built-in name.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder that `sage tools serve --out` or `sage tools` wrote.")
+    ] = Path("sage-output"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Remove nothing; say what would be removed.")
+    ] = False,
+    unnamed: Annotated[
+        bool, typer.Option("--unnamed", help="Go on where no file names the patient.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove one patient's data from runs, caches and outputs, and say what cannot be removed.
+
+    The tables of patients in the cohort's runs are emptied, the identifier is struck out of texts,
+    parsed matrices and outputs that name the patient go. The cohort's own files are yours: those
+    that still name the patient are listed. A name that no file holds is refused, since it may be
+    misspelled.
+
+    Example: sage hospital forget SIM-0001 --cohort demo --dry-run
+    """
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json
+    from sage.control.audit import log_command
+    from sage.control.forget import forget as remove_all
+    from sage.run.wiring import demo_cohort, load_cohort
+    from sage.settings import load
+
+    settings = load()
+    folder = Path(cohort)
+    if cohort == "demo":
+        folder = demo_cohort(settings)
+    elif not folder.is_dir():
+        folder = load_cohort(cohort, settings).root
+    found = remove_all(patient, folder, settings, out, name=cohort, dry=dry_run, unnamed=unnamed)
+    if not dry_run:  # the log must not name who is to be forgotten
+        log_command(settings, "forgot a patient", folder, tables=len(found.emptied))
+    if as_json:
+        print_json(found.model_dump())
+        return
+    verb = "would be" if dry_run else "were"
+    for what, paths in (
+        (f"tables of patients that {verb} emptied", found.emptied),
+        (f"texts that {verb} rid of the name", found.struck_out),
+        (f"caches that {verb} removed", found.caches),
+        (f"outputs of tools that {verb} removed", found.outputs),
+        ("left, and to be seen to", found.left),
+        ("cannot be removed", found.cannot),
+    ):
+        console.print(f"{what}: {len(paths)}", style="bold")
+        for path in paths:
+            console.print(f"  {path}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def prune(
+    out: Annotated[
+        Path, typer.Option(help="The folder that `sage tools serve --out` or `sage tools` wrote.")
+    ] = Path("sage-output"),
+    days: Annotated[
+        float | None, typer.Option(min=0.0, help="Remove what is older than so many days.")
+    ] = None,
+    mb: Annotated[
+        float | None, typer.Option(min=0.0, help="Remove the oldest beyond so many megabytes.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Remove nothing; say what would be removed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old outputs of tool calls; what a run or a cohort refers to stays.
+
+    Runs are never removed: the ledger refers to them. What was written within the last hour stays.
+
+    Example: sage hospital prune --out sage-output --days 30 --dry-run
+    """
+    from mcp_servers.servers.prune import Bounds
+    from mcp_servers.servers.prune import prune as remove_old
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json
+    from sage.settings import load
+
+    bounds = Bounds(days, mb)
+    if not bounds:
+        raise InputError("say what may go: --days 30, --mb 10000, or both")
+    settings = load()
+    needed = set(referenced(settings))
+    found = remove_old(out, bounds, needed, dry=dry_run)
+    said: dict[str, Any] = {
+        "removed": [str(path) for path in found.removed],
+        "bytes": found.freed,
+        "kept": found.kept,
+        "kept_bytes": found.kept_bytes,
+        "referenced": found.referenced,
+    }
+    if as_json:
+        print_json(said)
+        return
+    verb = "would remove" if dry_run else "removed"
+    console.print(
+        f"{verb} {len(found.removed)} call folders, {found.freed / 1e6:,.1f} MB;"
+        f" {found.kept} stay, {found.kept_bytes / 1e6:,.1f} MB"
+        + (f", {found.referenced} of them because a run or cohort needs them" if found.referenced
+           else "")
+    )  # fmt: skip
+
+
+def referenced(settings: Settings) -> Iterator[Path]:
+    """Files and folders that the manifests of runs and the cohorts here refer to."""
+    import tomllib
+
+    from sage.run.campaign.rounds import runs_and_rounds
+
+    for run in runs_and_rounds(settings.runs_dir):
+        manifest = run.manifest()
+        named = [manifest.cohort, manifest.cohort_root, manifest.kg, manifest.corpus,
+                 *manifest.features]  # fmt: skip
+        yield from (Path(name) for name in named if name and "/" in name)
+    for path in [*Path().glob("cohort.toml"), *Path().glob("*/cohort.toml"),
+                 *Path().glob("cohorts/*/cohort.toml")]:  # fmt: skip
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{path} cannot be read ({error}), so that what it refers to is not known;"
+                " mend it first"
+            ) from None
+        yield path
+        yield from (path.parent / text for text in _texts(content) if "/" in text or "." in text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+@app.command()
+def check(as_json: AsJson = False) -> None:
+    """Check what a server of several people needs: database, queue, disk, log, records.
+
+    Exit code 1 where something is broken.
+
+    Example: sage hospital check
+    """
+    from sage.cli.diagnose import diagnose
+    from sage.cli.doctor import print_checks
+    from sage.control.deployment import check_deployment
+    from sage.settings import load
+
+    settings = load()
+    print_checks([*diagnose(settings), *check_deployment(settings)], as_json=as_json)

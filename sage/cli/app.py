@@ -10,34 +10,27 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sage.cli.ask import ask
-from sage.cli.audit import audit
-from sage.cli.backup import backup, restore
 from sage.cli.campaign import campaign
-from sage.cli.doctor import config, doctor
-from sage.cli.explore import explore
-from sage.cli.forget import forget
-from sage.cli.prune import prune
-from sage.cli.run import replay, resume, review, run
-from sage.cli.runs import pause, runs, show
+from sage.cli.doctor import doctor
+from sage.cli.run import resume, review, run
 from sage.cli.serve import serve
-from sage.cli.watch import open_report
-from sage.cli.worker import worker
+from sage.cli.show import show
 from sage.core.log import Level, configure
 from sage.core.plugins import find_plugins, load_plugin, summarize_plugin
 
 GROUPS = {
-    "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
     "cohort": ("sage.cli.cohort:app", "Patient cohorts: init, list, check, fetch, simulate."),
-    "validate": ("sage.cli.validate:app", "Test a hypothesis on a cohort; screen features."),
-    "ledger": ("sage.cli.ledger:app", "What was asked of which patients: show, verify, merge."),
-    "measure": ("sage.cli.measure:app", "Measure the slides of a cohort: variables of patients."),
-    "gate": ("sage.cli.gate:app", "Judge measurements before any outcome is read."),
-    "maps": ("sage.cli.maps:app", "Maps of cells, objects and regions: import, export, show."),
-    "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
-    "models": ("sage.cli.models:app", "Networks: train on own data, score, show the card."),
-    "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
-    "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),
-    "trace": ("sage.cli.trace:app", "Every agent's turns in a run: export."),
+    "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
+    "validate": (
+        "sage.cli.validate:app",
+        "Test a hypothesis on a cohort; screen features; gate measurements; the ledger.",
+    ),
+    "slides": ("sage.cli.slides:app", "Measure slides, exchange maps, train networks."),
+    "tools": ("sage.cli.tools:app", "The tool registry: list, show, run; serve over MCP."),
+    "admin": (
+        "sage.cli.admin:app",
+        "Pause, replay and trace runs; workers, sandbox, settings in force.",
+    ),
 }
 
 
@@ -100,18 +93,14 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
     log_level: Level = typer.Option(
-        "warning", "--log-level", help="Show on stderr what goes on underneath, from this level on."
+        "warning", "--log-level", help="Lowest level of the log lines on stderr."
     ),
     log_file: Path | None = typer.Option(
-        None, "--log-file", dir_okay=False, help="Append it there as well, as JSON lines."
+        None, "--log-file", dir_okay=False, help="Also append the log here, as JSON lines."
     ),
 ) -> None:
     configure(log_level, log_file)
 
 
-for _command in (
-    ask, run, explore, campaign, review, pause, resume, replay, runs,
-    show, serve, worker, audit, backup, restore, prune, forget, doctor, config,
-):  # fmt: skip
+for _command in (run, ask, review, resume, show, campaign, serve, doctor):
     app.command()(_command)
-app.command("open")(open_report)

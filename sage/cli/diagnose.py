@@ -12,7 +12,7 @@ from sage.core.extras import EXTRAS, absent, install
 from sage.core.models import Strict
 from sage.settings import Settings
 
-PACKAGES = ("agents", "kg", "mcp_servers", "sage", "sandbox", "validation")
+PACKAGES = ("agents", "kg", "mcp_servers", "sage", "admin", "sandbox", "validation")
 
 
 class Check(Strict):
@@ -193,5 +193,5 @@ def _ledger(settings: Settings) -> Check:
         what="ledger",
         state="ok" if state == "intact" else "broken",
         found=f"{where}: {head.seq if head else 0} rows, {state}",
-        remedy="" if state == "intact" else "sage ledger verify",
+        remedy="" if state == "intact" else "sage validate ledger verify",
     )

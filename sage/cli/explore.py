@@ -1,4 +1,4 @@
-"""`sage explore`: a question about a cohort, answered by programs that show no patient."""
+"""`sage nova explore`: a question about a cohort, answered by programs that show no patient."""
 
 from __future__ import annotations
 
@@ -86,9 +86,10 @@ def explore(
     stands in the report, in a part of its own. Run the same line again after an interruption. What
     a program reads and leaves, and what a hostile one could still carry: docs/nova.md.
 
-    Example: sage explore demo "Which variables move with TLS density?" --program look.py
+    Example: sage nova explore demo "Which variables move with TLS density?" --program look.py
 
-    Example: sage explore cohort/ "Who relapses early?" --endpoint OS --budget-usd 1 --out early
+    Example: sage nova explore cohort/ "Who relapses early?" --endpoint OS --budget-usd 1 --out
+    early
     """
     from sage.cli.cohort import load_named
     from sage.core.errors import InputError

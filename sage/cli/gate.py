@@ -1,4 +1,4 @@
-"""`sage gate`: which measurements are worth a test, before any outcome is read."""
+"""`sage validate gate`: which measurements are worth a test, before any outcome is read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 CHECKED_ON = 24
 """Slides on which a program's unit is checked before it is gated on all, spread over the cohort."""
 
-app = typer.Typer(add_completion=False, name="gate", help="Judge measurements before any outcome.")
 
-
-@app.command()
 def gate(
     cohort: Annotated[
         str,
@@ -32,7 +29,7 @@ def gate(
             " for all that have maps.",
         ),
     ],
-    maps: Annotated[Path, typer.Option(help="Folder of maps (`sage maps import`).")],
+    maps: Annotated[Path, typer.Option(help="Folder of maps (`sage slides maps import`).")],
     define: Annotated[
         Path | None,
         typer.Option(
@@ -66,19 +63,20 @@ def gate(
 
     Detections are moved and lost, half of the tissue is taken away, and what a measurement is worth
     then is said by intraclass correlations; of those that go together one stays. Writes gate.json,
-    gate.txt, gate.svg and passed.txt, the formulas that passed, for `sage measure --define`.
+    gate.txt, gate.svg and passed.txt, the formulas that passed, for `sage slides measure --define`.
 
     A program (`--define FILE.py`) is checked without running it, then runs in the sandbox: its unit
-    by slides made twice as large, then as every measurement. `sage measure` takes it once a person
-    approved it.
+    by slides made twice as large, then as every measurement. `sage slides measure` takes it once a
+    person approved it.
 
     Example:
 
-        sage gate my-cohort --maps maps --suite standard --out gate
+        sage validate gate my-cohort --maps maps --suite standard --out gate
 
-        sage gate my-cohort --maps maps --define reach.py --out gate-reach
+        sage validate gate my-cohort --maps maps --define reach.py --out gate-reach
 
-        sage gate my-cohort --maps maps --define reach.py --out gate-reach --approve "A. Reader"
+        sage validate gate my-cohort --maps maps --define reach.py --out gate-reach
+        --approve "A. Reader"
     """
     from mcp_servers.measures.gate import GateLimits, write_gate
     from mcp_servers.measures.gate import gate as judge

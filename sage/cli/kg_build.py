@@ -160,7 +160,8 @@ def follow(
         settings = load()
         if settings.effective_reasoner != "chat":
             raise InputError(
-                "the chat extractor needs a model: set base_url or api_key (`sage config` shows "
+                "the chat extractor needs a model: set base_url or api_key (`sage admin config`"
+                " shows "
                 "where), or use --extractor rules"
             )
         if max_cost is not None and not settings.models.mini.priced:

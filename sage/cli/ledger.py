@@ -1,4 +1,4 @@
-"""`sage ledger`: what was asked of which patients; whether it is whole; out of and into files."""
+"""`sage validate ledger`: claims registered and tested on which patients."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def show(
     With --cohort, patients are found by their records, whatever file, name or identifiers they
     had, and each claim comes with its q-value over all claims on them.
 
-    Example: sage ledger show --cohort cohorts/tcga-blca
+    Example: sage validate ledger show --cohort cohorts/tcga-blca
     """
     from sage.cli.cohort import load_named
     from sage.cli.console import out, print_json
@@ -129,7 +129,7 @@ def verify(
 
     Exit code 1 where something was edited, removed or exchanged.
 
-    Example: sage ledger verify sage-validation
+    Example: sage validate ledger verify sage-validation
     """
     from sage.cli.console import out, print_json
     from validation.ledger.ledger import Ledger
@@ -164,8 +164,8 @@ def verify(
 
 
 SAYS = {
-    "emptied": "rows that were there are gone; restore them (`sage ledger merge`)",
-    "missing": "what it remembers lies in another store; bring it here (`sage ledger merge`)",
+    "emptied": "rows that were there are gone; restore them (`sage validate ledger merge`)",
+    "missing": "its rows are in another store; merge it here (`sage validate ledger merge`)",
     "edited": "rows were edited",
     "unverified": "no store to compare it with",
 }
@@ -175,12 +175,12 @@ SAYS = {
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="A new file.")],
 ) -> None:
-    """Write the whole ledger to a file: a backup, or for `sage ledger merge` elsewhere.
+    """Write the whole ledger to a file: a backup, or for `sage validate ledger merge` elsewhere.
 
     It holds hashes and ranks of patients' records, no identifier; who has the records can tell
     that they are in it.
 
-    Example: sage ledger export ledger-2026.jsonl
+    Example: sage validate ledger export ledger-2026.jsonl
     """
     from sage.cli.console import out
     from sage.control.audit import EXPORTED, log_command
@@ -207,7 +207,7 @@ def merge(
 
     A source whose chain is broken is refused whole. What is here already is kept once.
 
-    Example: sage ledger merge colleague.jsonl
+    Example: sage validate ledger merge colleague.jsonl
     """
     from sage.cli.console import out, print_json
     from validation.ledger.store import open_store, read_lines

@@ -1,4 +1,4 @@
-"""`sage maps`: maps of cells, objects and regions: imported, exported, shown."""
+"""`sage slides maps`: maps of cells, objects and regions: imported, exported, shown."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ def import_maps(
 
     Example:
 
-        sage maps import qupath slide.geojson --mpp 0.25 --out maps
+        sage slides maps import qupath slide.geojson --mpp 0.25 --out maps
 
-        sage maps import cellvit cells.json --mpp 0.25 --slide TCGA-XX-0001 --out maps
+        sage slides maps import cellvit cells.json --mpp 0.25 --slide TCGA-XX-0001 --out maps
 
-        sage maps import reading reading/reading.json --out maps
+        sage slides maps import reading reading/reading.json --out maps
 
-        sage maps import table cells.csv --mapping columns.toml --window hull --out maps
+        sage slides maps import table cells.csv --mapping columns.toml --window hull --out maps
     """
     from mcp_servers.measures.imports.merge import merged
     from mcp_servers.measures.imports.names import check_own
@@ -233,7 +233,7 @@ def show(
 ) -> None:
     """Show what maps hold: tissue, cells by type, objects, regions.
 
-    Example: sage maps show maps
+    Example: sage slides maps show maps
     """
     from mcp_servers.measures.maps import list_maps, read_maps
     from sage.cli.tools_support import print_json
@@ -254,7 +254,7 @@ def export(
 ) -> None:
     """Export maps to AnnData or SpatialData (in µm), or to QuPath (in level-0 pixels).
 
-    Example: sage maps export maps --to anndata --out exported
+    Example: sage slides maps export maps --to anndata --out exported
     """
     from mcp_servers.measures.exports import EXPORTS
     from mcp_servers.measures.maps import list_maps, read_maps

@@ -1,4 +1,4 @@
-"""`sage mcp`: serve the tools to any agent that speaks the Model Context Protocol."""
+"""`sage tools serve`: serve the tools to any agent that speaks the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    add_completion=False,
-    name="mcp",
-    help="Serve the tools to any agent over MCP.",
-    no_args_is_help=True,
-)
-
 
 class Transport(StrEnum):
     """How clients reach the server."""
@@ -24,14 +17,8 @@ class Transport(StrEnum):
     HTTP = "http"
 
 
-@app.callback()
-def group() -> None:
-    """Serve the tools to any agent over MCP."""
-
-
-@app.command()
 def serve(
-    suite: Annotated[str, typer.Argument(help="A suite, as in `sage tools list`")] = "all",
+    suite: Annotated[str, typer.Argument(help="A suite, as in `sage tools list`.")] = "all",
     transport: Annotated[Transport, typer.Option(help="stdio or http")] = Transport.STDIO,
     root: Annotated[
         list[Path] | None,
@@ -121,11 +108,11 @@ def serve(
 
     Example:
 
-        sage mcp serve pathology --root slides --out results
+        sage tools serve pathology --root slides --out results
 
-        sage mcp serve all --root slides --compact
+        sage tools serve all --root slides --compact
 
-        sage mcp serve all --transport http --root . --token-file token.txt
+        sage tools serve all --transport http --root . --token-file token.txt
     """
     import os
 

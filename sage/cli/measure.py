@@ -1,4 +1,4 @@
-"""`sage measure`: measurements over the slides of a cohort, as variables of its patients."""
+"""`sage slides measure`: measurements over the slides of a cohort, as variables of its patients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from mcp_servers.measures.cohort import Measured
     from mcp_servers.measures.language import Measurement
     from mcp_servers.workers.cohort import Item, Outcome
-
-app = typer.Typer(
-    add_completion=False,
-    name="measure",
-    help="Measure the slides of a cohort.",
-    no_args_is_help=True,
-)
 
 
 class SuiteName(StrEnum):
@@ -47,7 +40,6 @@ class Also(StrEnum):
     SPATIALDATA = "spatialdata"
 
 
-@app.command()
 def measure(
     cohort: Annotated[
         str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
@@ -56,7 +48,7 @@ def measure(
         Path | None, typer.Option(help="Folder of slides, or one slide: maps are made of them.")
     ] = None,
     maps: Annotated[
-        Path | None, typer.Option(help="Folder of ready maps (`sage maps import`).")
+        Path | None, typer.Option(help="Folder of ready maps (`sage slides maps import`).")
     ] = None,
     read: Annotated[
         list[str] | None,
@@ -70,7 +62,7 @@ def measure(
         Path | None,
         typer.Option(
             help="File of measurements, one formula a line; or a program (.py) that a person"
-            " approved (`sage gate --approve`)."
+            " approved (`sage validate gate --approve`)."
         ),
     ] = None,
     suite: Annotated[
@@ -114,15 +106,15 @@ def measure(
 
     Example:
 
-        sage measure my-cohort --slides slides --suite standard --out measured --jobs 2
+        sage slides measure my-cohort --slides slides --suite standard --out measured --jobs 2
 
-        sage measure my-cohort --maps maps --define measurements.txt --out measured
+        sage slides measure my-cohort --maps maps --define measurements.txt --out measured
 
-        sage measure my-cohort --slides slides --read "Where is the tumor?" --out read
+        sage slides measure my-cohort --slides slides --read "Where is the tumor?" --out read
 
-        sage measure - --slides slide.svs --define measurements.txt --out one-slide
+        sage slides measure - --slides slide.svs --define measurements.txt --out one-slide
 
-        sage measure my-cohort --maps maps --define approved.py --out by-program
+        sage slides measure my-cohort --maps maps --define approved.py --out by-program
     """
     from mcp_servers.measures import cohort as over
     from mcp_servers.roots import Roots

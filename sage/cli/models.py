@@ -1,4 +1,4 @@
-"""`sage models`: the networks that ship or that users train on their own tiles."""
+"""`sage slides models`: the networks that ship or that users train on their own tiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ app = typer.Typer(
 )
 Kind = Annotated[Literal["nuclei"], typer.Argument(help="Which kind of network.")]
 Weights = Annotated[
-    Path | None, typer.Option(help="A network of `sage models train`; the shipped one if absent.")
+    Path | None,
+    typer.Option(help="A network of `sage slides models train`; the shipped one if absent."),
 ]
 
 
@@ -25,7 +26,7 @@ Weights = Annotated[
 def show(kind: Kind, weights: Weights = None, as_json: AsJson = False) -> None:
     """Show a network's card: its data, seed and scores.
 
-    Example: sage models show nuclei
+    Example: sage slides models show nuclei
     """
     from mcp_servers.pathology.nuclei_net.model import read_card
     from sage.cli.console import Terminal
@@ -61,7 +62,7 @@ def train(
     A label image has 0 outside nuclei and one number per nucleus (8 or 16 bits). Tiles that look
     alike are held out together.
 
-    Example: sage models train nuclei --tiles tiles --out own.safetensors --steps 2
+    Example: sage slides models train nuclei --tiles tiles --out own.safetensors --steps 2
     """
     from mcp_servers.pathology.nuclei_net.training import train_network
     from sage.cli.console import Terminal
@@ -97,7 +98,7 @@ def score(
     F1 at an overlap of half, Dice, AJI and PQ are means over tiles. Without a pixel size the
     median nucleus of each tile is taken for 40 µm². Organs are read from TCGA barcodes.
 
-    Example: sage models score nuclei tiles --mpp 0.5
+    Example: sage slides models score nuclei tiles --mpp 0.5
     """
     from mcp_servers.pathology.nuclei_net.examples import read_tiles
     from mcp_servers.pathology.nuclei_net.model import WORKING_MPP, NucleiNetwork

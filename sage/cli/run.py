@@ -104,7 +104,9 @@ def run(
         False, "--yes", help="Take the question as it was read, also where diseases differ."
     ),
     queue: bool = typer.Option(
-        False, "--queue", help="Check the question here, then leave the run to a `sage worker`."
+        False,
+        "--queue",
+        help="Check the question here, then leave the run to a `sage admin worker`.",
     ),
     watch: bool = typer.Option(
         False,
@@ -354,7 +356,7 @@ def review(
         " (reject, with the reason).",
     ),
     queue: bool = typer.Option(
-        False, "--queue", help="Leave what comes after the review to a `sage worker`."
+        False, "--queue", help="Leave what comes after the review to a `sage admin worker`."
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -413,57 +415,6 @@ def review(
         _queue(services, as_json=as_json, answer=review_answer(pause, decisions))
         return
     _go(services, as_json=as_json, answer=review_answer(pause, decisions))
-
-
-def replay(
-    name: str = RunName,
-    out: Path | None = typer.Option(None, help="Folder for the rebuilt report."),
-    as_json: AsJson = False,
-) -> None:
-    """Rebuild a run's report from its folder: no model, no network, no cohort.
-
-    The agents' recorded turns are taken again as well, and must lead to the recorded outputs.
-
-    Example: sage replay last --out again/
-    """
-    from sage.cli.console import out as console
-    from sage.cli.console import print_json
-    from sage.report.build import write_report
-    from sage.run.begin import open_run
-    from sage.run.campaign.rounds import FILE as CAMPAIGN
-    from sage.run.tracing import replay_trace
-
-    if (Path(name) / CAMPAIGN).is_file():
-        raise InputError(
-            f"{name} is a campaign; replay one of its rounds: sage replay {name}/round-1"
-        )
-    folder = open_run(name)
-    target = out or folder.root / "replayed"
-    written = write_report(folder, target)
-    pages = [_same(folder.root / path.name, path) for path in (written.html, written.markdown)]
-    same = None if None in pages else all(pages)
-    turns = replay_trace(folder)
-    if as_json:
-        print_json({"html": str(written.html), "markdown": str(written.markdown), "same": same,
-                    "trace": turns and turns.model_dump()})  # fmt: skip
-        return
-    console.print(f"{written.html}\n{written.markdown}")
-    if same is not None:
-        console.print("identical to the run's report" if same else "differs from the run's report")
-    if turns is not None:
-        missing = ", ".join(turns.untraced)
-        left = f"; outputs without their turns: {missing}" if missing else ""
-        console.print(
-            f"{turns.turns} turns lead to {turns.answered} answers as recorded;"
-            f" {turns.human} decisions at checkpoints{left}",
-            markup=False,
-        )
-
-
-def _same(first: Path, second: Path) -> bool | None:
-    if not first.is_file():
-        return None
-    return first.read_bytes() == second.read_bytes()
 
 
 def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`sage sandbox`: where analysis code runs."""
+"""`sage admin sandbox`: where analysis code runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def build(
 ) -> None:
     """Build the Docker image in which analyses run. The build itself needs no network.
 
-    Example: sage sandbox build --own-base
+    Example: sage admin sandbox build --own-base
     """
     import tempfile
 
@@ -80,7 +80,7 @@ def packages() -> tuple[str, ...]:
 def check(image: Image = None, runtime: Runtime = None, as_json: AsJson = False) -> None:
     """Say which sandboxes work here, and what to do about those that do not.
 
-    Example: sage sandbox check
+    Example: sage admin sandbox check
     """
     from rich.table import Table
 
@@ -119,7 +119,7 @@ def run(
 ) -> None:
     """Run a program as SAGE runs code that a model wrote; it writes to /output.
 
-    Example: sage sandbox run analysis.py --input cohort=cohorts/tcga-blca --out results
+    Example: sage admin sandbox run analysis.py --input cohort=cohorts/tcga-blca --out results
     """
     import sandbox
     from sage.cli.console import err, out, print_json
@@ -173,7 +173,7 @@ def named(words: list[str]) -> dict[str, Path]:
 def clean(as_json: AsJson = False) -> None:
     """Remove containers, folders and control groups that a killed SAGE left behind.
 
-    Example: sage sandbox clean
+    Example: sage admin sandbox clean
     """
     import sandbox
     from sage.cli.console import out, print_json

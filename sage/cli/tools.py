@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sage.cli.mcp import serve
 from sage.cli.options import AsJson
 from sage.cli.tools_support import (
     parse_settings,
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="tools",
-    help="The tool registry: list, show, run, promote.",
+    help="The tool registry: list, show, run; serve over MCP.",
     no_args_is_help=True,
 )
+app.command()(serve)
 
 Folders = Annotated[
     list[Path] | None, typer.Option("--tools", help="Folder of your own tools; its code is run.")

@@ -1,4 +1,4 @@
-"""What the `sage tools` and `sage mcp` commands share: settings, progress, telling what came."""
+"""Shared by the commands of `sage tools`: settings, progress, output."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 from typer.core import TyperGroup
 
+from sage.cli import ledger
+from sage.cli.gate import gate
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
@@ -32,8 +34,10 @@ app = typer.Typer(
     name="validate",
     cls=RunByDefault,
     no_args_is_help=True,
-    help="Test a hypothesis on a cohort; screen features.",
+    help="Test a hypothesis on a cohort; screen features; gate measurements; the ledger.",
 )
+app.command()(gate)
+app.add_typer(ledger.app, name="ledger")
 
 CohortName = Annotated[str, typer.Option("--cohort", help="A cohort folder or built-in name.")]
 Root = Annotated[
@@ -88,8 +92,8 @@ def run(
 
     A file may be a contract frozen before (`sage validate contract`, `sage validate amend`): it
     runs as it was frozen, on the same data, or not at all. Error rates are controlled over all
-    that was ever asked of the same patients (`sage ledger show --cohort`), in whatever folder; the
-    same contract again is the same attempt.
+    that was ever asked of the same patients (`sage validate ledger show --cohort`), in whatever
+    folder; the same contract again is the same attempt.
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """

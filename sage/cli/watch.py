@@ -1,4 +1,4 @@
-"""`sage run --watch` and `sage open`: a run from another terminal, its report in the browser."""
+"""`sage run --watch` and `sage show --open`: follow a run, open its report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any
 
 import typer
 
-from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.progress import in_words
 
 POLL = 0.2
 """Seconds between two looks at a run's event log."""
 NEXT = {
-    "finished": "sage open {run}",
+    "finished": "sage show {run} --open",
     "waiting for review": "sage review {run}",
     "escalated": "sage resume {run} --retry",
     "failed": "sage resume {run}",
@@ -105,18 +104,13 @@ def _shown(event: dict[str, Any]) -> str | None:
     return None
 
 
-def open_report(
-    name: str = typer.Argument(
-        "last",
-        metavar="RUN",
-        help="A run's or campaign's id, its beginning, its path, or \"last\".",
-    ),
-    only_print: bool = typer.Option(False, "--print", help="Print where it is, open nothing."),
-    as_json: AsJson = False,
-) -> None:
-    """Open a run's report in the browser; without a screen, print where it is.
+def open_report(name: str, *, as_json: bool) -> None:
+    """Open a run's report in the browser; without a screen, print its path.
 
-    Example: sage open last
+    Raises
+    ------
+    InputError
+        If there is no report yet.
     """
     from sage.cli.console import out, print_json
     from sage.run.begin import open_run
@@ -141,5 +135,5 @@ def open_report(
         return
     out.print(str(page), markup=False, soft_wrap=True)
     screen = any(os.environ.get(key) for key in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    if not only_print and sys.stdout.isatty() and (screen or sys.platform == "darwin"):
+    if sys.stdout.isatty() and (screen or sys.platform == "darwin"):
         webbrowser.open(page.resolve().as_uri())

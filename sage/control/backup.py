@@ -143,7 +143,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
             if "://" in settings.ledger.place:
                 raise InputError(
                     f"{archive} holds a ledger in a file; set SAGE_LEDGER to a path, then merge it"
-                    " with `sage ledger merge`"
+                    " with `sage validate ledger merge`"
                 )
             if ledger.exists():
                 raise InputError(f"{ledger} is there already; set SAGE_LEDGER to another file")
@@ -217,7 +217,7 @@ def _verified(run: RunFolder, to: Path) -> Path:
     if at_work:
         raise InputError(
             f"run {run.id} is at work and changed while it was copied; no archive was written."
-            f" `sage pause {run.id}`, then back up again"
+            f" `sage admin pause {run.id}`, then back up again"
         )
     raise InputError(
         f"run {run.id} could not be restored, and no archive was written: {said}. Or move it out of"
@@ -410,13 +410,15 @@ def _unpacked(archive: Path, place: Path) -> dict[str, str]:
     except InputError:
         raise
     except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
-        raise InputError(f"{archive} is no archive of `sage backup`: {error}") from None
+        raise InputError(f"{archive} is no archive of `sage hospital backup`: {error}") from None
     try:
         contents = json.loads((place / CONTENTS).read_text(encoding="utf-8"))
         hashes: dict[str, str] = dict(contents["sha256"])
         form = int(contents["format"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{archive} is no archive of `sage backup`, or was cut off") from None
+        raise InputError(
+            f"{archive} is no archive of `sage hospital backup`, or was cut off"
+        ) from None
     if form > FORMAT:
         raise InputError(f"{archive} is of a newer SAGE; upgrade")
     found = {

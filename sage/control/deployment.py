@@ -1,4 +1,4 @@
-"""Whether a server of several people has what it needs: `sage doctor --deployment`."""
+"""Whether a server of several people has what it needs: `sage hospital check`."""
 
 from __future__ import annotations
 
@@ -78,8 +78,12 @@ def _queue(settings: Settings) -> Iterator[Check]:
             " leased_until < {now} - 900))"
         )[0]["n"]
     said = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "empty"
-    yield _check("queue of runs", not late, said,
-                 f"{amount(late, 'run')} waited for 15 minutes: start `sage worker`")  # fmt: skip
+    yield _check(
+        "queue of runs",
+        not late,
+        said,
+        f"{amount(late, 'run')} waited for 15 minutes: start `sage admin worker`",
+    )
 
 
 def _ledger(settings: Settings) -> Iterator[Check]:

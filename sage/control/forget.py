@@ -43,7 +43,7 @@ LARGEST = 256 << 20
 CANNOT = (
     "numbers, curves and figures that were computed with the patient among others",
     "the ledger's fingerprints: hashes by which patients are known again, in a chain of rows",
-    "archives of `sage backup` that were written before",
+    "archives of `sage hospital backup` that were written before",
     "the audit log: a chain of rows",
     "PostgreSQL's checkpoints of runs, its logs and own backups",
     "sessions that are recorded outside the folder of runs",

@@ -79,7 +79,7 @@ class Site:
     def runs(self) -> list[tuple[str, RunFolder]]:
         """Runs and rounds of campaigns with the names that `run` takes, newest first.
 
-        One whose manifest cannot be read is left out: `sage doctor --deployment` names it.
+        One whose manifest cannot be read is left out: `sage hospital check` names it.
         """
         found = [(run.id, run) for run in list_runs(self.settings.runs_dir)]
         for campaign in self.campaigns():

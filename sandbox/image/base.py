@@ -30,7 +30,9 @@ def make_base(name: str = NAME, *, say: Callable[[str], None] = lambda _: None) 
     from docker.errors import DockerException
 
     if os.getuid() != 0:
-        raise InputError("making a base image needs root; run `sudo sage sandbox build --own-base`")
+        raise InputError(
+            "making a base image needs root; run `sudo sage admin sandbox build --own-base`"
+        )
     if not shutil.which("debootstrap"):
         raise InputError("debootstrap is not installed; apt-get install debootstrap")
     with tempfile.TemporaryDirectory(prefix="sage-base-") as temporary:

@@ -89,11 +89,11 @@ def test_names_and_addresses_in_the_log_and_the_queue_forge_no_line_and_break_no
     with open_runs(settings, new=True) as runs:
         assert runs is not None
         runs.add(write_run(settings.runs_dir / "one"), "eve [/bold]")
-    ran = CliRunner().invoke(app, ["audit"])
+    ran = CliRunner().invoke(app, ["hospital", "audit"])
     assert ran.exit_code == 0, ran.output
     assert len(ran.output.splitlines()) == 1
     assert "\x1b" not in ran.output
-    listed = CliRunner().invoke(app, ["runs"])
+    listed = CliRunner().invoke(app, ["show"])
     assert listed.exit_code == 0, listed.output
     assert "asked by eve [/bold]" in listed.output
 
@@ -103,7 +103,7 @@ def test_a_row_of_the_log_that_cannot_be_read_is_told_in_a_sentence(settings: Se
         assert audit is not None
         audit.add("ann", "asked", "run-1")
         audit.database.one("UPDATE sage_audit SET detail = '{' RETURNING seq")
-    ran = CliRunner().invoke(app, ["audit"])
+    ran = CliRunner().invoke(app, ["hospital", "audit"])
     assert ran.exit_code != 0
     assert "edited" in str(ran.exception) + ran.output
 
@@ -113,7 +113,7 @@ def test_what_a_command_takes_away_is_logged_once_and_by_the_server_that_started
 ) -> None:
     write_run(settings.runs_dir / "one")
     (settings.runs_dir / "one" / "trace.jsonl").touch()
-    words = ["trace", "export", "one", "--out", str(tmp_path / "spans.json")]
+    words = ["admin", "trace", "one", "--out", str(tmp_path / "spans.json")]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert not (settings.runs_dir / ".control.sqlite").exists()  # no log is kept here
     with open_audit(settings, new=True) as audit:

@@ -199,7 +199,7 @@ def test_replay_refuses_in_one_line_and_writes_nothing(
 ) -> None:
     file = run / "hypotheses/h1/results/results.json"
     DAMAGE[damage](file)
-    ended = sage("replay", str(run), "--out", str(tmp_path / "again"), cwd=tmp_path)
+    ended = sage("admin", "replay", str(run), "--out", str(tmp_path / "again"), cwd=tmp_path)
     assert ended.code == 2
     assert str(file) in ended.err
     assert len(ended.err.strip().splitlines()) == 1
@@ -356,7 +356,7 @@ def test_a_second_hand_on_a_run_is_told_whose_the_first_is(run: Path, tmp_path: 
         assert ended.code == 2
         assert f"process {os.getpid()} on {socket.gethostname()} since 2" in ended.err
         assert len(ended.err.strip().splitlines()) == 1
-    assert sage("replay", str(run), "--out", str(tmp_path / "r"), cwd=tmp_path).code == 0
+    assert sage("admin", "replay", str(run), "--out", str(tmp_path / "r"), cwd=tmp_path).code == 0
     holder.release()
     again = RunFolder(run)
     again.hold()

@@ -397,7 +397,7 @@ def test_a_screen_of_a_colleague_counts_once_it_is_merged(tmp_path: Path) -> Non
     assert not mine.screened(frozen)
     exported = tmp_path / "theirs.jsonl"
     exported.write_text("\n".join(theirs.exported()))
-    done = runner.invoke(app, ["ledger", "merge", str(exported), "--json"])
+    done = runner.invoke(app, ["validate", "ledger", "merge", str(exported), "--json"])
     assert json.loads(done.stdout)["taken"] == {"theirs.jsonl": 1}
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort)
@@ -451,7 +451,7 @@ def test_a_merge_that_fails_leaves_no_empty_ledger(tmp_path: Path, lines: str | 
     source = tmp_path / "theirs.jsonl"
     if lines is not None:
         source.write_text(lines)
-    done = runner.invoke(app, ["ledger", "merge", str(source)])
+    done = runner.invoke(app, ["validate", "ledger", "merge", str(source)])
     assert isinstance(done.exception, InputError)
     assert not store_path().exists()
 
@@ -464,7 +464,7 @@ def test_a_mistyped_address_is_no_path_and_its_password_is_not_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAGE_LEDGER", place)
-    for command in (["ledger", "show"], ["ledger", "verify"], ["doctor"]):
+    for command in (["validate", "ledger", "show"], ["validate", "ledger", "verify"], ["doctor"]):
         done = runner.invoke(app, command)
         assert isinstance(done.exception, InputError) and "SAGE_LEDGER" in str(done.exception)
         assert "hunter2" not in str(done.exception) + done.output
@@ -583,7 +583,7 @@ def test_a_tampered_ledger_is_said_and_supports_nothing(
         assert ledger_qualifiers(again.state, 0.05) == (f"ledger {ATTACKS[attack]}",)
         found = ledger_objections(again.state, registered=True)
         assert [item.because for item in found] == ["registration"]
-    done = runner.invoke(app, ["ledger", "verify", str(tmp_path / "out"), "--json"])
+    done = runner.invoke(app, ["validate", "ledger", "verify", str(tmp_path / "out"), "--json"])
     assert done.exit_code == 1
     assert json.loads(done.stdout)["problems"]
 
@@ -591,22 +591,24 @@ def test_a_tampered_ledger_is_said_and_supports_nothing(
 def test_a_restored_backup_makes_a_deleted_store_whole_again(tmp_path: Path) -> None:
     cohort, frozen = worked(tmp_path)
     backup = tmp_path / "backup.jsonl"
-    assert runner.invoke(app, ["ledger", "export", str(backup)]).exit_code == 0
+    assert runner.invoke(app, ["validate", "ledger", "export", str(backup)]).exit_code == 0
     remove_store(tmp_path)
     assert book(tmp_path / "out").state == "missing"
-    assert runner.invoke(app, ["ledger", "merge", str(backup)]).exit_code == 0
+    assert runner.invoke(app, ["validate", "ledger", "merge", str(backup)]).exit_code == 0
     mine = book(tmp_path / "out")
     assert mine.state == "intact"
     mine.register(frozen, cohort)
     assert mine.is_registered(frozen)
     assert mine.seen_before(frozen) is None
-    assert runner.invoke(app, ["ledger", "verify", str(tmp_path / "out")]).exit_code == 0
+    assert (
+        runner.invoke(app, ["validate", "ledger", "verify", str(tmp_path / "out")]).exit_code == 0
+    )
 
 
 def test_a_missing_index_of_patients_is_found_by_verify(tmp_path: Path) -> None:
     worked(tmp_path)
     sql("DELETE FROM sage_ledger_tokens")
-    done = runner.invoke(app, ["ledger", "verify"])
+    done = runner.invoke(app, ["validate", "ledger", "verify"])
     assert done.exit_code == 1
     assert "index of patients is incomplete" in " ".join(done.stdout.split())
 
@@ -694,7 +696,7 @@ def test_show_names_claims_on_a_copy_of_the_patients(tmp_path: Path) -> None:
     write(tmp_path / "strangers", patients(300, seed=9))
     done = runner.invoke(app, [*given, "--cohort", str(tmp_path / "strangers")])
     assert json.loads(done.stdout)["contracts"] == 0
-    assert "marker-os" in runner.invoke(app, ["ledger", "show"]).stdout
+    assert "marker-os" in runner.invoke(app, ["validate", "ledger", "show"]).stdout
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "export out.jsonl"])
@@ -703,7 +705,7 @@ def test_a_mistyped_ledger_is_told_and_not_made(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAGE_LEDGER", str(tmp_path / "legder.sqlite"))
-    done = runner.invoke(app, ["ledger", *command.split()])
+    done = runner.invoke(app, ["validate", "ledger", *command.split()])
     assert done.exit_code != 0
     assert "no ledger at" in str(done.exception)
     assert list(tmp_path.iterdir()) == []
@@ -712,9 +714,11 @@ def test_a_mistyped_ledger_is_told_and_not_made(
 def test_config_names_the_store_and_hides_a_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert str(store_path()) in "".join(runner.invoke(app, ["config", "--json"]).stdout.split())
+    assert str(store_path()) in "".join(
+        runner.invoke(app, ["admin", "config", "--json"]).stdout.split()
+    )
     monkeypatch.setenv("SAGE_LEDGER", "postgresql://sage:hunter2@db.example.org/ledger")
-    shown = runner.invoke(app, ["config", "--json"]).stdout
+    shown = runner.invoke(app, ["admin", "config", "--json"]).stdout
     assert "postgresql://db.example.org/ledger" in shown
     assert "hunter2" not in shown
     monkeypatch.delenv("SAGE_LEDGER")

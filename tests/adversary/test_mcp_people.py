@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
     """A real server process behind what could be a proxy."""
-    command = [sys.executable, "-m", "sage", "mcp", "serve", "knowledge", "--root", "in",
+    command = [sys.executable, "-m", "sage", "tools", "serve", "knowledge", "--root", "in",
                "--transport", "http", "--port", "0", "--token-file", "token.txt", "--workers", "1",
                "--trust-header", "X-User", "--roles", "roles.toml"]  # fmt: skip
     own = environment(SAGE_RUNS_DIR=str(folder / "runs"))
@@ -164,8 +164,8 @@ def test_a_run_is_its_caller_s_and_within_what_is_left_of_their_month(folder: Pa
 
 
 def test_roles_without_a_proxy_are_refused_at_the_start(folder: Path) -> None:
-    words = ["mcp", "serve", "knowledge", "--roles", str(folder / "roles.toml")]
+    words = ["tools", "serve", "knowledge", "--roles", str(folder / "roles.toml")]
     ended = CliRunner().invoke(app, words)
     assert "need --trust-header" in str(ended.exception)
-    ended = CliRunner().invoke(app, ["mcp", "serve", "knowledge", "--trust-header", "X-User"])
+    ended = CliRunner().invoke(app, ["tools", "serve", "knowledge", "--trust-header", "X-User"])
     assert "--transport http" in str(ended.exception)

@@ -66,7 +66,7 @@ def test_a_question_that_no_slide_can_answer_is_refused_first(
         asked_of_all(texts)
     (tmp_path / "s").mkdir()
     asked = [word for text in texts for word in ("--read", text)]
-    done = sage("measure", "-", "--slides", "s", *asked, cwd=tmp_path)
+    done = sage("slides", "measure", "-", "--slides", "s", *asked, cwd=tmp_path)
     assert done.code == 2 and words in done.err
     assert not (tmp_path / "measured").exists()
 
@@ -112,8 +112,20 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
     for who in range(kinds, patients):
         (slides / f"P{who:02}.tiff").hardlink_to(slides / f"P{who % kinds:02}.tiff")
     write_cohort(tmp_path / "cohort", patients)
-    words = ["measure", "cohort", "--slides", "slides", "--read", TUMOR, "--cache", "kept",
-             "--jobs", "1", "--json"]  # fmt: skip
+    words = [
+        "slides",
+        "measure",
+        "cohort",
+        "--slides",
+        "slides",
+        "--read",
+        TUMOR,
+        "--cache",
+        "kept",
+        "--jobs",
+        "1",
+        "--json",
+    ]
     told = sage(*words, "--out", "read", cwd=tmp_path)
     assert told.code == 0, told.err
     assert told.json["patients"] == patients and told.json["failures"] == {}
@@ -132,14 +144,35 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
     given = record["identity"]["arguments"]
     assert given == {"questions": [TUMOR], "mpp": None, "patch_px": 256}
 
-    gated = sage("gate", "cohort", "--maps", "read/read_findings", "--suite", "standard",
-                 "--out", "gate", cwd=tmp_path)  # fmt: skip
+    gated = sage(
+        "validate",
+        "gate",
+        "cohort",
+        "--maps",
+        "read/read_findings",
+        "--suite",
+        "standard",
+        "--out",
+        "gate",
+        cwd=tmp_path,
+    )
     assert gated.code == 0, gated.err
     formulas = (tmp_path / "gate" / "passed.txt").read_text().splitlines()
     name = next(parse(line).name for line in formulas if "cellularity" in line)
     assert not any("count(cells)" in line for line in formulas)
-    done = sage("measure", "cohort", "--maps", "read/read_findings", "--define", "gate/passed.txt",
-                "--out", "cohort/own", "--json", cwd=tmp_path)  # fmt: skip
+    done = sage(
+        "slides",
+        "measure",
+        "cohort",
+        "--maps",
+        "read/read_findings",
+        "--define",
+        "gate/passed.txt",
+        "--out",
+        "cohort/own",
+        "--json",
+        cwd=tmp_path,
+    )
     assert done.code == 0, done.err
     lines = (tmp_path / "cohort" / "own" / "measured.toml").read_text()
     assert 'known_at = "baseline"' in lines

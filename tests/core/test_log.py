@@ -175,7 +175,7 @@ def test_a_run_that_is_held_keeps_its_own_log(tmp_path: Path) -> None:
 def test_a_run_s_log_does_not_name_who_is_to_be_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["sage", "forget", "SIM-0001", "--cohort", "demo"])
+    monkeypatch.setattr("sys.argv", ["sage", "hospital", "forget", "SIM-0001", "--cohort", "demo"])
     folder = RunFolder(tmp_path)
     folder.hold()
     folder.release()

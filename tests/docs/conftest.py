@@ -182,7 +182,7 @@ def cohorts(place: Path) -> None:
         " --out e5.json",
         "sage validate contract docs/hypotheses/cxcl13_os_replicated.json"
         " --cohort cohorts/tcga-blca --out os.json",
-        "sage ledger export colleague.jsonl",
+        "sage validate ledger export colleague.jsonl",
     ):
         run(line, place)
     (place / "sage-validation").mkdir()

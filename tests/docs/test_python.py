@@ -25,7 +25,7 @@ def test_a_block_of_python_runs(where: str, number: int, block: str, here: Path)
     if "/inputs/" in block:  # a program for the sandbox, where the table of a cohort stands there
         working("bubblewrap")
         (here / "early.py").write_text(block)
-        command = ["sage", "explore", "demo", "Who relapses early?", "--endpoint", "OS",
+        command = ["sage", "nova", "explore", "demo", "Who relapses early?", "--endpoint", "OS",
                    "--program", "early.py"]  # fmt: skip
     done = subprocess.run(
         command, cwd=here, capture_output=True, text=True, timeout=120,

@@ -65,7 +65,7 @@ def environment(**more: str) -> dict[str, str]:
     }
     return {
         **kept,
-        "PYTHONPATH": str(REPO),
+        "PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'plugins'}",
         "SAGE_CACHE_DIR": str(cache_dir()),
         "XDG_CONFIG_HOME": str(cache_dir() / "config"),
         "COLUMNS": "200",

@@ -45,24 +45,24 @@ def test_a_run_that_waits_goes_on_where_it_was_restored(
     first, second = places
     begun = sage("run", PROMPT, "--queue", "--json", cwd=tmp_path, **first)
     assert begun.code == 0, begun.err
-    assert sage("worker", "--drain", cwd=tmp_path, **first).code == 0
-    saved = sage("backup", "all.tar.gz", "--json", cwd=tmp_path, **first)
+    assert sage("admin", "worker", "--drain", cwd=tmp_path, **first).code == 0
+    saved = sage("hospital", "backup", "all.tar.gz", "--json", cwd=tmp_path, **first)
     assert saved.code == 0, saved.err
     assert saved.json["runs"] == 1
     shutil.rmtree(tmp_path / "runs")
     elsewhere = tmp_path / "restored"
     second |= {"SAGE_RUNS_DIR": str(elsewhere)}
-    restored = sage("restore", "all.tar.gz", "--json", cwd=tmp_path, **second)
+    restored = sage("hospital", "restore", "all.tar.gz", "--json", cwd=tmp_path, **second)
     assert restored.code == 0, restored.err
-    again = sage("restore", "all.tar.gz", cwd=tmp_path, **second)
+    again = sage("hospital", "restore", "all.tar.gz", cwd=tmp_path, **second)
     assert again.code == 2
     assert "empty" in again.err
-    (item,) = sage("runs", "--json", cwd=tmp_path, **second).json
+    (item,) = sage("show", "--json", cwd=tmp_path, **second).json
     assert item["status"] == item["queue"]["state"] == "waiting for review"
     ended = sage("review", "last", "--reject", "no", "--json", cwd=tmp_path, **second)
     assert ended.code == 0, ended.err
     assert ended.json["status"] == "finished"
-    log = sage("audit", "--json", cwd=tmp_path, **second).json
+    log = sage("hospital", "audit", "--json", cwd=tmp_path, **second).json
     assert log["problem"] == ""
     # An SQLite log is kept from the first run in the queue on.
     begun = [row["about"] for row in log["rows"] if row["what"] == "began"]
@@ -124,7 +124,7 @@ def test_a_run_that_goes_on_while_it_is_copied_can_be_restored(tmp_path: Path) -
                 backup(here, path)
             except InputError as error:
                 assert "run at-work is at work" in str(error)
-                assert "sage pause at-work" in str(error)
+                assert "sage admin pause at-work" in str(error)
                 assert not path.exists()
             else:
                 made += 1
@@ -212,7 +212,7 @@ def test_an_archive_that_was_tampered_with_restores_nothing(name: str, tmp_path:
     path = archive(tmp_path / "bad.tar.gz", files)
     home = tmp_path / "home"
     home.mkdir()
-    ended = sage("restore", str(path), cwd=home)
+    ended = sage("hospital", "restore", str(path), cwd=home)
     assert ended.code == 2
     assert said in ended.err
     assert [item.name for item in tmp_path.rglob("*")] == ["bad.tar.gz", "home"] or not list(
@@ -277,11 +277,11 @@ def test_the_queue_of_a_restored_place_knows_its_own_folders(
         assert runs is not None
         runs.add(run.manifest(), "ann")
         runs.add(outside.model_copy(update={"run_id": "2"}), "ann")
-    saved = sage("backup", "all.tar.gz", cwd=tmp_path, **first)
+    saved = sage("hospital", "backup", "all.tar.gz", cwd=tmp_path, **first)
     assert saved.code == 0, saved.err
     assert "not in it: 1 run of the queue outside of runs_dir" in saved.out
     second |= {"SAGE_RUNS_DIR": str(tmp_path / "restored")}
-    assert sage("restore", "all.tar.gz", cwd=tmp_path, **second).code == 0
+    assert sage("hospital", "restore", "all.tar.gz", cwd=tmp_path, **second).code == 0
     url = {"checkpoint_url": place} if (place := second.get("SAGE_CHECKPOINT_URL")) else {}
     there = Settings.model_validate({"runs_dir": tmp_path / "restored", **url})
     with open_runs(there) as runs:

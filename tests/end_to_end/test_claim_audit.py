@@ -58,6 +58,6 @@ def test_the_command_draws_and_keeps_a_sample_that_is_there(finished: Path, tmp_
     changed = ("bench", "claims", "run", "--statements", "30", "--out", "changed.jsonl")
     refused = sage(*changed, cwd=tmp_path)
     assert refused.code == 2 and "is not what the run's outputs give" in refused.err
-    rebuilt = sage("replay", "run", "--out", "run", cwd=tmp_path)
+    rebuilt = sage("admin", "replay", "run", "--out", "run", cwd=tmp_path)
     assert rebuilt.code == 0, rebuilt.err
     assert sage(*changed, cwd=tmp_path).code == 0

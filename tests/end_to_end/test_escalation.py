@@ -60,7 +60,9 @@ def test_a_program_that_a_person_mends_is_taken_up_with_retry(tmp_path: Path) ->
     page = (run / "report.md").read_text()
     assert "a person" in page
     assert model.asked["Program"] == 3
-    assert sage("replay", str(run), "--out", str(tmp_path / "again"), cwd=tmp_path).code == 0
+    assert (
+        sage("admin", "replay", str(run), "--out", str(tmp_path / "again"), cwd=tmp_path).code == 0
+    )
 
 
 def test_numbers_that_differ_go_back_once_and_are_reported_where_they_stay(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`sage gate`, then `sage measure`: what passes becomes variables of the cohort."""
+"""`sage validate gate`, then `sage slides measure`: what passes becomes variables of the cohort."""
 
 from __future__ import annotations
 
@@ -49,7 +49,17 @@ def test_what_passes_the_gate_is_measured(folder: Path) -> None:
     assert passed[:2] == ["mean(density(cells.b))", "mean(ripley_l(cells.a, 60))"]
     assert passed[-2:] == ["pooled(area(tissue))", "pooled(count(cells))"]
     assert "No outcome was read" in (folder / "gate" / "gate.txt").read_text()
-    run("measure", "-", "--maps", "maps", "--define", "gate/passed.txt", "--out", "measured")
+    run(
+        "slides",
+        "measure",
+        "-",
+        "--maps",
+        "maps",
+        "--define",
+        "gate/passed.txt",
+        "--out",
+        "measured",
+    )
     assert len((folder / "measured" / "measured.csv").read_text().splitlines()) == 25
 
 
@@ -70,4 +80,4 @@ def test_slides_made_again_are_compared(folder: Path) -> None:
 )
 def test_bad_input_is_refused(folder: Path, words: list[str], message: str) -> None:
     with pytest.raises(Exception, match=message):
-        CliRunner().invoke(app, ["gate", "-", *words], catch_exceptions=False)
+        CliRunner().invoke(app, ["validate", "gate", "-", *words], catch_exceptions=False)

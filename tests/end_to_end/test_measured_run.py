@@ -60,11 +60,11 @@ def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> N
     assert "90th" in drawn[0]["caption"] and "B cell" in drawn[0]["caption"]
     html = (run / "report.html").read_text()
     assert html.count("data:image/png;base64,") >= 1
-    again = sage("replay", "last", "--out", "again", cwd=tmp_path)
+    again = sage("admin", "replay", "last", "--out", "again", cwd=tmp_path)
     assert again.code == 0 and (tmp_path / "again" / "report.md").read_text() == report
     assert "identical to the run's report" in again.out
     (run / "report.md").write_text(report.replace("supported", "proven"))
-    again = sage("replay", "last", "--out", "again", cwd=tmp_path)
+    again = sage("admin", "replay", "last", "--out", "again", cwd=tmp_path)
     assert "differs from the run's report" in again.out
 
 

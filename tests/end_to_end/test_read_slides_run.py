@@ -130,7 +130,7 @@ def test_the_report_holds_pictures_regions_and_findings(waiting: Path) -> None:
         assert "A patient with the highest TLS density" in text
         assert "Not for diagnosis" in text and not re.search(r"pat-\d{3}", text)
     assert page.count("data:image/png;base64,") >= 4
-    again = sage("replay", "r", "--out", "again", cwd=waiting)
+    again = sage("admin", "replay", "r", "--out", "again", cwd=waiting)
     assert again.code == 0, again.err
     assert "identical to the run's report" in again.out
 

@@ -86,7 +86,7 @@ def test_replay_rebuilds_the_same_report_without_cohort_or_graph(
     finished: Path, tmp_path: Path
 ) -> None:
     ended = sage(
-        "replay", str(finished), "--out", str(tmp_path / "again"), cwd=tmp_path,
+        "admin", "replay", str(finished), "--out", str(tmp_path / "again"), cwd=tmp_path,
         SAGE_CACHE_DIR=str(tmp_path / "empty"),
     )  # fmt: skip
     assert ended.code == 0, ended.err
@@ -96,7 +96,13 @@ def test_replay_rebuilds_the_same_report_without_cohort_or_graph(
 def test_replay_needs_the_core_alone(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "again"
     ended = sage(
-        "replay", str(finished), "--out", str(out), cwd=tmp_path, **core_only(tmp_path / "core")
+        "admin",
+        "replay",
+        str(finished),
+        "--out",
+        str(out),
+        cwd=tmp_path,
+        **core_only(tmp_path / "core"),
     )
     assert ended.code == 0, ended.err
     assert (out / "report.html").read_bytes() == (finished / "report.html").read_bytes()
@@ -158,13 +164,13 @@ def test_no_patient_and_no_row_enters_an_agent_output(finished: Path) -> None:
 
 def test_every_turn_is_traced_replays_and_exports_as_spans(finished: Path, tmp_path: Path) -> None:
     ended = sage(
-        "replay", str(finished), "--out", str(tmp_path / "again"), "--json", cwd=tmp_path
+        "admin", "replay", str(finished), "--out", str(tmp_path / "again"), "--json", cwd=tmp_path
     )  # fmt: skip
     trace = ended.json["trace"]
     assert trace["answered"] > 10 and trace["human"] >= 1
     assert trace["unanswered"] == 0 and trace["untraced"] == []
     out = tmp_path / "spans.json"
-    exported = sage("trace", "export", str(finished), "--out", str(out), cwd=tmp_path)
+    exported = sage("admin", "trace", str(finished), "--out", str(out), cwd=tmp_path)
     assert exported.code == 0, exported.err
     spans = json.loads(out.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
     assert len(spans) == trace["answered"] + trace["human"] + trace["turns"]
@@ -175,13 +181,13 @@ def test_show_and_runs_tell_what_came_of_it(finished: Path) -> None:
     shown = sage("show", str(finished), "--json", cwd=finished.parent).json
     assert shown["manifest"]["status"] == "finished"
     assert {step["step"] for step in shown["spending"]} >= {"scientist", "novelty", "coding"}
-    listed = sage("runs", "--json", cwd=finished.parent, SAGE_RUNS_DIR=str(finished.parent)).json
+    listed = sage("show", "--json", cwd=finished.parent, SAGE_RUNS_DIR=str(finished.parent)).json
     assert [item["id"] for item in listed] == ["run"]
 
 
 def test_help_of_every_command_has_an_example(tmp_path: Path) -> None:
-    for name in ("run", "review", "resume", "replay", "runs", "show", "doctor", "config"):
-        ended = sage(name, "--help", cwd=tmp_path)
+    for name in ("run", "review", "resume", "admin replay", "show", "doctor", "admin config"):
+        ended = sage(*name.split(), "--help", cwd=tmp_path)
         assert ended.code == 0
         assert "Example:" in ended.out
 
@@ -189,7 +195,7 @@ def test_help_of_every_command_has_an_example(tmp_path: Path) -> None:
 def test_doctor_and_config_answer_for_machines(tmp_path: Path) -> None:
     checks = sage("doctor", "--json", cwd=tmp_path).json["checks"]
     assert {"Python", "reasoner", "disk"} <= {check["what"] for check in checks}
-    settings = sage("config", "--json", cwd=tmp_path, SAGE_API_KEY="secret-key").out
+    settings = sage("admin", "config", "--json", cwd=tmp_path, SAGE_API_KEY="secret-key").out
     assert "secret-key" not in settings
 
 

@@ -91,22 +91,22 @@ def test_to_stop_watching_leaves_the_run_alone(tmp_path: Path) -> None:
 
 def test_open_says_where_the_report_is_or_why_there_is_none(waiting: Path) -> None:
     run = next((waiting / "runs").glob("2*"))
-    refused = sage("open", cwd=waiting)
+    refused = sage("show", "--open", cwd=waiting)
     assert refused.code == 2 and f"sage review {run.name}" in refused.err
     (run / "report.html").write_text("<p>x</p>")
     try:
         for name in ((), ("last",), (run.name[:15],), (str(run),)):
-            ended = sage("open", *name, cwd=waiting, DISPLAY=":0", BROWSER="false")
+            ended = sage("show", *name, "--open", cwd=waiting, DISPLAY=":0", BROWSER="false")
             assert ended.out.strip() == f"runs/{run.name}/report.html" or ended.out.strip() == str(
                 run / "report.html"
             )
     finally:
         (run / "report.html").unlink()
-    assert sage("open", "no-such-run", cwd=waiting).code == 2
+    assert sage("show", "no-such-run", "--open", cwd=waiting).code == 2
 
 
 @pytest.mark.parametrize("width", ["60", "80"])
-@pytest.mark.parametrize("command", ["config", "show last", "runs"])
+@pytest.mark.parametrize("command", ["admin config", "show last", "show"])
 def test_nothing_is_cut_off_at_a_narrow_width_or_in_a_pipe(
     waiting: Path, command: str, width: str
 ) -> None:
@@ -114,7 +114,7 @@ def test_nothing_is_cut_off_at_a_narrow_width_or_in_a_pipe(
     wide = sage(*command.split(), cwd=waiting, COLUMNS="400")
     assert shown.code == 0 and "…" not in shown.out
     assert shown.out.split() == wide.out.split()
-    assert all(word in shown.out for word in {"config": ["models.high.name = gpt-5"]}.get(
+    assert all(word in shown.out for word in {"admin config": ["models.high.name = gpt-5"]}.get(
         command, [next((waiting / "runs").glob("2*")).name]))  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def test_ten_runs_begun_at_once_share_graph_cohort_and_database(url: str, tmp_pa
         out = str(tmp_path / f"run-{number}")
         return sage("run", PROMPT, "--out", out, "--json", cwd=tmp_path, **given)
 
-    assert sage("runs", cwd=tmp_path).code == 0  # the warm process is there, once for all threads
+    assert sage("show", cwd=tmp_path).code == 0  # the warm process is there, once for all threads
     with ThreadPoolExecutor(10) as threads:
         ended = list(threads.map(begin, range(10)))
     assert [item.err for item in ended if item.code] == []
@@ -53,8 +53,8 @@ def test_ten_runs_begun_at_once_share_graph_cohort_and_database(url: str, tmp_pa
 
 
 def listed(cwd: Path, given: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """What `sage runs` says of the runs in this folder, by their names."""
-    told = sage("runs", "--json", cwd=cwd, **given).json
+    """What `sage show` says of the runs in this folder, by their names."""
+    told = sage("show", "--json", cwd=cwd, **given).json
     return {item["id"]: item for item in told if item["id"] in ("a", "b", "c")}
 
 
@@ -74,7 +74,7 @@ def test_killed_workers_and_cut_connections_lose_no_run_and_no_row(
 
     def worker() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "sage", "worker", "--lease", "4"],
+            [sys.executable, "-m", "sage", "admin", "worker", "--lease", "4"],
             cwd=tmp_path, env=environment(**given), stdout=subprocess.DEVNULL,
         )  # fmt: skip
 

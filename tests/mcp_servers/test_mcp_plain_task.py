@@ -168,7 +168,7 @@ async def answer_the_question(caller: Caller) -> dict[str, Any]:
 def test_lymphocytes_near_tumor_and_survival_by_tls_over_mcp(
     world: Path, tmp_path: Path, mode: str
 ) -> None:
-    words = ["-m", "sage", "mcp", "serve", "all", "--root", str(world.parent)]
+    words = ["-m", "sage", "tools", "serve", "all", "--root", str(world.parent)]
     words += ["--out", str(tmp_path / "out"), "--workers", "1"]
     words += ["--compact"] if mode == "compact" else []
 

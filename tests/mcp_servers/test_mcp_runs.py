@@ -31,7 +31,7 @@ def test_an_agent_starts_a_run_and_answers_its_review(tmp_path: Path) -> None:
         "SAGE_REASONER": "rules",
         "SAGE_RUNS_DIR": str(tmp_path / "runs"),
     }
-    serve = ["-m", "sage", "mcp", "serve", "knowledge", "--root", str(tmp_path), "--wait", "1"]
+    serve = ["-m", "sage", "tools", "serve", "knowledge", "--root", str(tmp_path), "--wait", "1"]
     command = StdioServerParameters(
         command=sys.executable,
         args=[*serve, "--out", str(tmp_path / "out"), "--workers", "1"],

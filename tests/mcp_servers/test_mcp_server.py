@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 def words(folder: Path, *more: str, suite: str = "oncology") -> list[str]:
     return [
-        "-m", "sage", "mcp", "serve", suite, "--root", str(folder / "in"),
+        "-m", "sage", "tools", "serve", suite, "--root", str(folder / "in"),
         "--out", str(folder / "out"), "--tools", TOOLS, "--workers", "1", *more,
     ]  # fmt: skip
 

@@ -113,7 +113,9 @@ def trained(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network of two steps, made from the shell."""
     folder = tmp_path_factory.mktemp("trained")
     words = ("--tiles", str(tiles), "--steps", "2", "--seed", "3", "--mpp", "0.5")
-    done = sage("models", "train", "nuclei", "--out", "own.safetensors", *words, cwd=folder)
+    done = sage(
+        "slides", "models", "train", "nuclei", "--out", "own.safetensors", *words, cwd=folder
+    )
     assert done.code == 0, done.err
     return folder / "own.safetensors"
 
@@ -149,7 +151,7 @@ def test_a_users_network_is_used_by_the_tool(trained: Path, tmp_path: Path) -> N
 
 def test_scores_from_the_shell_stand_beside_otsu(tiles: Path, trained: Path) -> None:
     words = (str(tiles), "--mpp", "0.5", "--weights", str(trained), "--json")
-    done = sage("models", "score", "nuclei", *words, cwd=tiles)
+    done = sage("slides", "models", "score", "nuclei", *words, cwd=tiles)
     found = json.loads(done.out)["organs"]["all"]
     assert found["tiles"] == 6
     assert found["otsu_watershed"]["f1"] > 0.8  # plain disks are what it is made for

@@ -132,7 +132,7 @@ def test_weights_outside_the_roots_are_refused_over_mcp(folder: Path, tmp_path: 
     root = Path(__file__).resolve().parents[2]
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "sage", "mcp", "serve", "pathology", "--root", str(folder), "--out",
+        args=["-m", "sage", "tools", "serve", "pathology", "--root", str(folder), "--out",
               str(folder / "out"), "--workers", "1"],
         env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
         cwd=str(folder),

@@ -165,9 +165,7 @@ def test_a_unit_runs_what_there_is(name: str) -> None:
     if name == "sage-server.service":  # else everybody may do everything
         assert "--trust-header X-Forwarded-User" in service["ExecStart"]
         # The doctor tells; a queue that waited for workers keeps no page from starting.
-        assert (
-            "ExecStartPre=-/opt/sage/bin/sage doctor --deployment\n" in (DEPLOY / name).read_text()
-        )
+        assert "ExecStartPre=-/opt/sage/bin/sage hospital check\n" in (DEPLOY / name).read_text()
     # Docker is given folders of code by their place, and does not see a unit's own /tmp.
     assert service["PrivateTmp"] == "yes"
     assert "Environment=TMPDIR=/srv/sage/tmp\n" in (DEPLOY / name).read_text()

@@ -342,9 +342,19 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
         "1",
     )
     assert "nobody approved this program" in sage(*measure, cwd=tmp_path, code=2)
-    approve = ("gate", "-", "--maps", "maps", "--define", "far.py", "--approve", "A. Reader")
+    approve = (
+        "validate",
+        "gate",
+        "-",
+        "--maps",
+        "maps",
+        "--define",
+        "far.py",
+        "--approve",
+        "A. Reader",
+    )
     assert "no report of the gate" in sage(*approve, cwd=tmp_path, code=2)
-    sage("gate", "-", "--maps", "maps", "--define", "far.py", cwd=tmp_path)
+    sage("validate", "gate", "-", "--maps", "maps", "--define", "far.py", cwd=tmp_path)
     report = json.loads((tmp_path / "gate" / "gate.json").read_text())
     (noted,) = [n for n in report["measurements"][0]["notes"] if "unit" in n]
     assert "checked on 12 of 12 slides" in noted and "constant factor" in noted

@@ -33,7 +33,7 @@ def test_no_command_sees_the_variables_or_folder_of_another(tmp_path: Path) -> N
     first, second = tmp_path / "one", tmp_path / "two"
     for folder, usd in ((first, "3"), (second, "4")):
         folder.mkdir()
-        made = sage("config", "--json", cwd=folder, SAGE_BUDGET_USD=usd).json
+        made = sage("admin", "config", "--json", cwd=folder, SAGE_BUDGET_USD=usd).json
         assert f'"{usd}' in json.dumps(made) or f" {usd}" in json.dumps(made)
     assert "SAGE_BUDGET_USD" not in os.environ
 

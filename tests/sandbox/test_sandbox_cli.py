@@ -1,4 +1,4 @@
-"""`sage sandbox` from the command line."""
+"""`sage admin sandbox` from the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def sage(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sage", "sandbox", *words]
+    command = [sys.executable, "-m", "sage", "admin", "sandbox", *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 

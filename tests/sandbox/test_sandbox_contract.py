@@ -328,7 +328,7 @@ def test_a_runtime_that_the_engine_lacks_is_named(tmp_path: Path) -> None:
 @pytest.mark.docker
 def test_an_image_that_is_not_there_names_the_command_that_builds_it() -> None:
     working("docker")
-    with pytest.raises(InputError, match="sage sandbox build"):
+    with pytest.raises(InputError, match="sage admin sandbox build"):
         sandbox.choose("docker", image="no-such-image:latest")
 
 

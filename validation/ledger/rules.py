@@ -30,13 +30,14 @@ def ledger_objections(
     if state in HARM:
         text = (
             f"{HARM[state]}: other claims on these patients cannot be counted. Restore it with "
-            "`sage ledger merge`, or run the contract into a folder of its own"
+            "`sage validate ledger merge`, or run the contract into a folder of its own"
         )
         found.append(Objection("registration", "ledger", f"ledger {state}", text))
     if not registered:
         text = (
             "the contract was not registered when it was frozen, before any result: freeze it "
-            "with `sage validate contract` or `amend`, or bring its ledger with `sage ledger merge`"
+            "with `sage validate contract` or `amend`, or bring its ledger with `sage validate"
+            " ledger merge`"
         )
         found.append(Objection("registration", "unregistered", "never registered", text))
     if taken is not None:

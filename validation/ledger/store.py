@@ -39,7 +39,7 @@ Kind = Literal["population", "registration", "entry", "unlock", "screen", "merge
 FORMAT = 1
 PATIENCE_S = 120.0
 """How long a writer waits for the others."""
-RENEWED = "restore it from a backup or with `sage ledger merge`"
+RENEWED = "restore it from a backup or with `sage validate ledger merge`"
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS sage_ledger (

@@ -81,7 +81,7 @@ def read_card(path: Path) -> NucleiCard:
             card = json.loads((file.metadata() or {}).get("card", "{}"))
         if not isinstance(card, dict) or card.get("format") != FORMAT:
             raise InputError(
-                f"{path}: not a nuclei network of SAGE (sage models train nuclei writes one)"
+                f"{path}: not a nuclei network of SAGE (sage slides models train nuclei writes one)"
             )
         return NucleiCard.model_validate(card)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:

@@ -47,13 +47,13 @@ def approve(path: Path, gate_report: Path, person: str) -> Path:
         report = GateReport.model_validate_json(gate_report.read_bytes())
     except (OSError, ValidationError):
         raise InputError(
-            f"{gate_report}: no report of the gate; run sage gate --define {path.name} first"
+            f"{gate_report}: no gate report; run sage validate gate --define {path.name} first"
         ) from None
     formula = program.measurement.formula
     gated = [row for row in report.measurements if row.formula == formula]
     if not gated:
         raise InputError(
-            f"{gate_report}: is not about {path.name} as it is now; run sage gate again"
+            f"{gate_report}: is not about {path.name} as it is now; run sage validate gate again"
         )
     if not gated[0].passed:
         raise InputError(f"{path.name} did not pass the gate: {'; '.join(gated[0].reasons)}")
@@ -78,7 +78,8 @@ def approved_program(path: Path) -> Program:
         If there is no review, or the program was changed after it.
     """
     program = read_program(path)
-    remedy = f"read it, run sage gate COHORT --maps DIR --define {path.name}, then --approve NAME"
+    gate = f"sage validate gate COHORT --maps DIR --define {path.name}"
+    remedy = f"read it, run {gate}, then --approve NAME"
     try:
         review = Review.model_validate_json(review_path(path).read_bytes())
     except OSError:

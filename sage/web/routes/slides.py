@@ -346,7 +346,7 @@ def _outlines(request: Request, slide: Path) -> list[dict[str, Any]]:
 
 
 def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
-    """Folders of maps (`sage maps`) that name this slide."""
+    """Folders of maps (`sage slides maps`) that name this slide."""
     site: Site = request.app.state.site
     found = []
     for root in site.roots:

@@ -74,10 +74,23 @@ def replies(*said: str | dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
 
 def explore(world: Path, folder: Path, url: str, *more: str, ledger: str = "ledger") -> Done:
     return sage(
-        "explore", str(world), QUESTION, "--sandbox", "bubblewrap", "--memory", "1024", "--out",
-        "out", *more, cwd=folder, SAGE_BASE_URL=url, SAGE_API_KEY="none" if url else "",
-        SAGE_LEDGER=str(folder / ledger), SAGE_RETRIES="0",
-    )  # fmt: skip
+        "nova",
+        "explore",
+        str(world),
+        QUESTION,
+        "--sandbox",
+        "bubblewrap",
+        "--memory",
+        "1024",
+        "--out",
+        "out",
+        *more,
+        cwd=folder,
+        SAGE_BASE_URL=url,
+        SAGE_API_KEY="none" if url else "",
+        SAGE_LEDGER=str(folder / ledger),
+        SAGE_RETRIES="0",
+    )
 
 
 def played(
@@ -242,7 +255,7 @@ def test_an_outcome_is_shown_where_it_is_named_and_spent_from_then_on(
     assert ended.code == 0, ended.err
     assert "Noted in the ledger" in ended.out and "see the tables" in ended.out
     shown = sage(
-        "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
+        "validate", "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
         SAGE_LEDGER=str(tmp_path / "ledger"),
     )  # fmt: skip
     # The competing outcome is read from the same time.
@@ -257,7 +270,7 @@ def test_an_outcome_is_shown_where_it_is_named_and_spent_from_then_on(
     assert "clinical:age was screened against OS before" in noted
     explore(world, tmp_path, "", *line, "--replace")  # again is the same look
     shown = sage(
-        "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
+        "validate", "ledger", "show", "--cohort", str(world), "--json", cwd=tmp_path,
         SAGE_LEDGER=str(tmp_path / "ledger"),
     )  # fmt: skip
     assert shown.json["screens"] == 2
@@ -310,9 +323,20 @@ def test_a_stopped_exploration_leaves_no_row_and_no_other_works_beside_it(
 ) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(300)")
     line = (
-        sys.executable, "-m", "sage", "explore", str(world), QUESTION, "--program", "slow.py",
-        "--sandbox", "bubblewrap", "--out", "out",
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "sage",
+        "nova",
+        "explore",
+        str(world),
+        QUESTION,
+        "--program",
+        "slow.py",
+        "--sandbox",
+        "bubblewrap",
+        "--out",
+        "out",
+    )
     slow = subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
     try:
         rows, begun = [], False
@@ -370,7 +394,7 @@ def test_a_question_that_names_a_patient_is_not_sent(world: Path, tmp_path: Path
     patient = load(str(world)).patients[0]
     with serve(replies("1")) as server:
         ended = sage(
-            "explore", str(world), f"How is {patient}?", "--sandbox", "bubblewrap",
+            "nova", "explore", str(world), f"How is {patient}?", "--sandbox", "bubblewrap",
             cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
         )  # fmt: skip
     assert ended.code == 1 and "names a patient" in ended.err and not server.requests
@@ -391,7 +415,7 @@ leave("genes", {{"patients": "count", "rho": "estimate"}}, rows)
 """
     with serve(replies(READ + "t", program, answer, answer)) as server:
         ended = sage(
-            "explore", str(ROOT / "docs/cohorts/tcga-blca"), QUESTION, "--root", str(files),
+            "nova", "explore", str(ROOT / "docs/cohorts/tcga-blca"), QUESTION, "--root", str(files),
             "--sandbox", "bubblewrap", "--steps", "2", "--json", cwd=tmp_path,
             SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
         )  # fmt: skip
@@ -408,17 +432,34 @@ def test_the_program_of_the_docs_shows_its_table(tmp_path: Path) -> None:
     part = (ROOT / "docs" / "nova.md").read_text().partition("## Exploring a cohort")[2]
     (tmp_path / "look.py").write_text(part.partition("```python\n")[2].partition("```")[0])
     ended = sage(
-        "explore", "demo", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap", "--json",
+        "nova",
+        "explore",
+        "demo",
+        QUESTION,
+        "--program",
+        "look.py",
+        "--sandbox",
+        "bubblewrap",
+        "--json",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert ended.code == 0, ended.err
     (table,) = ended.json["appendix"]["tables"]
     assert table["rows"][0][0] == "imaging:til_density" and float(table["rows"][0][2]) > 0
     (tmp_path / "empty.py").write_text("print(1)")
     ended = sage(
-        "explore", "demo", QUESTION, "--program", "empty.py", "--sandbox", "bubblewrap", "--out",
-        "empty", cwd=tmp_path,
-    )  # fmt: skip
+        "nova",
+        "explore",
+        "demo",
+        QUESTION,
+        "--program",
+        "empty.py",
+        "--sandbox",
+        "bubblewrap",
+        "--out",
+        "empty",
+        cwd=tmp_path,
+    )
     assert ended.code == 0 and "it left no exploratory.json" in ended.out
 
 
@@ -429,7 +470,7 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     before = json.loads((run / "results.json").read_text())
     kept = {path: path.read_bytes() for path in (run / "hypotheses").rglob("*") if path.is_file()}
     (tmp_path / "look.py").write_text(READ + CORRELATE)
-    line = ("explore", "run", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap")
+    line = ("nova", "explore", "run", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap")
     killed = run / "explorations" / "1" / "inputs"
     killed.mkdir(parents=True)
     (killed / "table.parquet").write_text("rows of one that was killed")
@@ -444,11 +485,11 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     assert apart.count("Exploratory, written by a person, not registered") == 4
     assert QUESTION in apart and QUESTION not in page.replace(apart, "")
     assert "imaging:til density" in apart and "rho" in apart
-    again = sage("replay", "run", "--out", "again", "--json", cwd=tmp_path)
+    again = sage("admin", "replay", "run", "--out", "again", "--json", cwd=tmp_path)
     assert again.json["same"] is True, again.err
     shown = run / "outputs" / "explorations" / "2" / "exploration.json"
     shown.write_text(shown.read_text().replace("rho", "hro"))
-    forged = sage("replay", "run", "--out", "again", cwd=tmp_path)
+    forged = sage("admin", "replay", "run", "--out", "again", cwd=tmp_path)
     assert forged.code == 2 and "exploration.json was changed" in forged.err.replace("\n", "")
 
 
@@ -471,11 +512,11 @@ def test_a_run_says_which_exploration_ended_without_an_answer(
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     lie = {"answer": "TIL density: rho 0.987.", "values": {}, "files": [], "reason": ""}
-    line = ("explore", "run", QUESTION, "--sandbox", "bubblewrap")
+    line = ("nova", "explore", "run", QUESTION, "--sandbox", "bubblewrap")
     with serve(replies(READ + CORRELATE, lie, lie, lie)) as server:
         ended = sage(*line, cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")
     assert ended.code == 1 and "0.987 stands in nothing" in ended.err
     (told,) = [one for one in (run / "report.md").read_text().splitlines() if "No answer" in one]
     assert "no usable reply" in told and "0.987 stands in nothing" in told
-    again = sage("replay", "run", "--out", "again", "--json", cwd=tmp_path)
+    again = sage("admin", "replay", "run", "--out", "again", "--json", cwd=tmp_path)
     assert again.json["same"] is True, again.err

@@ -1,4 +1,4 @@
-"""`sage measure`: variables of patients, failures named, nothing twice and nothing lost."""
+"""`sage slides measure`: variables of patients, failures named, nothing twice and nothing lost."""
 
 from __future__ import annotations
 
@@ -69,7 +69,18 @@ def test_maps_become_variables_that_a_cohort_takes(tmp_path: Path) -> None:
     (tmp_path / "maps" / "torn").mkdir()
     (tmp_path / "maps" / "torn" / "maps.json").write_text("{")
     (tmp_path / "d.txt").write_text("# two\n" + "\n".join(FORMULAS) + "\n\n")
-    words = ["measure", "-", "--maps", "maps", "--define", "d.txt", "--jobs", "2", "--json"]
+    words = [
+        "slides",
+        "measure",
+        "-",
+        "--maps",
+        "maps",
+        "--define",
+        "d.txt",
+        "--jobs",
+        "2",
+        "--json",
+    ]
     told = json.loads(sage(*words, cwd=tmp_path, code=1))
     assert (told["slides"], told["measurements"], told["resumed"]) == (8, 2, 0)
     assert set(told["failures"]) == {"s3", "torn"}
@@ -126,7 +137,18 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, how: signal
     (tmp_path / "d.txt").write_text(
         "\n".join(f"mean(ripley_l(cells.lymphoid, {r}))" for r in range(10, 60))
     )
-    words = ["measure", "-", "--maps", "maps", "--define", "d.txt", "--jobs", "2", "--no-cache"]
+    words = [
+        "slides",
+        "measure",
+        "-",
+        "--maps",
+        "maps",
+        "--define",
+        "d.txt",
+        "--jobs",
+        "2",
+        "--no-cache",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "sage", *words], cwd=tmp_path, env=environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -160,7 +182,17 @@ def test_slides_become_maps_and_variables(tmp_path: Path) -> None:
     write_world(tmp_path / "world", seed=3, patients=40, slides=3, slide_px=768)
     slides = tmp_path / "world" / "slides"
     (slides / "SIM-0004.tiff").write_bytes(b"no slide")
-    words = ["measure", "world", "--slides", "world/slides", "--suite", "standard", "--jobs", "2"]
+    words = [
+        "slides",
+        "measure",
+        "world",
+        "--slides",
+        "world/slides",
+        "--suite",
+        "standard",
+        "--jobs",
+        "2",
+    ]
     told = json.loads(sage(*words, "--also", "anndata", "--json", cwd=tmp_path, code=1))
     assert told["patients"] == 4
     assert told["measurements"] > 100
@@ -181,7 +213,17 @@ def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path
 
     write_world(tmp_path / "world", seed=3, patients=40, slides=1, slide_px=768)
     (tmp_path / "m.txt").write_text("pooled(density(cells))\n")
-    words = ["measure", "-", "--slides", "world/slides", "--define", "m.txt", "--jobs", "1"]
+    words = [
+        "slides",
+        "measure",
+        "-",
+        "--slides",
+        "world/slides",
+        "--define",
+        "m.txt",
+        "--jobs",
+        "1",
+    ]
     for mpp, said in (("0.25", "the file says"), ("0.5", "ok")):
         told = json.loads(sage(*words, "--mpp", mpp, "--out", mpp, "--json", cwd=tmp_path))
         (value,) = rows_of(Path(told["table"])).values()
@@ -274,7 +316,7 @@ def test_bad_words_are_refused_before_anything_runs(
     from typer.testing import CliRunner
 
     from sage.__main__ import exit_code
-    from sage.cli.measure import app
+    from sage.cli.slides import app
 
     monkeypatch.chdir(tmp_path)
     write_all(tmp_path / "maps", [simulated("s", "p", 1)])
@@ -286,7 +328,7 @@ def test_bad_words_are_refused_before_anything_runs(
         ("empty.txt", "# none\n"),
     ):
         (tmp_path / name).write_text(text)
-    done = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(app, ["slides", "measure", *words])
     assert done.exception is not None
     assert exit_code(done.exception) == 2
     assert said in str(done.exception)

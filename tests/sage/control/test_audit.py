@@ -95,7 +95,7 @@ def test_a_log_without_rows_of_somebody_is_told_from_no_log(
     monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
 
     def told(*words: str) -> str:
-        return CliRunner().invoke(app, ["audit", *words]).output
+        return CliRunner().invoke(app, ["hospital", "audit", *words]).output
 
     assert "nothing is logged: the log is kept where" in told()
     with open_audit(Settings(runs_dir=tmp_path), new=True) as audit:

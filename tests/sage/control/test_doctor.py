@@ -1,4 +1,4 @@
-"""What `sage doctor --deployment` finds wrong, on a server that has it right and on others."""
+"""What `sage hospital check` finds wrong, on a server that has it right and on others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sage.cli.runs import runs
+from sage.cli.show import list_all
 from sage.control.audit import open_audit
 from sage.control.deployment import check_deployment
 from sage.control.runs import open_runs
@@ -113,7 +113,7 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_listed(
     assert [name for name, _ in Site(settings).runs()] == ["first"]
     assert "sage_runs" in str(measured(Site(settings)))
     monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
-    runs(limit=20, as_json=False)
+    list_all(20, as_json=False)
     told = capsys.readouterr()
     assert "first" in told.out
     assert "left out" in told.err

@@ -152,14 +152,17 @@ def test_a_name_that_no_file_holds_empties_nothing_unless_that_is_wanted(tmp_pat
     run = write_run(tmp_path / "runs", "a", cohort)
     table = run.root / "hypotheses/h1/results/inputs/all/table.parquet"
     for more in ((), ("--dry-run",)):
-        done = sage("forget", "TCGA-AB-1243", "--cohort", "cohort", *more, cwd=tmp_path)
+        done = sage("hospital", "forget", "TCGA-AB-1243", "--cohort", "cohort", *more, cwd=tmp_path)
         assert done.code == 2
         assert "is it spelled" in done.err
         assert "--unnamed" in done.err
     assert len(pd.read_parquet(table)) == 2
     run.verify()
-    assert sage("forget", PATIENT, "--cohort", "cohort", "--dry-run", cwd=tmp_path).code == 0
-    words = ["forget", "TCGA-AB-1243", "--cohort", "cohort", "--unnamed"]
+    assert (
+        sage("hospital", "forget", PATIENT, "--cohort", "cohort", "--dry-run", cwd=tmp_path).code
+        == 0
+    )
+    words = ["hospital", "forget", "TCGA-AB-1243", "--cohort", "cohort", "--unnamed"]
     assert sage(*words, cwd=tmp_path).code == 0
     assert len(pd.read_parquet(table)) == 0
 

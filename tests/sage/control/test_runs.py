@@ -248,7 +248,7 @@ def test_a_round_is_listed_with_its_campaign(
         for number, campaign in enumerate(("tls-campaign", "fabp5-campaign")):
             of = {"id": "round-1", "place": f"/runs/{campaign}/round-1"}
             runs.add(manifest(number).model_copy(update=of), "ann")
-    listed = CliRunner().invoke(app, ["runs"]).output
+    listed = CliRunner().invoke(app, ["show"]).output
     assert "round-1 of tls-campaign " in listed and "round-1 of fabp5-campaign " in listed
 
 
@@ -260,6 +260,6 @@ def test_a_run_that_was_killed_is_not_listed_as_running(
     run.root.mkdir()
     run.save(manifest(1).model_copy(update={"status": "running"}))
     run.hold()
-    assert "run-1  running" in CliRunner().invoke(app, ["runs"]).output
+    assert "run-1  running" in CliRunner().invoke(app, ["show"]).output
     run.release()
-    assert "run-1  interrupted" in CliRunner().invoke(app, ["runs"]).output
+    assert "run-1  interrupted" in CliRunner().invoke(app, ["show"]).output

@@ -113,7 +113,7 @@ def test_a_pause_lies_in_the_folder_and_no_step_begins_behind_it(
 def test_a_run_is_paused_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sage.cli.runs import pause as pause_run
+    from sage.cli.admin import pause as pause_run
 
     monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
     run = write_run(tmp_path / "20260101-000000-a-0000", "2026-01-01")

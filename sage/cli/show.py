@@ -1,4 +1,4 @@
-"""`sage runs`, `sage show` and `sage pause`: what was run, what came of it, and a wait."""
+"""`sage show`: the runs, and what came of one."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sage.cli.options import AsJson
-from sage.cli.run import RunName, tell_verdict
+from sage.cli.run import tell_verdict
 
 if TYPE_CHECKING:
     from sage.control.runs import KnownRun
 
 
-def runs(
-    limit: int = typer.Option(20, min=1, help="How many, newest first."),
-    as_json: AsJson = False,
-) -> None:
-    """List the runs.
-
-    Example: sage runs
-    """
+def list_all(limit: int, *, as_json: bool) -> None:
+    """List the runs, newest first."""
     from sage.cli.console import err, out, print_json
     from sage.control.runs import open_runs
     from sage.core.errors import InputError
@@ -84,13 +78,42 @@ def in_words(item: KnownRun) -> str:
     return f"asked by {item.owner}{at}{why}"
 
 
-def show(name: str = RunName, as_json: AsJson = False) -> None:
-    """Show a run or a campaign: status, time and cost per step, hypotheses, verdicts, files.
+def show(
+    name: str = typer.Argument(
+        "",
+        metavar="[RUN]",
+        help="A run's or campaign's id, its beginning, its path, or \"last\"; none: list the runs.",
+    ),
+    limit: int = typer.Option(20, min=1, help="How many runs to list, newest first."),
+    browser: bool = typer.Option(
+        False, "--open", help="Open the report in the browser; without a screen, print its path."
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """List the runs, or show one: status, time and cost per step, hypotheses, verdicts, files.
 
-    The cost is what was paid: failed steps and replies that never came count as well.
+    The cost is what was paid, failed steps and incomplete replies included.
 
-    Example: sage show last
+    Example:
+
+        sage show
+
+        sage show last
+
+        sage show last --open
     """
+    if browser:
+        from sage.cli.watch import open_report
+
+        open_report(name or "last", as_json=as_json)
+    elif name:
+        show_run(name, as_json=as_json)
+    else:
+        list_all(limit, as_json=as_json)
+
+
+def show_run(name: str, *, as_json: bool) -> None:
+    """Show a run or a campaign."""
     from sage.cli.console import out, print_aligned, print_json
     from sage.control.runs import open_runs
     from sage.report.build import brief_result
@@ -167,25 +190,3 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
     out.print(f"folder: {folder.root}", soft_wrap=True)
     if result["report"]:
         out.print(f"report: {result['report']}", soft_wrap=True)
-
-
-def pause(name: str = RunName) -> None:
-    """Let a run that somebody works on wait before its next step; `sage resume` goes on.
-
-    The step under way is finished first. The wish lies in the run's folder, so that it also holds
-    for a run that was started elsewhere on this machine.
-
-    Example: sage pause last
-    """
-    from sage.cli.console import out
-    from sage.core.errors import InputError
-    from sage.run.begin import open_run
-    from sage.web.processes import holder
-
-    folder = open_run(name)
-    if holder(folder) is None:
-        raise InputError(
-            f"nothing works on run {folder.id}; `sage show {folder.id}` says its state"
-        )
-    folder.pause_path.touch()
-    out.print(f"run {folder.id} finishes its step, then waits; go on: sage resume {folder.id}")
