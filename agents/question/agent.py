@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from agents.base import Agent, Resources, Role, prompt_file
+from agents.question.names import key_of
 from agents.question.read import read
 from agents.question.types import PartRole, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
-from agents.question.words import key_of
 
 
 def read_question(given: QuestionInput, resources: Resources) -> Reading:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agents.question.ground import ground
+from agents.question.names import key_of
 from agents.question.types import Asked, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
-from agents.question.words import key_of
 from sage.core.errors import InputError
 
 

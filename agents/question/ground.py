@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agents.question.reader import MEASURING, Reader
-from agents.question.subgroups import Condition, conditions, contradictions, ruled_out
+from agents.question.names import key_of
+from agents.question.read import OFF_TOPIC, match_within
+from agents.question.subgroups import (
+    Condition,
+    find_conditions,
+    find_contradictions,
+    invert_filters,
+)
 from agents.question.types import (
     Asked,
     GraphName,
@@ -19,7 +25,6 @@ from agents.question.types import (
     Supply,
 )
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
-from agents.question.words import key_of
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from validation.core.hypothesis import Filter
@@ -71,19 +76,6 @@ def _with_exposure(reading: Reading) -> list[Asked]:
     ]
 
 
-def _named_within(name: str, vocabulary: Vocabulary) -> Concept | None:
-    """What a longer name is about ("density of TLS on H&E slides"): one thing, with every other
-    word about measuring it. A name that was misspelled, or that makes another quantity of the
-    thing, is none.
-    """
-    reader = Reader(name, vocabulary)
-    hits = reader.hits()
-    about = [hit for hit in hits if not set(hit.phrase.casefold().split()) <= MEASURING]
-    if len(about) != 1 or reader.notes or reader.leftover(hits) or reader.qualifiers(hits):
-        return None
-    return about[0].concept
-
-
 def _same(part: Part, earlier: Part) -> bool:
     """True for another word for what was named before, on the same side."""
     alike = ("role", "negated", "level", "name", "variables", "endpoint", "filters", "supply")
@@ -112,7 +104,7 @@ def _part(
     concept = (
         vocabulary.find(asked.name)
         or vocabulary.find_gene(asked.name)
-        or _named_within(asked.name, vocabulary)
+        or match_within(asked.name, vocabulary)
     )
     note = ""
     update: dict[str, object] | None = None
@@ -182,7 +174,7 @@ def _measured(
 def _conditions(name: str, given: QuestionInput) -> list[Condition]:
     """The subgroup that a name states, by itself or as patients who are it."""
     for text in (name, f"{name} patients"):
-        if found := conditions(text, given.cohort.variables):
+        if found := find_conditions(text, given.cohort.variables):
             return found
     return []
 
@@ -191,7 +183,7 @@ def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: Questio
     if base.role is PartRole.MODIFIER and filters:
         return base.model_copy(update={"name": what, "variables": (filters[0].variable,)})
     if filters and base.negated:
-        update = {"name": f"not {what}", "filters": ruled_out(filters), "negated": False}
+        update = {"name": f"not {what}", "filters": invert_filters(filters), "negated": False}
         return base.model_copy(update=update)
     if filters:
         return base.model_copy(update={"name": what, "filters": filters})
@@ -286,10 +278,7 @@ def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list
     endpoints = [part for part in parts if part.role is PartRole.ENDPOINT]
     out = _contradicted(parts, exposures)
     if not parts:
-        out.append(
-            "The question is off topic: it names no gene, cell, feature, treatment or outcome that"
-            " SAGE knows. Ask about a marker and an outcome of patients."
-        )
+        out.append(OFF_TOPIC)
     if reading.intent is Intent.PREDICT_RESPONSE:
         out += [
             f'Who benefits from "{part.words}" cannot be tested: {part.supply[0].how}. A claim on'
@@ -311,7 +300,7 @@ def _contradicted(parts: list[Part], exposures: list[Part]) -> list[str]:
     filters = [item for part in parts if part.role is PartRole.POPULATION for item in part.filters]
     excluded = {part.name for part in parts if part.role is PartRole.EXPOSURE and part.negated}
     texts = [
-        *contradictions(filters),
+        *find_contradictions(filters),
         *(f"{part.name} is asked for and excluded" for part in exposures if part.name in excluded),
     ]
     return [f"The question contradicts itself: {text}." for text in dict.fromkeys(texts)]

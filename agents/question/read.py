@@ -1,127 +1,257 @@
-"""Reading a question by rules: names to parts, each with what it is to the claim."""
+"""Read an English question by rules: match its names, then give each a role by the words about it.
+
+Names are matched against the cohort's own labels first, then against the ontology. Words that
+nothing matches are reported; they become an unknown part where they may be what was asked about.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from agents.question.reader import Hit, Reader, code
-from agents.question.subgroups import Condition
+from agents.question.names import is_english, word_list
+from agents.question.subgroups import Condition, find_conditions
 from agents.question.types import Asked, Intent, Level, PartRole, Reading
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
-from agents.question.words import NAMES, READ
+from kg.lexicon.phrases import (
+    STOP_WORDS,
+    Word,
+    is_code,
+    phrases_at,
+    split_words,
+    unmatched_runs,
+)
 from kg.types import EntityType
 from validation.core.hypothesis import Direction
 
 DRUGS = (EntityType.TREATMENT, EntityType.CHEMICAL)
+EDGES = STOP_WORDS | {"cause", "causes"}
+"""Words that begin and end no name."""
 BENEFIT = re.compile(r"\b(?:respon\w+|benefit\w*|sensitiv\w+|resist\w+)\b")
-PREDICT = re.compile(
-    r"\b(?:predict\w*|benefit\w*|sensitiv\w+|resist\w+|(?:bio)?markers? of response|who responds)\b"
-)
+PREDICT = re.compile(r"\b(?:predict\w*|benefit\w*|sensitiv\w+|resist\w+|markers? of response)\b")
 CHANGES = re.compile(
-    r"\b(?:modif\w+|chang\w+ the (?:effect|association|role)|alter\w* the (?:effect|association)|"
-    r"influenc\w+ the (?:effect|association)|strengthen\w* the|weaken\w* the)\b"
+    r"\b(?:modif\w+|(?:chang|alter|influenc)\w+ the (?:effect|association|role))\b"
 )
 DEPENDS = re.compile(
     r"\b(?:depends? (?:up)?on|differs? (?:by|with|between|across)|var(?:y|ies) (?:by|with|across)|"
-    r"different (?:by|between|in|across)|conditional on|modified by|"
-    r"(?:more|less|stronger|weaker|longer|shorter) in(?= .*\bthan in\b))\b"
+    r"different (?:by|between|in|across)|(?:more|less|stronger|weaker|longer|shorter) in"
+    r"(?= .*\bthan in\b))\b"
 )
-TOGETHER = re.compile(r"\b(?:interact\w*|interactions?)\b")
+TOGETHER = re.compile(r"\binteract\w*\b")
 EXPLAIN = re.compile(
     r"\b(?:mediat\w+|mechanisms?|why|through (?:what|which)|explain\w*|how does|underl\w+)\b"
 )
-DISCOVER = re.compile(r"\b(?:which|what|find|identify|discover|novel|propose|search for)\b")
 NEGATION = re.compile(
-    r"\b(?:other than|except(?: for)?|apart from|besides|excluding|(?:but|and) not|not counting|"
-    r"instead of|rather than|without considering|(?:but|and) (?:not|never) in)\s+"
-    r"(?:the |high |low )?$"
+    r"\b(?:other than|except(?: for)?|apart from|besides|excluding|(?:but|and) not(?: in)?|"
+    r"instead of|rather than)\s+(?:the |high |low )?$"
 )
 COMPARED = re.compile(r"\b(?:compared (?:with|to)|versus|vs|than)\s+(?:the )?(?:high |low )?$")
+ADJUSTED = re.compile(
+    r"\b(?:adjust(?:ed|ing|ment)? (?:for|by)|controll?(?:ed|ing)? for|account(?:ed|ing)? for|"
+    r"correct(?:ed|ing) for|independent(?:ly)? (?:of|from)|given)\s+(?:the |an? )?$"
+)
+PEOPLE_WITH = re.compile(
+    r"\b(?:patients?|tumors?|women|men|people|cases?)\s+(?:with|who have|having)\s+(?:an? |the )?$"
+)
 HIGH = re.compile(
-    r"\b(?:high|higher|elevated|increased|abundant|strong|more|rich in|many|numerous|"
-    r"(?:lots|plenty|a lot) of)\s+$"
+    r"\b(?:high|higher|elevated|increased|abundant|strong|more|many|(?:lots|plenty) of)\s+$"
 )
-LOW = re.compile(
-    r"\b(?:low|lower|reduced|decreased|scarce|sparse|weak|less|poor in|few|fewer|little)\s+$"
-)
+LOW = re.compile(r"\b(?:low|lower|reduced|decreased|scarce|sparse|weak|less|few|fewer|little)\s+$")
 WORSE = re.compile(
-    r"\b(?:shorten\w*|shorter|worse|worsen\w*|poor(?:er)?|reduced?s? (?:the )?\w*\s*survival|"
-    r"harm\w*|unfavorable|adverse|"
+    r"\b(?:shorten\w*|shorter|worse\w*|poor(?:er)?|harm\w*|unfavorable|adverse|"
     r"(?:die\w*|dying|relapse\w*|recur\w*) (?:earlier|sooner|more often)|"
     r"(?:rais|increas)\w* (?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?))\b"
 )
 BETTER = re.compile(
-    r"\b(?:prolong\w*|longer|improv\w+|better|extend\w*|lengthen\w*|favorable|protect\w*|"
-    r"(?:reduc|lower|decreas|prevent)\w* (?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?|"
-    r"progression))\b"
+    r"\b(?:prolong\w*|longer|improv\w+|better|extend\w*|favorable|protect\w*|"
+    r"benefit\w* (?:more|most)|(?:reduc|lower|decreas|prevent)\w* "
+    r"(?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?|progression))\b"
 )
-MORE_BENEFIT = re.compile(r"\bbenefit\w* (?:more|most|better)\b|\bmore benefit\b")
 BOTH_WAYS = re.compile(
-    rf"(?:{WORSE.pattern})\s+(?:and|but also)\s+(?:{BETTER.pattern})|"
-    rf"(?:{BETTER.pattern})\s+(?:and|but also)\s+(?:{WORSE.pattern})"
+    rf"(?:{WORSE.pattern}) and (?:{BETTER.pattern})|(?:{BETTER.pattern}) and (?:{WORSE.pattern})"
 )
-CONTROL = re.compile(
-    r"\b(?:negative control|unrelated|should not (?:relate|matter)|no relation|"
-    r"not (?:associated|related|linked|relate|predict))\b"
+NO_RELATION = re.compile(
+    r"\b(?:negative control|unrelated|no relation|not (?:associated|related|linked|relate))\b"
 )
-ADJUSTED = re.compile(
-    r"\b(?:adjust(?:ed|ing|ment)? (?:for|by)|controll(?:ed|ing) for|control for|"
-    r"account(?:ed|ing)? for|correct(?:ed|ing) for|independent(?:ly)? (?:of|from)|"
-    r"given|on top of|over and above)\s+(?:the |an? )?$"
-)
-LISTED = frozenset(
-    {"and", "or", "as", "well", "the", "both", "patient", "patients", "tumor", "tumors", "und",
-     "sowie", "et", "ou", "y", "e", "le", "la", "les", "der", "die", "das", "el", "los", "las"}
-)  # fmt: skip
+LISTED = frozenset({"and", "or", "as", "well", "the", "both", "patient", "patients", "tumors"})
 """Words between the members of a list."""
-WITH_PEOPLE = re.compile(
-    r"\b(?:patients?|tumors?|women|men|people|cases?|individuals)\s+(?:with|who have|having)\s+"
-    r"(?:an? |the )?$"
+PLAIN_OUTCOMES = (
+    (re.compile(r"\b(?:prognos\w+|outcomes?)\b"), "survival"),
+    (re.compile(r"\b(?:liv(?:e|es|ed|ing)|surviv(?:e|es|ed|ing)|outliv\w+|die[sd]?|dying)\b"),
+     "survival"),
+    (re.compile(r"\brecur(?:s|red)?\b"), "recurrence"),
+)  # fmt: skip
+"""Everyday words for an outcome, by the outcome that they mean."""
+EMPTY = (
+    'The question is empty. Say what to look for, e.g. sage ask "Does FGFR3 expression relate to'
+    ' overall survival?"'
 )
-TOPIC = re.compile(
-    r"\b(?:surviv\w+|prognos\w+|biomarkers?|tumou?rs?|cancers?|carcinomas?|genes?|histolog\w*|"
-    r"patholog\w*|patients|cohort|immune|stroma\w*|expression|metasta\w+|respons\w+)\b"
+NOT_ENGLISH = (
+    "The question's language is not English. Without a language model SAGE reads English only: ask"
+    " in English, or configure a model and use --reasoner chat."
 )
-PROGNOSIS = re.compile(r"\b(?:prognos\w+|outcomes?)\b")
-LIVING = re.compile(r"\b(?:liv(?:e|es|ed|ing)|surviv(?:e|es|ed|ing)|outliv\w+|die[sd]?|dying)\b")
-"""Verbs that ask about survival without its name."""
-RECURRING = re.compile(r"\brecur(?:s|red)?\b")
+OFF_TOPIC = (
+    "The question is off topic: it names no gene, cell, feature, treatment or outcome that SAGE"
+    " knows. Ask about a marker and an outcome of patients."
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A name or a subgroup in the prompt, from character `start` to `end`."""
+
+    start: int
+    end: int
+    phrase: str
+    concept: Concept | None = None
+    condition: Condition | None = None
+    corrected_from: str = ""
+
+    @property
+    def outcome(self) -> bool:
+        """True for an endpoint, the cohort's or not."""
+        return self.concept is not None and self.concept.outcome
+
+
+class Matcher:
+    """Matches the words of one prompt against a vocabulary."""
+
+    def __init__(self, prompt: str, vocabulary: Vocabulary) -> None:
+        self.prompt = prompt
+        self.vocabulary = vocabulary
+        self.text = "".join(low if len(low := char.lower()) == 1 else char for char in prompt)
+        self.words = [piece for word in split_words(prompt) for piece in self._split(word)]
+        self.notes: list[str] = []
+        self.matches, taken = self._match()
+        self.unmatched = self._respell(taken)
+        self.matches = _without_class_words(sorted(self.matches, key=lambda it: it.start))
+
+    def _split(self, word: Word) -> list[Word]:
+        """Two genes written as one word ("FABP5/CXCL13") are two words."""
+        pieces = word.text.split("/")
+        find = self.vocabulary.find
+        if len(pieces) == 1 or find(word.text) or not all(find(piece) for piece in pieces):
+            return [word]
+        starts = [word.start + sum(len(piece) + 1 for piece in pieces[:at])
+                  for at in range(len(pieces))]  # fmt: skip
+        return [Word(piece, at, at + len(piece)) for piece, at in zip(pieces, starts, strict=True)]
+
+    def _match(self) -> tuple[list[Match], set[int]]:
+        """Subgroups first, then the longest names from the left; which words they took."""
+        found: list[Match] = []
+        taken: set[int] = set()
+        for condition in find_conditions(self.text, self.vocabulary.cohort.variables):
+            inside = {
+                at
+                for at, word in enumerate(self.words)
+                if condition.start <= word.start < condition.end
+            }
+            taken |= inside
+            words = self.prompt[condition.start : condition.end]
+            found.append(Match(condition.start, condition.end, words, condition=condition))
+        at = 0
+        while at < len(self.words):
+            size, match = 0, None
+            for size, phrase in phrases_at(self.prompt, self.words, at, EDGES):
+                if taken & set(range(at, at + size)):
+                    continue
+                if (match := self._name(phrase, at, size)) is not None:
+                    found.append(match)
+                    taken |= set(range(at, at + size))
+                    break
+            at += size if match is not None else 1
+        return found, taken
+
+    def _name(self, phrase: str, at: int, size: int) -> Match | None:
+        bare = re.sub(r"['’]s$", "", phrase)
+        concept = self.vocabulary.find(phrase) or self.vocabulary.find(bare)
+        if concept is None and size == 1 and any(char.isdigit() for char in bare):
+            concept = self.vocabulary.find_gene(bare)
+        if concept is None or self._one_side(bare, concept):
+            return None
+        return Match(self.words[at].start, self.words[at + size - 1].end, bare, concept)
+
+    def _one_side(self, phrase: str, concept: Concept) -> bool:
+        """True for a name ("high mutational burden") that is one side of what is measured."""
+        rest, sided = re.subn(r"^(?:high|low)[- ]", "", phrase, count=1, flags=re.IGNORECASE)
+        measured = self.vocabulary.find(rest) if sided else None
+        return measured is not None and bool(measured.variables) and not concept.variables
+
+    def _respell(self, taken: set[int]) -> list[Match]:
+        """Match misspelled names; return what stays unmatched."""
+        stop = STOP_WORDS | word_list("function")
+        unmatched = []
+        for first, last in unmatched_runs(self.prompt, self.words, taken, stop):
+            start, end = self.words[first].start, self.words[last - 1].end
+            beside = next((it for it in self.matches if it.start == end + 1 and it.outcome), None)
+            for until in ([beside.end] if beside else []) + [end]:
+                words = self.prompt[start:until]
+                name = self.vocabulary.respelled(words)
+                concept = self.vocabulary.find(name) if name else None
+                if concept is not None:
+                    self.matches = [it for it in self.matches if not start <= it.start < until]
+                    self.matches.append(Match(start, until, name, concept, None, words))
+                    self.notes.append(f'"{words}" is read as "{name}".')
+                    break
+            else:
+                words = self.prompt[start:end]
+                plain = words.casefold()
+                if len(words) > 1 and plain not in (
+                    *stop,
+                    self.vocabulary.cohort.cohort.casefold(),
+                ):
+                    unmatched.append(Match(start, end, words))
+        return unmatched
+
+    def before(self, match: Match) -> str:
+        """The lower-case text before a match."""
+        return self.text[: match.start]
+
+    def between(self, first: Match, second: Match) -> set[str]:
+        """The words between two matches."""
+        return set(re.findall(r"\w+", self.text[first.end : second.start]))
+
+
+def _without_class_words(matches: list[Match]) -> list[Match]:
+    """Leave out a class word that only says what the name beside it is ("the gene HPRT1")."""
+
+    def beside(match: Match) -> bool:
+        return not match.phrase.endswith("s") and any(
+            other.concept is not None and other.concept.variables
+            for other in matches
+            if other.start == match.end + 1 or other.end + 1 == match.start
+        )
+
+    return [
+        match
+        for match in matches
+        if not (match.concept is not None and match.concept.open_to and beside(match))
+    ]
+
+
+def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
+    """The only concept that a longer name holds, if nothing else in the name is unmatched."""
+    matcher = Matcher(name, vocabulary)
+    measuring = word_list("function")
+    concepts = [it.concept for it in matcher.matches if it.phrase.casefold() not in measuring]
+    return concepts[0] if len(concepts) == 1 and not (matcher.unmatched or matcher.notes) else None
 
 
 def read(prompt: str, vocabulary: Vocabulary) -> Reading:
-    """The question's intent and parts by rules.
-
-    What cannot be read (no words, a language without a table, nothing of the field) comes back as
-    a refusal with what to do.
-    """
+    """Read a question's intent and parts; what cannot be read is refused with a remedy."""
     if not re.search(r"[^\W\d_]{2,}", prompt):
-        return Reading(
-            intent=Intent.DISCOVER,
-            refusals=(
-                "The question is empty. Say what to look for, e.g. sage ask"
-                ' "Does FGFR3 expression relate to overall survival?"',
-            ),
-        )
-    reader = Reader(prompt, vocabulary)
-    if reader.language not in READ:
-        name = NAMES.get(reader.language, "a language that SAGE has no table for")
-        return Reading(
-            language=reader.language or "unknown",
-            intent=Intent.RELATE,
-            refusals=(
-                f"The question's language could not be read (it seems to be {name}). Ask in"
-                " English, German, French or Spanish, or use --reasoner chat.",
-            ),
-        )
-    hits = reader.hits()
-    left = reader.leftover(hits)
-    parts = _parts(reader, hits)
-    parts, aside = _unknown(reader, hits, left, parts)
-    aside += [f'Not understood and left aside: "{words}".' for words in reader.qualifiers(hits)]
-    notes = [*reader.notes, *aside]
-    text = reader.text
-    intent = _intent(text, parts, hits)
-    if CONTROL.search(text):
+        return Reading(intent=Intent.DISCOVER, refusals=(EMPTY,))
+    if not is_english(prompt):
+        return Reading(language="unknown", intent=Intent.RELATE, refusals=(NOT_ENGLISH,))
+    matcher = Matcher(prompt, vocabulary)
+    text, matches = matcher.text, matcher.matches
+    parts = _assign_roles(matcher)
+    if not matches and not parts:
+        return Reading(intent=Intent.DISCOVER, notes=tuple(matcher.notes), refusals=(OFF_TOPIC,))
+    unknown, notes = _place_unmatched(matcher, parts)
+    parts = _merge(parts + unknown)
+    notes = [*matcher.notes, *notes]
+    if NO_RELATION.search(text):
         notes.append(
             "The question expects no relation. SAGE tests for one; that none is found does not"
             " show that there is none unless the confidence interval excludes it."
@@ -132,153 +262,163 @@ def read(prompt: str, vocabulary: Vocabulary) -> Reading:
             "The question contradicts itself: an effect cannot both shorten and prolong. Ask for"
             " one direction, or for none."
         )
-    outcomes = [hit.concept.name for hit in hits if hit.concept is not None and hit.concept.outcome]
-    if len(outcomes) > len(set(outcomes)) and len(outcomes) == len(hits):
+    outcomes = [match.concept.name for match in matches if match.concept and match.outcome]
+    if len(outcomes) > len(set(outcomes)) and len(outcomes) == len(matches):
         refusals.append(
             "The question contradicts itself: it relates an outcome to itself. Name a marker."
         )
-    matched = {hit.phrase for hit in hits if hit.concept is not None or hit.condition is not None}
-    if not matched and not TOPIC.search(text):
-        parts = []
-        refusals.append(
-            "The question is off topic: it names no gene, cell, feature, treatment or outcome that"
-            " SAGE knows. Ask about a marker and an outcome of patients."
-        )
-    worse, better = bool(WORSE.search(text)), bool(BETTER.search(text) or MORE_BENEFIT.search(text))
+    worse, better = bool(WORSE.search(text)), bool(BETTER.search(text))
+    direction = Direction.HIGHER_RISK if worse else Direction.LOWER_RISK
     return Reading(
-        language=reader.language,
-        intent=intent,
-        direction=None
-        if worse == better
-        else Direction.HIGHER_RISK
-        if worse
-        else Direction.LOWER_RISK,
+        intent=_intent(text, parts, matches),
+        direction=None if worse == better else direction,
         parts=tuple(parts[:16]),
         notes=tuple(dict.fromkeys(notes)),
         refusals=tuple(refusals),
     )
 
 
-def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
+def _assign_roles(matcher: Matcher) -> list[Asked]:
     parts: list[Asked] = []
-    roles = _Roles(reader, hits)
-    out_of: Hit | None = None
-    """The last of those that are ruled out: what is listed with it is ruled out as well."""
-    for hit in hits:
-        between = reader.tokens[out_of.last : hit.first] if out_of is not None else []
-        negated = bool(NEGATION.search(reader.before(hit.first))) or (
-            out_of is not None and all(token.text.casefold() in LISTED for token in between)
-        )
-        out_of = hit if negated else None
-        words = reader.words_of(hit.first, hit.last)
-        if hit.condition is not None:
-            if hit.condition.aside:
-                continue
-            role = roles.of_condition(hit, hit.condition)
-            contrast = hit.condition.contrast
-            if role is PartRole.POPULATION and contrast is not None:
-                side = hit.condition.level
+    matches = matcher.matches
+    modifiers, adjusted = _modifiers(matcher), _adjusted(matcher)
+    markers = any(
+        match.concept is not None
+        and not match.outcome
+        and match.concept.kind not in (*DRUGS, EntityType.DISEASE)
+        for match in matches
+    )
+    excluded: Match | None = None
+    for match in matches:
+        listed = excluded is not None and matcher.between(excluded, match) <= LISTED
+        negated = listed or NEGATION.search(matcher.before(match)) is not None
+        excluded = match if negated else None
+        name, level = match.phrase, _level(matcher, match)
+        if match.condition is not None:
+            contrast = match.condition.contrast
+            within = re.search(r"\b(?:in|between|among)\s+(?:the )?$", matcher.before(match))
+            role = PartRole.POPULATION
+            if match in modifiers or (contrast is not None and markers and within):
+                role = PartRole.MODIFIER
+            elif contrast is not None:
                 parts.append(
-                    Asked(words=words, role=PartRole.EXPOSURE, name=contrast.label, level=side)
-                )
-                if not hit.condition.filters:
+                    Asked(words=match.phrase, role=PartRole.EXPOSURE, name=contrast.label,
+                          level=match.condition.level)
+                )  # fmt: skip
+                if not match.condition.filters:
                     continue
+        elif match in adjusted:
+            role = PartRole.COVARIATE
+        elif match in modifiers:
+            role = PartRole.MODIFIER
         else:
-            role = roles.of_name(hit, negated)
-        run = reader.tokens[hit.first : hit.last]
-        respelled = any(token.corrected_from for token in run)
+            role = _role_of_name(matcher, match, markers, negated)
         parts.append(
             Asked(
-                words=words,
+                words=match.corrected_from or match.phrase,
                 role=role,
-                name=hit.phrase,
+                name=name,
                 negated=negated,
-                level=_level(reader, hit, role),
-                corrected_from=" ".join(token.corrected_from or token.text for token in run)
-                if respelled
-                else "",
+                level=level if role in (PartRole.EXPOSURE, PartRole.MODIFIER) else None,
+                corrected_from=match.corrected_from,
             )
         )
-    return _merged(parts + _plain_outcome(reader, hits))
+    if not any(match.outcome and match.concept and match.concept.name for match in matches):
+        for pattern, name in PLAIN_OUTCOMES:
+            if found := pattern.search(matcher.text):
+                words = matcher.prompt[found.start() : found.end()]
+                parts.append(Asked(words=words, role=PartRole.ENDPOINT, name=name))
+                break
+    return parts
 
 
-class _Roles:
-    """The part that each name plays, by the words about it and by what else is named."""
-
-    def __init__(self, reader: Reader, hits: list[Hit]) -> None:
-        self.reader = reader
-        self.modifiers = _modifiers(reader, hits)
-        self.adjusted = _adjusted(reader, hits)
-        self.about_drugs = bool(BENEFIT.search(reader.text))
-        self.markers = any(
-            hit.concept is not None
-            and not hit.concept.outcome
-            and hit.concept.kind not in DRUGS
-            and hit.concept.kind is not EntityType.DISEASE
-            for hit in hits
-        )
-        """Something besides drugs, diseases and outcomes is named."""
-
-    def of_condition(self, hit: Hit, condition: Condition) -> PartRole:
-        before = self.reader.before(hit.first)
-        within = self.markers and re.search(r"\b(?:in|between|among)\s+(?:the )?$", before)
-        if hit in self.modifiers or (condition.contrast is not None and within):
-            return PartRole.MODIFIER
+def _role_of_name(matcher: Matcher, match: Match, markers: bool, negated: bool) -> PartRole:
+    before, concept = matcher.before(match), match.concept
+    assert concept is not None
+    if concept.outcome:
+        return PartRole.ENDPOINT
+    people = PEOPLE_WITH.search(before)
+    if concept.kind is EntityType.DISEASE and (organ_of(concept.name) or people):
         return PartRole.POPULATION
-
-    def of_name(self, hit: Hit, negated: bool) -> PartRole:
-        before = self.reader.before(hit.first)
-        concept = hit.concept
-        if concept is None:
-            return PartRole.EXPOSURE
-        if hit in self.adjusted:
-            return PartRole.COVARIATE
-        if concept.outcome:
-            return PartRole.ENDPOINT
-        people = WITH_PEOPLE.search(before)
-        if concept.kind is EntityType.DISEASE and (organ_of(concept.name) or people):
-            return PartRole.POPULATION
-        if hit in self.modifiers:
-            return PartRole.MODIFIER
-        if self.markers and self._is_treatment(hit, concept):
-            return PartRole.TREATMENT
-        if people:
-            return PartRole.POPULATION
-        return PartRole.COMPARATOR if COMPARED.search(before) and not negated else PartRole.EXPOSURE
-
-    def _is_treatment(self, hit: Hit, concept: Concept) -> bool:
-        if concept.kind in DRUGS and not concept.variables:
-            return True
-        return self.about_drugs and (concept.kind in DRUGS or _is_drug_record(self.reader, hit))
+    drug = concept.kind in DRUGS
+    if markers and (
+        (drug and not concept.variables)
+        or (BENEFIT.search(matcher.text) and (drug or _is_drug_record(matcher, match)))
+    ):
+        return PartRole.TREATMENT
+    if people:
+        return PartRole.POPULATION
+    return PartRole.COMPARATOR if COMPARED.search(before) and not negated else PartRole.EXPOSURE
 
 
-def _level(reader: Reader, hit: Hit, role: PartRole) -> Level | None:
+def _is_drug_record(matcher: Matcher, match: Match) -> bool:
+    """True where a measured variable is a treatment: "benefit from hormonal therapy"."""
+    entry = matcher.vocabulary.ontology.find(match.phrase)
+    named = entry is not None and entry.type in DRUGS
+    return named or bool(re.search(r"therap|treatment|tamoxifen|platin", match.phrase.casefold()))
+
+
+def _level(matcher: Matcher, match: Match) -> Level | None:
     """The side that a name is asked about ("high CD8")."""
-    if hit.concept is None or role not in (PartRole.EXPOSURE, PartRole.MODIFIER):
+    if match.concept is None:
         return None
-    before = reader.before(hit.first)
+    before = matcher.before(match)
     return "high" if HIGH.search(before) else "low" if LOW.search(before) else None
 
 
-def _plain_outcome(reader: Reader, hits: list[Hit]) -> list[Asked]:
-    """The outcome in everyday words ("live longer"), where none is named."""
-    if any(hit.concept is not None and hit.concept.outcome and hit.concept.name for hit in hits):
-        return []
-    for pattern, name in ((PROGNOSIS, "survival"), (LIVING, "survival"), (RECURRING, "recurrence")):
-        if match := pattern.search(reader.text):
-            words = reader.words_at(match.start(), match.end())
-            return [Asked(words=words, role=PartRole.ENDPOINT, name=name)]
+def _modifiers(matcher: Matcher) -> list[Match]:
+    """Matches on which the effect is asked to depend."""
+    plain = [
+        match
+        for match in matcher.matches
+        if match.concept is None
+        or not (
+            match.outcome
+            or (match.concept.kind is EntityType.DISEASE and organ_of(match.concept.name))
+        )
+    ]
+    if found := CHANGES.search(matcher.text):
+        return [match for match in plain if match.start < found.start()][-1:]
+    if found := DEPENDS.search(matcher.text):
+        return [match for match in plain if match.start >= found.end()]
+    if TOGETHER.search(matcher.text):
+        return [match for match in plain if match.concept is not None][1:2]
     return []
 
 
-def _is_drug_record(reader: Reader, hit: Hit) -> bool:
-    """True where a measured variable is a treatment: "benefit from hormonal therapy"."""
-    entry = reader.vocabulary.ontology.find(hit.phrase)
-    named = entry is not None and entry.type in DRUGS
-    return named or bool(re.search(r"therap|treatment|tamoxifen|platin", hit.phrase.casefold()))
+def _adjusted(matcher: Matcher) -> list[Match]:
+    """Matches that the question adjusts for: after such words, or listed with one of them."""
+    found: list[Match] = []
+    for match in matcher.matches:
+        if match.concept is None or match.concept.kind in DRUGS:
+            continue
+        listed = bool(found) and matcher.between(found[-1], match) <= LISTED
+        measured = any(not key.startswith("expression:") for key in match.concept.variables)
+        if ADJUSTED.search(matcher.before(match)) or (listed and measured):
+            found.append(match)
+    return found
 
 
-def _merged(parts: list[Asked]) -> list[Asked]:
+def _place_unmatched(matcher: Matcher, parts: list[Asked]) -> tuple[list[Asked], list[str]]:
+    """Unmatched words as unknown parts where they may be what was asked about, else as notes."""
+    unknown: list[Asked] = []
+    notes = []
+    exposed = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
+    for match in matcher.unmatched:
+        words = match.phrase
+        symbol = any(
+            is_code(word) and word[0].isalpha() and len(word) > 2 for word in words.split()
+        )
+        if PEOPLE_WITH.search(matcher.before(match)):
+            unknown.append(Asked(words=words, role=PartRole.POPULATION, name=words))
+        elif symbol or (not exposed and matcher.matches):
+            unknown.append(Asked(words=words, role=PartRole.EXPOSURE, name=words))
+        else:
+            notes.append(f'Not matched, and left out: "{words}".')
+    return unknown, notes
+
+
+def _merge(parts: list[Asked]) -> list[Asked]:
     """A part named twice in one role is one part."""
     out: dict[tuple[PartRole, str, bool], Asked] = {}
     for part in parts:
@@ -286,52 +426,11 @@ def _merged(parts: list[Asked]) -> list[Asked]:
     return list(out.values())
 
 
-def _modifiers(reader: Reader, hits: list[Hit]) -> list[Hit]:
-    """What the effect is asked to depend on."""
-    text = reader.text
-    plain = [
-        hit
-        for hit in hits
-        if hit.condition is not None
-        or (
-            hit.concept is not None
-            and not hit.concept.outcome
-            and not (hit.concept.kind is EntityType.DISEASE and organ_of(hit.concept.name))
-        )
-    ]
-    if match := CHANGES.search(text):
-        return [hit for hit in plain if reader.starts[hit.first] < match.start()][-1:]
-    if match := DEPENDS.search(text):
-        return [hit for hit in plain if reader.starts[hit.first] >= match.end()]
-    if TOGETHER.search(text):
-        concepts = [hit for hit in plain if hit.concept is not None]
-        return concepts[1:2]
-    return []
-
-
-def _adjusted(reader: Reader, hits: list[Hit]) -> list[Hit]:
-    """What the question adjusts for: the name after such words, and those listed with it."""
-    found: list[Hit] = []
-    for hit in hits:
-        if hit.concept is None or hit.concept.kind in DRUGS:
-            continue
-        listed = bool(found) and all(
-            token.text.casefold() in LISTED for token in reader.tokens[found[-1].last : hit.first]
-        )
-        measured = any(not key.startswith("expression:") for key in hit.concept.variables)
-        if ADJUSTED.search(reader.before(hit.first)) or (listed and measured):
-            found.append(hit)
-    return found
-
-
-def _intent(text: str, parts: list[Asked], hits: list[Hit]) -> Intent:
+def _intent(text: str, parts: list[Asked], matches: list[Match]) -> Intent:
     roles = {part.role for part in parts}
     drug = PartRole.TREATMENT in roles
     response = any(
-        hit.concept is not None
-        and hit.concept.outcome
-        and hit.phrase.casefold().startswith("respon")
-        for hit in hits
+        match.outcome and match.phrase.casefold().startswith("respon") for match in matches
     )
     if PartRole.MODIFIER in roles:
         return Intent.MODIFY
@@ -340,30 +439,11 @@ def _intent(text: str, parts: list[Asked], hits: list[Hit]) -> Intent:
     if (drug and BENEFIT.search(text)) or (PREDICT.search(text) and (drug or response)):
         return Intent.PREDICT_RESPONSE
     classes = any(
-        hit.concept is not None and (hit.concept.open_to or hit.concept.every) for hit in hits
+        match.concept is not None and (match.concept.open_to or match.concept.every)
+        for match in matches
     )
-    named = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
-    if classes or (not named and DISCOVER.search(text)) or not named:
+    if classes or not any(part.role is PartRole.EXPOSURE and not part.negated for part in parts):
         return Intent.DISCOVER
     if EXPLAIN.search(text) and not re.search(r"\bhow do(?:es)?\b.*\brelate", text):
         return Intent.EXPLAIN
     return Intent.RELATE
-
-
-def _unknown(
-    reader: Reader, hits: list[Hit], left: list[tuple[int, int]], parts: list[Asked]
-) -> tuple[list[Asked], list[str]]:
-    """Content words that nothing matched: a part that is unknown, or a note that says so."""
-    notes = []
-    has_exposure = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
-    for first, last in left:
-        words = reader.words_of(first, last)
-        before = reader.before(first)
-        coded = any(code(token.text) for token in reader.tokens[first:last])
-        if WITH_PEOPLE.search(before):
-            parts.append(Asked(words=words, role=PartRole.POPULATION, name=words))
-        elif coded or (not has_exposure and hits and reader.language == "en"):
-            parts.append(Asked(words=words, role=PartRole.EXPOSURE, name=words))
-        else:
-            notes.append(f'Not understood and left aside: "{words}".')
-    return parts, notes

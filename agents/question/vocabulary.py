@@ -1,4 +1,4 @@
-"""What graph, ontology and cohort call things, by one key, and how the cohort measures them."""
+"""Names of the cohort, the ontology and the graph by one key, and what the cohort measures."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal
 
+from agents.question.names import key_of, read_table
 from agents.question.types import CohortWords, QuestionInput, Supply
-from agents.question.words import key_of, table, word_list
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.lexicon.vocabularies import HAZARDS
 from kg.types import EntityType
 from validation.core.dictionary import Endpoint, Variable
 
-GENERIC = frozenset(name for row in table("too_broad.tsv") for name in row)
+GENERIC = frozenset(name for row in read_table("too_broad.tsv") for name in row)
 """Names too broad to be a part of a question."""
 OF_DRUG = re.compile(r"(?:response|sensitivity|resistance|benefit) (?:to|from) (.+)")
 CLASSES: dict[str, Literal["expression", "imaging", "any"]] = {
@@ -68,9 +67,6 @@ def organ_of(text: str) -> str:
     return next((organ for organ, pattern in ORGANS if re.search(pattern, lowered)), "")
 
 
-ON_CELLS = re.compile(r"(?P<what>.+) on (?:the )?(?P<cells>\w+) cells?\b")
-
-
 @dataclass(frozen=True)
 class Concept:
     """What a phrase names, where it is known, and by what the cohort measures it."""
@@ -105,12 +101,12 @@ class Vocabulary:
         self._graph_exact = {name for node in given.graph for name in (node.name, *node.aliases)}
         self._variables = self._variable_names()
         self._endpoints = self._endpoint_names()
-        self._measured = {key_of(row[0]): row for row in table("measured_as.tsv")}
+        self._measured = {key_of(row[0]): row for row in read_table("measured_as.tsv")}
 
     # -- lookups ----------------------------------------------------------------------------
 
     def find(self, phrase: str) -> Concept | None:
-        """The concept that the phrase names, or None."""
+        """Find the concept of a phrase: the cohort's own labels first, then the ontology."""
         key = key_of(phrase)
         if (known := self._class(key)) is not None:
             return known
@@ -121,7 +117,6 @@ class Vocabulary:
         return (
             self._endpoint(key)
             or self._variable(key)
-            or self._on_cells(phrase, key)
             or self._entity(phrase, key)
             or self._gene(phrase)
         )
@@ -146,31 +141,22 @@ class Vocabulary:
         )
         return tuple(dict.fromkeys(name for name, _, _ in found))
 
-    @cached_property
-    def words(self) -> frozenset[str]:
-        """Single words that names are made of, for the correction of spelling."""
-        names: list[str] = [*self._all_names]
-        names += [name for row in table("endpoints.tsv") for name in row[1].split("|")]
-        names += [name for row in table("measured_as.tsv") for name in (row[0],)]
-        names += [*CLASSES, *FAMILIES]
-        found = {word for name in names for word in re.findall(r"[a-z]{3,}", name.casefold())}
-        return frozenset(found | word_list("corrected to"))
+    def respelled(self, phrase: str) -> str:
+        """The known name that a misspelled phrase is closest to; empty for symbols and words."""
+        from rapidfuzz import fuzz, process
 
-    @cached_property
-    def pairs(self) -> frozenset[tuple[str, str]]:
-        """Neighboring words of names, for the correction of short words."""
-        names = [*self._all_names]
-        names += [name for row in table("endpoints.tsv") for name in row[1].split("|")]
-        found = set()
-        for name in names:
-            words = re.findall(r"[a-z]+", name.casefold())
-            found |= set(pairwise(words))
-        return frozenset(found)
+        plain = phrase.casefold()
+        if len(plain) < 8 or any(char.isdigit() for char in plain) or phrase.isupper():
+            return ""
+        found = process.extractOne(plain, self._all_names, scorer=fuzz.ratio, score_cutoff=86)
+        return found[0] if found is not None and found[0][0] == plain[0] else ""
 
     @cached_property
     def _all_names(self) -> list[str]:
         names = [name for variable in self.cohort.variables for name in names_of(variable)]
         names += [endpoint.label for endpoint in self.cohort.endpoints]
+        names += [name for row in read_table("endpoints.tsv") for name in row[1].split("|")]
+        names += [row[0] for row in read_table("measured_as.tsv")]
         for entry in self.ontology.entries():
             if entry.type not in (EntityType.GENE, EntityType.PROTEIN, EntityType.ORGANISM):
                 names += [entry.name, *(word for word in entry.synonyms if not word.isupper())]
@@ -186,7 +172,7 @@ class Vocabulary:
                 continue
             for name in names_of(variable):
                 table_.setdefault(key_of(name), variable)
-        for names, others in table("same_as.tsv"):
+        for names, others in read_table("same_as.tsv"):
             held = [table_[key_of(name)] for name in names.split("|") if key_of(name) in table_]
             for other in others.split("|") if held else ():
                 table_.setdefault(key_of(other), held[0])
@@ -195,7 +181,7 @@ class Vocabulary:
     def _endpoint_names(self) -> dict[str, tuple[str, Endpoint | None]]:
         """Names of outcomes by key: the concept, and the cohort's endpoint for it if it has one."""
         out: dict[str, tuple[str, Endpoint | None]] = {}
-        for concept, asked, own in table("endpoints.tsv"):
+        for concept, asked, own in read_table("endpoints.tsv"):
             wanted = {key_of(name) for name in own.split("|")}
             match = next(
                 (
@@ -311,22 +297,6 @@ class Vocabulary:
             graph_node=self._node(key, entry),
             variables=(variable.key, *also),
         )
-
-    def _on_cells(self, phrase: str, key: str) -> Concept | None:
-        """What the cohort measures on some cells; nothing where others are asked about."""
-        asked = ON_CELLS.fullmatch(key)
-        found = self.find(asked["what"]) if asked else None
-        if asked is None or found is None or not found.variables:
-            return None
-        labels = [item.label for item in self.cohort.variables if item.key in found.variables]
-        cells = [on and on["cells"] for on in (ON_CELLS.match(key_of(label)) for label in labels)]
-        if not labels or None in cells:
-            return None
-        if asked["cells"] in cells:
-            return found
-        how = f"{self.cohort.cohort} measures {', '.join(labels)}"
-        supply = Supply(kind="cohort variable", how=how)
-        return replace(found, name=phrase, variables=(), stands_in="", supply=(supply,))
 
     def _gene(self, phrase: str) -> Concept | None:
         symbol = phrase.strip()

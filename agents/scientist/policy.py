@@ -16,8 +16,8 @@ from typing import Any
 from agents.base import Resources
 from agents.question.carried import excluded_keys, unanswered
 from agents.question.correct import BY_HAND
+from agents.question.names import key_of
 from agents.question.types import Level, PartRole, Question
-from agents.question.words import key_of
 from agents.scientist.chains import BETTER, WORSE, proposals
 from agents.scientist.drafts import conjecture, draft, endpoint_of
 from agents.scientist.looks import (

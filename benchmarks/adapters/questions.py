@@ -257,12 +257,15 @@ class _Asker:
         self.shared = shared
         self.readings = readings
         self._given: dict[str, tuple[QuestionInput, Vocabulary]] = {}
+        self._by_rules = settings.effective_reasoner == "rules"
 
     def missing(self, item: GoldQuestion) -> str:
         """Why a prompt cannot be asked here, or an empty text."""
         cohort = item.cohort
         if self.readings is not None and item.id not in self.readings:
             return "no recorded reading of it"
+        if self.readings is None and item.language != "en" and self._by_rules:
+            return "rules read English only"
         _, place = COHORTS.get(cohort, ("", "?"))
         if not place:
             return ""
@@ -284,7 +287,7 @@ class _Asker:
         given = given.model_copy(update={"prompt": item.prompt})
         if self.readings is not None:
             reading = self.readings[item.id]
-        elif self.settings.effective_reasoner == "rules":
+        elif self._by_rules:
             reading = read(item.prompt, vocabulary)
         else:
             from sage.run.wiring import question_reader

@@ -42,7 +42,6 @@ def drafted(prompt: str, cwd: Path, *options: str) -> tuple[dict[str, Any], str]
             "PFI",
             (),
         ),
-        ("Hängt FGFR3 mit dem Gesamtüberleben zusammen?", {"expression:FGFR3"}, "OS", ()),
         (
             "Does tamoxifen improve recurrence-free survival in breast cancer?",
             {"clinical:hormonal_therapy"},
