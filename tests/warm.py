@@ -36,7 +36,7 @@ LOADED = (
     "langgraph.checkpoint.sqlite", "langchain_core.runnables", "networkx", "jinja2", "docker",
     "numba", "sklearn.linear_model", "sklearn.isotonic", "fastparquet", "rocrate.rocrate",
     "sage.run.begin", "sage.run.wiring", "sage.run.graph", "sage.run.drive", "sage.report.build",
-    "agents.coding.loop", "sage_nova.code_acting.exploring", "agents.novelty.debate",
+    "agents.coding.loop", "agents.novelty.debate",
     "kg.corpus.build", "kg.foresight.model", "kg.paths.find", "mcp_servers.registry",
     "sandbox.docker_engine", "validation.analysis.analysis", "validation.run.runner",
     "validation.simulate",
@@ -94,7 +94,7 @@ def _server() -> Path:
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.warm", str(place)],
         cwd=REPO,
-        env={**keep, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
+        env={**keep, "PYTHONPATH": f"{REPO}:{REPO / 'plugins'}", "OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -12,7 +12,7 @@ from benchmarks.adapters.slidequest import CATEGORIES, Question
 from sage.core.errors import InputError
 from sage.core.models import Strict, read_model
 from sage.core.printable import amount
-from sage_nova.code_acting.session import named
+from sage_nova.code_acting.session import name_inputs
 
 if TYPE_CHECKING:
     from sage_nova.code_acting.types import Acted
@@ -102,7 +102,7 @@ def _prepared(name: str, row: dict[str, Any], data: Path) -> Prepared:
             if path.is_absolute() or ".." in path.parts:
                 raise InputError(f"{name}: {relative} leaves the data")
             paths[place] = data / path
-    seen = named(dict.fromkeys(paths.values()))
+    seen = name_inputs(dict.fromkeys(paths.values()))
     shown = {path: f"/inputs/{given}" for given, path in seen.items()}
     parts = [row["question"], row.get("additional_instructions"), row["output_instructions"]]
     text = "\n".join(str(part) for part in parts if part)

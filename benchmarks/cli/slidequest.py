@@ -26,7 +26,7 @@ def slidequest(
     ),
     data: Path | None = typer.Option(
         None,
-        help="Put the questions to the agent of `sage ask-slides`: the folder that holds what they "
+        help="Put the questions to the agent of `sage nova ask`: the folder that holds what they "
         "name (tcga_brca_to_use/ …).",
     ),
     out: Path = typer.Option(Path("slidequest-runs"), help="With --data: gets repeat_1/ and on."),

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from agents.base import View
+from agents.coding.appendix import Appendix
 from sage.report.reproduction import Exploratory, exploratory
 from sage.run.folder import RunFolder
 
-if TYPE_CHECKING:
-    from sage_nova.code_acting.exploring import Exploration
-
 SESSIONS = "explorations"
-"""Sessions lie there, with programs and traces; what the report shows lies among the outputs."""
+"""Folder of the sessions, and of the files among the outputs that the report shows."""
+
+
+class Exploration(View):
+    """Question and answer of an exploration with the appendix behind it.
+
+    `looked` names what was looked at and the outcomes in which it is spent.
+    """
+
+    title: str
+    question: str
+    answer: str
+    looked: str
+    statement: str
+    appendix: Appendix
 
 
 @dataclass
@@ -32,9 +45,7 @@ class ExplorationPage:
 def read_explorations(
     run: RunFolder, read: Callable[[Path, Callable[[Any], Exploration]], Exploration]
 ) -> list[ExplorationPage]:
-    """A run's explorations, the first one first; `read` reads a file of the run by a model."""
-    from sage_nova.code_acting.exploring import Exploration
-
+    """Explorations of a run in order; `read` reads a file of the run by a model."""
     paths = (run.root / "outputs" / SESSIONS).glob("*/exploration.json")
     pages = []
     for path in sorted(paths, key=lambda path: path.parent.name.zfill(9)):

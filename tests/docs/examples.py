@@ -35,7 +35,7 @@ NOT_RUN = {
     "sage bench page": "needs the repository's results; tests/sage/test_bench_page.py runs it",
     "sage bench claims": "needs runs and readers; tests/sage/test_bench_claims.py scores some",
     "sage bench hypobench": "needs HypoBench; tests/sage/test_bench_hypobench.py runs it",
-    "sage ask-slides": "needs slides and a sandbox",
+    "sage nova ask": "needs slides and a sandbox",
     "sage nova explore": "needs a model or a program of yours",
     "sage cohort fetch": "asks GDC and cBioPortal over the network",
     "sage admin sandbox build": "needs Docker, or debootstrap as root; CI builds the image",

@@ -127,7 +127,7 @@ def test_ctrl_c_is_answered_by_commands_without_a_way_on_of_their_own(tmp_path: 
 
     with serve(silent) as server:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sage", "ask-slides", "What is it?", "slide.png"],
+            [sys.executable, "-m", "sage", "nova", "ask", "What is it?", "slide.png"],
             cwd=tmp_path,
             env=environment(SAGE_BASE_URL=server.url, SAGE_API_KEY="none"),
             stderr=subprocess.PIPE,

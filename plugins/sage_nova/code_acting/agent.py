@@ -1,4 +1,4 @@
-"""Asking: a model writes the steps, or a person's program gives them; either in the turn loop."""
+"""The turn loop: a model writes the steps, or a user's program provides them."""
 
 from __future__ import annotations
 
@@ -35,75 +35,73 @@ from sage_nova.code_acting.types import (
     CodeAnswer,
     Observation,
 )
-from sage_nova.code_acting.write import WENT_ON
+from sage_nova.code_acting.write import CONTINUED
 
 AGENT = "code_actor"
 _NUMBER = re.compile(r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:[-./]\w+)+")
 BY_MODEL = (
-    "A language model wrote these programs and read what they gave; SAGE ran them in a sandbox and"
-    " held the numbers of the answer against what was printed. No pathologist looked. Not for"
+    "A language model wrote these programs and read their output; SAGE ran them in a sandbox and"
+    " checked that the numbers of the answer were printed. Not reviewed by a pathologist. Not for"
     " diagnosis."
 )
 BY_PERSON = "A person wrote this program; SAGE ran it in a sandbox. Not for diagnosis."
 
 
-def no_answer(given: View, resources: Resources) -> CodeAnswer:
-    """The rule, where nothing was run."""
+def abstain(given: View, resources: Resources) -> CodeAnswer:
+    """Answer of the rule reasoner, which runs nothing."""
     return CodeAnswer(answer=None, reason="No model was asked, and no program was given.")
 
 
 CODE_ACTOR = Agent(
     name=AGENT, role=Role.HIGH, reads=Asked, returns=CodeAnswer,
-    prompt=prompt_file(__file__, "act.md"), rule=no_answer,
+    prompt=prompt_file(__file__, "act.md"), rule=abstain,
 )  # fmt: skip
 
 
-def answer_problems(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
-    """Why an answer is not acceptable: no step, numbers that none showed, files that none left."""
+def check_answer(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
+    """Return problems of an answer: no step was run, or numbers or files that no step produced."""
     if output.answer is None and not output.reason.strip():
         return ["reason: an answer of null says why"]
-    if output.answer is not None and all(one.undone for one in seen):
+    if output.answer is not None and all(step.undone for step in seen):
         return ["answer: no step has run yet; look at the data first, or answer null with a reason"]
     shown = [question]
-    for one in seen:
-        shown += [one.printed, one.value]
-        shown += [cell for table in one.tables for row in table.rows for cell in row[1:]]
-    known = [_value(text) for part in shown for text in _NUMBER.findall(part)]
+    for step in seen:
+        shown += [step.printed, step.value]
+        shown += [cell for table in step.tables for row in table.rows for cell in row[1:]]
+    known = [_parse(text) for part in shown for text in _NUMBER.findall(part)]
     found = []
-    said = [("", output.answer or ""), ("", output.reason)]
-    said += [
+    texts = [("", output.answer or ""), ("", output.reason)]
+    texts += [
         (f"values.{name}", str(value).strip())
         for name, value in output.values.items()
         if not isinstance(value, bool)
     ]
-    for where, words in said:
-        for text in _NUMBER.findall(_NAME.sub(" ", words)):  # a slide's name holds no figures
+    for where, words in texts:
+        for text in _NUMBER.findall(_NAME.sub(" ", words)):  # names of slides contain no results
             counts = text != words and _is_digit(text)  # in a sentence, not as a value
-            if not counts and not _stands(text, known):
+            if not counts and not _matches(text, known):
                 found.append(
-                    f"{where or text}: {text} stands in nothing that a step showed; show it in a"
-                    " step first, or leave it out"
+                    f"{where or text}: {text} appears in no step's output; print it in a step"
+                    " first, or leave it out"
                 )
     files = seen[-1].files if seen else ()
-    found += [
-        f"files: there is no {name!r} in /output" for name in output.files if name not in files
-    ]
+    found += [f"files: /output has no {name!r}" for name in output.files if name not in files]
     return found
 
 
-def _value(text: str) -> float:
+def _parse(text: str) -> float:
     return float(text.replace(",", ""))
 
 
 def _is_digit(text: str) -> bool:
-    """Whether a number is whole and of one digit: in a sentence it counts things, and passes."""
-    return _value(text).is_integer() and abs(_value(text)) < 10
+    """True for an integer of one digit, which in a sentence counts things."""
+    return _parse(text).is_integer() and abs(_parse(text)) < 10
 
 
-def _stands(text: str, known: Sequence[float]) -> bool:
-    """Whether a number is one of the known, to the digits it is written with; or its percentage."""
-    number = _value(text)
+def _matches(text: str, known: Sequence[float]) -> bool:
+    """True if a number, or its percentage, equals a known one to the digits it is written with."""
+    number = _parse(text)
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
     half = 0.5 * 10.0 ** (int(exponent or 0) - digits) * (1 + 1e-9)
@@ -111,60 +109,46 @@ def _stands(text: str, known: Sequence[float]) -> bool:
 
 
 @dataclass(frozen=True)
-class Manner:
-    """What the one loop is used for: who is asked, with which input, and what holds the answer.
-
-    Parameters
-    ----------
-    agent : with its prompt
-    given : the input of a question, from the session and the most steps
-    problems : why an answer is not acceptable, after what was seen
-    by_model, by_person : said of every answer
-    """
+class AgentTask:
+    """Use of the turn loop: an agent, its input, its check, and the statement on every answer."""
 
     agent: Agent[Any, CodeAnswer]
-    given: Callable[[Session, str, int], View]
-    problems: Callable[[str, Sequence[Observation], CodeAnswer], list[str]]
+    build_input: Callable[[Session, str, int], View]
+    check: Callable[[str, Sequence[Observation], CodeAnswer], list[str]]
     by_model: str
     by_person: str
 
 
-def _asked(session: Session, question: str, steps: int) -> Asked:
+def _build_input(session: Session, question: str, steps: int) -> Asked:
     return Asked(
-        question=question, data=session.shown(),
-        tools=tuple(describe_tool(one, nested=True) for one in session.registry),
+        question=question, data=session.describe_data(),
+        tools=tuple(describe_tool(tool, nested=True) for tool in session.registry),
         imports=tuple(sorted(IMPORTS)), steps=steps, seconds=session.limits.seconds,
     )  # fmt: skip
 
 
-SLIDES = Manner(CODE_ACTOR, _asked, answer_problems, BY_MODEL, BY_PERSON)
+SLIDES = AgentTask(CODE_ACTOR, _build_input, check_answer, BY_MODEL, BY_PERSON)
 
 
 def ask(
     session: Session,
     question: str,
-    decide: Reasoner | Sequence[str],
+    author: Reasoner | Sequence[str],
     *,
     trace: Trace,
     steps: int = MOST_STEPS,
-    manner: Manner = SLIDES,
+    task: AgentTask = SLIDES,
     on_step: Callable[[Cell, Observation], None] = lambda *_: None,
 ) -> Acted:
-    """Answer a question with at most `steps` programs. Memory begins and ends with the question.
+    """Answer a question with at most `steps` programs (20 in the paper), without earlier memory.
 
     Parameters
     ----------
-    session : data, tools and sandbox
-    question : in plain words
-    decide : who writes the steps: a reasoner with a model, or a person's program as its cells
-    trace : gets every turn
-    steps : programs at most; 20 in the paper
-    manner : slides with tools, or the exploration of a cohort
-    on_step : told of every step
+    author : a reasoner with a model, or the cells of a user's program
 
     Returns
     -------
-    The record, also where the replies gave no answer: `outcome` is then "failed", `error` says why.
+    The record, also if the replies gave no answer: `outcome` is then "failed", `error` the reason.
 
     Raises
     ------
@@ -172,43 +156,43 @@ def ask(
         If the model cannot be reached, the budget is used up or the sandbox does not work.
     """
     begun = time.monotonic()
-    by_model = not isinstance(decide, Sequence)
+    by_model = not isinstance(author, Sequence)
 
     def act(cell: Cell) -> dict[str, Any]:
         if by_model and len(session.done) >= steps:  # a turn can ask for several programs
             raise InputError(f"the {amount(steps, 'step')} of this session are used up; answer now")
         seen = session.act(cell)
         on_step(cell, seen)
-        # Times differ when a session goes on, and its replies are found by what was told.
+        # Times differ when a session continues, and its replies are found by the messages sent.
         timed: Any = {"seconds": True, "calls": {"__all__": {"seconds"}}}
         return seen.model_dump(mode="json", exclude_defaults=True, exclude=timed)
 
     tool = Tool(
         "act", "Run a program as the next step; returns what came of it, and its error.", Cell, act
     )
-    given = manner.given(session, question, steps)
+    given = task.build_input(session, question, steps)
     answer: CodeAnswer | None = None
     model, error, spent = None, "", Spent()
     try:
-        if isinstance(decide, Sequence):
-            task = Task(
-                agent=manner.agent.name, given=given, returns=CodeAnswer, check=lambda _: [],
-                tools=(tool,), bounds=Bounds(turns=len(decide) + 2),
+        if isinstance(author, Sequence):
+            turns = Task(
+                agent=task.agent.name, given=given, returns=CodeAnswer, check=lambda _: [],
+                tools=(tool,), bounds=Bounds(turns=len(author) + 2),
             )  # fmt: skip
-            policy = RulePolicy(manner.agent.name, _cells(decide, session))
-            answer = take_turns(task, policy, trace, "program").output
+            policy = RulePolicy(task.agent.name, _run_cells(author, session))
+            answer = take_turns(turns, policy, trace, "program").output
         else:
             agent = replace(
-                manner.agent,
+                task.agent,
                 tools=(tool,),
                 bounds=Bounds(turns=steps + 1),
-                check=lambda _, output: manner.problems(
+                check=lambda _, output: task.check(
                     question, [done.observation for done in session.done], output
                 ),
             )
-            reply = decide.ask(agent, given)
+            reply = author.ask(agent, given)
             answer, model, spent = reply.output, reply.model, reply.spent
-    except BoundError as wrong:  # turns are its only bound: one per step, and one to answer
+    except BoundError as wrong:  # its only bound: a turn per step, and one to answer
         error = (
             f"no answer within {amount(steps, 'step')}; ask for less, or allow more with --steps"
         )
@@ -231,23 +215,23 @@ def ask(
         completion_tokens=spent.completion_tokens,
         usd=spent.usd,
         seconds=round(time.monotonic() - begun, 2),
-        statement=manner.by_model if by_model else manner.by_person,
+        statement=task.by_model if by_model else task.by_person,
     )
 
 
-def _cells(cells: Sequence[str], session: Session) -> Moves[CodeAnswer]:
-    """A program's cells one after the other; its last printed text or value is its answer."""
+def _run_cells(cells: Sequence[str], session: Session) -> Moves[CodeAnswer]:
+    """Run the cells of a program in order; its last printed text or value is the answer."""
     for code in cells:
-        yield Use("act", Cell(code=code.removeprefix(WENT_ON)))
+        yield Use("act", Cell(code=code.removeprefix(CONTINUED)))
         seen = session.done[-1].observation
-        if seen.error and (seen.undone or not code.startswith(WENT_ON) or code is cells[-1]):
+        if seen.error and (seen.undone or not code.startswith(CONTINUED) or code is cells[-1]):
             return CodeAnswer(
                 answer=None, reason=f"step {seen.step} ended with an error: {seen.error[-1500:]}"
             )
     last = session.done[-1].observation
-    said = (last.value or last.printed).strip()
+    output = (last.value or last.printed).strip()
     shown = any(done.observation.tables for done in session.done)
-    if not said and not last.files and not shown:
-        return CodeAnswer(answer=None, reason="the program showed nothing and left no file")
+    if not output and not last.files and not shown:
+        return CodeAnswer(answer=None, reason="the program produced no output and no file")
     else_see = "see the tables" if shown else "see the files"
-    return CodeAnswer(answer=said[:4000] or else_see, files=last.files[:50])
+    return CodeAnswer(answer=output[:4000] or else_see, files=last.files[:50])

@@ -1,13 +1,12 @@
-"""Exploring a cohort: the code-acting agent with the appendix for its only eye.
+"""Exploration of a cohort: the code-acting agent sees only appendix tables.
 
-Programs read patients' rows in the sandbox. What goes back to the model is what a person would be
-shown in the quarantined appendix (`agents.coding.appendix`: small tables, counts below the minimum
-withheld, the others rounded), and of an error its kind and line (`agents.coding.scrub`): no print,
-no value, no name of a file. What was looked at is spent: a claim on it in these patients is
-exploratory from then on.
+Programs read patients' rows in the sandbox. The model receives the contents of the quarantined
+appendix (`agents.coding.appendix`: small tables, counts below the minimum withheld, others rounded)
+and the kind and line of an error (`agents.coding.scrub`), but no printed text, value or file name.
+An outcome that was looked at is spent: claims on it in these patients are exploratory.
 
 A program can still write a patient's value as an estimate, or choose a label, a line or a moment by
-it. `MOST_SHOWN` bounds what a session can carry so.
+it. `MAX_SHOWN` bounds the information that a session can carry this way.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ from agents.coding.appendix import (
 )
 from agents.coding.scrub import WITHHELD, describe_failure
 from sage.core.files import write_bytes
-from sage_nova.code_acting.agent import Manner, answer_problems, no_answer
+from sage.report.exploration import Exploration
+from sage_nova.code_acting.agent import AgentTask, abstain, check_answer
 from sage_nova.code_acting.session import IMPORTS, Session
 from sage_nova.code_acting.types import Acted, CodeAnswer, Observation
 from sandbox.types import SandboxResult
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 TABLE, GENES = "table.parquet", "expression.parquet"
 BY_PERSON = TITLE.replace("a model", "a person")
-MOST_SHOWN = 2000
+MAX_SHOWN = 2000
 """Labels and numbers of all tables of a session."""
 _MORE = (
     "Counts are rounded. It entered no verdict, no interpretation and no summary. Not for decisions"
@@ -56,8 +56,9 @@ _MORE = (
 
 
 class Measured(View):
-    """A variable as a model sees it, with rounded counts. `levels` counts categories, small ones
-    left out; `n` is None where fewer patients than the minimum have it.
+    """Variable as a model sees it, with rounded counts.
+
+    `levels` omits small categories; `n` is None if fewer patients than the minimum have a value.
     """
 
     key: str
@@ -70,7 +71,7 @@ class Measured(View):
 
 
 class Outcome(View):
-    """An outcome that was mounted, with its columns in the table; small counts are None."""
+    """Mounted outcome with its columns in the table; small counts are None."""
 
     columns: tuple[str, ...]
     label: str
@@ -80,7 +81,7 @@ class Outcome(View):
 
 
 class Exploring(View):
-    """The question, and what may be known of the cohort before anything is computed."""
+    """The question and the data dictionary of the cohort."""
 
     question: str
     cohort: str
@@ -93,99 +94,90 @@ class Exploring(View):
     steps: int
     seconds: float
     min_count: int
-    most_shown: int = MOST_SHOWN
-
-
-class Exploration(View):
-    """An exploration as a report shows it: the question, the answer, and the appendix behind it.
-
-    `looked` says what was looked at, and in which outcomes it is spent.
-    """
-
-    title: str
-    question: str
-    answer: str
-    looked: str
-    statement: str
-    appendix: Appendix
+    most_shown: int = MAX_SHOWN
 
 
 EXPLORER = Agent(
     name="explorer", role=Role.HIGH, reads=Exploring, returns=CodeAnswer,
-    prompt=prompt_file(__file__, "explore.md"), rule=no_answer,
+    prompt=prompt_file(__file__, "explore.md"), rule=abstain,
 )  # fmt: skip
 
 
-def problems(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
-    """Why an answer is not acceptable: numbers of no table, words that belong to a verdict."""
-    found = answer_problems(question, seen, output)
+def check_exploration(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
+    """Return problems of an answer: numbers of no table, words that belong to a verdict."""
+    found = check_answer(question, seen, output)
     if word := judges(f"{output.answer or ''} {output.reason}"):
-        found.append(f'answer: "{word}" judges, which an exploration cannot; say what was seen')
+        found.append(
+            f'answer: "{word}" judges, which an exploration cannot; describe what was seen'
+        )
     return found
 
 
-def exploring(cohort: Cohort, look: Look, min_count: int) -> Manner:
-    """How the loop is asked about a cohort of which `look` is mounted."""
+def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
+    """Make the task for a cohort of which `look` is mounted."""
     dictionary = cohort.dictionary()
-    variables = {one.key: one for one in dictionary.variables}
+    variables = {variable.key: variable for variable in dictionary.variables}
 
-    def given(session: Session, question: str, steps: int) -> Exploring:
+    def build_input(session: Session, question: str, steps: int) -> Exploring:
         return Exploring(
             question=question, cohort=dictionary.title, simulated=dictionary.simulated,
             patients=dictionary.n_patients,
             variables=tuple(
                 Measured(
-                    key=key, label=one.label, kind=one.kind, unit=one.unit,
-                    n=_shown(one.n, min_count), late=one.late,
+                    key=key, label=variable.label, kind=variable.kind, unit=variable.unit,
+                    n=_round_count(variable.n, min_count), late=variable.late,
                     levels={
                         name: round_count(n, min_count)
-                        for name, n in one.levels.items()
+                        for name, n in variable.levels.items()
                         if n >= min_count
                     },
                 )
-                if (one := variables.get(key)) is not None
+                if (variable := variables.get(key)) is not None
                 else Measured(
                     key=key, label=key, kind="continuous", unit=None,
-                    n=_shown(dictionary.expression_n, min_count), late=False, levels={},
+                    n=_round_count(dictionary.expression_n, min_count), late=False, levels={},
                 )
                 for key in look.variables
             ),
             outcomes=tuple(
-                _outcome(one, min_count)
-                for one in dictionary.endpoints
-                if one.key in look.endpoints
+                _describe_outcome(endpoint, min_count)
+                for endpoint in dictionary.endpoints
+                if endpoint.key in look.endpoints
             ),
             genes=len(look.genes), imports=tuple(sorted(IMPORTS)), steps=steps,
             seconds=session.limits.seconds, min_count=min_count,
         )  # fmt: skip
 
-    return Manner(EXPLORER, given, problems, f"{TITLE}. {_MORE}", f"{BY_PERSON}. {_MORE}")
+    return AgentTask(
+        EXPLORER, build_input, check_exploration, f"{TITLE}. {_MORE}", f"{BY_PERSON}. {_MORE}"
+    )
 
 
-def _shown(count: int | None, minimum: int) -> int | None:
-    """A count rounded as the tables' are: exact ones, subtracted, give small groups away."""
+def _round_count(count: int | None, minimum: int) -> int | None:
+    """Round a count like those of tables: differences of exact counts reveal small groups."""
     if count is None or 0 < count < minimum:
         return None
     return round_count(count, minimum)
 
 
-def _outcome(one: Endpoint, minimum: int) -> Outcome:
-    timed = one.kind in ("survival", "competing")
+def _describe_outcome(endpoint: Endpoint, minimum: int) -> Outcome:
+    timed = endpoint.kind in ("survival", "competing")
     parts = ("time", "event") if timed else ("value",)
     return Outcome(
-        columns=tuple(f"{one.key}.{part}" for part in parts), label=one.label, kind=one.kind,
-        n=_shown(one.n, minimum), events=_shown(one.events, minimum),
+        columns=tuple(f"{endpoint.key}.{part}" for part in parts), label=endpoint.label,
+        kind=endpoint.kind, n=_round_count(endpoint.n, minimum),
+        events=_round_count(endpoint.events, minimum),
     )  # fmt: skip
 
 
 @dataclass
 class Tables:
-    """An exploration's eye: the appendix as it is shown to people, and where an error arose.
+    """View of an exploration: the appendix as people see it, and the location of an error.
 
     Parameters
     ----------
-    numbers : (patients, columns) what the programs read, for values that few patients have
-    names : of variables and genes, which may be labels
+    numbers : (patients, columns) inputs of the programs, to find values that few patients have
+    names : variables and genes, which may be labels
     min_count : fewest patients that a shown count may have
     """
 
@@ -194,22 +186,22 @@ class Tables:
     min_count: int
     images: dict[str, str] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
-    left: int = MOST_SHOWN
+    left: int = MAX_SHOWN
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Path], look: Look, min_count: int) -> Tables:
-        """The eye on what is mounted."""
+    def from_inputs(cls, inputs: Mapping[str, Path], look: Look, min_count: int) -> Tables:
+        """Make the view on mounted inputs."""
         import numpy as np
 
         numbers = np.column_stack([numbers_of(path) for path in inputs.values()])
         return cls(numbers, frozenset((*look.variables, *look.genes)), min_count)
 
-    def see(
-        self, steps: Sequence[tuple[int, str]], said: Mapping[str, Any], out: Path, files: Path
+    def observe(
+        self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
     ) -> dict[str, Any]:
-        """See `Eye.see`. What the programs wrote is removed; images that were drawn again stay."""
+        """See `StepView.observe`. Files of the programs are removed; redrawn images are kept."""
         number, code = steps[-1]
-        stderr = str(said.get("error", ""))
+        stderr = str(output.get("error", ""))
         lines = describe_failure(stderr, "", code, f"step_{number}")
         error = "\n".join(line for line in lines if line != WITHHELD)
         if stderr and not error:
@@ -219,7 +211,7 @@ class Tables:
             out, programs, self.numbers, self.min_count, self.names, for_model=True
         )
         shutil.rmtree(out)
-        tables, left_out = self._affordable(found.tables)
+        tables, left_out = self._select_tables(found.tables)
         for image in found.images:
             digest = hashlib.sha256(image).hexdigest()
             if digest not in self.images:
@@ -227,29 +219,29 @@ class Tables:
                 write_bytes(files / self.images[digest], image)
         return {"error": error, "tables": tables, "left_out": found.refused + left_out}
 
-    def _affordable(self, tables: Sequence[Table]) -> tuple[tuple[Table, ...], tuple[str, ...]]:
-        """Tables that were not shown before, as far as the session may show more."""
+    def _select_tables(self, tables: Sequence[Table]) -> tuple[tuple[Table, ...], tuple[str, ...]]:
+        """Select tables not shown before, within what the session may still show."""
         new: list[Table] = []
         left_out: tuple[str, ...] = ()
-        for one in tables:
-            if (whole := one.model_dump_json()) in self.shown:
+        for table in tables:
+            if (whole := table.model_dump_json()) in self.shown:
                 continue
-            size = (len(one.columns) + 1) * (len(one.rows) + 1)
+            size = (len(table.columns) + 1) * (len(table.rows) + 1)
             if size > self.left:
-                left_out = (f"a table beyond the {MOST_SHOWN} labels and numbers of a session",)
+                left_out = (f"a table beyond the {MAX_SHOWN} labels and numbers of a session",)
                 continue
             self.left -= size
             self.shown.add(whole)
-            new.append(one)
+            new.append(table)
         return tuple(new), left_out
 
-    def failed(self, ended: SandboxResult) -> str:
-        """See `Eye.failed`."""
+    def describe_failure(self, ended: SandboxResult) -> str:
+        """See `StepView.describe_failure`."""
         return ENDINGS.get(ended.reason) or "it left no result"
 
 
-def mount(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
-    """Write what is looked at below `folder`, without identifiers; the files by their names."""
+def write_inputs(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
+    """Write the columns of the look below `folder`, without identifiers; the files by name."""
     import pandas as pd
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -264,21 +256,21 @@ def mount(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
     return paths
 
 
-def explored(acted: Acted, looked: str) -> Exploration:
-    """The record of a session as a report shows it."""
-    answer = acted.answer
-    said = (answer and answer.answer) or f"No answer: {answer.reason if answer else acted.error}"
+def build_exploration(record: Acted, looked: str) -> Exploration:
+    """Build the exploration that a report shows from the record of a session."""
+    answer = record.answer
+    text = (answer and answer.answer) or f"No answer: {answer.reason if answer else record.error}"
     tables, left_out, images = [], [], []
-    for done in acted.steps:
+    for done in record.steps:
         seen = done.observation
         at = f"step {seen.step}: "
-        tables += [one.model_copy(update={"name": at + one.name}) for one in seen.tables]
+        tables += [table.model_copy(update={"name": at + table.name}) for table in seen.tables]
         left_out += [f"{at}{why}" for why in seen.left_out]
         images += [name for name in seen.files if name not in images]
-    code = "\n".join(done.cell.code for done in acted.steps)
+    code = "\n".join(done.cell.code for done in record.steps)
     return Exploration(
-        title=TITLE if acted.by == "model" else BY_PERSON,
-        question=acted.question, answer=said, looked=looked, statement=acted.statement,
+        title=TITLE if record.by == "model" else BY_PERSON,
+        question=record.question, answer=text, looked=looked, statement=record.statement,
         appendix=Appendix(
             part="all", program_sha256=hashlib.sha256(code.encode()).hexdigest(),
             tables=tuple(tables), images=tuple(images), refused=tuple(left_out),

@@ -1,9 +1,9 @@
-"""What runs in the sandbox: the steps so far, in one namespace, with tools answered from a record.
+"""Program in the sandbox: runs the steps in one namespace, with tools answered from a record.
 
-Read as text and handed to the sandbox beside `session.json`; it imports nothing of ours. A tool
-call without a recorded answer ends the process and leaves the request in a file: the next process
-runs the same steps again and finds the answer. So a program needs no way out of its sandbox, and a
-finished session is one program that runs from its start.
+It is copied into the sandbox beside `session.json` and imports nothing of SAGE. A tool call without
+a recorded answer writes a request and ends the process: the next process runs the same steps again
+and finds the answer. So programs need no way out of the sandbox, and a finished session is one
+program that runs from its start.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ MOST_PRINTED, MOST_VALUE, MOST_ERROR = 8000, 3000, 3000
 
 
 class ToolError(Exception):
-    """A tool gave no result; the message says why."""
+    """A tool gave no result; the message has the reason."""
 
 
-def key_of(tool: str, arguments: dict[str, Any], again: int) -> str:
-    """The name of a call in the record: what is asked, and how often it was asked before."""
+def hash_call(tool: str, arguments: dict[str, Any], again: int) -> str:
+    """Hash of a call in the record; `again` counts earlier calls with the same arguments."""
     text = json.dumps([tool, arguments, again], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON holds it: paths as text, arrays as lists, numbers of arrays as numbers."""
+def to_json(value: Any) -> Any:
+    """Convert paths, arrays and sets to JSON types."""
     for name in ("tolist", "item"):
         if hasattr(value, name):
             return getattr(value, name)()
@@ -51,43 +51,43 @@ def plain(value: Any) -> Any:
     raise TypeError(f"a tool cannot be given a {type(value).__name__}")
 
 
-def short(text: str, most: int) -> str:
-    """A text with its middle left out where it is too long."""
-    if len(text) <= most:
+def truncate(text: str, limit: int) -> str:
+    """Cut the middle out of a text that is longer than `limit`."""
+    if len(text) <= limit:
         return text
-    return f"{text[: most // 2]}\n[{len(text) - most} characters left out]\n{text[-most // 2 :]}"
+    return f"{text[: limit // 2]}\n[{len(text) - limit} characters left out]\n{text[-limit // 2 :]}"
 
 
 class Tools:
-    """The tools, answered from the record."""
+    """Tools answered from the record."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
         self.asked: Counter[str] = Counter()
 
     def together(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Any]:
-        """Results of many calls, each (tool, arguments); a failed one is its `ToolError`."""
-        asked = [self._counted(name, given) for name, given in calls]
-        missing = [call for call in asked if key_of(*call) not in self.answers]
+        """Results of many calls (tool, arguments); `ToolError` for a failed call."""
+        asked = [self._count(name, given) for name, given in calls]
+        missing = [call for call in asked if hash_call(*call) not in self.answers]
         if missing:
-            leave("request", missing)
+            write_output("request", missing)
             sys.stdout.flush()
             os._exit(0)
         found = []
         for call in asked:
-            answer = self.answers[key_of(*call)]
+            answer = self.answers[hash_call(*call)]
             error = answer.get("error")
             found.append(answer.get("result") if error is None else ToolError(error))
         return found
 
-    def _counted(self, name: str, given: dict[str, Any]) -> list[Any]:
-        call = json.loads(json.dumps([str(name), given], default=plain))
-        key = key_of(call[0], call[1], 0)
+    def _count(self, name: str, given: dict[str, Any]) -> list[Any]:
+        call = json.loads(json.dumps([str(name), given], default=to_json))
+        key = hash_call(call[0], call[1], 0)
         self.asked[key] += 1
         return [*call, self.asked[key] - 1]
 
     def function(self, name: str) -> Callable[..., Any]:
-        """A tool as a function of its arguments by name."""
+        """Make a function that calls a tool with keyword arguments."""
 
         def call(**given: Any) -> Any:
             found = self.together([(name, given)])[0]
@@ -99,14 +99,14 @@ class Tools:
         return call
 
 
-def leave(name: str, value: object) -> None:
-    """Leave a file for who runs this."""
+def write_output(name: str, value: object) -> None:
+    """Write a file for the process outside."""
     (OUT / OWN).mkdir(exist_ok=True)
     (OUT / OWN / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
 
 
-def step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
-    """Run one step in the namespace; what it printed, its last value, its error."""
+def run_step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
+    """Run one step in the namespace; its printed text, last value and error."""
     name = f"step_{number}"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     printed, value, error = io.StringIO(), "", ""
@@ -118,30 +118,30 @@ def step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
             if isinstance(last, ast.Expr):
                 shown = eval(compile(ast.Expression(last.value), name, "eval"), space)  # noqa: S307
                 value = "" if shown is None else repr(shown)
-        except BaseException as wrong:  # noqa: BLE001 - whatever it is, the agent is told
+        except BaseException as wrong:  # noqa: BLE001 - every error is reported to the agent
             lines = traceback.format_exception(wrong)
             shown = "".join(line for line in lines if f'"{__file__}"' not in line).splitlines(True)
             error = "".join(line for line in shown if line.strip(" ^~\n"))
     return {
-        "printed": short(printed.getvalue(), MOST_PRINTED),
-        "value": short(value, MOST_VALUE),
-        "error": short(error, MOST_ERROR),
+        "printed": truncate(printed.getvalue(), MOST_PRINTED),
+        "value": truncate(value, MOST_VALUE),
+        "error": truncate(error, MOST_ERROR),
     }
 
 
 def main() -> None:
-    """Run the steps of `session.json`, and leave what the last one gave."""
+    """Run the steps of `session.json` and write the output of the last one."""
     session = json.loads((WORK / "session.json").read_text(encoding="utf-8"))
     tools = Tools(session["answers"])
     space: dict[str, Any] = {"__name__": "__session__", "ToolError": ToolError}
     space |= {name: tools.function(name) for name in session["tools"]}
     space["call_together"] = tools.together
     os.chdir(OUT)
-    step(0, session["begin"], {})
+    run_step(0, session["begin"], {})
     seen: dict[str, str] = {}
     for number, code in session["steps"]:
-        seen = step(number, code, space)
-    leave("seen", seen)
+        seen = run_step(number, code, space)
+    write_output("seen", seen)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One question's work: its data and files as programs see them, the tools behind its calls.
+"""Session of one question: data and files as programs see them, and the tools behind its calls.
 
 Every step is a process of its own in the sandbox, which runs the earlier steps first; tools run
-here, on the real files. Everything that a program leaves is read as hostile.
+outside, on the real files. All output of a program is treated as hostile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from sage.core.errors import FaultError, InputError
 from sage.core.printable import printable
-from sage_nova.code_acting.inside import OWN, key_of, short
+from sage_nova.code_acting.inside import OWN, hash_call, truncate
 from sage_nova.code_acting.types import STEP_SECONDS, Called, Cell, Done, Given, Observation
 from sandbox import policy
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
@@ -39,74 +39,69 @@ _BESIDE = """
     sksurv spatialdata stat torch torchvision tqdm unicodedata zarr
 """
 IMPORTS = (policy.ALLOWED_IMPORTS - {"validation"}) | frozenset(_BESIDE.split())
-"""NOVA's tables D.1 and D.2 beside what an analysis may import here, without pickle. What of it is
-not installed gives an ImportError."""
+"""NOVA's tables D.1 and D.2 (without pickle) and the modules that an analysis may import here."""
 
 BEGIN = "import random\nimport numpy\nrandom.seed(0)\nnumpy.random.seed(0)"
-"""Runs before the steps, so that a program that draws from either draws the same again."""
+"""Runs before the steps, so that random draws repeat."""
 
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
-Told = Callable[[str], None]
 
 
-class Eye(Protocol):
-    """What of a step is told to whoever writes the next one, and which of its files are kept."""
+class StepView(Protocol):
+    """Selects what the author of the next step sees of a step, and the files that are kept."""
 
-    def see(
-        self, steps: Sequence[tuple[int, str]], said: Mapping[str, Any], out: Path, files: Path
+    def observe(
+        self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
     ) -> dict[str, Any]:
-        """The observation's fields.
+        """Return the observation's fields.
 
         Parameters
         ----------
-        steps : number and program of every step that stands, this one last
-        said : what this one printed, its last value, its error, as the process left them
-        out : what the programs wrote; may be moved or removed
-        files : where that stays of which the names are told
+        steps : number and program of every step that counts, the current one last
+        output : printed text, last value and error of the current step, as the process left them
+        out : files that the programs wrote; may be moved or removed
+        files : folder for the files whose names are shown
         """
         ...
 
-    def failed(self, ended: SandboxResult) -> str:
-        """What is said of a process that did not come to its end."""
+    def describe_failure(self, ended: SandboxResult) -> str:
+        """Describe a process that did not finish."""
         ...
 
 
 class Prints:
-    """NOVA's eye: a model sees what its programs print, and the names of their files."""
+    """NOVA's view: a model sees the printed output of its programs and the names of their files."""
 
-    def see(
-        self, steps: Sequence[tuple[int, str]], said: Mapping[str, Any], out: Path, files: Path
+    def observe(
+        self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
     ) -> dict[str, Any]:
-        """See `Eye.see`."""
+        """See `StepView.observe`."""
         shutil.rmtree(out / OWN, ignore_errors=True)
         shutil.rmtree(files, ignore_errors=True)
         out.rename(files)
         return {
-            name: short(printable(str(said.get(name, ""))), 9000)
+            name: truncate(printable(str(output.get(name, ""))), 9000)
             for name in ("printed", "value", "error")
         }
 
-    def failed(self, ended: SandboxResult) -> str:
-        """See `Eye.failed`."""
+    def describe_failure(self, ended: SandboxResult) -> str:
+        """See `StepView.describe_failure`."""
         why = ENDINGS.get(ended.reason) or ended.message or "it left no result"
-        return f"{why}\n{short(printable(ended.stderr_tail), 1500)}".strip()
+        return f"{why}\n{truncate(printable(ended.stderr_tail), 1500)}".strip()
 
 
 @dataclass
 class Session:
-    """What one question has to work with, and what was done so far.
+    """Data, tools and steps of one question.
 
     Parameters
     ----------
-    data : files and folders by the name under which programs see them (see `named`)
-    registry : the tools
-    sandbox : where programs run
-    folder : gets what tools make (`made/`) and what programs leave (`files/`)
-    limits : of one step; earlier steps, which run again, get time of their own
-    on_event : told of every tool in a line
-    eye : what of a step is told
-    workers : other processes for the tools: a file of a program's that crashes one, or fills its
-        memory, ends no session; None for this process
+    data : files and folders by the name under which programs see them (see `name_inputs`)
+    folder : receives the files of tools (`made/`) and of programs (`files/`)
+    limits : of one step; earlier steps, which run again, get extra time
+    on_event : called with a line about every tool call
+    workers : other processes for the tools, so that a file that crashes a tool does not end the
+        session; None for this process
     """
 
     data: Mapping[str, Path]
@@ -114,8 +109,8 @@ class Session:
     sandbox: Sandbox
     folder: Path
     limits: Limits = DEFAULT_LIMITS
-    on_event: Told = lambda _: None
-    eye: Eye = field(default_factory=Prints)
+    on_event: Callable[[str], None] = lambda _: None
+    view: StepView = field(default_factory=Prints)
     workers: Workers | None = None
     done: list[Done] = field(default_factory=list)
     _answers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -129,7 +124,7 @@ class Session:
             place.mkdir(parents=True)
 
     def act(self, cell: Cell) -> Observation:
-        """Run a step after those before it, and say what came of it.
+        """Run a step after the earlier ones and observe it.
 
         Raises
         ------
@@ -143,31 +138,31 @@ class Session:
             lines = [f"line {found.line}: {found.message}" for found in refused[:12]]
             seen = Observation(step=number, error="\n".join(lines), undone=True)
         else:
-            seen = self._carry_out(number, cell)
+            seen = self._run(number, cell)
         seen = seen.model_copy(update={"seconds": round(time.monotonic() - begun, 2)})
         self.done.append(Done(cell=cell, observation=seen))
         return seen
 
-    def _carry_out(self, number: int, cell: Cell) -> Observation:
+    def _run(self, number: int, cell: Cell) -> Observation:
         calls: list[Called] = []
-        steps = [*self.kept(), (number, cell.code)]
+        steps = [*self.kept_steps(), (number, cell.code)]
         for _ in range(MOST_REQUESTS):
             out = self.folder / "running"
             shutil.rmtree(out, ignore_errors=True)
             ended = self._process(steps, out)
-            request = _read(out / OWN / "request.json")
+            request = _read_json(out / OWN / "request.json")
             if ended.ok and isinstance(request, list):
                 try:
                     self._serve(request, out, calls)
                 except InputError as error:
                     return self._undone(number, str(error), calls)
                 continue
-            seen = _read(out / OWN / "seen.json")
+            seen = _read_json(out / OWN / "seen.json")
             if not ended.ok or not isinstance(seen, dict):
-                return self._undone(number, self.eye.failed(ended), calls)
+                return self._undone(number, self.view.describe_failure(ended), calls)
             self._before = ended.usage.wall_seconds
-            told = self.eye.see(steps, seen, out, self.files)
-            return Observation(step=number, calls=tuple(calls), files=self.written(), **told)
+            fields = self.view.observe(steps, seen, out, self.files)
+            return Observation(step=number, calls=tuple(calls), files=self.list_files(), **fields)
         return self._undone(
             number,
             f"more than {MOST_REQUESTS} rounds of tool calls; ask for many at once with"
@@ -177,11 +172,11 @@ class Session:
 
     def _undone(self, number: int, error: str, calls: list[Called]) -> Observation:
         return Observation(
-            step=number, error=error, calls=tuple(calls), files=self.written(), undone=True
+            step=number, error=error, calls=tuple(calls), files=self.list_files(), undone=True
         )
 
-    def kept(self) -> list[tuple[int, str]]:
-        """The steps that stand, with their numbers."""
+    def kept_steps(self) -> list[tuple[int, str]]:
+        """Number and code of the steps that were not undone."""
         return [
             (done.observation.step, done.cell.code)
             for done in self.done
@@ -209,24 +204,24 @@ class Session:
                     update={"seconds": self.limits.seconds + 2 * self._before}
                 ),
                 offers_sage=False,
-                label="ask-slides",
+                label="nova-ask",
             )
         )
         if ended.reason is Reason.UNAVAILABLE:
-            raise FaultError(f"the sandbox went away: {ended.message}")
+            raise FaultError(f"the sandbox is unavailable: {ended.message}")
         return ended
 
     def _serve(self, request: list[Any], out: Path, calls: list[Called]) -> None:
-        """Run the requested tools and keep their answers."""
+        """Run the requested tools and store their answers."""
         if not self.registry.tools:
-            raise InputError("there are no tools here")
-        for asked in request:
-            if not (isinstance(asked, list) and [type(part) for part in asked] == [str, dict, int]):
+            raise InputError("this session has no tools")
+        for call in request:
+            if not (isinstance(call, list) and [type(part) for part in call] == [str, dict, int]):
                 raise InputError("a call is (tool, {argument: value})")
             if len(self._answers) >= MOST_CALLS:
                 raise InputError(f"more than {MOST_CALLS} tool calls for one question")
-            name, arguments, again = asked
-            key = key_of(name, arguments, again)
+            name, arguments, again = call
+            key = hash_call(name, arguments, again)
             if key in self._answers:
                 continue
             begun = time.monotonic()
@@ -237,36 +232,36 @@ class Session:
             calls.append(Called(tool=name, seconds=seconds, error=answer.get("error")))
 
     def _call(self, name: str, arguments: dict[str, Any], out: Path) -> dict[str, Any]:
-        own = out.resolve()  # what a program wrote may be read, and is never a model to run
+        own = out.resolve()  # files of a program may be read, but are never run as a model
         roots = Roots((*self.data.values(), own), self.made, made=(own,))
         try:
             spec = self.registry.get(name)
-            real = _mapped(arguments, lambda text: self._real(text, out))
+            real = _map_texts(arguments, lambda text: self._from_sandbox(text, out))
             if self.workers is not None:
                 run = self.workers.run(spec.name, real, roots)
             else:
                 run = self.registry.run(spec.name, real, ToolContext(roots=roots, memory_mb=4096))
         except (InputError, FaultError) as error:
-            return {"error": short(self._shown(str(error), out), 2000)}
+            return {"error": truncate(self._to_sandbox(str(error), out), 2000)}
         made = {output.name for output in run.outputs}
         folders = {str(parent) for name in made for parent in PurePosixPath(name).parents} - {"."}
         names = {name: f"/inputs/made/{name}" for name in made | folders}
-        result = _mapped(run.result, lambda text: names.get(text) or self._shown(text, out))
+        result = _map_texts(run.result, lambda text: names.get(text) or self._to_sandbox(text, out))
         if made:
             result |= {"outputs": [names[name] for name in sorted(made)]}
         if len(json.dumps(result)) > LARGEST_RESULT:
             return {"error": f"the result of {name} is larger than {LARGEST_RESULT >> 20} MiB"}
         return {"result": result}
 
-    def _real(self, text: str, out: Path) -> str:
-        """A path of a program's as the path here; other texts as they are."""
+    def _from_sandbox(self, text: str, out: Path) -> str:
+        """Translate a sandbox path to the real one; return other texts unchanged."""
         for seen, real in self._places(out):
             if text == seen or text.startswith(f"{seen}/"):
                 return f"{real}{text[len(seen) :]}"
         return text
 
-    def _shown(self, text: str, out: Path) -> str:
-        """A text with the paths here as programs see them."""
+    def _to_sandbox(self, text: str, out: Path) -> str:
+        """Translate real paths in a text to sandbox paths."""
         for seen, real in self._places(out):
             text = text.replace(str(real), seen)
         return text
@@ -275,23 +270,23 @@ class Session:
         own = [("/inputs/made", self.made), ("/output", out.resolve())]
         return own + [(f"/inputs/{name}", path) for name, path in self.data.items()]
 
-    def written(self) -> tuple[str, ...]:
-        """Names of what the programs left, the first ones."""
+    def list_files(self) -> tuple[str, ...]:
+        """Names of the files that programs wrote (at most `MOST_LISTED`)."""
         found = (path for path in sorted(self.files.rglob("*")) if path.is_file())
         return tuple(path.relative_to(self.files).as_posix() for path in found)[:MOST_LISTED]
 
     def own_functions(self) -> tuple[str, ...]:
-        """Functions that the standing steps define themselves, in order."""
+        """Names of functions that the kept steps define, in order."""
         defined = (
             node.name
-            for _, code in self.kept()
+            for _, code in self.kept_steps()
             for node in ast.parse(code).body
             if isinstance(node, ast.FunctionDef)
         )
         return tuple(dict.fromkeys(defined))
 
-    def shown(self) -> tuple[Given, ...]:
-        """The data as programs see them."""
+    def describe_data(self) -> tuple[Given, ...]:
+        """Paths of the data as programs see them."""
         given = []
         for name, path in self.data.items():
             inner = (
@@ -301,7 +296,9 @@ class Session:
                 Given(
                     path=f"/inputs/{name}",
                     kind="folder" if path.is_dir() else "file",
-                    name=path.name if name != path.name and name.endswith(_plain(path)) else "",
+                    name=path.name
+                    if name != path.name and name.endswith(_plain_name(path))
+                    else "",
                     files=tuple(item.relative_to(path).as_posix() for item in inner[:MOST_LISTED]),
                     more=max(0, len(inner) - MOST_LISTED),
                 )
@@ -309,8 +306,8 @@ class Session:
         return tuple(given)
 
 
-def named(paths: Iterable[Path]) -> dict[str, Path]:
-    """Files and folders by a plain name each, as programs see them below /inputs.
+def name_inputs(paths: Iterable[Path]) -> dict[str, Path]:
+    """Give each file and folder a unique plain name, under which programs see it below /inputs.
 
     Raises
     ------
@@ -321,7 +318,7 @@ def named(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         if not path.exists():
             raise InputError(f'"{path}" does not exist; give slides, images, tables or folders')
-        stem = _plain(path)
+        stem = _plain_name(path)
         name, number = stem, 2
         while name in found or name == "made":
             name, number = f"{number}_{stem}", number + 1
@@ -329,24 +326,24 @@ def named(paths: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def _plain(path: Path) -> str:
-    """A path's name in letters that any program takes."""
+def _plain_name(path: Path) -> str:
+    """Name of a path in safe characters."""
     return _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with each of its texts changed."""
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Apply `change` to every text of a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_mapped(item, change) for item in value]
+        return [_map_texts(item, change) for item in value]
     if isinstance(value, dict):
-        return {name: _mapped(item, change) for name, item in value.items()}
+        return {name: _map_texts(item, change) for name, item in value.items()}
     return value
 
 
-def _read(path: Path) -> Any:
-    """A file that a program may have written, as JSON; None where it cannot be read."""
+def _read_json(path: Path) -> Any:
+    """Read JSON that a program may have written; None if it is not readable."""
     try:
         if path.is_symlink() or path.stat().st_size > LARGEST_REQUEST:
             return None

@@ -1,4 +1,4 @@
-"""What the code-acting agent reads, writes at each step, and answers."""
+"""Input, steps, observations and answer of the code-acting agent."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Scalar = float | int | str | bool | None
 
 
 class Given(View):
-    """A file or folder of the question's as programs see it; of a folder, its first `files`.
+    """File or folder as programs see it; of a folder, its first `files`.
 
-    `name` is what its owner calls it, where the path does not say so.
+    `name` is the original name, if the path differs from it.
     """
 
     path: str
@@ -31,7 +31,7 @@ class Given(View):
 
 
 class Asked(View):
-    """The question, its data and what may be used."""
+    """The question, its data, tools and modules."""
 
     question: str
     data: tuple[Given, ...]
@@ -57,9 +57,9 @@ class Called(View):
 
 
 class Observation(View):
-    """What came of a step. An `undone` step left nothing behind, neither variable nor file.
+    """Output of a step. An `undone` step left neither variables nor files.
 
-    `tables` and `left_out` are of explorations, where nothing is printed.
+    `tables` and `left_out` belong to explorations, where nothing is printed.
     """
 
     step: int
@@ -84,17 +84,16 @@ class CodeAnswer(View):
 
 
 class Done(View):
-    """A step with what came of it."""
+    """A step with its output."""
 
     cell: Cell
     observation: Observation
 
 
 class Acted(View):
-    """A question with everything that was done for it: the record of a session.
+    """Record of a session.
 
-    `outcome` is "answered", "abstained" or "failed"; `own_functions` are what the programs defined
-    themselves, apart from the tools.
+    `outcome` is "answered", "abstained" or "failed"; `own_functions` are defined by the programs.
     """
 
     question: str

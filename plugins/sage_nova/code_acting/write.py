@@ -1,4 +1,4 @@
-"""A session as files: its record, its programs as one, a notebook."""
+"""Files of a session: its record, its steps as one program, a notebook."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from sage.core.printable import one_line, printable
 from sage_nova.code_acting.types import Acted, Done
 
 RECORD, PROGRAM, NOTEBOOK = "session.json", "analysis.py", "session.ipynb"
-WENT_ON = "# ended with an error, and the session went on with what it had done"
-"""First line of such a step in a program: what it did before its error, later steps may need."""
+CONTINUED = "# ended with an error, and the session went on with what it had done"
+"""First line of a step that ended with an error, and whose results later steps may need."""
 
 
 def write_session(acted: Acted, folder: Path) -> None:
-    """Write `session.json`, `analysis.py` (the steps that stand) and `session.ipynb`.
+    """Write `session.json`, `analysis.py` (the kept steps) and `session.ipynb`.
 
-    The program runs again with `--program analysis.py`, and a function of it can become a tool of
-    the user's with `sage tools promote`.
+    The program runs again with `--program analysis.py`; `sage tools promote` makes a function of it
+    a tool.
     """
     write_json(folder / RECORD, acted.model_dump(mode="json"))
-    write_text(folder / PROGRAM, as_program(acted))
-    write_json(folder / NOTEBOOK, as_notebook(acted))
+    write_text(folder / PROGRAM, render_program(acted))
+    write_json(folder / NOTEBOOK, render_notebook(acted))
 
 
-def as_program(acted: Acted) -> str:
-    """The steps that stand, as one program in cells."""
+def render_program(acted: Acted) -> str:
+    """Render the kept steps as one program in cells."""
     kept = [done for done in acted.steps if not done.observation.undone]
     parts = [f"# {one_line(acted.question)}\n"]
     for done in kept:
-        went_on = f"{WENT_ON}\n" * bool(done.observation.error)
+        went_on = f"{CONTINUED}\n" * bool(done.observation.error)
         parts.append(f"# %% step {done.observation.step}\n{went_on}{done.cell.code.rstrip()}\n")
     return "\n".join(parts)
 
 
-def cells_of(text: str) -> list[str]:
-    """A program's cells, parted by lines that begin with "# %%"; empty ones left out."""
+def split_cells(text: str) -> list[str]:
+    """Split a program at lines that begin with "# %%"; cells without code are left out."""
     cells: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.startswith("# %%"):
@@ -53,10 +53,10 @@ def cells_of(text: str) -> list[str]:
     ]
 
 
-def as_notebook(acted: Acted) -> dict[str, Any]:
-    """The session as a Jupyter notebook (nbformat 4.5): thoughts, programs, what they gave.
+def render_notebook(acted: Acted) -> dict[str, Any]:
+    """Render the session as a Jupyter notebook (nbformat 4.5): thoughts, programs, outputs.
 
-    It is a record: /inputs and the tools are there in the session alone.
+    It is a record: /inputs and the tools exist in the session alone.
     """
     head = f"# {_safe(acted.question)}\n\n{acted.statement}\n\n" + "\n".join(
         f"- `{seen}`: {_safe(name)}" for seen, name in acted.data.items()
@@ -68,8 +68,8 @@ def as_notebook(acted: Acted) -> dict[str, Any]:
             cells.append(_markdown(_safe(done.cell.thought), f"thought-{number}"))
         cells.append(_code(done))
     answer = acted.answer
-    said = (answer.answer if answer else None) or (answer.reason if answer else acted.error)
-    cells.append(_markdown(f"**{acted.outcome.capitalize()}**: {_safe(said)}", "answer"))
+    text = (answer.answer if answer else None) or (answer.reason if answer else acted.error)
+    cells.append(_markdown(f"**{acted.outcome.capitalize()}**: {_safe(text)}", "answer"))
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return {
         "cells": cells,
@@ -79,14 +79,14 @@ def as_notebook(acted: Acted) -> dict[str, Any]:
     }
 
 
-def table_lines(table: Table) -> list[str]:
-    """A table in lines of text."""
+def render_table(table: Table) -> list[str]:
+    """Render a table as lines of text."""
     rows = [("", *table.columns), *table.rows]
     return [table.name, *("  ".join(row).strip() for row in rows)]
 
 
 def _safe(text: str) -> str:
-    """A text from outside as Markdown that shows it and does nothing: an image is not fetched."""
+    """Escape outside text for Markdown, so that no image is fetched."""
     return html.escape(printable(text), quote=False).replace("[", "&#91;")
 
 
@@ -97,7 +97,7 @@ def _markdown(text: str, name: str) -> dict[str, Any]:
 def _code(done: Done) -> dict[str, Any]:
     seen = done.observation
     outputs: list[dict[str, Any]] = []
-    shown = "\n\n".join("\n".join(table_lines(table)) for table in seen.tables)
+    shown = "\n\n".join("\n".join(render_table(table)) for table in seen.tables)
     if seen.printed or shown:
         outputs.append({"output_type": "stream", "name": "stdout", "text": seen.printed or shown})
     if seen.value:

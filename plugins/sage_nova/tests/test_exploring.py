@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sage.core.llm.trace import read_trace
-from sage_nova.code_acting.exploring import MOST_SHOWN, explored, problems
+from sage_nova.code_acting.exploring import MAX_SHOWN, build_exploration, check_exploration
 from sage_nova.code_acting.types import Acted, CodeAnswer
 from tests.end_to_end.harness import Done, environment, sage
 from tests.openai_server import Answer, serve
@@ -74,23 +74,10 @@ def replies(*said: str | dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
 
 def explore(world: Path, folder: Path, url: str, *more: str, ledger: str = "ledger") -> Done:
     return sage(
-        "nova",
-        "explore",
-        str(world),
-        QUESTION,
-        "--sandbox",
-        "bubblewrap",
-        "--memory",
-        "1024",
-        "--out",
-        "out",
-        *more,
-        cwd=folder,
-        SAGE_BASE_URL=url,
-        SAGE_API_KEY="none" if url else "",
-        SAGE_LEDGER=str(folder / ledger),
-        SAGE_RETRIES="0",
-    )
+        "nova", "explore", str(world), QUESTION, "--sandbox", "bubblewrap", "--memory", "1024",
+        "--out", "out", *more, cwd=folder, SAGE_BASE_URL=url, SAGE_API_KEY="none" if url else "",
+        SAGE_LEDGER=str(folder / ledger), SAGE_RETRIES="0",
+    )  # fmt: skip
 
 
 def played(
@@ -155,7 +142,7 @@ def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: 
     assert json.loads(said[0]) == {"step": 1}
     rows = json.loads(said[1])["tables"][0]["rows"]
     assert ["imaging:til_density", rounded(len(numbers)), rho] in rows
-    assert "0.987 stands in nothing" in said[2] and '"signific" judges' in said[3]
+    assert "0.987 appears in no step" in said[2] and '"signific" judges' in said[3]
     prompt = requests[0]["messages"][1]["content"]
     assert "imaging:tls_density" in prompt and "outcome" not in prompt.lower()
 
@@ -231,7 +218,7 @@ def test_no_way_of_a_program_carries_a_patient_to_the_model(world: Path, tmp_pat
     assert json.loads(said["a figure's name, pixels and comments"])["files"] == ["image-1.png"]
     assert json.loads(said["an error's message"])["error"].endswith("ValueError")
     assert json.loads(said["an error's name"])["error"].endswith("an error of its own")
-    assert "there are no tools here" in said["a tool's name"]
+    assert "has no tools" in said["a tool's name"]
     kept = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
     for canary in canaries(world):
         assert canary.encode() not in kept, canary
@@ -289,7 +276,7 @@ def test_a_session_shows_so_many_numbers_and_no_more(world: Path, tmp_path: Path
     said = [json.loads(one) for one in told(requests)[1:]]
     labels_and_numbers = 9 * 21
     assert [bool(one.get("tables")) for one in said] == [
-        (number + 1) * labels_and_numbers <= MOST_SHOWN for number in range(12)
+        (number + 1) * labels_and_numbers <= MAX_SHOWN for number in range(12)
     ]
     assert "beyond the 2000 labels and numbers" in said[-1]["left_out"][0]
 
@@ -323,20 +310,9 @@ def test_a_stopped_exploration_leaves_no_row_and_no_other_works_beside_it(
 ) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(300)")
     line = (
-        sys.executable,
-        "-m",
-        "sage",
-        "nova",
-        "explore",
-        str(world),
-        QUESTION,
-        "--program",
-        "slow.py",
-        "--sandbox",
-        "bubblewrap",
-        "--out",
-        "out",
-    )
+        sys.executable, "-m", "sage", "nova", "explore", str(world), QUESTION, "--program",
+        "slow.py", "--sandbox", "bubblewrap", "--out", "out",
+    )  # fmt: skip
     slow = subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
     try:
         rows, begun = [], False
@@ -353,7 +329,7 @@ def test_a_stopped_exploration_leaves_no_row_and_no_other_works_beside_it(
             time.sleep(0.2)
         assert rows and begun
         beside = explore(world, tmp_path, "", "--program", "slow.py")
-        assert beside.code == 2 and "another process works there" in beside.err
+        assert beside.code == 2 and "in use by another process" in beside.err
         slow.terminate()
         assert slow.wait(timeout=120) == 143
     finally:
@@ -432,34 +408,17 @@ def test_the_program_of_the_docs_shows_its_table(tmp_path: Path) -> None:
     part = (ROOT / "docs" / "nova.md").read_text().partition("## Exploring a cohort")[2]
     (tmp_path / "look.py").write_text(part.partition("```python\n")[2].partition("```")[0])
     ended = sage(
-        "nova",
-        "explore",
-        "demo",
-        QUESTION,
-        "--program",
-        "look.py",
-        "--sandbox",
-        "bubblewrap",
-        "--json",
-        cwd=tmp_path,
-    )
+        "nova", "explore", "demo", QUESTION, "--program", "look.py", "--sandbox", "bubblewrap",
+        "--json", cwd=tmp_path,
+    )  # fmt: skip
     assert ended.code == 0, ended.err
     (table,) = ended.json["appendix"]["tables"]
     assert table["rows"][0][0] == "imaging:til_density" and float(table["rows"][0][2]) > 0
     (tmp_path / "empty.py").write_text("print(1)")
     ended = sage(
-        "nova",
-        "explore",
-        "demo",
-        QUESTION,
-        "--program",
-        "empty.py",
-        "--sandbox",
-        "bubblewrap",
-        "--out",
-        "empty",
-        cwd=tmp_path,
-    )
+        "nova", "explore", "demo", QUESTION, "--program", "empty.py", "--sandbox", "bubblewrap",
+        "--out", "empty", cwd=tmp_path,
+    )  # fmt: skip
     assert ended.code == 0 and "it left no exploratory.json" in ended.out
 
 
@@ -495,14 +454,14 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
 
 def test_who_abstains_claims_nothing() -> None:
     claimed = CodeAnswer(answer=None, reason="TLS protect (hazard ratio 0.31): supported.")
-    said = problems("", [], claimed)
-    assert "0.31 stands in nothing" in said[0] and '"support" judges' in said[1]
+    said = check_exploration("", [], claimed)
+    assert "0.31 appears in no step" in said[0] and '"support" judges' in said[1]
     answer = CodeAnswer(answer=None, reason="No scale.")
     acted = Acted(
         question="?", data={}, by="model", sandbox="docker", outcome="abstained", answer=answer,
         statement="",
     )  # fmt: skip
-    assert explored(acted, "").answer == "No answer: No scale."
+    assert build_exploration(acted, "").answer == "No answer: No scale."
 
 
 def test_a_run_says_which_exploration_ended_without_an_answer(
@@ -515,8 +474,8 @@ def test_a_run_says_which_exploration_ended_without_an_answer(
     line = ("nova", "explore", "run", QUESTION, "--sandbox", "bubblewrap")
     with serve(replies(READ + CORRELATE, lie, lie, lie)) as server:
         ended = sage(*line, cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")
-    assert ended.code == 1 and "0.987 stands in nothing" in ended.err
+    assert ended.code == 1 and "0.987 appears in no step" in ended.err
     (told,) = [one for one in (run / "report.md").read_text().splitlines() if "No answer" in one]
-    assert "no usable reply" in told and "0.987 stands in nothing" in told
+    assert "no usable reply" in told and "0.987 appears in no step" in told
     again = sage("admin", "replay", "run", "--out", "again", "--json", cwd=tmp_path)
     assert again.json["same"] is True, again.err

@@ -15,10 +15,10 @@ from mcp_servers.registry import Registry, load
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, read_trace
 from sage.core.llm.turns import replay
-from sage_nova.code_acting.agent import CODE_ACTOR, answer_problems, ask
-from sage_nova.code_acting.session import DEFAULT_LIMITS, Session, named
+from sage_nova.code_acting.agent import CODE_ACTOR, ask, check_answer
+from sage_nova.code_acting.session import DEFAULT_LIMITS, Session, name_inputs
 from sage_nova.code_acting.types import Acted, CodeAnswer, Observation
-from sage_nova.code_acting.write import as_notebook, cells_of, write_session
+from sage_nova.code_acting.write import render_notebook, split_cells, write_session
 from tests.end_to_end.harness import sage
 from tests.openai_server import Answer, chat_reasoner, serve
 from tests.sandbox.boxes import working
@@ -48,7 +48,7 @@ def session(tools: Registry, folder: Path, *data: Path, seconds: float = 20) -> 
     limits = DEFAULT_LIMITS.model_copy(
         update={"seconds": seconds, "memory_mb": 1024, "output_mb": 16}
     )
-    return Session(named(data), tools, working("bubblewrap"), folder / "session", limits)
+    return Session(name_inputs(data), tools, working("bubblewrap"), folder / "session", limits)
 
 
 def program(tools: Registry, folder: Path, image: Path, *cells: str, seconds: float = 20) -> Acted:
@@ -80,12 +80,12 @@ def test_steps_share_variables_files_and_what_tools_wrote(
     assert acted.own_functions == ("area",) and last.files == ("note.txt",)
     write_session(acted, tmp_path / "session")
     kept = (tmp_path / "session" / "analysis.py").read_text(encoding="utf-8")
-    assert cells_of(kept) == [done.cell.code for done in acted.steps]
-    notebook = as_notebook(acted)
+    assert split_cells(kept) == [done.cell.code for done in acted.steps]
+    notebook = render_notebook(acted)
     assert [cell["cell_type"] for cell in notebook["cells"]].count("code") == 2
     assert all(cell["id"] for cell in notebook["cells"])
     fetching = acted.model_copy(update={"question": "![x](http://127.0.0.1/seen.png) <img src=y>"})
-    head = as_notebook(fetching)["cells"][0]["source"]
+    head = render_notebook(fetching)["cells"][0]["source"]
     assert "![" not in head and "<img" not in head
 
 
@@ -227,8 +227,8 @@ def test_a_model_sees_what_its_programs_gave_and_cannot_invent_a_number(
     assert acted.answer.values == {"width": 600}
     said = [message["content"] for message in requests[-1]["messages"]]
     assert any("ZeroDivisionError" in text for text in said)
-    assert any("0.52 stands in nothing" in text for text in said)
-    assert any("there is no 'b.txt'" in text for text in said)
+    assert any("0.52 appears in no step" in text for text in said)
+    assert any("no 'b.txt'" in text for text in said)
     assert "segment_and_classify_nuclei_in_histology_roi_tool" in said[1]
     lines = read_trace(tmp_path / "trace.jsonl")
     again = replay(lines, CodeAnswer)
@@ -305,46 +305,44 @@ def test_a_model_that_gives_no_usable_reply_is_no_answer(
 )
 def test_numbers_of_an_answer_stand_in_what_was_shown(answer: str, shown: str, taken: bool) -> None:
     seen = [Observation(step=1, printed=shown)]
-    assert (not answer_problems("", seen, CodeAnswer(answer=answer))) is taken
+    assert (not check_answer("", seen, CodeAnswer(answer=answer))) is taken
 
 
 def test_an_answer_of_none_says_why() -> None:
-    assert answer_problems("", [], CodeAnswer(answer=None)) == [
-        "reason: an answer of null says why"
-    ]
+    assert check_answer("", [], CodeAnswer(answer=None)) == ["reason: an answer of null says why"]
     seen = [Observation(step=1)]
-    assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": 0.25})) != []
-    assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": "99.3 percent"})) != []
-    assert answer_problems("", seen, CodeAnswer(answer="x", values={"a": "TCGA-05-4244"})) == []
+    assert check_answer("", seen, CodeAnswer(answer="x", values={"a": 0.25})) != []
+    assert check_answer("", seen, CodeAnswer(answer="x", values={"a": "99.3 percent"})) != []
+    assert check_answer("", seen, CodeAnswer(answer="x", values={"a": "TCGA-05-4244"})) == []
 
 
 @pytest.mark.parametrize("value", [7, 7.0, "7"])
 def test_a_value_stands_in_what_was_shown_though_it_has_one_digit(value: float | str) -> None:
     output = CodeAnswer(answer="x", values={"regions": value})
-    assert "values.regions" in answer_problems("", [Observation(step=1)], output)[0]
-    assert answer_problems("", [Observation(step=1, printed="7 regions")], output) == []
+    assert "values.regions" in check_answer("", [Observation(step=1)], output)[0]
+    assert check_answer("", [Observation(step=1, printed="7 regions")], output) == []
 
 
 def test_a_reason_tells_no_number_that_nothing_showed() -> None:
     seen = [Observation(step=1, printed="mpp 0.25")]
     invented = CodeAnswer(answer=None, reason="The hazard ratio is 0.31.", values={"hr": 0.31})
-    assert [one.partition(":")[0] for one in answer_problems("", seen, invented)] == [
+    assert [one.partition(":")[0] for one in check_answer("", seen, invented)] == [
         "0.31", "values.hr",
     ]  # fmt: skip
-    assert answer_problems("", seen, CodeAnswer(answer=None, reason="At 0.25 alone.")) == []
+    assert check_answer("", seen, CodeAnswer(answer=None, reason="At 0.25 alone.")) == []
 
 
 def test_an_answer_without_a_step_goes_back() -> None:
     sure = CodeAnswer(answer="The tissue is malignant.")
-    assert "no step has run" in answer_problems("", [], sure)[0]
-    assert "no step has run" in answer_problems("", [Observation(step=1, undone=True)], sure)[0]
-    assert answer_problems("", [Observation(step=1)], sure) == []
+    assert "no step has run" in check_answer("", [], sure)[0]
+    assert "no step has run" in check_answer("", [Observation(step=1, undone=True)], sure)[0]
+    assert check_answer("", [Observation(step=1)], sure) == []
 
 
 def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_path: Path) -> None:
     working("bubblewrap")
     (tmp_path / "p.py").write_text("# %% one\nx = 41\n# %% two\nprint(x + 1)\n", encoding="utf-8")
-    line = ("ask-slides", "What is x?", str(image), "--program", "p.py", "--tools", "none",
+    line = ("nova", "ask", "What is x?", str(image), "--program", "p.py", "--tools", "none",
             "--sandbox", "bubblewrap")  # fmt: skip
     done = sage(*line, "--out", "o", "--json", cwd=tmp_path)
     assert done.code == 0 and done.json["answer"]["answer"] == "42", done.err
@@ -353,7 +351,7 @@ def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_
     }  # fmt: skip
     again = sage(*line, "--out", "o", cwd=tmp_path)
     assert again.code == 2 and "--replace" in again.err
-    missing = sage("ask-slides", "What?", "absent.svs", "--program", "p.py", cwd=tmp_path)
+    missing = sage("nova", "ask", "What?", "absent.svs", "--program", "p.py", cwd=tmp_path)
     assert missing.code == 2 and 'absent.svs" does not exist' in missing.err
 
 
@@ -376,7 +374,7 @@ except ToolError as wrong:
 def test_a_file_that_crashes_a_tool_ends_no_session(image: Path, tmp_path: Path) -> None:
     working("bubblewrap")
     (tmp_path / "p.py").write_text(CRASH, encoding="utf-8")
-    done = sage("ask-slides", "What?", str(image), "--program", "p.py", "--sandbox", "bubblewrap",
+    done = sage("nova", "ask", "What?", str(image), "--program", "p.py", "--sandbox", "bubblewrap",
                 "--out", "o", "--json", cwd=tmp_path)  # fmt: skip
     assert done.code == 0 and done.json["answer"]["answer"].startswith("refused:"), done.err
 
@@ -385,15 +383,15 @@ def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
     image: Path, tmp_path: Path
 ) -> None:
     there = {"SAGE_BASE_URL": "http://127.0.0.1:9/v1", "SAGE_API_KEY": "x", "SAGE_RETRIES": "0"}
-    ended = sage("ask-slides", "What is x?", str(image), "--tools", "none", cwd=tmp_path, **there)
+    ended = sage("nova", "ask", "What is x?", str(image), "--tools", "none", cwd=tmp_path, **there)
     assert ended.code == 1
     assert ended.err.endswith("then the same command again\n") and "--reasoner" not in ended.err
     with serve(lambda _: Answer("no", status=401)) as server:
         there["SAGE_BASE_URL"] = server.url
-        refused = sage("ask-slides", "Who?", str(image), "--out", "k", cwd=tmp_path, **there)
+        refused = sage("nova", "ask", "Who?", str(image), "--out", "k", cwd=tmp_path, **there)
     assert refused.code == 2 and refused.err.endswith("set SAGE_API_KEY\n"), refused.err
     bound = ("--tools", "none", "--budget-usd", "1", "--out", "o")
-    unpriced = sage("ask-slides", "What is x?", str(image), *bound, cwd=tmp_path, **there)
+    unpriced = sage("nova", "ask", "What is x?", str(image), *bound, cwd=tmp_path, **there)
     assert unpriced.code == 2 and "--budget-usd needs prices" in unpriced.err
     assert not (tmp_path / "o").exists()
 
@@ -403,10 +401,10 @@ def test_names_are_plain_and_apart(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a b.svs").touch()
-    found = named([tmp_path / "a b.svs", tmp_path / "made", tmp_path / "x" / "a b.svs"])
+    found = name_inputs([tmp_path / "a b.svs", tmp_path / "made", tmp_path / "x" / "a b.svs"])
     assert list(found) == ["a_b.svs", "2_made", "2_a_b.svs"]
     with pytest.raises(InputError, match="does not exist"):
-        named([tmp_path / "absent"])
+        name_inputs([tmp_path / "absent"])
 
 
 def test_a_model_is_told_how_data_are_called_by_their_owner(
@@ -414,7 +412,7 @@ def test_a_model_is_told_how_data_are_called_by_their_owner(
 ) -> None:
     for name in ("Schnitt é.svs", "Schnitt ü.svs", "plain.svs"):
         (tmp_path / name).touch()
-    given = session(tools, tmp_path, *sorted(tmp_path.glob("*.svs"))).shown()
+    given = session(tools, tmp_path, *sorted(tmp_path.glob("*.svs"))).describe_data()
     assert [(one.path, one.name) for one in given] == [
         ("/inputs/Schnitt__.svs", "Schnitt é.svs"),
         ("/inputs/2_Schnitt__.svs", "Schnitt ü.svs"),
@@ -441,8 +439,8 @@ def test_a_session_with_a_failed_step_runs_again_as_a_program(
     write_session(acted, tmp_path / "session")
     kept = (tmp_path / "session" / "analysis.py").read_text(encoding="utf-8")
     assert "import os" not in kept and kept.count("ended with an error") == 1
-    again = program(tools, tmp_path / "again", image, *cells_of(kept))
+    again = program(tools, tmp_path / "again", image, *split_cells(kept))
     assert again.outcome == "answered" and again.steps[-1].observation.printed == "40\n"
     assert again.steps[0].cell.code.strip() == steps[0]
-    last = program(tools, tmp_path / "last", image, cells_of(kept)[0])
+    last = program(tools, tmp_path / "last", image, split_cells(kept)[0])
     assert last.outcome == "abstained"

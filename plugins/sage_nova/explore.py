@@ -1,0 +1,191 @@
+"""Explorations of a cohort or of a finished run, which keeps them in its report."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agents.disclosure import identifiers
+from mcp_servers.registry import Registry
+from sage.cli.cohort import load_named
+from sage.cli.console import Terminal, print_json
+from sage.core.errors import InputError
+from sage.core.files import write_bytes, write_json
+from sage.report.build import write_report
+from sage.report.crate import write_crate
+from sage.report.exploration import SESSIONS, Exploration
+from sage.run.begin import reopen
+from sage.run.folder import RunFolder
+from sage.run.wiring import open_ledger
+from sage.settings import Settings, load
+from sage_nova.code_acting.exploring import Tables, build_exploration, make_task, write_inputs
+from sage_nova.code_acting.session import Session
+from sage_nova.run import (
+    choose_author,
+    is_unfinished,
+    open_session,
+    print_line,
+    read_program,
+    report_answer,
+    run_session,
+    step_limits,
+)
+from sandbox.chooser import choose
+from validation.cohort.cohort import Cohort
+from validation.screening.look import look_at, note_look
+
+WITH_ROWS = ("inputs", "running", "made")
+"""Folders of a running session that hold rows of patients."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Question and options of an exploration."""
+
+    question: str
+    variables: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    program: Path | None
+    steps: int
+    step_seconds: float
+    memory: int
+    sandbox: Literal["auto", "docker", "bubblewrap"] | None
+    budget_usd: float | None
+    as_json: bool
+
+    def identify(self, cohort: Cohort) -> dict[str, object]:
+        """Fields by which an unfinished session is recognized."""
+        return {
+            "question": self.question, "cohort": cohort.id, "data": cohort.hashes(),
+            "variables": list(self.variables), "endpoints": list(self.endpoints),
+            "program": self.program is not None,
+        }  # fmt: skip
+
+
+def is_run(name: str) -> bool:
+    """True if the argument names a run rather than a cohort."""
+    path = Path(name)
+    if path.exists():
+        return (path / "manifest.json").is_file()
+    return name == "last" or (load().runs_dir / name / "manifest.json").is_file()
+
+
+def explore_cohort(
+    name: str,
+    root: Path | None,
+    features: list[Path] | None,
+    out: Path,
+    request: Request,
+    replace: bool,
+) -> None:
+    """Explore a cohort; the session is written to `out`."""
+    _explore(load_named(name, root, features), out, request, load(), replace=replace)
+
+
+def explore_run(name: str, request: Request) -> None:
+    """Explore the cohort of a finished run; its report shows the exploration.
+
+    Raises
+    ------
+    InputError
+        If the run is not finished.
+    """
+    services = reopen(name)
+    try:
+        folder, manifest = services.folder, services.folder.manifest()
+        if manifest.status != "finished":
+            raise InputError(f"run {manifest.id} is {manifest.status}; finish it before exploring")
+        identity = request.identify(services.cohort)
+        number = 1
+        while (session := folder.root / SESSIONS / str(number)).exists() and not is_unfinished(
+            session, identity
+        ):
+            number += 1
+        for killed in session.parent.glob("*"):  # the run is locked, so no session is active
+            _remove_rows(killed)
+
+        def keep(found: Exploration) -> str:
+            return f"\n{keep_exploration(folder, session, found)}: {found.title}"
+
+        _explore(services.cohort, session, request, services.settings, keep)
+    finally:
+        services.folder.release()
+
+
+def keep_exploration(run: RunFolder, session: Path, found: Exploration) -> Path:
+    """Add an exploration to the outputs of a locked run and rebuild the report; its path."""
+    before = run.record.begin("explore")
+    home = run.root / "outputs" / SESSIONS / session.name
+    home.mkdir(parents=True, exist_ok=True)
+    for image in found.appendix.images:
+        write_bytes(home / image, (session / "files" / image).read_bytes())
+    write_json(home / "exploration.json", found)
+    run.record.seal()
+    written = write_report(run)
+    write_crate(run.root, run.manifest())
+    run.record.end("explore", before)
+    return written.html
+
+
+def _remove_rows(session: Path) -> None:
+    for name in WITH_ROWS:
+        shutil.rmtree(session / name, ignore_errors=True)
+
+
+def _explore(
+    cohort: Cohort,
+    out: Path,
+    request: Request,
+    settings: Settings,
+    keep: Callable[[Exploration], str] = lambda _: "",
+    *,
+    replace: bool = False,
+) -> None:
+    """Register the look, write the inputs, ask, and write the session's folder.
+
+    `keep` takes the exploration, also without an answer, and returns a line about its location.
+    """
+    cells = read_program(request.program)
+    engine = choose(request.sandbox or settings.sandbox, packages=())
+    look = look_at(cohort, request.variables, request.endpoints)
+    out = out.resolve()
+    names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
+    author = choose_author(cells, out, request.budget_usd, withheld=lambda: names)
+    with open_session(out, request.identify(cohort), replace=replace):
+        console = Terminal(stderr=True) if request.as_json else Terminal()
+        print_line(console, f"Shown: {look}")
+        if look.held_back:
+            print_line(console, f"Not shown (contain outcomes): {', '.join(look.held_back)}")
+        if look.spent:
+            note_look(open_ledger(out / "ledger.jsonl", settings), cohort, look)
+            print_line(console, "Noted in the ledger: claims on these are exploratory from now on.")
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` is reached
+        try:
+            inputs = write_inputs(cohort, look, out / "inputs")
+            session = Session(
+                inputs, Registry(), engine, out, step_limits(request.step_seconds, request.memory),
+                view=Tables.from_inputs(inputs, look, settings.min_count),
+            )  # fmt: skip
+            task = make_task(cohort, look, settings.min_count)
+            record = run_session(
+                session, request.question, author, console, steps=request.steps, task=task
+            )
+        finally:
+            _remove_rows(out)
+        found = build_exploration(record, str(look))
+        if request.program and not (found.appendix.tables or found.appendix.refused):
+            print_line(console, "The program shows no table: it left no exploratory.json"
+                " (docs/nova.md has an example).")  # fmt: skip
+        write_json(out / "appendix.json", found)
+    kept = keep(found)
+    if request.as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        print_line(console, found.title)
+    files = f"appendix.json, session.json, analysis.py, session.ipynb, trace.jsonl, files/{kept}"
+    report_answer(record, console, f"{out}: {files}", as_json=request.as_json)
