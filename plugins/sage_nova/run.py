@@ -47,8 +47,8 @@ def read_program(program: Path | None) -> list[str] | None:
     if program is None:
         if load().effective_reasoner != "chat":
             raise InputError(
-                "no model is set: set base_url or api_key (`sage admin config` shows where), or give"
-                " a program of yours with --program"
+                "no model is set: set base_url or api_key (`sage admin config` shows where), or"
+                " give a program of yours with --program"
             )
         return None
     try:
