@@ -73,7 +73,7 @@ def prompts(
     )
     found: list[tuple[str, str]] = []
     used: Counter[int] = Counter()
-    options = PathOptions(k=k, max_hops=4, prospect=False, co_study=False, logic=0)
+    options = PathOptions(k=k, max_hops=4, co_study=False, logic=0)
     for a, b in pairs:
         if max(used[a], used[b]) == TWICE or len(found) == PROMPTS:
             continue
@@ -92,7 +92,7 @@ def draw(folder: Path, out: Path, but: Sequence[Path] = (), k: int = 6) -> None:
     Prompts of the sheets `but` are left out, so that a rule that they led to meets others.
     """
     graph, embedder = Graph.load(folder), make_embedder(load())
-    options = PathOptions(k=k, max_hops=4, prospect=False, co_study=False)
+    options = PathOptions(k=k, max_hops=4, co_study=False)
     asked = prompts(graph, k, embedder, _prompts_of(but))
     with out.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, COLUMNS, delimiter="\t", lineterminator="\n")

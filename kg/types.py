@@ -6,10 +6,10 @@ arrays (`kg.graph.model.Graph`), not on these.
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
-from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from sage.core.models import Strict
 
@@ -167,54 +167,23 @@ class PathMechanism(Strict):
     weakest: int
 
 
-class PathProspect(Strict):
-    """Two axes, never summed: how plausible a link of the path's ends is, how little studied.
-
-    `linked`: the graph links them already. `plausible_ratio` is how many times as likely as the
-    average unlinked pair they are to be linked by the literature within `years`, learned from how
-    this graph grew, and `plausible_percentile` the share of its unlinked pairs that are less
-    plausible; None where its years teach nothing or the ends are linked. `understudied` is 1 where
-    no paper of the graph speaks of both ends, less with the logarithm of `papers`.
-    """
-
-    linked: bool
-    plausible_ratio: float | None = None
-    plausible_percentile: float | None = None
-    years: int | None = None
-    understudied: float
-    papers: int
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_probability(cls, given: Any) -> Any:
-        """Runs of before 2026-12 hold a probability, `plausible`, which promised too much."""
-        if isinstance(given, dict):
-            return {name: value for name, value in given.items() if name != "plausible"}
-        return given
-
-    @property
-    def times(self) -> str:
-        """`plausible_ratio` as it is printed: "0.12 times", "38 times"; empty where unknown."""
-        ratio = self.plausible_ratio
-        if ratio is None:
-            return ""
-        return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.2g} times"
-
-    @property
-    def above(self) -> str:
-        """The whole percent of unlinked pairs that it is more plausible than, never all of them."""
-        share = self.plausible_percentile
-        return "" if share is None else f"{min(99, int(100 * share))}%"
-
-
 class ScoredPath(Strict):
-    """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`."""
+    """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`.
+
+    `linked`: an edge joins the ends directly. `papers`: papers with a statement about each end.
+    """
 
     nodes: tuple[PathNode, ...]
     edges: tuple[PathEdge, ...]
     scores: PathScores
     mechanism: PathMechanism | None = None
-    prospect: PathProspect | None = None
+    linked: bool = False
+    papers: int | None = None
+
+    @property
+    def understudied(self) -> float | None:
+        """1 where no paper is about both ends, less with the logarithm of their number."""
+        return None if self.papers is None else round(1 / (1 + math.log1p(self.papers)), 4)
 
     def sentence(self) -> str:
         """The path as a sentence: entities and relations in traversal order (SAGE, B.1.1)."""

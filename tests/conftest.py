@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     listed = set(SLOW.read_text(encoding="utf-8").split())
     slow: Counter[Path] = Counter()
     for item in items:
-        where = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
+        place = item.path.relative_to(HERE if item.path.is_relative_to(HERE) else HERE.parent)
+        where = f"{place.as_posix()}::{item.name}"
         name = where.partition("[")[0]
         if name not in KEPT and (name in listed or any(part in where for part in PLACES)):
             item.add_marker(pytest.mark.slow)

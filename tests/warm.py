@@ -37,7 +37,7 @@ LOADED = (
     "numba", "sklearn.linear_model", "sklearn.isotonic", "fastparquet", "rocrate.rocrate",
     "sage.run.begin", "sage.run.wiring", "sage.run.graph", "sage.run.drive", "sage.report.build",
     "agents.coding.loop", "agents.novelty.debate",
-    "kg.corpus.build", "kg.foresight.model", "kg.paths.find", "mcp_servers.registry",
+    "kg.corpus.build", "kg.paths.find", "mcp_servers.registry",
     "sandbox.docker_engine", "validation.analysis.analysis", "validation.run.runner",
     "validation.simulate",
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
 For each cut year the graph as it was is asked which of its unlinked pairs will be linked within the
 horizon. What was linked stands against pairs that were not: random ones, ones at the same distance,
-and ones with the same types and degrees at both ends. The learned model (`kg.foresight`) stands
-beside the classical link predictors and the four path scores of the SAGE paper, all with intervals
-from resampling the pairs. Nothing after the cut is seen by any of them.
+and ones with the same types and degrees at both ends. The learned model (`benchmarks.foresight`)
+stands beside the classical link predictors and the four path scores of the SAGE paper, all with
+intervals from resampling the pairs. Nothing after the cut is seen by any of them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from benchmarks.foresight.features import BASELINES, FEATURES
+from benchmarks.foresight.model import HORIZON, Foresight
+from benchmarks.foresight.pairs import Against, Ends, Window, negatives, window
 from kg.embedding.embed import Embedder
-from kg.foresight.features import BASELINES, FEATURES
-from kg.foresight.model import HORIZON, Foresight
-from kg.foresight.pairs import Against, Ends, Window, negatives, window
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
 from kg.paths import scores

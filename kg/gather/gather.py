@@ -229,7 +229,7 @@ class _Gathering:
         notes = []
         if total > _count(pages) and problem is None:
             which = ", the most relevant" if catalog.ordered else ", in the catalog's own order"
-            bound = "--max"
+            bound = "--limit"
             if _count(pages) >= MOST:
                 bound = "PubMed hands out no more"
             elif _count(pages) < self.plan.most:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kg.graph.arrays import TYPES
 from kg.graph.belief import POLARITIES
 from kg.graph.export_page import COLORS
-from kg.graph.tables import papers_of
+from kg.graph.identifiers import list_papers
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
@@ -90,7 +90,7 @@ def _edge(graph: Graph, e: int) -> dict[str, Any]:
         "documents": int(graph.documents[e]),
         "first_year": int(graph.first_year[e]) or None,
         "last_year": int(graph.last_year[e]) or None,
-        "papers": papers_of(graph, e),
+        "papers": list_papers(graph, e),
         "quotations": [support.evidence.text for support in supports[:QUOTATIONS]],
     }
 

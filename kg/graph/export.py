@@ -1,9 +1,7 @@
-"""Exports: GraphML, JSON, CX2, RDF, BEL, tables, and an interactive page."""
+"""Export a graph as GraphML, node-link JSON, CX2 (Cytoscape), or an interactive page."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +12,18 @@ from kg.graph import graphml
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
 from sage.core.errors import FaultError, InputError
-from sage.core.files import write_text, writing
+from sage.core.files import write_text
 from sage.core.models import Strict
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
-#: Formats of two tables in a folder.
-TABLES = ("kgx", "neo4j")
-FORMATS = ("graphml", "json", "cx2", "turtle", "bel", "html", *TABLES)
+FORMATS = ("graphml", "json", "cx2", "html")
 
 
 class Exported(Strict):
-    """What was written where."""
+    """Location and size of an export."""
 
     path: str
     format: str
@@ -37,7 +33,7 @@ class Exported(Strict):
     note: str | None = None
 
 
-def export(
+def export_graph(
     graph: Graph,
     path: str | Path,
     format: str,
@@ -47,76 +43,38 @@ def export(
 ) -> Exported:
     """Write the graph in one of `FORMATS`.
 
-    `graphml`, `json` (node-link), `cx2` (Cytoscape), `turtle` (RDF), `bel` (BEL 2.2, and beside it
-    a table of what it cannot say), `html` (a page that opens offline), or the two tables of `kgx`
-    (KGX and Biolink, tab-separated) or `neo4j` (its import tool's CSV).
-
     Parameters
     ----------
-    focus : for html: the node around which the shown part is taken; None takes the most connected
-    max_nodes : for html: most nodes shown
+    focus : html: the node at the center; None starts from the best connected node
+    max_nodes : html: most nodes shown
 
     Raises
     ------
     InputError
-        If the format is unknown, or no node is called `focus`.
+        If the format is unknown, `path` is a folder, or no node is called `focus`.
     """
     path = Path(path)
-    if format in TABLES and path.exists() and not path.is_dir():
-        raise InputError(f"--out {path} is a file; {format} writes a folder: name another")
-    if format in FORMATS and format not in TABLES and path.is_dir():
+    if format not in FORMATS:
+        raise InputError(f'export format "{format}": choose {", ".join(FORMATS)}.')
+    if path.is_dir():
         raise InputError(f"--out {path} is a folder; {format} writes a file: name one in it")
-    if format == "graphml":
-        graphml.write(graph, path)
-        return _exported(graph.n_nodes, graph.n_edges, path, format)
-    if format == "json":
-        _write(path, json.dumps(node_link(graph), ensure_ascii=False, sort_keys=True))
-        return _exported(graph.n_nodes, graph.n_edges, path, format)
     if format == "html":
         from kg.graph.export_page import page
 
         text, nodes, edges = page(graph, focus=focus, max_nodes=max_nodes)
-        _write(path, text)
-        note = None
-        if nodes < graph.n_nodes:
-            note = f"The page shows {nodes} of {graph.n_nodes} nodes."
-        return _exported(nodes, edges, path, format, note)
-    if format == "cx2":
+        write_export(path, text)
+        shown = f"The page shows {nodes} of {graph.n_nodes} nodes."
+        note = shown if nodes < graph.n_nodes else None
+        return describe_export(path, format, nodes, edges, note)
+    if format == "graphml":
+        graphml.write(graph, path)
+    elif format == "json":
+        write_export(path, json.dumps(node_link(graph), ensure_ascii=False, sort_keys=True))
+    else:
         from kg.graph.cx2 import cx2
 
-        _write(path, cx2(graph, path.stem))
-        return _exported(graph.n_nodes, graph.n_edges, path, format)
-    if format == "turtle":
-        from sage_exchange.rdf import turtle
-
-        with _failing(path), writing(path) as stream:
-            stream.writelines(line.encode() for line in turtle(graph))
-        return _exported(graph.n_nodes, graph.n_edges, path, format)
-    if format == "bel":
-        return _export_bel(graph, path)
-    if format in TABLES:
-        from kg.graph.tables import write_tables
-
-        write_tables(graph, path, format)
-        return _exported(graph.n_nodes, graph.n_edges, path, format, "Two tables in one folder.")
-    raise InputError(f'export format "{format}": choose {", ".join(FORMATS)}.')
-
-
-def _export_bel(graph: Graph, path: Path) -> Exported:
-    """The script, and beside it the table of what BEL cannot say."""
-    from sage_exchange.bel import bel
-
-    script = bel(graph, path.stem)
-    rest = path.with_name(f"{path.name}.left_out.tsv")
-    rows = [(row.head, row.relation, row.tail, row.reason) for row in script.left_out]
-    text = io.StringIO()
-    table = csv.writer(text, delimiter="\t", lineterminator="\n")
-    table.writerows([("head", "relation", "tail", "reason"), *rows])
-    _write(path, script.text)
-    _write(rest, text.getvalue())
-    reasons = "; ".join(f"{reason} {count}" for reason, count in script.reasons().items())
-    note = f"{script.statements} statements. Left out, listed in {rest}: {reasons or 'nothing'}."
-    return _exported(graph.n_nodes, graph.n_edges, path, "bel", note)
+        write_export(path, cx2(graph, path.stem))
+    return describe_export(path, format, graph.n_nodes, graph.n_edges)
 
 
 def to_networkx(graph: Graph) -> nx.MultiDiGraph:
@@ -153,25 +111,25 @@ def node_link(graph: Graph) -> dict[str, Any]:
     return {"directed": True, "multigraph": True, "graph": {}, "nodes": nodes, "edges": links}
 
 
-def _write(path: Path, text: str) -> None:
-    with _failing(path):
+def write_export(path: Path, text: str) -> None:
+    """Write a file; FaultError if the disk refuses."""
+    with report_write_errors(path):
         write_text(path, text)
 
 
 @contextmanager
-def _failing(path: Path) -> Iterator[None]:
+def report_write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into a FaultError that names the file."""
     try:
         yield
     except OSError as error:
         raise FaultError(f"{path}: could not be written ({error}).") from error
 
 
-def _exported(nodes: int, edges: int, path: Path, format: str, note: str | None = None) -> Exported:
-    return Exported(
-        path=str(path),
-        format=format,
-        nodes=nodes,
-        edges=edges,
-        bytes=sum(f.stat().st_size for f in ([path] if path.is_file() else path.iterdir())),
-        note=note,
-    )
+def describe_export(
+    path: Path, format: str, nodes: int, edges: int, note: str | None = None
+) -> Exported:
+    """Describe a file, or a folder of files, that was written."""
+    files = [path] if path.is_file() else path.iterdir()
+    size = sum(file.stat().st_size for file in files)
+    return Exported(path=str(path), format=format, nodes=nodes, edges=edges, bytes=size, note=note)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kg.types import Evidence
+
+if TYPE_CHECKING:
+    from kg.graph.arrays import GraphArrays
 
 #: Prefix of a CURIE as Biolink writes it, and of identifiers.org, by the space's name; the first
 #: that a concept has is the one it is known by.
@@ -42,20 +45,6 @@ def references(identifiers: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return found
 
 
-def preferred(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str] | None]:
-    """For each node, the reference that it is known by abroad; None where it has none of its own.
-
-    An identifier that an earlier node bears is not used again: two nodes never become one.
-    """
-    taken = set()
-    chosen = []
-    for row in rows:
-        first = next(iter(references(row.get("identifiers", {}))), None)
-        chosen.append(None if first in taken else first)
-        taken.add(first)
-    return chosen
-
-
 def paper_iri(evidence: Evidence) -> str:
     """The IRI of the paper that a reading comes from; a file without identifier has a URN."""
     if evidence.pmid:
@@ -63,3 +52,13 @@ def paper_iri(evidence: Evidence) -> str:
     if evidence.doi:
         return f"https://doi.org/{quote(evidence.doi, safe='/')}"
     return f"urn:sage:document:{quote(evidence.doc_id, safe='')}"
+
+
+def list_papers(graph: GraphArrays, edge: int) -> list[str]:
+    """List each paper behind an edge once, as `PMID:` or `doi:`, in order."""
+    found = [
+        f"PMID:{s.evidence.pmid}" if s.evidence.pmid else f"doi:{s.evidence.doi}"
+        for s in graph.supports(edge)
+        if s.evidence.pmid or s.evidence.doi
+    ]
+    return list(dict.fromkeys(found))

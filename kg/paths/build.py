@@ -11,7 +11,7 @@ from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.mechanism import acting, mechanism_of, roles, turns
 from kg.paths.score import Raw, Rows
-from kg.types import PathEdge, PathNode, PathProspect, PathScores, ScoredPath
+from kg.types import PathEdge, PathNode, PathScores, ScoredPath
 
 
 class Steps:
@@ -95,9 +95,8 @@ def build_path(
     logic: float,
     weights: tuple[float, float, float, float],
     strength: float,
-    prospect: PathProspect,
 ) -> ScoredPath:
-    """The typed path of row `n` with evidence, scores, mechanism and prospect.
+    """The typed path of row `n` with evidence, scores and mechanism.
 
     Parameters
     ----------
@@ -109,7 +108,6 @@ def build_path(
     logic : cosine of its sentence with the prompt, in [-1, 1]; negative values count as 0
     weights : of Logic, Relevance, Novelty and Surprise; scaled to sum 1
     strength : as a mechanism, in [0, 1] (`kg.paths.mechanism.strength`)
-    prospect : how plausible and how little studied a link of the path's ends is
 
     Returns
     -------
@@ -122,6 +120,8 @@ def build_path(
     """
     nodes = row[row >= 0]
     (edges,), (forward,) = steps.of(nodes[None])
+    first, last = int(nodes[0]), int(nodes[-1])
+    indptr, indices = graph.adjacency
     logic01 = float(np.clip(logic, 0.0, 1.0))
     w = scores.check_weights(weights)
     r, v, s = float(raw.relevance01[n]), float(raw.novelty01[n]), float(raw.surprise01[n])
@@ -140,8 +140,16 @@ def build_path(
             total=w[0] * logic01 + w[1] * r + w[2] * v + w[3] * s,
         ),
         mechanism=mechanism_of(graph, edges, forward, strength),
-        prospect=prospect,
+        linked=bool(np.isin(last, indices[indptr[first] : indptr[first + 1]])),
+        papers=len(_documents(graph, first) & _documents(graph, last)),
     )
+
+
+def _documents(graph: Graph, node: int) -> set[int]:
+    """Documents with a statement about a node."""
+    edges = np.flatnonzero((graph.head == node) | (graph.tail == node))
+    readings = np.isin(graph.reading_edge, edges)
+    return set(graph.reading_document[readings].tolist())
 
 
 def _node(graph: Graph, n: int) -> PathNode:

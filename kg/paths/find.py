@@ -18,7 +18,6 @@ from kg.paths import scores
 from kg.paths.build import Steps, build_path, sentences
 from kg.paths.concepts import NodeClass, Understanding, check_embedder, understand
 from kg.paths.mechanism import NO_BRIDGES, carries, no_bridges, strength
-from kg.paths.prospect import prospects_of
 from kg.paths.score import Rows, choose, choose_strongest, score_candidates
 from kg.paths.search import Searcher, shares
 from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
@@ -40,7 +39,6 @@ class PathOptions(Strict):
     still end paths. `co_study`: where nothing else is left, these are let in, and paths are ranked
     along which nothing passes from end to end (`kg.paths.mechanism.carries`); without, a note says
     that there are only such.
-    `prospect`: learn how plausible links are from the years of the graph.
     """
 
     k: int = Field(default=8, ge=1, le=1000)
@@ -58,7 +56,6 @@ class PathOptions(Strict):
     avoid: tuple[EntityType, ...] = NO_BRIDGES
     rank: Literal["mechanism", "paper"] = "mechanism"
     co_study: bool = True
-    prospect: bool = True
 
     @model_validator(mode="after")
     def _consistent(self) -> PathOptions:
@@ -221,7 +218,7 @@ def _say_nearest(
     domain: str | None,
 ) -> None:
     """Note the best of the paths that are no mechanism."""
-    single = options.model_copy(update={"k": 1, "prospect": False})
+    single = options.model_copy(update={"k": 1})
     best = _ranked(graph, rows, replace(said, notes=[]), single, embedder, domain)
     said.notes.append(f"Nearest: {best[0].account()} `--co-study` shows such paths.")
 
@@ -497,23 +494,14 @@ def _ranked(
         said.notes.append(COMPOSITE_WARNING)
     else:
         choice = choose_strongest(rows, held, options.k, options.diversity, logic_of, tie)
-    ends = np.array([_ends(rows[n]) for n in choice.rows], dtype=np.int64).reshape(-1, 2)
-    prospects = prospects_of(graph, ends, learn=options.prospect)
     paths = [
-        build_path(
-            graph, steps, rows[n], raw, n, choice.logic[n], options.weights, float(held[n]), ahead
-        )
-        for n, ahead in zip(choice.rows, prospects, strict=True)
+        build_path(graph, steps, rows[n], raw, n, choice.logic[n], options.weights, float(held[n]))
+        for n in choice.rows
     ]
     if options.rank == "mechanism":
         return tuple(paths)
     order = sorted(range(len(paths)), key=lambda p: (-paths[p].scores.total, p))
     return tuple(paths[p] for p in order)
-
-
-def _ends(row: NDArray[np.int32]) -> tuple[int, int]:
-    nodes = row[row >= 0]
-    return int(nodes[0]), int(nodes[-1])
 
 
 def _tie(rows: Rows, seed: int) -> NDArray[np.int64]:

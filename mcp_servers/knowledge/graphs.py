@@ -154,17 +154,12 @@ class Scores(BaseModel):
 class PathRow(BaseModel):
     """A path: its sentence, how strong a mechanism it is, and its nodes.
 
-    Two axes, never to be summed: `plausible_ratio`, how many times as likely as the average
-    unlinked pair its ends are to be linked within `years`, learned from how the graph grew (null
-    where they are, or where the graph's years teach nothing), and `understudied`, 1 where no paper
-    speaks of both ends.
+    `understudied` is 1 where no paper is about both ends, less the more papers are.
     """
 
     sentence: str
     account: str
     mechanism: float
-    plausible_ratio: float | None
-    years: int | None
     understudied: float
     nodes: list[str]
     scores: Scores
@@ -186,7 +181,7 @@ class PathsResult(BaseModel):
 @tool(
     "graph_paths",
     SUITE,
-    "3.0.0",
+    "4.0.0",
     "Find paths in a knowledge graph for a research question, or between two entities, the "
     "strongest mechanism first.",
     Resources(memory_mb=2048, seconds_per_item=20),
@@ -221,9 +216,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
                 sentence=path.sentence(),
                 account=path.account(),
                 mechanism=path.mechanism.strength,
-                plausible_ratio=path.prospect.plausible_ratio,
-                years=path.prospect.years,
-                understudied=path.prospect.understudied,
+                understudied=path.understudied,
                 nodes=[node.id for node in path.nodes],
                 scores=Scores(**path.scores.model_dump(include=set(Scores.model_fields))),
                 weakest_belief=min(edge.belief for edge in path.edges),
@@ -231,7 +224,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
                 papers=_papers(evidence for edge in path.edges for evidence in edge.evidence),
             )
             for path in found.paths
-            if path.mechanism is not None and path.prospect is not None
+            if path.mechanism is not None and path.understudied is not None
         ],
         notes=list(found.notes),
     )

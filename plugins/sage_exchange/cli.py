@@ -1,11 +1,108 @@
-"""Commands of the plugin."""
+"""`sage exchange`: relations of other collections in, graphs in other formats out."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Literal
+
 import typer
+
+from sage.cli.kg_options import GraphPath, load_graph
+from sage.cli.options import AsJson
+from sage.core.errors import InputError
+from sage.core.printable import amount
 
 app = typer.Typer(no_args_is_help=True)
 
+Format = Literal["trrust", "signor", "ctd", "hetionet", "pubtator", "semmeddb", "indra"]
 
-@app.callback()
-def _group() -> None: ...
+
+@app.command("import")
+def import_graph(
+    format: Annotated[Format, typer.Argument(help="Collection that the files come from.")],
+    files: Annotated[list[Path], typer.Argument(help="Files as their source publishes them.")],
+    out_path: Annotated[Path, typer.Option("--out", "-o", help="Folder for the graph.")],
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="A file of another format for the same graph, as FORMAT:FILE."),
+    ] = None,
+    years: Annotated[
+        Path | None,
+        typer.Option(help="Years by PMID; without, they are estimated from the number."),
+    ] = None,
+    genes: Annotated[
+        Path | None,
+        typer.Option(help="NCBI gene_info: numbers for genes known by symbol, to join sources."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read relations of another collection into a graph, dated where years are known.
+
+    Example: sage exchange import pubtator BioRED/Dev.PubTator --out dated/
+
+    Example: sage exchange import trrust trrust.tsv --genes Homo_sapiens.gene_info.gz --out dated/
+    """
+    from kg.corpus.places import GRAPHML
+    from kg.graph.graphml import write
+    from kg.graph.model import Graph
+    from sage.cli.console import err, out, print_json
+    from sage_exchange.facts import fuse_facts, number_genes, read_gene_numbers
+    from sage_exchange.formats import FORMATS
+    from sage_exchange.years import read_years
+
+    wanted = [(str(format), path) for path in files]
+    for item in also or ():
+        name, _, path = item.partition(":")
+        if name not in FORMATS or not path:
+            known = ", ".join(FORMATS)
+            raise InputError(f'--also "{item}": give FORMAT:FILE, FORMAT one of {known}')
+        wanted.append((name, Path(path)))
+    numbers = read_gene_numbers(genes) if genes else {}
+    dated = read_years(years) if years else {}
+    with err.status("reading"):
+        facts = [fact for name, path in wanted for fact in FORMATS[name](path)]
+        graph = Graph.from_fused(fuse_facts(number_genes(facts, numbers), dated))
+        graph.save_sidecar(out_path)
+        write(graph, out_path / GRAPHML)
+    found = graph.stats()
+    undated = int((graph.first_year == 0).sum())
+    if as_json:
+        print_json({**found.model_dump(mode="json"), "statements": len(facts), "undated": undated})
+        return
+    span = f"years {found.first_year} to {found.last_year}" if found.first_year else "no years"
+    out.print(
+        f"{out_path}: {amount(len(facts), 'statement')}, {amount(found.nodes, 'node')}, "
+        f"{amount(found.edges, 'edge')}, {span}",
+        soft_wrap=True,
+    )
+    if undated:
+        out.print(f"{amount(undated, 'edge')} without a year", style="yellow")
+
+
+@app.command("export")
+def export(
+    graph: GraphPath,
+    format: Annotated[Literal["turtle", "bel", "kgx", "neo4j"], typer.Option(help="Format.")],
+    out_path: Annotated[
+        Path, typer.Option("--out", "-o", help="File to write; kgx and neo4j: a folder.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Write a graph as Turtle (RDF with evidence), BEL, or tables for KGX or Neo4j.
+
+    BEL has no words for some relations; they are listed in a table beside the script.
+
+    Example: sage exchange export --graph graph/ --format kgx --out kgx/
+
+    Example: sage exchange export --graph graph/ --format turtle --out graph.ttl
+    """
+    from sage.cli.console import out, print_json
+    from sage_exchange.export import export_graph
+
+    written = export_graph(load_graph(graph), out_path, format)
+    if as_json:
+        print_json(written)
+        return
+    out.print(f"{written.path}: {amount(written.nodes, 'node')}, {amount(written.edges, 'edge')}")
+    if written.note:
+        out.print(written.note, style="dim")

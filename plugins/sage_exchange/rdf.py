@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from kg.graph.arrays import TYPES
 from kg.graph.belief import POLARITIES
-from kg.graph.identifiers import paper_iri, preferred, references
-from kg.graph.tables import CATEGORIES, PREDICATES
+from kg.graph.identifiers import paper_iri, references
+from sage_exchange.biolink import CATEGORIES, PREDICATES, choose_references
 
 if TYPE_CHECKING:
     from kg.fusion.model import Support
@@ -60,7 +60,7 @@ def turtle(graph: Graph) -> Iterator[str]:
 
 def concept_iris(graph: Graph) -> list[str]:
     """One IRI per node: that of its first public identifier, or a URN of its own id."""
-    known = preferred(graph.node_rows[int(row)] for row in graph.node_row)
+    known = choose_references(graph.node_rows[int(row)] for row in graph.node_row)
     return [
         reference[2] if reference else f"urn:sage:concept:{quote(id_, safe=':')}"
         for id_, reference in zip(graph.ids, known, strict=True)

@@ -1,32 +1,35 @@
-"""`sage kg`: literature to graph, screening, lexicons, and the graph's quality."""
+"""`sage kg`: literature to graph, screening, names and lexicons."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli import kg_about, kg_build, kg_foresight, kg_gather, kg_graph
+from sage.cli import kg_build, kg_gather, kg_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
-from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from kg.lexicon.asked import Asked, Between
 
 app = typer.Typer(
     add_completion=False,
     name="kg",
-    help="Literature to knowledge graph: gather, build, paths, export, quality.",
+    help="Literature to knowledge graph: gather, build, paths, export.",
     no_args_is_help=True,
 )
-lexicon_app = typer.Typer(
-    add_completion=False, name="lexicon", help="Large vocabularies.", no_args_is_help=True
-)
-app.add_typer(lexicon_app)
-kg_graph.register(app)
-kg_about.register(app)
-kg_foresight.register(app)
-kg_gather.register(app)
-app.command("build")(kg_build.build_graph)
+for name, command in {
+    "gather": kg_gather.gather_papers,
+    "build": kg_build.build_graph,
+    "update": kg_gather.update_graph,
+    "paths": kg_graph.find_paths,
+    "show": kg_graph.show,
+    "communities": kg_graph.summarize_communities,
+    "export": kg_graph.export,
+}.items():
+    app.command(name)(command)
 
 
 @app.command("screen")
@@ -79,115 +82,7 @@ def screen_papers(
     out.print(f"{len(results)} papers, {dropped} dropped{share}")
 
 
-@app.command("evaluate")
-def evaluate_graph(
-    graph: Annotated[Path, typer.Argument(help="Output of `sage kg build`.")],
-    sheet: Annotated[
-        Path | None, typer.Option("--sheet", help="A filled review.csv: compute the figures.")
-    ] = None,
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the sheet; without, GRAPH/review.")
-    ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Triples in the sample.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Draw triples for human review, or compute the five quality figures from a filled sheet.
-
-    Example: sage kg evaluate graph/
-
-    Example: sage kg evaluate graph/ --sheet graph/review/review.csv
-    """
-    from benchmarks.adapters.triple_review import score_sheet, stratified, write_sheet
-    from kg.corpus.places import STORE, graph_folder
-    from kg.corpus.store import Store
-    from sage.cli.console import out, print_json
-
-    if sheet is not None:
-        report = score_sheet(sheet)
-        if as_json:
-            print_json(report)
-            return
-        for name, figure in report:
-            if hasattr(figure, "low"):
-                label = name.replace("_", " ")
-                out.print(
-                    f"{label:22} {figure.value:6.1%}  (95% CI {figure.low:.1%} to "
-                    f"{figure.high:.1%}; {figure.count}/{figure.total})"
-                )
-        out.print(f"{report.reviewed} reviewed, {report.unanswered} not answered")
-        return
-    folder = graph_folder(graph)
-    if not (folder / STORE).is_file():
-        raise InputError(f"{folder}: no {STORE}; name the output of `sage kg build`")
-    with Store(folder / STORE) as store:
-        sample = stratified(list(store.triples()), size, seed)
-    if not sample:
-        raise InputError(f"{folder}: the store holds no triples to review")
-    table, page = write_sheet(sample, out_dir or folder / "review")
-    if as_json:
-        print_json({"triples": len(sample), "sheet": str(table), "page": str(page)})
-        return
-    out.print(f"{len(sample)} triples\n  page   {page}\n  sheet  {table}")
-
-
-@app.command("score-extractor")
-def score(
-    corpus: Annotated[
-        Path, typer.Argument(help="PubTator file (BioRED, BC5CDR) or folder of brat files.")
-    ],
-    ontology: OntologyDir = None,
-    lexicon: Lexicons = None,
-    look_up: Annotated[
-        Path | None,
-        typer.Option(
-            "--look-up", help="Corpus whose annotated strings are looked up: the baseline of names."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score the rules extractor on a corpus that experts annotated.
-
-    Example: sage kg score-extractor BioRED/Dev.PubTator --lexicon big.lex
-
-    Example: sage kg score-extractor BioRED/Dev.PubTator --look-up BioRED/Train.PubTator
-    """
-    from benchmarks.adapters.extraction import score_extractor
-    from sage.cli.console import counting, out, print_json
-
-    with counting("scoring", quiet=as_json) as progress:
-        result = score_extractor(
-            corpus, load_ontology(ontology), load_lexicons(lexicon), progress, look_up
-        )
-    if as_json:
-        print_json(result.table())
-        return
-    from rich.table import Table
-
-    table = Table("", "precision", "recall", "F1", "found", "expected")
-    rows = [(f"{k}, exact", v) for k, v in result.entities_exact.items()]
-    rows += [(f"{k}, strings looked up", v) for k, v in result.entities_looked_up.items()]
-    rows += [(f"{k}, relaxed", v) for k, v in result.entities_relaxed.items()]
-    rows += [
-        ("pairs, entities given", result.pairs_given_entities),
-        ("the same with --broad", result.pairs_given_entities_broad),
-        ("every pair in a sentence", result.pairs_in_a_sentence),
-        ("pairs, end to end", result.pairs_end_to_end),
-    ]
-    rows += [(f"{k}, own identifiers", v) for k, v in result.concepts.items()]
-    rows.append(("pairs, end to end with own identifiers", result.pairs_own_identifiers))
-    if result.pairs_given_entities_typed is not None:
-        rows.append(("pairs with type, entities given", result.pairs_given_entities_typed))
-    for name, s in rows:
-        table.add_row(
-            name, f"{s.precision:.3f}", f"{s.recall:.3f}", f"{s.f1:.3f}", str(s.found),
-            str(s.expected),
-        )  # fmt: skip
-    out.print(table)
-    out.print(f"{result.documents} documents")
-
-
-@lexicon_app.command("import")
+@app.command("lexicon")
 def import_lexicon(
     files: Annotated[
         list[Path], typer.Argument(help="NCBI gene_info, HGNC table, OBO, MeSH (.gz allowed).")
@@ -197,7 +92,7 @@ def import_lexicon(
 ) -> None:
     """Compile vocabularies into one compact lexicon for `sage kg build --lexicon`.
 
-    Example: sage kg lexicon import Homo_sapiens.gene_info.gz doid.obo --out big.lex
+    Example: sage kg lexicon Homo_sapiens.gene_info.gz doid.obo --out big.lex
     """
     from dataclasses import asdict
 
@@ -215,3 +110,77 @@ def import_lexicon(
     for reason, count in sorted(report.left_out.items()):
         console.print(f"{count:8,}  left out: {reason}", style="dim")
     console.print(f"{report.entries:,} entries, {report.terms:,} spellings in {out}")
+
+
+@app.command("term")
+def define_terms(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Names, or sentences that hold names.")
+    ],
+    ontology: OntologyDir = None,
+    lexicon: Lexicons = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look names up in the ontology, and show how two or more of them are related.
+
+    Exit code 1 if a name is not in it.
+
+    Example: sage kg term "complete response" "pathological complete response"
+
+    Example: sage kg term "NAC before cystectomy"
+    """
+    from kg.lexicon.asked import ask
+    from sage.cli.console import print_json
+
+    answers, between = ask(names, load_ontology(ontology), load_lexicons(lexicon))
+    if as_json:
+        print_json(
+            {
+                "names": [answer.model_dump(mode="json") for answer in answers],
+                "between": [pair.model_dump(mode="json") for pair in between],
+            }
+        )
+    else:
+        for answer in answers:
+            _print_term(answer)
+        _print_between(between)
+    if not all(answer.meanings for answer in answers):
+        raise typer.Exit(1)
+
+
+def _print_term(answer: Asked) -> None:
+    from sage.cli.console import out
+
+    out.print(answer.name, style="bold", markup=False)
+    for meaning in answer.meanings:
+        part = "" if meaning.whole else f"“{meaning.text}”: "
+        out.print(f"  {part}{meaning.concept} ({meaning.type.value})", markup=False)
+        if meaning.definition:
+            out.print(f"    {meaning.definition}", markup=False, style="dim")
+        for label, others in (
+            ("also called", meaning.synonyms),
+            ("identifiers", _list_identifiers(meaning.identifiers)),
+            *((kind.replace("_", " "), found) for kind, found in meaning.related.items()),
+        ):
+            if others:
+                out.print(f"    {label}: {', '.join(others)}", markup=False)
+    if not answer.meanings:
+        out.print("  not in the ontology", style="yellow")
+
+
+def _list_identifiers(identifiers: dict[str, str]) -> list[str]:
+    return [
+        number if ":" in number else f"{space} {number}" for space, number in identifiers.items()
+    ]
+
+
+def _print_between(between: list[Between]) -> None:
+    from kg.lexicon.asked import UNRELATED
+    from sage.cli.console import out
+
+    # Among many names, unrelated pairs would hide the related ones.
+    related = [pair for pair in between if len(between) == 1 or pair.words != UNRELATED]
+    for pair in related:
+        out.print(f"{pair.first} and {pair.second}: {pair.words}", markup=False)
+    if len(related) < len(between):
+        out.print(f"{len(between) - len(related)} pairs: {UNRELATED}")

@@ -36,7 +36,7 @@ def gather_papers(
     most: Annotated[
         int,
         typer.Option(
-            "--max", min=1, max=100_000, help="Most records of each catalog, and most papers."
+            "--limit", min=1, max=100_000, help="Most records of each catalog, and most papers."
         ),
     ] = 1000,
     since: Annotated[

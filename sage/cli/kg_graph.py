@@ -1,4 +1,4 @@
-"""`sage kg`, the commands on a finished graph: paths, stats, show, export, merges, scores."""
+"""`sage kg`, commands on a finished graph: paths, show, communities, export."""
 
 from __future__ import annotations
 
@@ -8,69 +8,45 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from sage.cli.kg_options import AsOf, GraphPath, MaxCost, load_graph
 from sage.cli.options import AsJson
+from sage.core.errors import InputError
 from sage.core.printable import amount
 
 if TYPE_CHECKING:
-    from kg.graph.model import Graph
+    from kg.communities.find import Community
+    from kg.communities.summary import ChatSummaries, Summary
+    from kg.fusion.model import Merge
+    from kg.graph.concept import ConceptReport
+    from kg.graph.types import GraphStats
     from kg.types import Evidence, ScoredPath
 
-GraphPath = Annotated[
-    Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
-]
-NameTable = Annotated[
-    Path, typer.Argument(help="Names of known identity: six columns, tab-separated.")
-]
 
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the `kg` group."""
-    app.command("paths")(paths)
-    app.command("stats")(stats)
-    app.command("show")(show)
-    app.command("export")(export)
-    app.command("merges")(merges)
-    app.command("score-fusion")(score_fusion)
-    app.command("calibrate")(calibrate)
-
-
-def load_graph(path: Path, as_of: int | None = None) -> Graph:
-    """A graph by folder or file, as it was in a year if asked."""
-    from kg.corpus.places import graph_folder
-    from sage.run.wiring import open_graph
-    from sage.settings import load
-
-    folder = graph_folder(path)
-    graph = open_graph(folder if folder.is_dir() else path, load())
-    return graph.as_of(as_of) if as_of is not None else graph
-
-
-def paths(
+def find_paths(
     concepts: Annotated[
         list[str], typer.Argument(help="Two node names, or one question in quotes.")
     ],
     graph: GraphPath,
-    k: Annotated[int, typer.Option(min=1, help="How many paths.")] = 6,
+    limit: Annotated[int, typer.Option(min=1, help="Most paths.")] = 6,
     max_hops: Annotated[int, typer.Option(min=1, max=8, help="Longest path.")] = 4,
-    as_of: Annotated[int | None, typer.Option(metavar="YEAR", help="The graph as it was.")] = None,
+    as_of: AsOf = None,
     domain: Annotated[
-        str | None, typer.Option(help="What Relevance is measured against: a disease, say.")
+        str | None, typer.Option(help="Disease or field that relevance is measured against.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Order among equals.")] = 0,
     rank: Annotated[
         Literal["mechanism", "paper"],
-        typer.Option(help="What acts on what, or the composite of the SAGE paper."),
+        typer.Option(help="Mechanistic strength, or the composite of the SAGE paper."),
     ] = "mechanism",
     co_study: Annotated[
         bool,
-        typer.Option("--co-study", help="Where nothing else: what was only studied together."),
+        typer.Option("--co-study", help="Fall back on concepts that were only studied together."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find paths between two concepts, or for a question, the strongest mechanism first.
 
-    Two axes stand beside each path and are never summed: how plausible a link of its ends is,
-    learned from how the graph grew, and how little studied they are together.
+    Each path also shows how little its two ends were studied together.
 
     Example: sage kg paths FABP5 "overall survival" --graph graph/
 
@@ -78,7 +54,6 @@ def paths(
     """
     from kg.paths.find import PathOptions, between, generate
     from sage.cli.console import err, out, print_json
-    from sage.core.errors import InputError
     from sage.run.wiring import make_embedder
     from sage.settings import load
 
@@ -87,7 +62,7 @@ def paths(
     settings = load()
     weights = settings.weights
     options = PathOptions(
-        k=k,
+        k=limit,
         max_hops=max_hops,
         min_hops=min(2, max_hops),
         logic=weights.logic,
@@ -130,7 +105,7 @@ def paths(
             out.print(
                 f"     {edge.head} {edge.relation} {edge.tail}: belief {edge.belief:.2f}{flag}"
             )
-            for evidence in _different(edge.evidence)[:2]:
+            for evidence in _unique_sentences(edge.evidence)[:2]:
                 source = (
                     f"PMID {evidence.pmid}" if evidence.pmid else evidence.doi or evidence.title
                 )
@@ -142,39 +117,70 @@ def paths(
     out.print(f"{len(found.paths)} of {found.candidates} candidate paths")
 
 
-def _different(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """Without what a paper says again: its abstract and its body often hold one sentence."""
+def _unique_sentences(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Drop repetitions: a paper's abstract and body often share a sentence."""
     return list({(e.pmid or e.doi or e.title, e.text.strip()): e for e in evidence}.values())
 
 
 def _print_axes(path: ScoredPath) -> None:
-    """The strength of a path as a mechanism, and the two axes of its ends."""
+    """Print the strength of a path as a mechanism, and how much its ends were studied."""
     from sage.cli.console import out
 
-    ahead, how = path.prospect, path.mechanism
-    if ahead is None or how is None:
+    if path.mechanism is None or path.papers is None:
         return
-    plausible = "already linked" if ahead.linked else "unknown: too few dated links"
-    if ahead.plausible_ratio is not None and ahead.plausible_percentile is not None:
-        plausible = (
-            f"{ahead.times} as likely as the average unlinked pair to be "
-            f"linked within {ahead.years} years, more than {ahead.above} of them"
-        )
-    causal = f"{how.causal_steps} of {len(path.edges)} steps causal"
-    out.print(f"   mechanism {how.strength:.2f} ({causal})", style="dim")
-    out.print(f"   plausible: {plausible}", style="dim")
-    papers = f"{ahead.papers} paper{'s' * (ahead.papers != 1)} on both ends"
-    out.print(f"   under-studied: {ahead.understudied:.2f} ({papers})", style="dim")
+    causal = f"{path.mechanism.causal_steps} of {len(path.edges)} steps causal"
+    out.print(f"   mechanism {path.mechanism.strength:.2f} ({causal})", style="dim")
+    linked = "already linked, " if path.linked else ""
+    papers = amount(path.papers, "paper")
+    out.print(
+        f"   under-studied: {path.understudied:.2f} ({linked}{papers} on both ends)", style="dim"
+    )
 
 
-def stats(graph: GraphPath, as_json: AsJson = False) -> None:
-    """Counts of the graph: nodes and edges by type, components, hubs, years.
+def show(
+    graph: GraphPath,
+    name: Annotated[
+        str | None, typer.Argument(help="Name, alias or id of a concept; without, the whole graph.")
+    ] = None,
+    as_of: AsOf = None,
+    out_path: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write an HTML page that opens offline.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Relations to print.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show a concept: its relations, the papers for and against them, and the names merged into it.
 
-    Example: sage kg stats --graph graph/
+    Without a name: nodes and edges by type, components, hubs and years of the graph.
+
+    Example: sage kg show --graph graph/
+
+    Example: sage kg show FABP5 --graph graph/ --out fabp5.html
     """
+    from kg.graph.concept import concept_page, concept_report
+    from sage.cli.console import out, print_json
+    from sage.core.files import write_text
+
+    loaded = load_graph(graph, as_of)
+    if name is None:
+        _print_stats(loaded.stats(), as_json)
+        return
+    report = concept_report(loaded, name, as_of)
+    merges = loaded.merges(report.node.id)
+    if out_path is not None:
+        write_text(out_path, concept_page(report))
+    if as_json:
+        joined = [merge.model_dump(mode="json") for merge in merges]
+        print_json({**report.model_dump(mode="json"), "merges": joined})
+    elif out_path is not None:
+        out.print(f"{out_path}: {amount(len(report.relations), 'relation')}")
+    else:
+        _print_concept(report, merges, limit)
+
+
+def _print_stats(found: GraphStats, as_json: bool) -> None:
     from sage.cli.console import out, print_json
 
-    found = load_graph(graph).stats()
     if as_json:
         print_json(found)
         return
@@ -188,185 +194,153 @@ def stats(graph: GraphPath, as_json: AsJson = False) -> None:
         out.print(f"[bold]{name.replace('_', ' '):18}[/] {value}")
 
 
-def show(
-    node: Annotated[str, typer.Argument(help="Name, alias or id.")],
+def _print_concept(report: ConceptReport, merges: Sequence[Merge], limit: int) -> None:
+    from sage.cli.console import out
+
+    node = report.node
+    out.print(f"[bold]{node.name}[/] ({node.type.value})")
+    if node.definition:
+        out.print(f"  {node.definition}", markup=False)
+    if node.aliases:
+        out.print(f"  also: {', '.join(node.aliases)}", markup=False)
+    if report.links:
+        out.print("  " + ", ".join(label for label, _ in report.links))
+    for count in report.years:
+        bars = "+" * count.papers_for + "-" * count.papers_against
+        out.print(f"  {count.year}  {count.papers_for} for, {count.papers_against} against  {bars}")
+    if any(report.undated):
+        out.print("  no year  {} for, {} against".format(*report.undated))
+    for relation in report.relations[:limit]:
+        denied = "denied: " if relation.denied else ""
+        sign = "" if relation.polarity.value == "neutral" else f" ({relation.polarity.value})"
+        out.print(
+            f"  {denied}{relation.head} {relation.relation.replace('_', ' ')} "
+            f"[bold]{relation.tail}[/]{sign}: {relation.papers_for} for, "
+            f"{relation.papers_against} against"
+        )
+        against = [quotation for quotation in relation.quotations if not quotation.speaks_for]
+        for quotation in (*[q for q in relation.quotations if q.speaks_for][:2], *against[:2]):
+            mark = "·" if quotation.speaks_for else "✗"
+            source = ", ".join(map(str, filter(None, (quotation.year, quotation.paper))))
+            out.print(f"      {mark} “{quotation.text}” ({source})", style="dim", markup=False)
+    for merge in merges:
+        score = f" {merge.score:.3f}" if merge.score is not None else ""
+        out.print(
+            f"  merged: {merge.joined} ({merge.tier.value}{score}: {merge.reason})", style="dim"
+        )
+    rest = len(report.relations) - limit
+    more = f" ({rest} more: --limit)" if rest > 0 else ""
+    out.print(
+        f"papers: {report.papers_for} for, {report.papers_against} against; "
+        f"relations: {len(report.relations)}{more}"
+    )
+
+
+def summarize_communities(
     graph: GraphPath,
-    limit: Annotated[int, typer.Option(min=1, help="Neighbors to print.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Most communities, the largest first.")] = 10,
+    resolution: Annotated[float, typer.Option(help="Above 1: more and smaller communities.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the method's random choices.")] = 0,
+    reasoner: Annotated[
+        Literal["rules", "chat"],
+        typer.Option(help="Writer of the summaries; `rules` needs no model."),
+    ] = "rules",
+    max_cost: MaxCost = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a node: identifiers, definition, neighbors with their evidence.
+    """Summarize the communities of a graph (Leiden), each sentence with the statements it cites.
 
-    Example: sage kg show FABP5 --graph graph/
+    A model's sentences are checked against the statements that they cite; sentences with other
+    names or claims are removed and counted.
+
+    Example: sage kg communities --graph graph/ --limit 3
     """
+    from kg.communities.find import communities as find
+    from kg.communities.summary import by_rule
     from sage.cli.console import out, print_json
 
-    loaded = load_graph(graph)
-    view = loaded.node(node)
-    neighbors = loaded.neighbors(view.id, limit)
+    found = find(load_graph(graph), resolution, seed)
+    model = _summaries(max_cost) if reasoner == "chat" else None
+    written = [
+        (community, model.summarize(community) if model else by_rule(community))
+        for community in found[:limit]
+    ]
     if as_json:
         print_json(
-            {
-                "node": view.model_dump(mode="json"),
-                "neighbors": [
-                    neighbor.model_dump(mode="json")
-                    | {
-                        "edges": [
-                            edge.model_dump(mode="json")
-                            for edge in (
-                                loaded.evidence(view.id, neighbor.node.id)
-                                if neighbor.forward
-                                else loaded.evidence(neighbor.node.id, view.id)
-                            )
-                        ]
-                    }
-                    for neighbor in neighbors
-                ],
-            }
+            [
+                {**community.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}
+                for community, summary in written
+            ]
         )
         return
-    out.print(f"[bold]{view.name}[/] ({view.type.value}), degree {view.degree}, id {view.id}")
-    if view.aliases:
-        out.print(f"  also: {', '.join(view.aliases)}")
-    if view.definition:
-        out.print(f"  {view.definition}")
-    if view.identifiers:
-        known = view.identifiers.items()
-        out.print("  " + ", ".join(f"{kind}:{name.rpartition(':')[2]}" for kind, name in known))
-    for neighbor in neighbors:
-        arrow = "→" if neighbor.forward else "←"
-        relations = ", ".join(dict.fromkeys(neighbor.relations))
-        out.print(
-            f"  {arrow} {relations} [bold]{neighbor.node.name}[/] belief {neighbor.belief:.2f}"
+    for community, summary in written:
+        _print_community(community, summary)
+    concepts = sum(len(community.concepts) for community in found)
+    out.print(f"{len(written)} of {len(found)} communities over {concepts} concepts (Leiden)")
+
+
+def _summaries(max_cost: float | None) -> ChatSummaries:
+    from kg.communities.summary import ChatSummaries
+    from sage.core.llm.budget import Meter
+    from sage.run.wiring import make_client, make_ontology
+    from sage.settings import load
+
+    settings = load()
+    if settings.effective_reasoner != "chat":
+        raise InputError(
+            "--reasoner chat needs a model: set base_url or api_key (`sage config` shows where), "
+            "or leave it out"
         )
-        ends = (view.id, neighbor.node.id) if neighbor.forward else (neighbor.node.id, view.id)
-        for edge in loaded.evidence(*ends):
-            for evidence in _different([support.evidence for support in edge.supports])[:2]:
-                mark = "✗" if edge.negated else "·"
-                out.print(f"      {mark} “{evidence.text.strip()}”", style="dim")
+    client = make_client(settings, Meter(budget_usd=max_cost))
+    return ChatSummaries(client, settings.models.mini, make_ontology())
+
+
+def _print_community(community: Community, summary: Summary) -> None:
+    from sage.cli.console import out
+
+    span = f", {community.first_year} to {community.last_year}" if community.first_year else ""
+    out.print(
+        f"[bold]{community.number}[/] {', '.join(community.concepts[:6])} "
+        f"[dim]({len(community.concepts)} concepts, {community.relations} relations from "
+        f"{community.papers} papers{span}; {community.outside} to other communities)[/]"
+    )
+    for sentence in summary.sentences:
+        cited = ", ".join(map(str, sentence.cites))
+        out.print(f"   {sentence.text} \\[{cited}]", highlight=False)
+    if not summary.sentences:
+        out.print("   no statement inside this community", style="dim")
+    for reason, count in summary.dropped.items():
+        out.print(f"   {count} of the model's sentences removed: {reason}", style="yellow")
+    if summary.note:
+        out.print(f"   written by rule: {summary.note}", style="yellow", markup=False)
 
 
 def export(
     graph: GraphPath,
-    out_path: Annotated[
-        Path, typer.Option("--out", "-o", help="File to write; kgx and neo4j: a folder.")
-    ],
+    out_path: Annotated[Path, typer.Option("--out", "-o", help="File to write.")],
     format: Annotated[
-        Literal["graphml", "json", "cx2", "turtle", "bel", "html", "kgx", "neo4j"],
+        Literal["graphml", "json", "cx2", "html"],
         typer.Option(help="Format."),
     ] = "graphml",
     focus: Annotated[str | None, typer.Option(help="html: the node in the middle.")] = None,
     max_nodes: Annotated[int, typer.Option(min=1, help="html: nodes on the page.")] = 400,
     as_json: AsJson = False,
 ) -> None:
-    """Write the graph for other programs, or as a page to open offline.
+    """Write the graph for other programs, or as a page that opens offline.
 
-    GraphML, node-link JSON, CX2 (Cytoscape), Turtle (RDF with evidence), BEL (and a table of what
-    it cannot say), KGX or Neo4j tables.
+    Formats: GraphML, node-link JSON, CX2 (Cytoscape), HTML.
 
     Example: sage kg export --graph graph/ --format html --out graph.html
 
-    Example: sage kg export --graph graph/ --format kgx --out kgx/
-
-    Example: sage kg export --graph graph/ --format turtle --out graph.ttl
+    Example: sage kg export --graph graph/ --format cx2 --out graph.cx2
     """
-    from kg.graph.export import export as write
+    from kg.graph.export import export_graph
     from sage.cli.console import out, print_json
 
-    written = write(load_graph(graph), out_path, format, focus=focus, max_nodes=max_nodes)
+    written = export_graph(load_graph(graph), out_path, format, focus=focus, max_nodes=max_nodes)
     if as_json:
         print_json(written)
         return
     out.print(f"{written.path}: {amount(written.nodes, 'node')}, {amount(written.edges, 'edge')}")
     if written.note:
         out.print(written.note, style="dim")
-
-
-def merges(
-    graph: GraphPath,
-    about: Annotated[str | None, typer.Argument(help="Only merges of this node.")] = None,
-    tier: Annotated[str | None, typer.Option(help="Only merges of this kind.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most merges to print.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List which names were joined into one node, and why.
-
-    Example: sage kg merges --graph graph/
-
-    Example: sage kg merges "bladder cancer" --graph graph/
-    """
-    from kg.graph.merges import list_merges
-    from sage.cli.console import out, print_json
-
-    found = list_merges(load_graph(graph), about, tier, limit)
-    if as_json:
-        print_json([merge.model_dump(mode="json") for merge in found.merges])
-        return
-    for merge in found.merges:
-        score = f" {merge.score:.3f}" if merge.score is not None else ""
-        why = f"{merge.tier.value}{score}: {merge.reason}"
-        out.print(f"{merge.joined} → [bold]{merge.kept}[/]  [dim]{why}[/]")
-    out.print(f"{len(found.merges)} of {found.total} merges")
-
-
-def score_fusion(
-    names: NameTable,
-    mode: Annotated[Literal["guarded", "paper"], typer.Option(help="Fusion mode.")] = "guarded",
-    tau: Annotated[float | None, typer.Option(help="Cosine threshold.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Precision and recall of merges on names whose identity is known.
-
-    Example: sage kg score-fusion mesh_to_other.tsv
-    """
-    from benchmarks.adapters.fusion import read_identity
-    from benchmarks.adapters.fusion import score_fusion as score
-    from kg.fusion.fuse import FusionOptions
-    from sage.cli.console import err, out, print_json
-    from sage.run.wiring import make_embedder
-    from sage.settings import load
-
-    base = FusionOptions.paper() if mode == "paper" else FusionOptions()
-    options = base if tau is None else base.model_copy(update={"tau": tau})
-    with err.status("merging"):
-        found = score(read_identity(names), options, make_embedder(load()))
-    if as_json:
-        print_json(found)
-        return
-    out.print(
-        f"precision {found.precision:.3f}  recall {found.recall:.3f}  ({found.correct_pairs} of "
-        f"{found.merged_pairs} merged pairs right; {found.true_pairs} pairs are one thing)"
-    )
-    out.print(f"{found.clusters} clusters, the largest of {found.largest_cluster} names")
-    for name, two in found.wrong:
-        out.print(f"  wrong: {name} = {two}", style="dim")
-
-
-def calibrate(
-    names: NameTable,
-    precision: Annotated[float, typer.Option(help="Precision that merges must reach.")] = 0.8,
-    as_json: AsJson = False,
-) -> None:
-    """Find the cosine threshold of the embedding model in the settings.
-
-    Example: sage kg calibrate mesh_to_other.tsv --precision 0.85
-    """
-    from benchmarks.adapters.fusion import read_identity
-    from benchmarks.adapters.threshold import calibrate as run
-    from sage.cli.console import err, out, print_json
-    from sage.run.wiring import make_embedder
-    from sage.settings import load
-
-    with err.status("trying thresholds"):
-        found = run(read_identity(names), make_embedder(load()), precision=precision)
-    if as_json:
-        print_json(found)
-        return
-    for score in found.scores:
-        out.print(
-            f"tau {score.tau:.3f}  precision {score.precision:.3f}  recall {score.recall:.3f}"
-        )
-    out.print(
-        f"{found.embedder}: use tau = {found.tau}"
-        if found.tau is not None
-        else "no threshold reaches it"
-    )

@@ -1,4 +1,4 @@
-"""What several `sage kg` commands take: papers, an ontology, lexicons."""
+"""Parameters that several `sage kg` commands share: papers, graph, ontology, lexicons."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from kg.graph.model import Graph
     from kg.lexicon.index import Lexicon
     from kg.lexicon.ontology import Ontology
 
@@ -19,17 +20,22 @@ Sources = Annotated[
         "in .ids lists PMIDs and DOIs to fetch from PubMed."
     ),
 ]
+GraphPath = Annotated[
+    Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
+]
+AsOf = Annotated[int | None, typer.Option(metavar="YEAR", help="Only literature up to this year.")]
+MaxCost = Annotated[float | None, typer.Option(min=0, help="Stop the model at this cost (USD).")]
 OntologyDir = Annotated[
     Path | None, typer.Option("--ontology", help="Folder with entities.tsv and relations.tsv.")
 ]
 Lexicons = Annotated[
     list[Path] | None,
-    typer.Option("--lexicon", help="Compiled lexicon (`sage kg lexicon import`); may repeat."),
+    typer.Option("--lexicon", help="Compiled lexicon (`sage kg lexicon`); may repeat."),
 ]
 
 
 def load_ontology(folder: Path | None) -> Ontology:
-    """The ontology in `folder`, or the one that ships."""
+    """Load the ontology in `folder`, or the ontology that ships."""
     from kg.lexicon.ontology import Ontology
     from sage.core.data import data_root
 
@@ -37,7 +43,18 @@ def load_ontology(folder: Path | None) -> Ontology:
 
 
 def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:
-    """Compiled lexicons by path."""
+    """Load compiled lexicons."""
     from kg.lexicon.index import Lexicon
 
     return [Lexicon.load(path) for path in paths or ()]
+
+
+def load_graph(path: Path, as_of: int | None = None) -> Graph:
+    """Load a graph from its folder or file, as it was in the year `as_of`."""
+    from kg.corpus.places import graph_folder
+    from sage.run.wiring import open_graph
+    from sage.settings import load
+
+    folder = graph_folder(path)
+    graph = open_graph(folder if folder.is_dir() else path, load())
+    return graph.as_of(as_of) if as_of is not None else graph

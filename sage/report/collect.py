@@ -87,8 +87,7 @@ class Step:
 class Chain:
     """A path as a sentence, its axes by key, its steps.
 
-    `axes` says how far a link of its ends is known: `linked`, `learned` (plausible by how the graph
-    grew) or `unlearned`; empty for a path that was stored without.
+    `axes`: `linked` if the graph links its ends directly, else `open`; empty without numbers.
     """
 
     key: str
@@ -534,24 +533,19 @@ def _ontology() -> Ontology:
 
 
 def _axes(key: str, path: ScoredPath, facts: Facts) -> str:
-    """Put the numbers of a path under its key; how far a link of its ends is known."""
+    """Put the numbers of a path under its key; "linked", "open", or empty if unknown."""
     scores = path.scores.model_dump()
     for part in ("total", "logic", "relevance", "novelty", "surprise"):
         facts.put(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
         if part != "total":
             facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
-    how, ahead = path.mechanism, path.prospect
-    if how is None or ahead is None:
+    how, understudied = path.mechanism, path.understudied
+    if how is None or understudied is None or path.papers is None:
         return ""
     facts.put(f"{key}.mechanism", how.strength, f"{how.strength:.2f}")
-    facts.put(f"{key}.understudied", ahead.understudied, f"{ahead.understudied:.2f}")
-    facts.put(f"{key}.papers", ahead.papers)
-    if ahead.plausible_ratio is None or ahead.plausible_percentile is None:
-        return "linked" if ahead.linked else "unlearned"
-    facts.put(f"{key}.plausible", ahead.plausible_ratio, ahead.times)
-    facts.put(f"{key}.plausible_years", ahead.years or 0)
-    facts.put(f"{key}.plausible_percentile", ahead.plausible_percentile, ahead.above)
-    return "learned"
+    facts.put(f"{key}.understudied", understudied, f"{understudied:.2f}")
+    facts.put(f"{key}.papers", path.papers)
+    return "linked" if path.linked else "open"
 
 
 def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -19,13 +16,12 @@ from benchmarks.adapters.backtest import (
     backtest,
     markdown,
 )
-from kg.foresight.features import BASELINES
-from kg.foresight.pairs import Against
+from benchmarks.foresight.features import BASELINES
+from benchmarks.foresight.pairs import Against
 from kg.graph.model import Graph
 from kg.types import EntityType
-from sage.cli.kg import app
 from sage.core.errors import InputError
-from sage_exchange.importers.facts import Entity, Fact
+from sage_exchange.facts import Entity, Fact
 from tests.kg.gr_helpers import EMBEDDER, triple
 from tests.kg.gr_helpers import graph as graph_from
 from tests.kg.test_gr_foresight import graph_of, made
@@ -146,22 +142,6 @@ def test_a_backtest_that_cannot_be_done_says_why(
 ) -> None:
     with pytest.raises(InputError, match=message):
         backtest(graph, BacktestOptions(cuts=(cut,), horizon=horizon), EMBEDDER)
-
-
-def test_the_command_writes_the_table_that_it_prints(graph: Graph, tmp_path: Path) -> None:
-    folder = graph.save_sidecar(tmp_path / "grown.kg")
-    table = tmp_path / "table.md"
-    result = RUN.invoke(
-        app,
-        ["backtest", "-g", str(folder), "--cut", "2010", "--paper-pairs", "0", "-o", str(table)],
-        env={"SAGE_EMBEDDING_MODEL": "hashing"},
-    )
-    assert result.exit_code == 0, result.output
-    assert table.read_text().strip() == result.stdout.strip()
-    assert f"| {LEARNED} |" in result.stdout
-    assert "paper:" not in result.stdout
-    for part in ("2010: learning from the years before", "resampling", "asking the classics"):
-        assert re.search(f"✓ {part} \\d+ s", result.stderr)
 
 
 def test_a_cut_that_cannot_be_done_is_refused_before_another_is_learned(graph: Graph) -> None:

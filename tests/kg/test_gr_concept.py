@@ -104,20 +104,20 @@ def test_a_sentence_that_was_read_twice_is_quoted_once_with_its_paper(tmp_path: 
     (relation,) = concept_report(of, "FGFR3").relations
     assert len(relation.quotations) == 1
     folder = str(of.save_sidecar(tmp_path / "g.kg"))
-    printed = CliRunner().invoke(app, ["concept", "FGFR3", "--graph", folder])
+    printed = CliRunner().invoke(app, ["show", "FGFR3", "--graph", folder])
     assert "(2010, https://doi.org/10.1/a)" in printed.output.replace("\n", " ")
 
 
 def test_each_side_of_a_dispute_is_quoted(tmp_path: Path) -> None:
     folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
-    printed = CliRunner().invoke(app, ["concept", "FGFR3", "--graph", folder]).output
+    printed = CliRunner().invoke(app, ["show", "FGFR3", "--graph", folder]).output
     first = printed.split("bladder cancer", 1)[1].split("melanoma")[0]
     assert first.count("·") == 2 and first.count("✗") == 2
 
 
 def test_of_a_later_year_nothing_is_shown(tmp_path: Path) -> None:
     folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
-    run = CliRunner().invoke(app, ["concept", "FGFR3", "-g", folder, "--as-of", "2010", "--json"])
+    run = CliRunner().invoke(app, ["show", "FGFR3", "-g", folder, "--as-of", "2010", "--json"])
     got = json.loads(run.stdout)
     assert (got["papers_for"], got["papers_against"], got["as_of"]) == (2, 0, 2010)
 
@@ -181,9 +181,7 @@ def test_an_unknown_name_is_bad_input() -> None:
 def test_in_a_browser_the_figure_is_drawn(tmp_path: Path) -> None:
     folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
     out = tmp_path / "page.html"
-    assert (
-        CliRunner().invoke(app, ["concept", "FGFR3", "-g", folder, "-o", str(out)]).exit_code == 0
-    )
+    assert CliRunner().invoke(app, ["show", "FGFR3", "-g", folder, "-o", str(out)]).exit_code == 0
     assert CHROMIUM
     done = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", out.as_uri()],

@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from kg.graph.export import export, to_networkx
+from kg.graph.export import export_graph, to_networkx
 from kg.graph.export_page import layout
 from kg.graph.model import Graph
 from sage.core.errors import InputError
@@ -30,7 +30,7 @@ def data_of(page: str) -> dict:  # type: ignore[type-arg]
 
 
 def test_json_is_read_by_networkx(tmp_path: Path) -> None:
-    export(graph(bladder()), tmp_path / "g.json", "json")
+    export_graph(graph(bladder()), tmp_path / "g.json", "json")
     other = nx.node_link_graph(json.loads((tmp_path / "g.json").read_text()), edges="edges")
     assert (other.number_of_nodes(), other.number_of_edges()) == (9, 12)
     assert other.nodes["Gene:FABP5"]["name"] == "FABP5"
@@ -45,7 +45,7 @@ def test_in_networkx_it_has_the_degrees_and_components_of_the_arrays() -> None:
 
 
 def test_the_page_carries_nodes_colors_and_evidence(tmp_path: Path) -> None:
-    done = export(graph(bladder()), tmp_path / "g.html", "html")
+    done = export_graph(graph(bladder()), tmp_path / "g.html", "html")
     data = data_of((tmp_path / "g.html").read_text())
     assert (done.nodes, done.edges, len(data["nodes"]), len(data["edges"])) == (9, 12, 9, 12)
     assert len(set(data["colors"].values())) == len(data["colors"]) == 6
@@ -54,7 +54,7 @@ def test_the_page_carries_nodes_colors_and_evidence(tmp_path: Path) -> None:
 
 
 def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
-    export(graph(bladder()), tmp_path / "g.html", "html")
+    export_graph(graph(bladder()), tmp_path / "g.html", "html")
     page = (tmp_path / "g.html").read_text()
     assert not re.search(r"(src|href)\s*=", page)
     assert "http://" not in page
@@ -63,7 +63,7 @@ def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
 
 def test_text_from_papers_cannot_become_markup(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-    export(graph([triple(evil, "b1", text=evil)]), tmp_path / "g.html", "html")
+    export_graph(graph([triple(evil, "b1", text=evil)]), tmp_path / "g.html", "html")
     page = (tmp_path / "g.html").read_text()
     assert "alert(1)</script>" not in page
     assert any(evil in n["name"] for n in data_of(page)["nodes"])
@@ -71,22 +71,22 @@ def test_text_from_papers_cannot_become_markup(tmp_path: Path) -> None:
 
 def test_a_large_graph_is_shown_in_part_and_says_so(tmp_path: Path) -> None:
     many = [triple(f"gene {n}", f"disease {n % 7}", types=(G, D)) for n in range(300)]
-    done = export(graph(many), tmp_path / "g.html", "html", max_nodes=50)
+    done = export_graph(graph(many), tmp_path / "g.html", "html", max_nodes=50)
     assert done.nodes == 50
     assert done.note == "The page shows 50 of 307 nodes."
 
 
 def test_the_focus_decides_which_part_is_shown(tmp_path: Path) -> None:
-    export(graph(bladder()), tmp_path / "g.html", "html", focus="FABP5", max_nodes=3)
+    export_graph(graph(bladder()), tmp_path / "g.html", "html", focus="FABP5", max_nodes=3)
     names = {n["name"] for n in data_of((tmp_path / "g.html").read_text())["nodes"]}
     assert names == {"FABP5", "lipid metabolism", "tertiary lymphoid structures"}
 
 
 def test_unknown_formats_and_nodes_are_input_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="graphml, json, cx2, turtle, bel, html, kgx, neo4j"):
-        export(graph(bladder()), tmp_path / "g.xyz", "xyz")
+        export_graph(graph(bladder()), tmp_path / "g.xyz", "xyz")
     with pytest.raises(InputError, match="no node"):
-        export(graph(bladder()), tmp_path / "g.html", "html", focus="nobody here")
+        export_graph(graph(bladder()), tmp_path / "g.html", "html", focus="nobody here")
 
 
 def test_the_layout_is_fixed_and_keeps_nodes_apart() -> None:
@@ -112,7 +112,7 @@ def dump(page: Path, fragment: str) -> str:
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_in_a_browser_a_click_on_an_edge_shows_its_evidence(tmp_path: Path) -> None:
     g: Graph = graph(bladder())
-    export(g, tmp_path / "g.html", "html")
+    export_graph(g, tmp_path / "g.html", "html")
     data = data_of((tmp_path / "g.html").read_text())
     wanted = next(n for n, e in enumerate(data["edges"]) if e["against"])
     shown = dump(tmp_path / "g.html", f"edge-{wanted}")

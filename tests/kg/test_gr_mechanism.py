@@ -10,12 +10,12 @@ from benchmarks.paths_judged import SHEETS, judgments, score
 from kg.graph.belief import CAUSAL
 from kg.paths.concepts import NodeClass, understand
 from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
-from kg.types import EntityType, PathProspect, Polarity
+from kg.types import EntityType, Polarity
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, graph, triple
 
 UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
-PLAIN = PathOptions(prospect=False)
-STRICT = PathOptions(prospect=False, co_study=False)
+PLAIN = PathOptions()
+STRICT = PathOptions(co_study=False)
 
 
 def act(head, tail, relation="activates", polarity=UP, types=(G, G), **more):  # type: ignore[no-untyped-def]
@@ -169,22 +169,20 @@ def test_each_direction_reads_as_what_was_said(edges: list[tuple[str, str]], sai
 
 def test_the_composite_stays_under_its_name_with_a_warning() -> None:
     g = graph([act("AAA1", "BBB1"), act("BBB1", "CCC1")])
-    paper = between(g, "AAA1", "CCC1", PathOptions(rank="paper", prospect=False), EMBEDDER)
+    paper = between(g, "AAA1", "CCC1", PathOptions(rank="paper"), EMBEDDER)
     assert COMPOSITE_WARNING in paper.notes
     assert COMPOSITE_WARNING not in between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).notes
 
 
-def test_linked_ends_are_not_foretold_and_papers_on_both_are_counted() -> None:
+def test_linked_ends_are_marked_and_papers_on_both_are_counted() -> None:
     told = [
         act("AAA1", "BBB1", doc="a"), act("BBB1", "CCC1", doc="a"), act("AAA1", "CCC1", doc="b"),
     ]  # fmt: skip
     found = between(graph(told), "AAA1", "CCC1", PathOptions(), EMBEDDER).paths
     for path in found:
-        assert path.prospect is not None
-        assert path.prospect.linked
-        assert path.prospect.plausible_ratio is None
-        assert path.prospect.papers == 2
-        assert path.prospect.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
+        assert path.linked
+        assert path.papers == 2
+        assert path.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
 
 
 @pytest.mark.parametrize("sheet", sorted(SHEETS.glob("*.tsv")), ids=lambda sheet: sheet.stem)
@@ -246,23 +244,3 @@ def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> N
     sheet.write_text("prompt\tjudgment\tsecond\na\tknown\tknown\nb\tknown\t\n")
     with pytest.raises(ValueError, match="expected known, plausible"):
         judgments(sheet)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "said"),
-    [(None, ""), (0.1234, "0.12 times"), (3.0, "3 times"), (1234.5, "1,234 times")],
-)
-def test_a_ratio_is_told_in_times_and_a_probability_of_old_is_not(
-    ratio: float | None, said: str
-) -> None:
-    old = {"linked": False, "plausible": 0.3, "understudied": 1.0, "papers": 0}
-    told = PathProspect.model_validate({**old, "plausible_ratio": ratio})
-    assert (told.plausible_ratio, told.times) == (ratio, said)
-
-
-@pytest.mark.parametrize(
-    ("share", "said"), [(None, ""), (0.996, "99%"), (1.0, "99%"), (0.758, "75%")]
-)
-def test_no_pair_is_more_plausible_than_all(share: float | None, said: str) -> None:
-    known = {"linked": False, "understudied": 1.0, "papers": 0, "plausible_percentile": share}
-    assert PathProspect.model_validate(known).above == said

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.adapters.extraction import score_extractor
 from kg.corpus.textnorm import abbreviations
 from kg.extract.mentions import MentionFinder
 from kg.graph.model import Graph
@@ -105,9 +106,9 @@ def test_cell_lines_are_scored_apart_from_types_of_cells(tmp_path: Path) -> None
     corpus.write_text(
         "1|t|Macrophages and ZX-77 cells\n1|a|\n1\t16\t21\tZX-77\tCellLine\tCVCL_0001\n"
     )
-    done = RUN.invoke(app, ["score-extractor", str(corpus), "--json"])
-    assert json.loads(done.stdout)["entities_exact"]["CellLine"]["f1"] == 1.0
-    assert "CellType" not in json.loads(done.stdout)["entities_exact"]
+    found = score_extractor(corpus, ontology(), [], lambda *_: None).table()
+    assert found["entities_exact"]["CellLine"]["f1"] == 1.0
+    assert "CellType" not in found["entities_exact"]
 
 
 def test_cellosaurus_and_mesh_lines_are_imported_without_their_hazardous_names(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -51,17 +50,17 @@ def test_build_prints_json_alone_and_a_second_build_reads_nothing(tmp_path: Path
     assert (tmp_path / "g.graphml").is_file()
 
 
-def test_stats_show_and_merges_answer_from_the_graph(graph: Path) -> None:
-    stats = _json("stats", "--graph", str(graph))
+def test_show_answers_for_the_graph_and_for_a_concept(graph: Path) -> None:
+    stats = _json("show", "--graph", str(graph))
     assert isinstance(stats, dict)
     assert stats["nodes"] > 100
     shown = _json("show", "E-FABP", "--graph", str(graph))
     assert isinstance(shown, dict)
     assert shown["node"]["name"] == "FABP5"
     assert shown["node"]["identifiers"]["HGNC"] == "HGNC:3560"
-    assert any("bladder cancer" in s["evidence"]["text"] for n in shown["neighbors"]
-               for e in n["edges"] for s in e["supports"])  # fmt: skip
-    assert isinstance(_json("merges", "--graph", str(graph)), list)
+    quoted = [q["text"] for relation in shown["relations"] for q in relation["quotations"]]
+    assert any("bladder cancer" in text for text in quoted)
+    assert isinstance(shown["merges"], list)
 
 
 def test_paths_join_two_concepts_with_evidence(graph: Path) -> None:
@@ -108,65 +107,6 @@ def test_screen_prints_what_is_dropped_and_why(tmp_path: Path) -> None:
     assert "2 papers, 1 dropped (50%)" in result.stdout
 
 
-def test_evaluate_writes_a_sheet_and_scores_it_when_filled(graph: Path, tmp_path: Path) -> None:
-    written = _json("evaluate", str(graph), "--out", str(tmp_path), "--size", "20")
-    assert isinstance(written, dict)
-    sheet = Path(written["sheet"])
-    with sheet.open(newline="", encoding="utf-8") as handle:
-        rows = list(csv.DictReader(handle))
-    assert len(rows) == 20
-    for row in rows:
-        row |= {"grounded": "yes", "relation_ok": "yes", "head_type_ok": "yes",
-                "tail_type_ok": "lenient", "hallucinated": "no"}  # fmt: skip
-    with sheet.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    result = RUN.invoke(app, ["evaluate", str(graph), "--sheet", str(sheet)])
-    assert "factual grounding      100.0%" in result.stdout
-    assert "50.0%" in result.stdout
-
-
-def test_lexicon_import_and_score_extractor_work_together(tmp_path: Path) -> None:
-    obo = tmp_path / "d.obo"
-    obo.write_text("format-version: 1.2\n\n[Term]\nid: DOID:1\nname: zebra pox\n")
-    lexicon = str(tmp_path / "x.lex")
-    assert _json("lexicon", "import", str(obo), "--out", lexicon)["entries"] == 1  # type: ignore[index]
-    corpus = tmp_path / "c.PubTator"
-    corpus.write_text(
-        "1|t|A.\n1|a|FABP5 promotes zebra pox.\n"
-        "1\t3\t8\tFABP5\tGeneOrGeneProduct\t2171\n"
-        "1\t18\t27\tzebra pox\tDiseaseOrPhenotypicFeature\tD1\n1\tAssociation\t2171\tD1\tNovel\n"
-    )
-    without = _json("score-extractor", str(corpus))
-    given = _json("score-extractor", str(corpus), "--lexicon", lexicon)
-    assert without["entities_exact"]["Disease"]["recall"] == 0.0  # type: ignore[index,call-overload]
-    assert given["pairs_end_to_end"]["f1"] == 1.0  # type: ignore[index,call-overload]
-
-
-def test_the_baseline_of_names_looks_up_strings_of_other_documents(tmp_path: Path) -> None:
-    def corpus(number: int, sentence: str, *names: str) -> str:
-        path = tmp_path / f"{number}.PubTator"
-        rows = [f"{number}|t|A.", f"{number}|a|{sentence}"]
-        for name in names:
-            start = 3 + sentence.index(name)
-            rows.append(f"{number}\t{start}\t{start + len(name)}\t{name}\tDisease\tD1")
-        path.write_text("\n".join(rows) + "\n")
-        return str(path)
-
-    learned = corpus(1, "pox and zebra pox harm", "pox", "zebra pox")
-    asked = corpus(2, "Zebra pox, not poxes or cow pox", "Zebra pox", "cow pox")
-    score = _json("score-extractor", asked, "--look-up", learned)
-    looked_up = score["entities_looked_up"]["Disease"]  # type: ignore[index,call-overload]
-    assert (looked_up["found"], looked_up["expected"], looked_up["correct"]) == (2, 2, 1)
-    assert "Disease, strings looked up" in RUN.invoke(
-        app, ["score-extractor", asked, "--look-up", learned]
-    ).stdout.replace("\n", "")
-    same = RUN.invoke(app, ["score-extractor", asked, "--look-up", asked])
-    assert isinstance(same.exception, InputError)
-    assert "stands in" in str(same.exception)
-
-
 def test_the_ontology_tells_what_names_mean_and_how_they_are_related() -> None:
     ontology = Ontology.load(ONTOLOGY)
     asked, between = ask(["CR", "pathological complete response", "CR rate"], ontology)
@@ -198,7 +138,7 @@ def test_a_new_folder_takes_a_vocabulary_by_any_path(
     note(tmp_path / "in", "a", ["FABP5 promotes zebra pox.", "FABP5 inhibits CXCL13."])
     monkeypatch.chdir(tmp_path)
     base = tmp_path if absolute else Path()
-    _json("lexicon", "import", "d.obo", "--out", "x.lex")
+    _json("lexicon", "d.obo", "--out", "x.lex")
     vocabulary = ["--lexicon", str(base / "x.lex"), "--ontology", str(base / "onto")]
     asked = ["build", "in", "--out", "new/graph", "--embedder", "none", *vocabulary]
     result = RUN.invoke(app, asked)
@@ -217,9 +157,19 @@ def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["build", "screen", "evaluate", "score-extractor", "lexicon import", "paths", "stats", "show",
-     "export", "merges", "import", "backtest", "score-fusion", "calibrate"],
-)  # fmt: skip
+    [
+        "gather",
+        "build",
+        "update",
+        "screen",
+        "paths",
+        "show",
+        "communities",
+        "export",
+        "term",
+        "lexicon",
+    ],
+)
 def test_every_command_shows_an_example(command: str) -> None:
     result = RUN.invoke(app, [*command.split(), "--help"])
     assert result.exit_code == 0

@@ -11,31 +11,13 @@ from urllib.parse import quote
 
 from kg.graph.arrays import TYPES
 from kg.graph.belief import CAUSAL, POLARITIES
-from kg.graph.identifiers import preferred, references
-from kg.types import EntityType as T
+from kg.graph.identifiers import list_papers, references
 from kg.types import Polarity
 from sage.core.files import write_text
+from sage_exchange.biolink import CATEGORIES, PREDICATES, choose_references
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
-
-#: Biolink classes of the types that have one; others are `NamedThing`.
-CATEGORIES = {
-    T.GENE: "Gene", T.PROTEIN: "Protein", T.PATHWAY: "Pathway",
-    T.BIOLOGICAL_PROCESS: "BiologicalProcess", T.DISEASE: "Disease", T.CELL_TYPE: "Cell",
-    T.CELL_LINE: "CellLine",
-    T.TISSUE_REGION: "GrossAnatomicalStructure", T.TREATMENT: "Treatment",
-    T.CHEMICAL: "ChemicalEntity", T.CLINICAL_ENDPOINT: "ClinicalFinding",
-    T.CLINICAL_FACTOR: "ClinicalAttribute", T.MUTATION: "SequenceVariant", T.COHORT: "Cohort",
-    T.ORGANISM: "OrganismTaxon", T.STAINING_METHOD: "Procedure",
-}  # fmt: skip
-#: Biolink predicates of the relations that have one; others are `related_to`.
-PREDICATES = {
-    "binds": "physically_interacts_with", "treats": "treats", "expressed_in": "expressed_in",
-    "regulates": "regulates", "affects": "affects", "correlates_with": "positively_correlated_with",
-    "correlates_negatively_with": "negatively_correlated_with",
-    "associated_with": "associated_with", "contains": "has_part",
-}  # fmt: skip
 
 
 def write_tables(graph: Graph, folder: Path, format: str) -> None:
@@ -66,7 +48,7 @@ def _unquoted(value: object) -> str:
 def _kgx(graph: Graph) -> tuple[_Rows, _Rows]:
     nodes: _Rows = [("id", "category", "name", "description", "xref", "synonym")]
     curies = {}
-    chosen = preferred(graph.node_rows[int(row)] for row in graph.node_row)
+    chosen = choose_references(graph.node_rows[int(row)] for row in graph.node_row)
     for n, (id_, first) in enumerate(zip(graph.ids, chosen, strict=True)):
         row = graph.node_rows[int(graph.node_row[n])]
         own = quote(id_.replace(":", ".", 1), safe="")  # a CURIE has one colon and no slash
@@ -84,7 +66,7 @@ def _kgx(graph: Graph) -> tuple[_Rows, _Rows]:
         edges.append((
             f"sage:{e}", curies[head], f"biolink:{_predicate(graph, e)}", curies[tail], relation,
             POLARITIES[graph.polarity[e]].value, str(bool(graph.negated[e])).lower(),
-            f"{graph.belief[e]:.6g}", "|".join(papers_of(graph, e)), *_years(graph, e),
+            f"{graph.belief[e]:.6g}", "|".join(list_papers(graph, e)), *_years(graph, e),
             "not_provided", "text_mining_agent",
         ))  # fmt: skip
     return nodes, edges
@@ -105,7 +87,7 @@ def _neo4j(graph: Graph) -> tuple[_Rows, _Rows]:
         edges.append((
             head, tail, relation.upper(), POLARITIES[graph.polarity[e]].value,
             str(bool(graph.negated[e])).lower(), f"{graph.belief[e]:.6g}",
-            ";".join(p.replace(";", "%3B") for p in papers_of(graph, e)), *_years(graph, e),
+            ";".join(p.replace(";", "%3B") for p in list_papers(graph, e)), *_years(graph, e),
         ))  # fmt: skip
     return nodes, edges
 
@@ -127,16 +109,6 @@ def _predicate(graph: Graph, edge: int) -> str:
         return "affects"
     signed = POLARITIES[graph.polarity[edge]] != Polarity.NEUTRAL
     return "associated_with" if signed else "related_to"  # a sign alone is no cause
-
-
-def papers_of(graph: Graph, edge: int) -> list[str]:
-    """Each paper behind an edge once, as `PMID:` or `doi:`, in order."""
-    found = [
-        f"PMID:{s.evidence.pmid}" if s.evidence.pmid else f"doi:{s.evidence.doi}"
-        for s in graph.supports(edge)
-        if s.evidence.pmid or s.evidence.doi
-    ]
-    return list(dict.fromkeys(found))
 
 
 def _years(graph: Graph, edge: int) -> tuple[object, object]:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from sage.core.errors import InputError
-from sage_exchange.importers.text import text_of
+from sage_exchange.files import text_of
 
 _FIRST = (
     (1, 1979), (1_300_000, 1992), (1_900_000, 1991), (2_350_000, 1990), (2_800_000, 1988),

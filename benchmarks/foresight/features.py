@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.foresight.pairs import Ends
+from benchmarks.foresight.pairs import Ends
 from kg.graph.arrays import NO_YEAR, TYPES
 from kg.graph.model import Graph
 

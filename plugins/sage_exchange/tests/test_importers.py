@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from kg.graph.model import Graph
 from kg.types import Polarity
-from sage.cli.kg import app
 from sage.core.errors import InputError
-from sage_exchange.importers.formats import FORMATS
-from sage_exchange.importers.years import read_years, year_of
+from sage_exchange.cli import app
+from sage_exchange.formats import FORMATS
+from sage_exchange.years import read_years, year_of
 
 RUN = CliRunner()
-SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")) / "data"
+SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[3].parent / "shared")) / "data"
 
 TRRUST = (
     "AATF\tBAX\tRepression\t22909821\nTP53\tCDKN1A\tActivation\t17157259;23000000\n"

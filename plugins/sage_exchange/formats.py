@@ -12,7 +12,7 @@ from typing import Any
 from kg.types import EntityType as T
 from kg.types import Polarity
 from sage.core.errors import InputError
-from sage_exchange.importers.facts import (
+from sage_exchange.facts import (
     NEGATIVE,
     NEUTRAL,
     POSITIVE,
@@ -21,7 +21,7 @@ from sage_exchange.importers.facts import (
     gene,
     table,
 )
-from sage_exchange.importers.text import text_of
+from sage_exchange.files import text_of
 
 _Sign = tuple[str, Polarity]
 

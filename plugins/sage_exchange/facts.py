@@ -12,8 +12,8 @@ from typing import IO
 from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Support
 from kg.types import EntityType, Evidence, Polarity
 from sage.core.errors import InputError
-from sage_exchange.importers.text import text_of
-from sage_exchange.importers.years import year_of
+from sage_exchange.files import text_of
+from sage_exchange.years import year_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def fuse_facts(facts: Iterable[Fact], years: Mapping[str, int] | None = None) ->
     Parameters
     ----------
     facts : of one source or several
-    years : publication years by PMID; others are estimated (`sage_exchange.importers.years`)
+    years : publication years by PMID; others are estimated (`sage_exchange.years`)
 
     Raises
     ------

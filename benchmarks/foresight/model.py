@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.foresight.features import FEATURES, Floats, PastGraph
-from kg.foresight.pairs import Against, Ends, Window, negatives, window
-from kg.graph.arrays import NO_YEAR
+from benchmarks.foresight.features import FEATURES, Floats, PastGraph
+from benchmarks.foresight.pairs import Against, Ends, Window, negatives, window
 from kg.graph.model import Graph
 from sage.core.errors import InputError
 
@@ -204,17 +202,3 @@ def _measure(graph: Graph, cut: int, horizon: int, seed: int) -> _Measured | Non
         for against in (Against.RANDOM, Against.DEGREE)
     }
     return _Measured(scale(past.features(given.new)), others, given.linkable)
-
-
-_FITTED: WeakKeyDictionary[Graph, Foresight | None] = WeakKeyDictionary()
-
-
-def foresight_of(graph: Graph) -> Foresight | None:
-    """The model at the graph's last year, fitted once; None where its years teach nothing."""
-    if graph not in _FITTED:
-        years = graph.last_year[graph.last_year != NO_YEAR]
-        try:
-            _FITTED[graph] = Foresight.fit(graph, int(years.max())) if len(years) else None
-        except InputError:
-            _FITTED[graph] = None
-    return _FITTED[graph]

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from kg.graph.belief import CAUSAL
-from kg.graph.export import export
 from kg.graph.model import Graph
 from kg.types import EntityType, Polarity
-from sage.cli.kg import app
 from sage.core.errors import InputError
+from sage_exchange.cli import app
+from sage_exchange.export import export_graph
 from tests.kg.gr_helpers import G, bladder, graph, triple
 
 CURIE = r"[^ <()>:]*:[^/ :]+"
@@ -39,7 +39,7 @@ def whole() -> Graph:
 
 
 def test_kgx_tables_hold_every_node_and_edge(whole: Graph, tmp_path: Path) -> None:
-    written = export(whole, tmp_path / "kgx", "kgx")
+    written = export_graph(whole, tmp_path / "kgx", "kgx")
     nodes = rows(tmp_path / "kgx" / "nodes.tsv", "\t")
     edges = rows(tmp_path / "kgx" / "edges.tsv", "\t")
     assert [n["name"] for n in nodes] == list(whole.names)
@@ -66,7 +66,7 @@ def test_kgx_tables_hold_every_node_and_edge(whole: Graph, tmp_path: Path) -> No
 
 
 def test_neo4j_tables_have_the_headers_of_its_import(whole: Graph, tmp_path: Path) -> None:
-    export(whole, tmp_path / "neo", "neo4j")
+    export_graph(whole, tmp_path / "neo", "neo4j")
     nodes = rows(tmp_path / "neo" / "nodes.csv", ",")
     edges = rows(tmp_path / "neo" / "edges.csv", ",")
     assert list(nodes[0]) == ["id:ID", "name", "definition", "aliases:string[]", ":LABEL"]
@@ -88,15 +88,15 @@ def test_the_command_writes_tables(whole: Graph, tmp_path: Path) -> None:
 def test_a_quotation_mark_or_a_semicolon_breaks_no_cell(tmp_path: Path) -> None:
     doi = '10.1/x"1<19::AID>3.0.CO;2-Q'
     of = graph([triple('the "M2" state', "CXCL13", types=(G, G), doi=doi)])
-    export(of, tmp_path / "kgx", "kgx")
-    export(of, tmp_path / "neo", "neo4j")
+    export_graph(of, tmp_path / "kgx", "kgx")
+    export_graph(of, tmp_path / "neo", "neo4j")
     assert set(of.names) == {row["name"] for row in rows(tmp_path / "kgx" / "nodes.tsv", "\t")}
     (edge,) = rows(tmp_path / "neo" / "edges.csv", ",")
     assert edge["papers:string[]"].split(";") == ["doi:" + doi.replace(";", "%3B")]
 
 
 def test_a_sign_alone_is_no_cause(whole: Graph, tmp_path: Path) -> None:
-    export(whole, tmp_path / "kgx", "kgx")
+    export_graph(whole, tmp_path / "kgx", "kgx")
     for edge in rows(tmp_path / "kgx" / "edges.tsv", "\t"):
         if edge["predicate"] == "biolink:affects":
             assert edge["relation"] in CAUSAL, edge
@@ -109,4 +109,4 @@ def test_a_file_for_a_folder_and_the_other_way_is_refused(
     place = tmp_path / "there"
     place.touch() if format == "kgx" else place.mkdir()
     with pytest.raises(InputError, match=r"name (another|one in it)"):
-        export(whole, place, format)
+        export_graph(whole, place, format)

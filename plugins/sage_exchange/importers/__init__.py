@@ -1,1 +1,0 @@
-"""Dated relations of other collections, read into one graph."""
