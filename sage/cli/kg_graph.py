@@ -288,8 +288,8 @@ def _summaries(max_cost: float | None) -> ChatSummaries:
     settings = load()
     if settings.effective_reasoner != "chat":
         raise InputError(
-            "--reasoner chat needs a model: set base_url or api_key (`sage config` shows where), "
-            "or leave it out"
+            "--reasoner chat needs a model: set base_url or api_key (`sage admin config` shows "
+            "where), or leave it out"
         )
     client = make_client(settings, Meter(budget_usd=max_cost))
     return ChatSummaries(client, settings.models.mini, make_ontology())
