@@ -12,7 +12,7 @@ from sage.core.extras import EXTRAS, absent, install
 from sage.core.models import Strict
 from sage.settings import Settings
 
-PACKAGES = ("agents", "kg", "mcp_servers", "sage", "admin", "sandbox", "validation")
+PACKAGES = ("agents", "kg", "mcp_servers", "sage", "sandbox", "validation")
 
 
 class Check(Strict):

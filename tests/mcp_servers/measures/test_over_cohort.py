@@ -328,7 +328,7 @@ def test_bad_words_are_refused_before_anything_runs(
         ("empty.txt", "# none\n"),
     ):
         (tmp_path / name).write_text(text)
-    done = CliRunner().invoke(app, ["slides", "measure", *words])
+    done = CliRunner().invoke(app, ["measure", *words])
     assert done.exception is not None
     assert exit_code(done.exception) == 2
     assert said in str(done.exception)
