@@ -117,7 +117,7 @@ def measure(slide: Path, eyes: str, speeds: Speeds, rounds: int) -> Reviewed:
         place = Path(folder)
         kept = place / "kept"
         write_session(kept / "a.session.jsonl", ten_stays(slide, rounds))
-        done = sage("sessions", "draft", str(kept / "a.session.jsonl"), "--slide", str(slide),
+        done = sage("reading", "draft", str(kept / "a.session.jsonl"), "--slide", str(slide),
                     "--eyes", eyes, cwd=place)  # fmt: skip
         assert done.code == 0, done.err
         with serving(place, "--root", str(slide.parent), "--sessions", str(kept)) as served:

@@ -23,7 +23,7 @@ def slides(
     folder: Path = typer.Option(
         ..., "--slides", help="Folder of the slides or images that the questions name."
     ),
-    eyes: EyesName = typer.Option(EyesName.COMPUTED, help="Who looks, as for `sage read-slide`."),
+    eyes: EyesName = typer.Option(EyesName.COMPUTED, help="Who looks, as for `sage reading read`."),
     weights: Path | None = typer.Option(None, help="Folder of a CLIP-type model."),
     mpp: float | None = typer.Option(
         None, min=0.01, help="µm per pixel of files that do not say; for many images they do not."

@@ -49,13 +49,6 @@ class StartInput(Strict):
     graph: str | None = Field(default=None, description="Knowledge graph under the roots")
     hypotheses: int = Field(default=1, ge=1, le=10)
     seed: int = Field(default=0, ge=0)
-    read_slides: int = Field(
-        default=0,
-        ge=0,
-        le=3,
-        description="Slides to read of so many patients at each end of an exposure about tissue, "
-        "for the review and the report; the cohort says where its slides lie",
-    )
 
 
 class ReviewInput(Strict):
@@ -92,7 +85,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
     @tool(
         "start_run",
         "knowledge",
-        "1.1.0",
+        "2.0.0",
         "Start a run of SAGE on a research question. It goes on until the hypotheses wait for "
         "review: answer with review_run. Takes minutes.",
         Resources(cpu=1, memory_mb=2048),
@@ -102,7 +95,6 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
     def start_run(given: StartInput, context: ToolContext) -> RunResult:
         words = ["run", "--json", "--seed", str(given.seed)]
         words += ["--hypotheses", str(given.hypotheses)]
-        words += ["--read-slides", str(given.read_slides)]
         words += ["--cohort", _under_roots(given.cohort, context)]
         if given.graph is not None:
             words += ["--kg", str(context.input(given.graph))]

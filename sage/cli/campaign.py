@@ -11,7 +11,7 @@ import typer
 
 from sage.cli.advance import go_on
 from sage.cli.ask import QuestionFile
-from sage.cli.options import AsJson, ReadSlides
+from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
 from sage.core.printable import amount
@@ -56,7 +56,6 @@ def campaign(
     features: list[Path] | None = typer.Option(
         None, help="A table of what tools computed on the cohort's slides; may be repeated."
     ),
-    read_slides: ReadSlides = 0,
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses each round drafts."),
     auto_approve: bool = typer.Option(
@@ -113,7 +112,6 @@ def campaign(
         "hypotheses": hypotheses,
         "auto_approve": auto_approve,
         "seed": seed,
-        "read_slides": read_slides,
         "corpus": _absolute(corpus),
         "as_of": as_of,
         "question": _absolute(question_file),

@@ -29,7 +29,6 @@ class Format(StrEnum):
     INFORM = "inform"
     STEINBOCK = "steinbock"
     HOOKNET = "hooknet"
-    READING = "reading"
     TABLE = "table"
 
 
@@ -61,7 +60,7 @@ def import_maps(
         typer.Argument(
             metavar="FORMAT",
             help="qupath (GeoJSON or measurements), cellvit, hovernet, inform, steinbock, hooknet "
-            "(CSV or JSON), reading (reading.json of `sage read-slide`), table",
+            "(CSV or JSON), table",
         ),
     ],
     file: Annotated[Path, typer.Argument(help="The file that the program wrote.")],
@@ -106,13 +105,9 @@ def import_maps(
 
         sage slides maps import cellvit cells.json --mpp 0.25 --slide TCGA-XX-0001 --out maps
 
-        sage slides maps import reading reading/reading.json --out maps
-
         sage slides maps import table cells.csv --mapping columns.toml --window hull --out maps
     """
-    from mcp_servers.measures.imports.merge import merged
     from mcp_servers.measures.imports.names import check_own
-    from mcp_servers.measures.maps import MANIFEST, read_maps, write_maps
     from sage.cli.tools_support import print_json, split_setting
     from sage.core.errors import InputError
 
@@ -123,18 +118,27 @@ def import_maps(
     kept = dict(split_setting(word) for word in where or ())
     if (mapping is None) == (form is Format.TABLE):
         raise InputError("--mapping FILE says the columns of a table: give both, or neither")
-    found = []
-    for maps in _read(form, file, mpp, slide, patient, own, kept, mapping, window):
-        folder = out / _folder(maps.slide)
-        if (folder / MANIFEST).exists():
-            maps = merged(read_maps(folder), maps, replace=replace)
-        write_maps(maps, folder)
-        found.append(_summary(maps, folder))
+    found = [
+        merge_maps(maps, out, replace=replace)
+        for maps in _read(form, file, mpp, slide, patient, own, kept, mapping, window)
+    ]
     if as_json:
         print_json(found)
         return
     for row in found:
-        typer.echo(_line(row))
+        typer.echo(describe_maps(row))
+
+
+def merge_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object]:
+    """Join maps to those of the same slide below `out`; a summary of the result."""
+    from mcp_servers.measures.imports.merge import merged
+    from mcp_servers.measures.maps import MANIFEST, read_maps, write_maps
+
+    folder = out / _folder(maps.slide)
+    if (folder / MANIFEST).exists():
+        maps = merged(read_maps(folder), maps, replace=replace)
+    write_maps(maps, folder)
+    return _summary(maps, folder)
 
 
 def _read(
@@ -152,9 +156,6 @@ def _read(
     from mcp_servers.workers.cohort import patient_of
     from sage.core.errors import InputError
 
-    if form is Format.READING:
-        yield _reading(file, slide, patient)
-        return
     is_json = file.suffix.lower() in (".json", ".geojson")
     tabular = form in (Format.INFORM, Format.STEINBOCK, Format.TABLE)
     if tabular or (form is Format.QUPATH and not is_json):
@@ -178,21 +179,6 @@ def _read(
         yield cells.read_cells_json(
             file, mpp=mpp, slide=name, patient=who, types=types, window=window.value
         )
-
-
-MAX_READING = 64 << 20
-
-
-def _reading(file: Path, slide: str | None, patient: str | None) -> SlideMaps:
-    from sage.core.errors import InputError
-    from sage.core.models import read_model
-    from sage_slide_reading.reader.maps import maps_of
-    from sage_slide_reading.reader.types import Reading
-
-    if file.stat().st_size > MAX_READING:
-        raise InputError(f"{file}: larger than {MAX_READING >> 20} MiB; no reading is")
-    reading = read_model(file, Reading)
-    return maps_of(reading.model_copy(update={"slide": slide or reading.slide}), patient=patient)
 
 
 def _folder(slide: str) -> str:
@@ -219,7 +205,8 @@ def _counts(codes: object, names: tuple[str, ...]) -> dict[str, int]:
     return {name: int((codes == code).sum()) for code, name in enumerate(names)}  # type: ignore[attr-defined]
 
 
-def _line(row: dict[str, object]) -> str:
+def describe_maps(row: dict[str, object]) -> str:
+    """One line for the terminal on a slide's maps."""
     area = row["tissue_mm2"]
     tissue = "tissue unknown" if area is None else f"{area:.3f} mm²"
     parts = [f"{what} {row[what]}" for what in ("cells", "objects", "regions") if row[what]]
@@ -243,7 +230,7 @@ def show(
         print_json(found)
         return
     for row in found:
-        typer.echo(_line(row))
+        typer.echo(describe_maps(row))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,14 +49,6 @@ def measure(
     ] = None,
     maps: Annotated[
         Path | None, typer.Option(help="Folder of ready maps (`sage slides maps import`).")
-    ] = None,
-    read: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="QUESTION",
-            help="Maps of what a reader (`sage read-slide`, computed eyes) finds on each slide for"
-            " this question, in place of all cells; repeatable.",
-        ),
     ] = None,
     define: Annotated[
         Path | None,
@@ -110,11 +102,50 @@ def measure(
 
         sage slides measure my-cohort --maps maps --define measurements.txt --out measured
 
-        sage slides measure my-cohort --slides slides --read "Where is the tumor?" --out read
-
         sage slides measure - --slides slide.svs --define measurements.txt --out one-slide
 
         sage slides measure my-cohort --maps maps --define approved.py --out by-program
+    """
+    from sage.core.errors import InputError
+
+    if (slides is None) == (maps is None):
+        raise InputError("give --slides or --maps")
+    if (define is None) == (suite is None):
+        raise InputError("give --define FILE or --suite standard")
+    found, _, conflicts = measure_cohort(
+        cohort, slides, maps, out, define=define, suite=suite, pattern=pattern, mpp=mpp,
+        known_at=known_at, also=also,
+        workers=str(jobs) if workers == "pool" and jobs else workers,
+        memory=memory, cache=cache, no_cache=no_cache, quiet=as_json,
+    )  # fmt: skip
+    report_measured(found, conflicts, {}, as_json=as_json)
+
+
+def measure_cohort(
+    cohort: str,
+    slides: Path | None,
+    maps: Path | None,
+    out: Path,
+    *,
+    tool: str = "slide_maps",
+    suite_of_tool: str = "pathology",
+    arguments: Mapping[str, Any] | None = None,
+    define: Path | None = None,
+    suite: SuiteName | None = None,
+    pattern: str | None = None,
+    mpp: float | None = None,
+    known_at: Known = Known.BASELINE,
+    also: list[Also] | None = None,
+    workers: str = "pool",
+    memory: int | None = None,
+    cache: Path | None = None,
+    no_cache: bool = False,
+    quiet: bool = False,
+) -> tuple[Measured, list[Item], dict[str, str]]:
+    """Measure ready maps, or the maps that a tool makes of slides, and write the variables.
+
+    `tool` writes `maps/` and is of the suite `suite_of_tool`; it gets `arguments` with each slide.
+    Returned with the variables: the measured slides, and those whose pixel size contradicts `mpp`.
     """
     from mcp_servers.measures import cohort as over
     from mcp_servers.roots import Roots
@@ -123,16 +154,7 @@ def measure(
     from sage.cli.cohort import load_named
     from sage.cli.tools_support import stage_bars
     from sage.core.errors import InputError
-    from sage_slide_reading.reader.findings_tool import asked_of_all
 
-    if (slides is None) == (maps is None):
-        raise InputError("give --slides or --maps")
-    if read and (slides is None or (define is not None and suite is not None)):
-        raise InputError("--read needs --slides, and takes --define or --suite, not both")
-    if not read and (define is None) == (suite is None):
-        raise InputError("give --define FILE or --suite standard")
-    if read:
-        asked_of_all(read)
     program = define if define is not None and define.suffix == ".py" else None
     asked = _asked(define)
     held = None if cohort == "-" else load_named(cohort)
@@ -145,21 +167,21 @@ def measure(
     _check_patients(items, held)
     roots = Roots.of([folder], out)
     keep = None if no_cache else str(cache or roots.output / ".cache")
-    word = workers if workers != "pool" else (str(jobs) if jobs else None)
     conflicts: dict[str, str] = {}
     failures = {name: (name, reason) for name, reason in broken.items()}
     with (
         open_workers(
-            word, Recipe("all" if read else "pathology", (), keep), memory_mb=memory
+            None if workers == "pool" else workers,
+            Recipe(suite_of_tool, (), keep),
+            memory_mb=memory,
         ) as pool,
-        stage_bars(quiet=as_json) as told,
+        stage_bars(quiet=quiet) as progress,
     ):
         if slides is not None:
-            arguments: dict[str, Any] = {} if mpp is None else {"mpp": mpp}
-            if read:
-                arguments["questions"] = read
-            tool = "read_findings" if read else "slide_maps"
-            items, outcomes = over.make_maps(pool, items, roots, arguments, told, tool)
+            own = {} if mpp is None else {"mpp": mpp}
+            items, outcomes = over.make_maps(
+                pool, items, roots, own | dict(arguments or {}), progress, tool
+            )
             failures |= {
                 outcome.item.name: (outcome.item.patient, str(outcome.error))
                 for outcome in outcomes
@@ -169,18 +191,15 @@ def measure(
         if not asked and items:
             asked = over.suite_for(items, "full" if suite is SuiteName.FULL else "standard")
         if program is None:
-            values = over.compute_values(pool, items, asked, roots, told)
+            values = over.compute_values(pool, items, asked, roots, progress)
         else:
-            values = _by_program(program, items, roots.output, told)
+            values = _by_program(program, items, roots.output, progress)
     _export(items, also or [], roots.output)
     declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
     found = over.write_variables(
         asked, values, failures, roots.output, None if declared else known_at.value
     )
-    answers = _write_answers(items, roots.output) if read else None
-    _tell(found, conflicts, answers, as_json=as_json)
-    if found.failures:
-        raise typer.Exit(1)
+    return found, items, conflicts
 
 
 def _asked(define: Path | None) -> list[Measurement]:
@@ -269,31 +288,10 @@ def _conflicts(items: list[Item]) -> dict[str, str]:
     }
 
 
-def _write_answers(items: list[Item], out: Path) -> Path:
-    """What the reader answered on each slide, for people: a CSV beside the variables."""
-    import csv
-    import json
-
-    from sage.core.files import replacing
-    from sage.core.printable import as_cell, one_line
-    from sage_slide_reading.reader.findings_tool import ANSWERS
-
-    target = out / "answers.csv"
-    with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as stream:
-        rows = csv.writer(stream)
-        rows.writerow(["patient", "slide", "question", "answer", "reasoning", "regions"])
-        for item in items:
-            told = json.loads((item.path.parent.parent / ANSWERS).read_text(encoding="utf-8"))
-            for one in told:
-                words = [one["question"], one["answer"] or "abstains", one["reasoning"]]
-                cells = [as_cell(one_line(word)) for word in (item.patient, item.name, *words)]
-                rows.writerow([*cells, one["regions"]])
-    return target
-
-
-def _tell(
-    found: Measured, conflicts: dict[str, str], answers: Path | None, *, as_json: bool
+def report_measured(
+    found: Measured, conflicts: dict[str, str], files: dict[str, Path], *, as_json: bool
 ) -> None:
+    """Print what was measured, and further `files` by name; exit with 1 if a slide failed."""
     from sage.cli.console import Terminal
     from sage.cli.tools_support import print_json
 
@@ -310,9 +308,11 @@ def _tell(
                 "resumed": found.resumed,
                 "failures": found.failures,
                 "other_pixel_size": conflicts,
-                "answers": None if answers is None else str(answers),
+                **{name: str(path) for name, path in files.items()},
             }
         )
+        if found.failures:
+            raise typer.Exit(1)
         return
     console = Terminal(soft_wrap=True, highlight=False)
     done = found.slides - len(found.failures)
@@ -323,8 +323,8 @@ def _tell(
     )
     console.print(f"{found.table}  (sage run --features, or the lines of {found.declaration.name})")
     console.print(f"{found.validity}")
-    if answers is not None:
-        console.print(f"{answers}")
+    for path in files.values():
+        console.print(f"{path}")
     if conflicts:
         console.print(
             f"{len(conflicts)} slides say another pixel size; their values are not valid:"
@@ -333,3 +333,5 @@ def _tell(
         console.print(f"  {name}: {note}", markup=False)
     for name, reason in found.failures.items():
         console.print(f"failed: {name}: {reason}", markup=False)
+    if found.failures:
+        raise typer.Exit(1)

@@ -19,7 +19,6 @@ from sage.run.review import (
     in_editor,
     show_draft,
     show_edit,
-    show_readings,
 )
 from sage.run.state import Decision
 from validation.core.hypothesis import Comparison, CutRule, Direction, Hypothesis
@@ -125,7 +124,6 @@ def decide(services: Services, draft: Draft) -> Decision:
     asker = Asker()
     out.print(carries(services.folder, draft.hypothesis), markup=False, soft_wrap=True)
     show_draft(draft, services.dictionary)
-    show_readings(services, draft.hypothesis.id)
     name = draft.hypothesis.id
     while True:
         action = asker.choose(

@@ -20,7 +20,7 @@ from sage.cli.ask import (
     Treatment,
     corrections_of,
 )
-from sage.cli.options import AsJson, ReadSlides
+from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
 
@@ -57,7 +57,6 @@ def run(
         help="First measure the standard suite on the cohort's maps; what passes the gate is a"
         " variable of the run.",
     ),
-    read_slides: ReadSlides = 0,
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     confirm: str | None = typer.Option(
         None, help="A second cohort that has to confirm a claim; the first explores."
@@ -152,7 +151,6 @@ def run(
         cohort_root=cohort_root,
         features=tuple(features or ()),
         measure=measure,
-        read_slides=read_slides,
         replicate=replicate,
         confirm=confirm,
         split=split,
@@ -430,7 +428,7 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
     from sage.cli.console import out, print_json
     from sage.run.questions import carries
-    from sage.run.review import drafts_of, show_draft, show_readings
+    from sage.run.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
     if as_json:
@@ -446,7 +444,6 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
     for item in drafts:
         out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
         show_draft(item, services.dictionary)
-        show_readings(services, item.hypothesis.id)
     tell_candidates(services)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"

@@ -15,7 +15,6 @@ from sage.report.facts import Facts
 from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
 from sage.report.reading import Reached, would_change
-from sage_slide_reading.run_readings import caption, readings_of
 from validation.controls.keys import Key, random_key
 from validation.core.dictionary import JoinReport
 from validation.results.results import Answer, Results, TestOutcome
@@ -136,7 +135,6 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         figures=[
             *_figures(home, results, name, facts),
             *_fields(home, name),
-            *_readings(home, name),
         ],
         tables=[
             *_answers(results.verdict.answers),
@@ -197,33 +195,6 @@ def _fields(home: Path, name: str) -> list[FigurePage]:
             )
         )
     return found
-
-
-def _readings(home: Path, name: str) -> list[FigurePage]:
-    """Slides of the patients at the ends of an exposure, as a reader saw them.
-
-    A slide that could not be read, and an exposure whose slides were not, stand there in words.
-    """
-    found = readings_of(home)
-    pages = []
-    for exposure in found.exposures if found else ():
-        if exposure.note:
-            said = f"Slides by {exposure.label} were not read: {exposure.note}."
-            pages.append(FigurePage("", said))
-        for read in exposure.reads:
-            if not read.picture:
-                pages.append(FigurePage("", caption(exposure, read)))
-                continue
-            file = Path(read.picture).name
-            pages.append(
-                FigurePage(
-                    data_uri(home / FOLDER / file),
-                    f"{caption(exposure, read)} {exposure.statement}",
-                    f"{name}-{Path(file).stem}",
-                    f"hypotheses/{name}/{FOLDER}/{file}",
-                )
-            )
-    return pages
 
 
 EFFECTS = ("primary", "secondary", "adjusted")

@@ -27,7 +27,6 @@ from sage.run.questions import Corrections, contract, question_input, refuse, se
 from sage.run.services import Services
 from sage.run.wiring import graph_path, load_cohort
 from sage.settings import Settings
-from sage_slide_reading.run_readings import require_slides
 from validation.core.dictionary import DataDictionary
 from validation.run.overlap import require_other_cohort
 
@@ -38,8 +37,7 @@ class Request:
 
     `replicate` is a second cohort that may contradict a claim, `confirm` one that has to bear it
     out. `history` is what earlier rounds of `campaign` found. `measure` has the standard suite of
-    measurements made on the cohort's maps first. `read_slides` patients at each end of an exposure
-    about tissue have a slide read, for the review and the report.
+    measurements made on the cohort's maps first.
     """
 
     prompt: str
@@ -59,7 +57,6 @@ class Request:
     confirm: str | None = None
     campaign: str = ""
     measure: bool = False
-    read_slides: int = 0
     out: Path | None = None
     corrections: Corrections = field(default_factory=Corrections)
 
@@ -133,9 +130,6 @@ def _begin(
     if request.measure:
         measure_suite(cohort, other, defined, request.seed)
         cohort = with_defined(cohort, defined)
-    if request.read_slides:
-        need("slides", "reading slides")
-        require_slides(cohort)
     dictionary = cohort.dictionary()
     folder = RunFolder(root)
     manifest = _manifest(request, settings, folder, dictionary, kg)
@@ -206,7 +200,6 @@ def _manifest(
         history=request.history,
         split=request.split,
         confirms=request.confirm is not None,
-        read_slides=request.read_slides,
         campaign=request.campaign or (folder.id if request.confirm else ""),
         versions=versions(),
         settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),

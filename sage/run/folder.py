@@ -78,7 +78,6 @@ class Manifest(Strict):
     history: History | None = None
     split: float | None = None
     confirms: bool = False
-    read_slides: int = 0
     campaign: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -89,7 +88,7 @@ class Manifest(Strict):
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
         optional = (
-            "copied_thread", "endpoint", "history", "split", "confirms", "campaign", "read_slides",
+            "copied_thread", "endpoint", "history", "split", "confirms", "campaign",
         )  # fmt: skip
         unset = {name for name in optional if not getattr(self, name)}
         fixed = self.model_dump(mode="json", exclude=CHANGING | unset)

@@ -24,7 +24,6 @@ from sage.run.state import (
     ReviewIn,
     ScientistIn,
 )
-from sage_slide_reading.run_readings import read_for
 from validation.core.hypothesis import Exposure, Hypothesis
 
 QUERIES = 3
@@ -124,8 +123,6 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
                 drafts += drafted(services, state, drafts, 1, 1, wish)
             except InputError as error:
                 services.folder.event("note", node="scientist", message=str(error))
-        for draft in drafts:
-            read_for(services, draft.hypothesis)
         return {"drafts": drafts, "wishes": []}
 
 

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.scientist.rank import RankParts
-from agents.types import ExpandedHypothesis
 from sage.core.files import write_json
-from sage.core.models import read_model
-from sage.run.evaluation_nodes import suffix
 from sage.run.services import Services
 from sage.run.state import Evaluation, RankIn
-from sage_slide_reading.run_readings import read_for
 
 
 def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[str]:
@@ -65,7 +61,6 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
         for evaluation in evaluations:
             if evaluation.ended == "tested":
                 _draw_measured(services, evaluation.hypothesis_id)
-                _read_as_tested(services, evaluation)
         services.folder.record.seal()
         write_report(services.folder)
         write_crate(services.folder.root, services.folder.manifest())
@@ -84,12 +79,3 @@ def _draw_measured(services: Services, name: str) -> None:
     if isinstance(frozen, FrozenContract):
         keys = [exposure.key for exposure in frozen.contract.exposures]
         draw_measured(services.cohort, keys, home / FOLDER)
-
-
-def _read_as_tested(services: Services, evaluation: Evaluation) -> None:
-    """Slides for the claim that was tested, where the review changed what was read before."""
-    if not services.manifest.read_slides:
-        return
-    name = suffix(evaluation.hypothesis_id, evaluation.revisions)
-    expanded = read_model(services.folder.output(f"expanded-{name}"), ExpandedHypothesis)
-    read_for(services, expanded.hypothesis)

@@ -172,18 +172,6 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
     out.print(table)
 
 
-def show_readings(services: Services, name: str) -> None:
-    """Print what was read on slides for a hypothesis, where the run reads slides."""
-    from sage.cli.console import out
-    from sage_slide_reading.run_readings import FOLDER, readings_of, told
-
-    home = services.folder.hypothesis(name)
-    if (found := readings_of(home)) is not None:
-        for line in told(found):
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
-        out.print(f"pictures: {home / FOLDER}", markup=False, soft_wrap=True)
-
-
 @dataclass(frozen=True)
 class Edit:
     """A hypothesis as edited, and what that changed, field by field, as (field, before, after)."""

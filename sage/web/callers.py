@@ -14,7 +14,7 @@ from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.run.folder import RunFolder, new_id
 from sage.web.people import Role, Trust
-from sage.web.quotas import SLIDE, OverQuotaError, budget, count, count_slides
+from sage.web.quotas import SLIDE, OverQuotaError, budget, count
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Answer
@@ -53,8 +53,6 @@ class People:
         entry, quotas = self.audit.add(who, what, about, tool=spec.name), self.trust.quotas(who)
         try:
             count(quotas, self.audit, entry)
-            slides = 2 * arguments.get("read_slides", 0) * arguments.get("hypotheses", 1)
-            count_slides(quotas, self.audit, who, slides, about)
         except OverQuotaError:
             self.audit.refuse(entry)
             raise

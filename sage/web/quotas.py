@@ -72,44 +72,6 @@ def count(quotas: Quotas, audit: Audit, entry: Entry) -> None:
         raise _over(entry.who, most, thing)
 
 
-def check_slides(request: Request, slides: int, run: str) -> None:
-    """Count the slides that a run may read as if they were measured one by one.
-
-    Raises
-    ------
-    OverQuotaError
-        If they are more than what is left of the day; none of them counts then.
-    """
-    trust, audit = request.app.state.site.trust, request.app.state.audit
-    if trust is not None and audit is not None:
-        who = request.scope["state"]["logged"].who
-        count_slides(trust.quotas(who), audit, who, slides, run)
-
-
-def count_slides(quotas: Quotas, audit: Audit, who: str, slides: int, run: str) -> None:
-    """Write down the slides that a run may read, and refuse them beyond a day's number.
-
-    Parameters
-    ----------
-    quotas : of the person
-    audit : the log
-    who : the person
-    slides : how many
-    run : the run that reads them
-
-    Raises
-    ------
-    OverQuotaError
-        If they are more than what is left of the day; none of them counts then.
-    """
-    most = quotas.slides_per_day
-    entries = [audit.add(who, SLIDE, run, read_by="run") for _ in range(slides)]
-    if entries and most is not None and audit.count(entries[-1], _day_ago()) > most:
-        for entry in entries:
-            audit.refuse(entry)
-        raise _over(who, most, "slide")
-
-
 def _day_ago() -> str:
     return (clock.now() - timedelta(days=1)).isoformat(timespec="milliseconds")
 

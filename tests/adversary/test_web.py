@@ -365,8 +365,8 @@ def test_sessions_and_drafts_of_others_are_for_who_reviews(tmp_path: Path) -> No
     from sage_slide_reading.sessions.actions import ActionSettings
     from sage_slide_reading.sessions.drafts import Drafts, Round, write_drafts
     from sage_slide_reading.sessions.format import read_session
-    from tests.mcp_servers.test_session_drafts import DRAFTED
-    from tests.mcp_servers.test_sessions import box, session
+    from sage_slide_reading.tests.test_session_drafts import DRAFTED
+    from sage_slide_reading.tests.test_sessions import box, session
 
     guard = behind_a_proxy(tmp_path)
     inner: Any = guard.app

@@ -222,17 +222,17 @@ def sessions(place: Path) -> None:
     ]
     (place / "log.json").write_text(json.dumps(views))
     for name in ("reading", "drafted"):
-        run(f"sage sessions import log.json --slide slide.svs --reader r1"
+        run(f"sage reading import log.json --slide slide.svs --reader r1"
             f" --out {name}.session.jsonl", place)  # fmt: skip
-    run("sage sessions draft drafted.session.jsonl --slide slide.svs --eyes none", place)
+    run("sage reading draft drafted.session.jsonl --slide slide.svs --eyes none", place)
     (place / "recordings").mkdir()
-    run("sage sessions import log.json --slide slides/P1.s1.tif --reader r1"
+    run("sage reading import log.json --slide slides/P1.s1.tif --reader r1"
         " --out recordings/p1.session.jsonl", place)  # fmt: skip
 
 
 def maps(place: Path) -> None:
     """Maps of 24 patients of a small cohort, measurements, and what other programs wrote."""
-    from tests.agents.test_slide_maps import reading
+    from sage_slide_reading.tests.test_slide_maps import reading
     from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
     from tests.mcp_servers.test_mcp_oncology import small_cohort
 

@@ -125,7 +125,7 @@ def shipped() -> Path:
     """
     folder = data_folder("models") / "behavior"
     if not (folder / WEIGHTS).is_file():
-        raise InputError("this installation has no behavior model; name one (sage sessions train)")
+        raise InputError("this installation has no behavior model; name one (sage reading train)")
     return folder
 
 
@@ -164,7 +164,7 @@ class BehaviorModel:
 
         path = folder / WEIGHTS
         if not path.is_file():
-            raise InputError(f"{folder}: no {WEIGHTS}; sage sessions train writes one")
+            raise InputError(f"{folder}: no {WEIGHTS}; sage reading train writes one")
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: larger than any behavior model")
         try:

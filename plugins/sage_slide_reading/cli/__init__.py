@@ -1,10 +1,13 @@
-"""Commands of slide reading: read, record, draft, train."""
+"""Commands of slide reading: read, measure, record, draft, train."""
 
 from __future__ import annotations
 
+from sage_slide_reading.cli.findings import import_reading, measure
 from sage_slide_reading.cli.read_slide import read_slide
 from sage_slide_reading.cli.sessions import app
 
 app.command("read")(read_slide)
+app.command("measure")(measure)
+app.command("maps")(import_reading)
 
 __all__ = ["app"]

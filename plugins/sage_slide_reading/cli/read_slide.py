@@ -1,4 +1,4 @@
-"""`sage read-slide`: ask a question of a slide, and see how it was read."""
+"""`sage reading read`: ask a question of a slide, and see how it was read."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def read_slide(
     regions that a learned behavior proposes. The folder holds the reading, its steps, a trace, a
     conversation, and regions and path as GeoJSON.
 
-    Example: sage read-slide slide.svs "Where is the tumor?" --out reading --replace
+    Example: sage reading read slide.svs "Where is the tumor?" --out reading --replace
 
-    Example: sage read-slide slide.svs "Is there metastatic tumor?" --agent o3 --most 4
+    Example: sage reading read slide.svs "Is there metastatic tumor?" --agent o3 --most 4
     """
     from pydantic import ValidationError
 
@@ -167,7 +167,7 @@ def read_slide(
     except ValidationError as error:
         said = problems_of(error).replace("text: String", "question: the text")
         said = said.replace("reply: Value error,", "--answer:")
-        raise InputError(f"read-slide: {said}") from None
+        raise InputError(said) from None
     if agent is AgentName.PATHAGENT and (behavior or task or most):
         raise InputError("--behavior, --task and --most are for --agent o3")
     if agent is AgentName.O3 and (intervene or from_page):
@@ -181,7 +181,7 @@ def read_slide(
         def show(line: str) -> None:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-        with navigating(folder, f"sage read-slide{f' for {by}' if by else ''}"):
+        with navigating(folder, f"sage reading read{f' for {by}' if by else ''}"):
             if not replace and {path.name for path in folder.iterdir()} - {LOCK}:
                 raise InputError(
                     f"--out {folder} exists; name another folder, or --replace writes over it"

@@ -1,4 +1,4 @@
-"""`sage sessions`: recorded sessions, the actions they come to, drafts and their review."""
+"""`sage reading`: recorded sessions, the actions they come to, drafts and their review."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def group() -> None:
     """Recorded readings of slides: actions, drafts, review, export."""
 
 
-@app.command("list")
+@app.command("sessions")
 def list_sessions(
     folder: Annotated[
         Path | None, typer.Argument(help="Folder; default: where `sage serve` records.")
@@ -64,7 +64,7 @@ def list_sessions(
 ) -> None:
     """Sessions of a folder: reader, slide, events, actions, and how far their review is.
 
-    Example: sage sessions list
+    Example: sage reading sessions
     """
     from sage.cli.console import Terminal, print_json
     from sage.core.errors import InputError
@@ -128,7 +128,7 @@ def actions(
     By the rules of Pathology-CoT: stays, pans and peeks; overviews removed, similar boxes merged,
     boxes that hold others removed, sizes normalized.
 
-    Example: sage sessions actions reading.session.jsonl --set stay_s=1.5
+    Example: sage reading actions reading.session.jsonl --set stay_s=1.5
     """
     from sage.cli.console import Terminal, print_json
     from sage.core.errors import InputError
@@ -187,7 +187,7 @@ def import_log(
 
     Annotations without times count for 2 s each, in the order of the file; the session says so.
 
-    Example: sage sessions import log.json --slide slide.svs --reader r1 --out a.session.jsonl
+    Example: sage reading import log.json --slide slide.svs --reader r1 --out a.session.jsonl
     """
     import re
 
@@ -246,7 +246,7 @@ def draft(
 
     They lie beside the session (*.drafts.json); the sessions page of `sage serve` reviews them.
 
-    Example: sage sessions draft reading.session.jsonl --slide slide.svs
+    Example: sage reading draft reading.session.jsonl --slide slide.svs
     """
     from mcp_servers.slides.slide import Slide
     from sage.cli.console import Terminal
@@ -296,7 +296,7 @@ def review(
     Decide on the sessions page of `sage serve`, where the pictures are; --accept and --reject
     decide here, by the number that is shown, and count no time.
 
-    Example: sage sessions review drafted.drafts.json
+    Example: sage reading review drafted.drafts.json
     """
     from sage.cli.console import Terminal, print_json
     from sage.core import clock
@@ -376,7 +376,7 @@ def export(
 ) -> None:
     """Write reviewed rounds as conversations (JSON lines), COCO boxes and a datasheet.
 
-    Example: sage sessions export drafted.drafts.json --out dataset --unreviewed
+    Example: sage reading export drafted.drafts.json --out dataset --unreviewed
     """
     from sage.cli.console import Terminal
     from sage.control.audit import EXPORTED, log_command
@@ -422,7 +422,7 @@ def _settings(sets: list[str] | None) -> ActionSettings:
             raise InputError(f"--set {text}: write KEY=VALUE")
         if name.strip() not in ActionSettings.model_fields:
             raise InputError(
-                f"--set {text}: there is no such threshold; `sage sessions actions --settings` "
+                f"--set {text}: there is no such threshold; `sage reading actions --settings` "
                 "lists them"
             )
         given[name.strip()] = value.split(",") if "," in value else value

@@ -1,4 +1,4 @@
-"""`sage sessions train` and `predict`: where readers look, learned from recorded sessions."""
+"""`sage reading train` and `predict`: where readers look, learned from recorded sessions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def train_sessions(
     240 sessions of 30 slides with five folds take five minutes to two hours of processor time,
     by the machine; with --folds 0 a fifth of that. Nothing is kept of what is interrupted.
 
-    Example: sage sessions train recordings --slides slides --folds 0 --out model
+    Example: sage reading train recordings --slides slides --folds 0 --out model
     """
     from mcp_servers.workers.cohort import patient_of
     from sage.cli.console import err, print_json
@@ -108,7 +108,7 @@ def predict_regions(
     slide: Annotated[Path, typer.Argument(help="A slide or image file.")],
     model: Annotated[
         Path | None,
-        typer.Option(help="Folder of a model (sage sessions train); else the one that ships."),
+        typer.Option(help="Folder of a model (sage reading train); else the one that ships."),
     ] = None,
     behavior: Annotated[
         str | None, typer.Option(help="Which task's, where the model has several.")
@@ -126,7 +126,7 @@ def predict_regions(
     The model that ships learned from scripted readers of simulated lymph nodes; it has a behavior
     for each of four strategies. A proposed region is a place to look at, not a finding.
 
-    Example: sage sessions predict slide.svs --behavior "find metastatic tumor" --out r.geojson
+    Example: sage reading predict slide.svs --behavior "find metastatic tumor" --out r.geojson
     """
     from mcp_servers.slides.slide import Slide
     from sage.cli.console import out as console

@@ -49,7 +49,7 @@ class ReadFindingsResult(SlideResult):
     high_power_share: float = Field(description="The most of one question, of the tissue, 0 to 1")
 
 
-def asked_of_all(texts: list[str]) -> list[Question]:
+def check_questions(texts: list[str]) -> list[Question]:
     """Questions that the computed eyes can take, each about something else.
 
     Raises
@@ -94,7 +94,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
     from sage_slide_reading.reader.open_eyes import computed_eyes
     from sage_slide_reading.reader.scope import Scope
 
-    questions = asked_of_all(given.questions)
+    questions = check_questions(given.questions)
     slide = open_slide(given, context)
     options = Options(patch_px=given.patch_px)
     readings = []

@@ -14,7 +14,7 @@ class PredictRegionsInput(SlideInput):
 
     model: InputPath | None = Field(
         default=None,
-        description="Folder that `sage sessions train` wrote; the model that ships when None",
+        description="Folder that `sage reading train` wrote; the model that ships when None",
     )
     behavior: str | None = Field(
         default=None, max_length=500, description="Which task's, where the model has several"

@@ -219,7 +219,7 @@ def one(path: str, reading: str, request: Request) -> dict[str, Any]:
 
 @router.post("")
 def start(asking: Asking, request: Request) -> dict[str, str]:
-    """Read a slide: `sage read-slide` in a process of its own.
+    """Read a slide: `sage reading read` in a process of its own.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
                       answers=question.options)  # fmt: skip
         write_json(folder / ASKED, asked)
         request.app.state.commands.start(
-            f"reading-{name}", "read-slide", f"--out={folder}", "--replace",
+            f"reading-{name}", "reading", "read", f"--out={folder}", "--replace",
             "--intervene-from-page",
             f"--by={one_line(who)}", f"--magnification={asking.magnification}",
             f"--patch-px={asking.patch_px}", f"--rounds={asking.rounds}",

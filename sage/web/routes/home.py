@@ -18,8 +18,7 @@ from sage.run.folder import RunFolder, held, new_id
 from sage.run.questions import LONGEST, Corrections, contract, lines, question_input
 from sage.web.people import Role, roles
 from sage.web.processes import Commands
-from sage.web.quotas import budget, check_count, check_slides
-from sage_slide_reading.run_readings import MOST_PER_END, MOST_SLIDES
+from sage.web.quotas import budget, check_count
 
 if TYPE_CHECKING:
     from sage.run.folder import Manifest
@@ -55,7 +54,6 @@ class Start(Ask):
     reasoner: Literal["rules", "chat"] | None = None
     budget_usd: float | None = Field(default=None, ge=0)
     seed: int = 0
-    read_slides: int = Field(default=0, ge=0, le=MOST_PER_END)
 
 
 @router.get("/here")
@@ -72,7 +70,7 @@ def here(request: Request) -> dict[str, Any]:
         "roles": sorted(roles(request)) if site.trust is not None else [],
         "runs_dir": str(site.settings.runs_dir.resolve()),
         "cohorts": [
-            item.model_dump(include={"id", "title", "simulated", "slides"})
+            item.model_dump(include={"id", "title", "simulated"})
             for item in site.cohort_names().values()
         ],
     }
@@ -228,17 +226,9 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     names = site.cohort_names()
     site.cohort(asked.cohort)  # refused here where it is not of the list or cannot be read
     name = new_id(asked.prompt)
-    if asked.read_slides:
-        if not names[asked.cohort].slides:
-            raise InputError(
-                f'the cohort "{asked.cohort}" does not say where its slides lie: read_slides is 0'
-            )
-        wanted = 2 * asked.read_slides * asked.hypotheses
-        check_slides(request, min(MOST_SLIDES, wanted), name)
     arguments = [
         "run",
         f"--cohort={names[asked.cohort].path or asked.cohort}",
-        f"--read-slides={asked.read_slides}",
         f"--hypotheses={asked.hypotheses}",
         f"--seed={asked.seed}",
         f"--out={site.settings.runs_dir / name}",

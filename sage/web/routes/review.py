@@ -139,22 +139,8 @@ def _card(
         "citations": [source.model_dump(mode="json") for source in draft.citations],
         "contradicting": [source.model_dump(mode="json") for source in draft.contradicting],
         "support_absent": draft.support_absent,
-        "readings": _readings(run, hypothesis.id),
         **_view(blind, hypothesis),
     }
-
-
-def _readings(run: RunFolder, name: str) -> list[dict[str, str]]:
-    """What was read on slides for a hypothesis: picture and words."""
-    from sage_slide_reading.run_readings import FOLDER, caption, readings_of
-
-    found = readings_of(run.hypothesis(name))
-    return [
-        {"file": f"{FOLDER}/{read.picture}" if read.picture else "",
-         "words": caption(exposure, read)}
-        for exposure in (found.exposures if found else ())
-        for read in exposure.reads
-    ]  # fmt: skip
 
 
 def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:

@@ -99,7 +99,7 @@ function List() {
   const slide = (name) => slides.data?.find((item) => item.name.split("/").at(-1) === name);
   return html`<${Wrong} error=${sessions.error || drafts.error}/>
     <h2>To review</h2>${drafts.data?.length ? html`<ul>${drafts.data.map((item) => html`<li><a href=${`/sessions?drafts=${encodeURIComponent(item.name)}`}>${item.slide}, ${item.reader}</a> <span class="soft small">${item.decided} of ${item.rounds} regions decided, drafts: ${item.drafted_by}${item.task ? `, “${item.task}”` : ""}</span></li>`)}</ul>`
-      : html`<p>Nothing is drafted yet: <code>sage sessions draft SESSION --slide SLIDE</code>.</p>`}
+      : html`<p>Nothing is drafted yet: <code>sage reading draft SESSION --slide SLIDE</code>.</p>`}
     <h2>Recorded</h2>${sessions.data?.length ? html`<ul>${sessions.data.map((item) => html`<li>${item.started.slice(0, 16).replace("T", " ")}: ${slide(item.slide) ? html`<a href=${`/slides?${new URLSearchParams({ path: slide(item.slide).path })}`}>${item.slide}</a>` : item.slide}, ${item.reader}${item.task ? `, “${item.task}”` : ""} <span class="soft tiny">${item.name}</span></li>`)}</ul>`
       : html`<p>Nothing is recorded yet: <em>Record session</em> lies beside each <a href="/slides">slide</a>.</p>`}`;
 }

@@ -47,7 +47,6 @@ export function Home({ site, go }) {
   const [cohort, setCohort] = useState("demo");
   const [hypotheses, setHypotheses] = useState(1);
   const [auto, setAuto] = useState(false);
-  const [slides, setSlides] = useState(0);
   const [replaced, setReplaced] = useState({});
   const [dropped, setDropped] = useState([]);
   const [read, setRead] = useState(null);
@@ -64,11 +63,10 @@ export function Home({ site, go }) {
     event.preventDefault();
     setStarting(true);
     try {
-      const { name } = await api("/api/runs", { body: { prompt, cohort, replaced, dropped, hypotheses, auto_approve: auto, read_slides: hasSlides ? slides : 0 } });
+      const { name } = await api("/api/runs", { body: { prompt, cohort, replaced, dropped, hypotheses, auto_approve: auto } });
       go(`/runs/${address(name)}`);
     } catch (e) { setError(e.message); setStarting(false); }
   };
-  const hasSlides = site.cohorts.some((c) => c.id === cohort && c.slides);
   const mayPass = site.reviewers < 2 && (!site.user_fixed || site.roles.some((role) => ["review", "administer"].includes(role)));
   const refused = !read || read.refusals.length > 0;
   return html`
@@ -82,7 +80,6 @@ export function Home({ site, go }) {
           <label>Cohort <select value=${cohort} onChange=${(e) => setCohort(e.target.value)}>${site.cohorts.map((c) => html`<option value=${c.id}>${c.title}${c.simulated ? " (simulated)" : ""}</option>`)}</select></label>
           <label>Hypotheses <input type="number" min="1" max="10" value=${hypotheses} onInput=${(e) => setHypotheses(Math.min(10, Math.max(1, Number(e.target.value) || 1)))}/></label>
         </div>
-        ${hasSlides ? html`<p><label>Slides to read at each end of an exposure <select id="read-slides" value=${slides} onChange=${(e) => setSlides(Number(e.target.value))}>${[0, 1, 2, 3].map((n) => html`<option value=${n}>${n || "none"}</option>`)}</select></label> <span class="small soft">patients with its highest and lowest values, for the review and the report; up to four minutes each</span></p>` : null}
         ${mayPass ? html`<p><label><input type="checkbox" checked=${auto} onChange=${(e) => setAuto(e.target.checked)}/> pass the review without a person (the report says so)</label></p>` : null}
         <${Cost} hypotheses=${hypotheses}/>
         <${Wrong} error=${error}/>

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.end_to_end.test_read_slides_run import QUESTION, write_cohort
 from tests.mcp_servers.slide_tools import blobs, pyramid
 from tests.sage.web.pages import browser_marks, looking, serving
 
@@ -45,28 +42,3 @@ def test_a_button_that_a_role_forbids_says_which_role_it_needs(folder: Path) -> 
             page.click("[data-nuclei='0']")
             page.wait_for_selector("#nuclei:has-text('nuclei in')")
             page.wait_for_selector("p:has-text('nuclei found here')")
-
-
-def test_slides_to_read_are_offered_where_the_cohort_has_some(tmp_path: Path) -> None:
-    write_cohort(tmp_path / "cohorts", slides=())  # makes the folder; the cohort lies in it
-    with serving(tmp_path) as served, looking() as page:
-        asked: list[str] = []
-
-        def answered(route: Any) -> None:
-            asked.append(route.request.post_data)
-            route.fulfill(status=422, json={"error": "not started: this is a test"})
-
-        page.route("**/api/runs", lambda route: answered(route)
-                   if route.request.method == "POST" else route.continue_())  # fmt: skip
-        understood = {"intent": "", "parts": [], "lines": [], "notes": [], "refusals": [],
-                      "mismatches": []}  # fmt: skip
-        page.route("**/api/ask", lambda route: route.fulfill(json=understood))
-        page.goto(served.address)
-        page.fill("#question", QUESTION)
-        assert page.locator("#read-slides").count() == 0  # the demonstration cohort has none
-        page.locator("select").first.select_option("simulated-slides")
-        page.select_option("#read-slides", "2")
-        page.screenshot(path=str(tmp_path / "home.png"))
-        page.click("#start:not([disabled])")
-        page.wait_for_selector("text=not started")
-    assert json.loads(asked[0])["read_slides"] == 2

@@ -83,24 +83,6 @@ def test_runs_beyond_a_day_s_number_are_refused_and_each_person_has_a_number_of_
     assert [owner for owner, _ in started] == ["ann"] * 2 + ["bob"] * 3
 
 
-def test_slides_that_a_run_reads_count_among_a_day_s_slides(
-    guard: Guard, started: Any, tmp_path: Path, settings: Settings, monkeypatch: Any
-) -> None:
-    from validation.core.types import CohortSummary
-
-    here = [CohortSummary(id="c", title="C", kind="folder", simulated=True, path="/c", slides=True)]
-    monkeypatch.setattr("validation.cohort.available", lambda folders: here)
-    refused = start(guard, BOB, read_slides=1)
-    assert refused.status_code == 422 and "where its slides lie" in refused.json()["error"]
-    assert start(guard, BOB, cohort="c", read_slides=1, hypotheses=2).status_code == 200
-    assert "--read-slides=1" in started[-1][1] and "--cohort=/c" in started[-1][1]
-    # Four of BOB's five slides are gone: two more are refused, and count neither as run nor slide.
-    over = start(guard, BOB, cohort="c", read_slides=1)
-    assert over.status_code == 429 and "5 slides in 24 hours" in over.json()["error"]
-    assert start(guard, BOB).status_code == 200
-    assert start(guard, ANN, cohort="c", read_slides=9).status_code == 422
-
-
 def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
     guard: Guard, settings: Settings, started: Any
 ) -> None:
@@ -256,7 +238,6 @@ def test_a_run_that_could_not_begin_does_not_count(
     guard: Guard, started: Any, settings: Settings
 ) -> None:
     wrong: list[dict[str, Any]] = [
-        {"read_slides": 1},
         {"auto_approve": True},
         {"hypotheses": "many"},
     ]

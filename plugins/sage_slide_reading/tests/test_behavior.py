@@ -345,14 +345,14 @@ def test_what_is_no_model_is_refused(model: Path, tmp_path: Path, damage: str) -
 
 def test_the_command_line_trains_and_predicts(recorded: Path, tmp_path: Path) -> None:
     done = sage(
-        "sessions", "train", str(recorded / "sessions"), "--slides", str(recorded / "slides"),
+        "reading", "train", str(recorded / "sessions"), "--slides", str(recorded / "slides"),
         "--out", "model", "--patients", str(recorded / "patients.csv"), "--folds", "2",
         "--epochs", "2", "--thumbnail-px", "64", "--json", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
     assert done.json["patients"] == 5 and done.json["folds"] == 2 and done.json["scores"]
     slide = str(recorded / "slides" / "s0.png")
-    said = sage("sessions", "predict", slide, "--model", "model", "--behavior", TASK, "--most",
+    said = sage("reading", "predict", slide, "--model", "model", "--behavior", TASK, "--most",
                 "2", "--out", "r.geojson", "--json", cwd=tmp_path)  # fmt: skip
     assert said.code == 0, said.err
     assert len(read_objects(tmp_path / "r.geojson")) == len(said.json) <= 2
@@ -360,13 +360,13 @@ def test_the_command_line_trains_and_predicts(recorded: Path, tmp_path: Path) ->
         ("no behavior", ["--model", "model", "--behavior", "x"]),
         ("no behavior.safetensors", ["--model", str(recorded)]),
     ):
-        wrong = sage("sessions", "predict", slide, *more, cwd=tmp_path)
+        wrong = sage("reading", "predict", slide, *more, cwd=tmp_path)
         assert wrong.code == 2 and words in wrong.err
     for words, more in (
         ("6 folds need", ["--folds", "6"]),
         ("it needs the columns slide and patient", ["--patients", str(tmp_path / "r.geojson")]),
     ):
-        wrong = sage("sessions", "train", str(recorded / "sessions"), "--slides",
+        wrong = sage("reading", "train", str(recorded / "sessions"), "--slides",
                      str(recorded / "slides"), "--out", "m2", "--patients",
                      str(recorded / "patients.csv"), *more, cwd=tmp_path)  # fmt: skip
         assert wrong.code == 2 and words in wrong.err, wrong.err

@@ -17,7 +17,7 @@ from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options
 from sage_slide_reading.sessions.actions import ActionSettings
 from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent
-from tests.agents.test_slide_reader import player
+from sage_slide_reading.tests.test_slide_reader import player
 from tests.openai_server import chat_reasoner, serve
 from validation.simulate import render_slide
 

@@ -16,9 +16,9 @@ from benchmarks.session_review import Speeds, review
 from sage_slide_reading.sessions.actions import ActionSettings
 from sage_slide_reading.sessions.drafts import Drafts, Round, audit, read_decisions, write_drafts
 from sage_slide_reading.sessions.format import SessionHeader
+from sage_slide_reading.tests.test_session_drafts import DRAFTED
+from sage_slide_reading.tests.test_sessions import box
 from tests.mcp_servers.slide_tools import blobs
-from tests.mcp_servers.test_session_drafts import DRAFTED
-from tests.mcp_servers.test_sessions import box
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 from tests.sage.web.test_slides import client
 

@@ -82,7 +82,7 @@ def test_what_was_not_looked_at_closely_was_not_looked_for() -> None:
 def test_the_command_line_imports_a_reading(tmp_path: Path) -> None:
     own = reading("P-1", [(2, 2)])
     (tmp_path / "reading.json").write_text(own.model_dump_json())
-    done = sage("slides", "maps", "import", "reading", "reading.json", "--patient", "P-7", "--json",
+    done = sage("reading", "maps", "reading.json", "--patient", "P-7", "--json",
                 cwd=tmp_path)  # fmt: skip
     assert done.code == 0, done.err
     assert done.json[0]["objects"] == {"read_mitosis": 0, "read_tumor": 1}
@@ -90,7 +90,7 @@ def test_the_command_line_imports_a_reading(tmp_path: Path) -> None:
     assert kept.patient == "P-7" and "Where is the tumor?" in kept.provenance["objects"]
     for damage in ("{", json.dumps({"slide": "x"}), own.model_dump_json()[:-3]):
         (tmp_path / "reading.json").write_text(damage)
-        refused = sage("slides", "maps", "import", "reading", "reading.json", cwd=tmp_path)
+        refused = sage("reading", "maps", "reading.json", cwd=tmp_path)
         assert refused.code == 2 and "Traceback" not in refused.err
 
 

@@ -1,4 +1,4 @@
-"""For all tests: Ctrl-C works, as in a terminal, and CI draws the same examples every time.
+"""For all tests, those of plugins too: Ctrl-C works, as in a terminal, and CI draws the same examples every time.
 
 A shell that starts a command in the background makes it ignore SIGINT, and so would every process
 that the tests start and interrupt.
@@ -20,7 +20,7 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent
 PLACES = ("end_to_end/", "adversary/", "mcp_servers/test_sl_", "test_the_table_kills_the_mutants")
 """Whole runs, attacks, slides, mutants: what `make test-fast` leaves out beside marked tests."""
 KEPT = (
@@ -30,7 +30,7 @@ KEPT = (
     "end_to_end/test_run.py::test_replay_rebuilds_the_same_report_without_cohort_or_graph",
 )
 """One whole run that it keeps."""
-SLOW = HERE / "slow.txt"
+SLOW = ROOT / "tests" / "slow.txt"
 """Tests that took longer than a second, by `--record-slow`; it leaves them out as well."""
 LONG_S = 1.0
 took: dict[str, float] = {}
@@ -52,8 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     listed = set(SLOW.read_text(encoding="utf-8").split())
     slow: Counter[Path] = Counter()
     for item in items:
-        place = item.path.relative_to(HERE if item.path.is_relative_to(HERE) else HERE.parent)
-        where = f"{place.as_posix()}::{item.name}"
+        where = f"{item.path.relative_to(ROOT).as_posix().removeprefix('tests/')}::{item.name}"
         name = where.partition("[")[0]
         if name not in KEPT and (name in listed or any(part in where for part in PLACES)):
             item.add_marker(pytest.mark.slow)

@@ -974,7 +974,7 @@ def test_settings_that_do_not_let_a_model_look_are_named(
     painted: Path, tmp_path: Path, settings: str, words: str
 ) -> None:
     (tmp_path / "sage.toml").write_text(settings)
-    done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--budget-usd", "1",
+    done = sage("reading", "read", str(painted), WHERE.text, "--eyes", "model", "--budget-usd", "1",
                 "--out", "r", cwd=tmp_path, SAGE_BASE_URL="http://127.0.0.1:9/v1")  # fmt: skip
     assert done.code == 2
     assert words in done.err
@@ -986,7 +986,7 @@ def test_a_reading_that_a_model_breaks_off_names_its_own_way_on(
 ) -> None:
     (tmp_path / "sage.toml").write_text(VISION)
     with serve(lambda _: Answer("{}", breaks=True, pieces=2)) as server:
-        done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
+        done = sage("reading", "read", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
                     cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
     assert done.code == 1
     assert "the same command with --replace (it keeps r's replies)" in done.err
@@ -997,8 +997,9 @@ def test_a_reading_that_its_budget_ends_names_its_own_way_on(painted: Path, tmp_
     prices = "price_in = 1.0\nprice_out = 1.0\n"
     roles = "".join(f'[models.{role}]\nname = "m"\n{prices}' for role in ("high", "mini", "nano"))
     (tmp_path / "sage.toml").write_text(f"vision = true\n{roles}")
-    done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--budget-usd", "0.001",
-                "--out", "r", cwd=tmp_path, SAGE_BASE_URL="http://127.0.0.1:9/v1")  # fmt: skip
+    done = sage("reading", "read", str(painted), WHERE.text, "--eyes", "model", "--budget-usd",
+                "0.001", "--out", "r", cwd=tmp_path,
+                SAGE_BASE_URL="http://127.0.0.1:9/v1")  # fmt: skip
     assert done.code == 1 and "0.0000 spent" in done.err
     assert "with --replace (it keeps r's replies) and a larger --budget-usd" in done.err
 
@@ -1007,7 +1008,7 @@ def test_what_a_reading_by_a_model_cost_is_told(painted: Path, tmp_path: Path) -
 
     (tmp_path / "sage.toml").write_text(VISION)
     with serve(player(GOOD)) as server:
-        done = sage("read-slide", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
+        done = sage("reading", "read", str(painted), WHERE.text, "--eyes", "model", "--out", "r",
                     *(word for option in QUADRANTS for word in ("--answer", option)),
                     cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
     assert done.code == 0, done.err
@@ -1024,8 +1025,8 @@ def test_the_command_line_reads_a_slide(painted: Path, tmp_path: Path) -> None:
     (tmp_path / "s.tiff").symlink_to(painted)
     answers = [word for option in QUADRANTS for word in ("--answer", option)]
     done = sage(
-        "read-slide", "s.tiff", WHERE.text, *answers, "--patch-px", "128", "--out", "r", "--json",
-        cwd=tmp_path,
+        "reading", "read", "s.tiff", WHERE.text, *answers, "--patch-px", "128",
+        "--out", "r", "--json", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
     assert done.json["answer"] == "upper left"
@@ -1052,7 +1053,7 @@ def test_the_command_line_reads_a_slide(painted: Path, tmp_path: Path) -> None:
 def test_bad_input_is_named_with_exit_code_2(
     painted: Path, tmp_path: Path, more: list[str], words: str
 ) -> None:
-    done = sage("read-slide", str(painted), "Where is the tumor?", *more, cwd=tmp_path)
+    done = sage("reading", "read", str(painted), "Where is the tumor?", *more, cwd=tmp_path)
     assert done.code == 2
     assert words in done.err
     assert not list(tmp_path.iterdir())
@@ -1062,7 +1063,7 @@ def test_a_refused_reading_leaves_a_folder_as_it_was(painted: Path, tmp_path: Pa
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "notes.txt").write_text("mine")
     for out, words in (("kept", "--replace"), ("new/deep", "set vision = true")):
-        done = sage("read-slide", str(painted), "Where is the tumor?", "--eyes", "model",
+        done = sage("reading", "read", str(painted), "Where is the tumor?", "--eyes", "model",
                     "--out", out, cwd=tmp_path)  # fmt: skip
         assert done.code == 2 and words in done.err
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == [

@@ -14,9 +14,9 @@ from mcp_servers.measures.enumeration import suite_of
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import held_in, read_maps, write_maps
 from sage.core.errors import InputError
-from sage_slide_reading.reader.findings_tool import asked_of_all
+from sage_slide_reading.reader.findings_tool import check_questions
 from sage_slide_reading.reader.maps import findings_of
-from tests.agents.test_slide_maps import reading
+from sage_slide_reading.tests.test_slide_maps import reading
 from tests.end_to_end.harness import sage
 from validation.simulate.slide import Scene, render_slide
 
@@ -63,10 +63,10 @@ def test_a_question_that_no_slide_can_answer_is_refused_first(
     texts: list[str], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=words):
-        asked_of_all(texts)
+        check_questions(texts)
     (tmp_path / "s").mkdir()
-    asked = [word for text in texts for word in ("--read", text)]
-    done = sage("slides", "measure", "-", "--slides", "s", *asked, cwd=tmp_path)
+    asked = [word for text in texts for word in ("--question", text)]
+    done = sage("reading", "measure", "-", "--slides", "s", *asked, cwd=tmp_path)
     assert done.code == 2 and words in done.err
     assert not (tmp_path / "measured").exists()
 
@@ -113,16 +113,16 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
         (slides / f"P{who:02}.tiff").hardlink_to(slides / f"P{who % kinds:02}.tiff")
     write_cohort(tmp_path / "cohort", patients)
     words = [
-        "slides",
+        "reading",
         "measure",
         "cohort",
         "--slides",
         "slides",
-        "--read",
+        "--question",
         TUMOR,
         "--cache",
         "kept",
-        "--jobs",
+        "--workers",
         "1",
         "--json",
     ]

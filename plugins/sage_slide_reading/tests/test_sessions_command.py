@@ -27,33 +27,33 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     render_slide(folder / "node.tif", seed=1, size_px=1024)
     (folder / "log.json").write_text(json.dumps(LOG))
     words = ["import", "log.json", "--slide", "node.tif", "--reader", "r1", "--task", "find tumor"]
-    done = sage("sessions", *words, "--out", "kept/a.session.jsonl", cwd=folder)
+    done = sage("reading", *words, "--out", "kept/a.session.jsonl", cwd=folder)
     assert done.code == 0, done.err
-    done = sage("sessions", "draft", "kept/a.session.jsonl", "--slide", "node.tif", cwd=folder)
+    done = sage("reading", "draft", "kept/a.session.jsonl", "--slide", "node.tif", cwd=folder)
     assert done.code == 0, done.err
     return folder
 
 
 def test_from_a_log_to_training_data(place: Path) -> None:
-    listed = sage("sessions", "list", "kept", "--json", cwd=place).json
+    listed = sage("reading", "sessions", "kept", "--json", cwd=place).json
     assert listed[0]["events"] == 4 and listed[0]["reviewed"] == "0/3"
-    actions = sage("sessions", "actions", "kept/a.session.jsonl", "--json", cwd=place).json
+    actions = sage("reading", "actions", "kept/a.session.jsonl", "--json", cwd=place).json
     assert [a["command"] for a in actions] == ["<5x-inspect>"] * 3
     fewer = ["actions", "kept/a.session.jsonl", "--set", "stay_s=2", "--json"]
-    assert sage("sessions", *fewer, cwd=place).json == []
-    steps = sage("sessions", "actions", "kept/a.session.jsonl", "--steps", cwd=place)
+    assert sage("reading", *fewer, cwd=place).json == []
+    steps = sage("reading", "actions", "kept/a.session.jsonl", "--steps", cwd=place)
     assert "remove big: 3" in steps.out and "normalize: 3" in steps.out
-    decided = sage("sessions", "review", "kept/a.drafts.json", "--accept", "1", "--reject", "2",
+    decided = sage("reading", "review", "kept/a.drafts.json", "--accept", "1", "--reject", "2",
                    "--reviewer", "ana", "--json", cwd=place).json  # fmt: skip
     assert (decided["accepted"], decided["rejected"], decided["average_s"]) == (1, 1, None)
-    done = sage("sessions", "export", "kept/a.drafts.json", "--out", "set", cwd=place)
+    done = sage("reading", "export", "kept/a.drafts.json", "--out", "set", cwd=place)
     assert done.code == 0 and "set: 1 round in" in done.out
     again = ["export", "kept/a.drafts.json", "--out", "set"]
     before = (place / "set" / "boxes.coco.json").read_bytes()
-    refused = sage("sessions", *again, "--unreviewed", cwd=place)
+    refused = sage("reading", *again, "--unreviewed", cwd=place)
     assert refused.code == 2 and "--replace" in refused.err
     assert (place / "set" / "boxes.coco.json").read_bytes() == before
-    assert sage("sessions", *again, "--replace", cwd=place).code == 0
+    assert sage("reading", *again, "--replace", cwd=place).code == 0
     boxes = json.loads((place / "set" / "boxes.coco.json").read_text())
     assert len(boxes["annotations"]) == 1
     assert "ana" in (place / "set" / "datasheet.md").read_text()
@@ -83,7 +83,7 @@ def test_from_a_log_to_training_data(place: Path) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_is_named_with_exit_code_2(place: Path, words: list[str], said: str) -> None:
-    done = sage("sessions", *words, cwd=place)
+    done = sage("reading", *words, cwd=place)
     assert done.code == 2, done.out + done.err
     assert said in done.err
     assert not (place / "b.session.jsonl").exists()
@@ -92,7 +92,7 @@ def test_bad_input_is_named_with_exit_code_2(place: Path, words: list[str], said
 def test_nothing_accepted_is_nothing_to_export(place: Path, tmp_path: Path) -> None:
     text = (place / "kept" / "a.drafts.json").read_text()
     (tmp_path / "b.drafts.json").write_text(text)
-    done = sage("sessions", "export", str(tmp_path / "b.drafts.json"), "--out", "e", cwd=tmp_path)
+    done = sage("reading", "export", str(tmp_path / "b.drafts.json"), "--out", "e", cwd=tmp_path)
     assert done.code == 2 and "--unreviewed" in done.err
     assert not (tmp_path / "e").exists()
 

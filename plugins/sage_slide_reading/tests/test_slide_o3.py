@@ -32,7 +32,7 @@ from sage_slide_reading.reader.o3 import (
 )
 from sage_slide_reading.reader.open_eyes import computed_eyes, model_eyes, router_of
 from sage_slide_reading.reader.types import O3Options, Question, Reading, Visit
-from tests.agents.test_slide_reader import fields_of, player
+from sage_slide_reading.tests.test_slide_reader import fields_of, player
 from tests.end_to_end.harness import sage
 from tests.openai_server import chat_reasoner, serve
 from validation.simulate.slide import Scene, render_slide
@@ -269,7 +269,7 @@ def test_a_router_that_names_no_behavior_of_the_bank_ends_the_reading(
 
 def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_path: Path) -> None:
     done = sage(
-        "read-slide", str(node), QUESTION.text, "--answer", "yes", "--answer", "no", "--agent",
+        "reading", "read", str(node), QUESTION.text, "--answer", "yes", "--answer", "no", "--agent",
         "o3", "--behavior", str(model), "--most", "2", "--order", "reverse", "--out", "r", "--json",
         cwd=tmp_path,
     )  # fmt: skip
@@ -284,7 +284,7 @@ def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_pat
         (["--agent", "o3", "--intervene"], "are for --agent pathagent"),
         (["--agent", "o3", "--behavior", str(tmp_path)], "no behavior.safetensors"),
     ):
-        wrong = sage("read-slide", str(node), QUESTION.text, *more, cwd=tmp_path)
+        wrong = sage("reading", "read", str(node), QUESTION.text, *more, cwd=tmp_path)
         assert wrong.code == 2 and words in wrong.err
 
 

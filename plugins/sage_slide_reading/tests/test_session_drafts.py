@@ -25,7 +25,7 @@ from sage_slide_reading.sessions.drafts import (
     write_drafts,
 )
 from sage_slide_reading.sessions.export import Reviewed, coco, conversations, datasheet, export
-from tests.mcp_servers.test_sessions import HEADER, box
+from sage_slide_reading.tests.test_sessions import HEADER, box
 
 DRAFTED = Rationale(
     thumbnail_impression=("One piece of tissue.",),

@@ -1,0 +1,122 @@
+"""`sage reading measure` and `sage reading maps`: a reading's findings as measurable maps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sage.cli.measure import SuiteName, measure_cohort, report_measured
+from sage.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from mcp_servers.workers.cohort import Item
+
+MAX_BYTES = 64 << 20
+
+
+def measure(
+    cohort: Annotated[
+        str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
+    ],
+    slides: Annotated[Path, typer.Option(help="Folder of slides, or one slide.")],
+    questions: Annotated[
+        list[str],
+        typer.Option(
+            "--question", help="Asked of every slide, each about something else; repeatable."
+        ),
+    ],
+    define: Annotated[
+        Path | None, typer.Option(help="File of measurements, one formula a line.")
+    ] = None,
+    suite: Annotated[
+        SuiteName, typer.Option(help="Measurements made by rule; replaced by --define.")
+    ] = SuiteName.STANDARD,
+    out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path("read"),
+    mpp: Annotated[
+        float | None, typer.Option(help="µm per pixel of slides whose file does not say.", min=0.01)
+    ] = None,
+    workers: Annotated[
+        str, typer.Option(help='A number of processes, "pool", "ray", or "ray://host:port".')
+    ] = "pool",
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for results by content; default: in OUT.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read every slide of a cohort, and measure what the reader's eyes found, as variables.
+
+    Run the same line again after an interruption: finished slides are not read again.
+
+    Example:
+
+        sage reading measure my-cohort --slides slides --question "Where is the tumor?"
+    """
+    from sage_slide_reading.reader.findings_tool import check_questions
+
+    check_questions(questions)
+    found, items, conflicts = measure_cohort(
+        cohort, slides, None, out, tool="read_findings", suite_of_tool="all",
+        arguments={"questions": questions}, define=define, suite=suite, mpp=mpp, workers=workers,
+        cache=cache, quiet=as_json,
+    )  # fmt: skip
+    answers = _write_answers(items, out / "answers.csv")
+    report_measured(found, conflicts, {"answers": answers}, as_json=as_json)
+
+
+def import_reading(
+    file: Annotated[Path, typer.Argument(help="reading.json of `sage reading read`.")],
+    out: Annotated[Path, typer.Option(help="Folder of maps, one folder per slide.")] = Path("maps"),
+    slide: Annotated[
+        str | None, typer.Option(help="Name of the slide; default: the reading's.")
+    ] = None,
+    patient: Annotated[
+        str | None, typer.Option(help="Its patient; default: read off the slide's name.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace objects that the folder holds.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Turn a reading into typed maps, which `sage slides measure --maps` counts.
+
+    Example: sage reading maps reading/reading.json --out maps
+    """
+    from sage.cli.maps import describe_maps, merge_maps
+    from sage.cli.tools_support import print_json
+    from sage.core.errors import InputError
+    from sage.core.models import read_model
+    from sage_slide_reading.reader.maps import maps_of
+    from sage_slide_reading.reader.types import Reading
+
+    if not file.is_file() or file.stat().st_size > MAX_BYTES:
+        raise InputError(f"{file}: expected a reading.json of at most {MAX_BYTES >> 20} MiB")
+    reading = read_model(file, Reading)
+    reading = reading.model_copy(update={"slide": slide or reading.slide})
+    row = merge_maps(maps_of(reading, patient=patient), out, replace=replace)
+    if as_json:
+        print_json([row])
+    else:
+        typer.echo(describe_maps(row))
+
+
+def _write_answers(items: list[Item], target: Path) -> Path:
+    """Write the answer to each question on each slide as CSV."""
+    import csv
+    import json
+
+    from sage.core.files import replacing
+    from sage.core.printable import as_cell, one_line
+    from sage_slide_reading.reader.findings_tool import ANSWERS
+
+    with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["patient", "slide", "question", "answer", "reasoning", "regions"])
+        for item in items:
+            answers = json.loads((item.path.parent.parent / ANSWERS).read_text(encoding="utf-8"))
+            for answer in answers:
+                words = [answer["question"], answer["answer"] or "abstains", answer["reasoning"]]
+                cells = [as_cell(one_line(word)) for word in (item.patient, item.name, *words)]
+                rows.writerow([*cells, answer["regions"]])
+    return target
