@@ -1,4 +1,4 @@
-"""For all tests, those of plugins too: Ctrl-C works, as in a terminal, and CI draws the same examples every time.
+"""For all tests: Ctrl-C works, as in a terminal, and CI draws the same examples every time.
 
 A shell that starts a command in the background makes it ignore SIGINT, and so would every process
 that the tests start and interrupt.
