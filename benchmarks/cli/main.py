@@ -12,8 +12,6 @@ from benchmarks.cli.campaigns import campaigns, planted
 from benchmarks.cli.claims import claims, claims_score
 from benchmarks.cli.discoverybench import discoverybench
 from benchmarks.cli.hypobench import hypobench
-from benchmarks.cli.mtb import mtb
-from benchmarks.cli.page import page
 from benchmarks.cli.slidequest import slidequest
 from benchmarks.cli.slides import slides
 
@@ -37,13 +35,11 @@ app.command()(campaigns)
 app.command()(planted)
 app.command()(slides)
 app.command()(slidequest)
-app.command()(mtb)
 app.command()(hypobench)
 app.command()(discoverybench)
 app.command()(calibration)
 app.command()(claims)
 app.command()(claims_score)
-app.command()(page)
 
 
 @app.callback()

@@ -1,1 +1,1 @@
-"""Tumor board: a model answers questions over a patient's dated files."""
+"""Tumor board: a model reads one patient's dated files with the board's tools."""

@@ -1,40 +1,57 @@
-"""`sage mdt`: what one patient's files state, each sentence with its passage."""
+"""`sage board`: passages of one patient's files that bear on a question."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.models import Strict
+from sage_tumor_board.agent import Passage
 
-if TYPE_CHECKING:
-    from agents.base import Reasoner
-
-
-class AgentName(StrEnum):
-    """Who reads the files."""
-
-    RULES = "rules"
-    CHAT = "chat"
+app = typer.Typer(no_args_is_help=True, help="Questions over a patient's dated files.")
+CAUTION = (
+    "These are words of the files, no advice. The command was not validated on patients;"
+    " clinicians read the files and decide."
+)
 
 
-def mdt(
+class Answer(Strict):
+    """The passages found for a question, with what was not read."""
+
+    patient: str
+    question: str
+    as_of: date
+    model: str
+    passages: tuple[Passage, ...]
+    files: tuple[str, ...]
+    later: tuple[str, ...]
+    rows_later: int
+    unread: dict[str, str]
+    tools_missing: dict[str, str]
+    caution: str = CAUTION
+
+
+@app.callback()
+def _group() -> None: ...
+
+
+@app.command()
+def ask(
     patient: Annotated[Path, typer.Argument(help="Folder of one patient: texts, tables, images.")],
-    question: Annotated[str | None, typer.Option(help="What is asked; default: the case.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="An answer to weigh; give it two to six times.")
+    question: Annotated[
+        str | None, typer.Option(help="Question; default: disease, treatment and course.")
     ] = None,
     as_of: Annotated[
-        str | None,
-        typer.Option(help="YYYY-MM-DD: nothing dated later is read. Default: today."),
+        str | None, typer.Option(help="YYYY-MM-DD: read nothing dated later. Default: today.")
     ] = None,
     age: Annotated[
-        float | None, typer.Option(min=0, max=130, help="Years at that day, for timelines by age.")
+        float | None,
+        typer.Option(min=0, max=130, help="Age in years at that day, for timelines by age."),
     ] = None,
-    agent: Annotated[AgentName, typer.Option(help="Rules, or a model.")] = AgentName.RULES,
     weights: Annotated[
         Path | None, typer.Option(help="Folder of a CLIP-type pathology model, for the H&E tool.")
     ] = None,
@@ -45,88 +62,88 @@ def mdt(
     pubmed: Annotated[
         bool, typer.Option("--pubmed", help="Offer PubMed; queries leave the machine.")
     ] = False,
-    budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for mdt.json and mdt.txt; needed by --agent chat.")
-    ] = None,
+        Path, typer.Option(help="Folder for the answer and the model's conversation.")
+    ] = Path("board"),
     as_json: AsJson = False,
 ) -> None:
-    """State what one patient's files say about a question, each sentence with its passage.
+    """Quote the passages of a patient's files that bear on a question. Needs a language model.
 
-    It gives no advice, and was not validated on patients: clinicians read the files and decide.
-    Files dated after --as-of are not read. With --agent chat the files' texts go to the model's
-    endpoint, and a sentence whose passage does not stand in its file is refused.
+    Each passage occurs word for word in its file; nothing is added, and no advice is given. Files
+    dated after --as-of are not read. The texts of requested files go to the model's endpoint.
 
-    Example: sage mdt patient/ --as-of 2024-06-01
-
-    Example: sage mdt patient/ --question "Was the margin free?" --option Yes --option No
+    Example: sage board ask patient/ --question "Was the margin free?" --as-of 2024-06-01
     """
-    from datetime import date
-
-    from benchmarks.adapters.mtb.desk import make_desk, read_drugs
     from sage.cli.console import out as console
     from sage.cli.console import print_json
     from sage.core.clock import now
     from sage.core.errors import FaultError, InputError
     from sage.core.files import write_json, write_text
+    from sage.core.llm.trace import Trace
     from sage.core.llm.turns import BoundError, UnusableError
+    from sage.run.wiring import make_chat
     from sage.settings import load
-    from sage_tumor_board.board.board import Board, lacking
-    from sage_tumor_board.board.mdt import ask_mdt
-    from sage_tumor_board.meeting import WHAT, Stated, read_patient, told
+    from sage_tumor_board.agent import REPLIES, ROLE, find_passages
+    from sage_tumor_board.board import Board, list_missing
+    from sage_tumor_board.desk import make_desk, read_drugs
+    from sage_tumor_board.patient import DEFAULT_QUESTION, read_patient
 
+    settings = load()
+    if settings.effective_reasoner != "chat":
+        raise InputError(
+            "sage board ask needs a language model: set base_url or api_key"
+            ' (`sage config` shows where) and reasoner = "chat"'
+        )
     try:
         day = date.fromisoformat(as_of) if as_of is not None else now().date()
     except ValueError:
-        raise InputError(f"--as-of {as_of}: not a day; write YYYY-MM-DD") from None
-    asked = WHAT if question is None else question
-    found = read_patient(patient, asked, tuple(option or ()), day, age)
-    if out is not None and out.resolve().is_relative_to(patient.resolve()):
-        raise InputError(f"--out {out} lies in the patient's folder; name another")
-    if out is None and agent is AgentName.CHAT:
-        raise InputError("--agent chat needs --out: what was asked and answered is kept there")
-    settings = load(reasoner=agent.value)
+        raise InputError(f"--as-of {as_of}: expected YYYY-MM-DD") from None
+    asked = DEFAULT_QUESTION if question is None else question
+    found = read_patient(patient, asked, day, age)
+    if out.resolve().is_relative_to(patient.resolve()):
+        raise InputError(f"--out {out} is inside the patient's folder; name another")
     desk = make_desk(settings, drugs=read_drugs(drugs) if drugs else {}, weights=weights, mpp=mpp,
                      pubmed=pubmed)  # fmt: skip
-    reasoner, name = _reasoner(agent, out, budget_usd)
+    chat = settings.model_copy(update={"repairs": REPLIES - 1})
+    reasoner = make_chat(chat, out, budget_usd=budget_usd, trace=Trace(out / "trace.jsonl"))
     board = Board(found.case, 1, desk)
     try:
-        answer = ask_mdt(board, reasoner, day.isoformat()).output
+        passages = find_passages(board, reasoner, day.isoformat()).output.passages
     except (UnusableError, BoundError) as error:
-        raise FaultError(f"no answer that every passage bears out: {error}") from None
-    stated = Stated(
-        patient=patient.resolve().name, question=asked, options=board.question.options, as_of=day,
-        agent=name, answer=answer, files=tuple(board.read), later=found.later,
-        rows_later=found.rows_later, unread=found.unread, lacking=lacking(desk),
+        raise FaultError(f"the model gave no answer whose passages occur in the files: {error}"
+                         ) from None  # fmt: skip
+    answer = Answer(
+        patient=patient.resolve().name, question=asked, as_of=day,
+        model=reasoner.settings.models[ROLE].name, passages=passages, files=tuple(board.read),
+        later=found.later, rows_later=found.rows_later, unread=found.unread,
+        tools_missing=list_missing(desk),
     )  # fmt: skip
-    if out is not None:
-        write_json(out / "mdt.json", stated.model_dump(mode="json"))
-        write_text(out / "mdt.txt", "\n".join(told(stated)) + "\n")
+    write_json(out / "board.json", answer.model_dump(mode="json"))
+    lines = render_answer(answer)
+    write_text(out / "board.txt", "\n".join(lines) + "\n")
     if as_json:
-        print_json(stated.model_dump(mode="json"))
+        print_json(answer.model_dump(mode="json"))
         return
-    for line in told(stated):
+    for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _reasoner(agent: AgentName, out: Path | None, budget_usd: float | None) -> tuple[Reasoner, str]:
-    from agents.base import Resources
-    from agents.reasoners.rules import RulesReasoner
-    from sage.core.llm.trace import Trace
-    from sage.run.wiring import make_chat, make_ontology
-    from sage.settings import load
-    from sage_tumor_board.board.agent import REPLIES, ROLE
+def render_answer(answer: Answer) -> list[str]:
+    """Render an answer as lines of text."""
+    from sage.core.printable import one_line
 
-    if agent is AgentName.RULES or out is None:
-        return RulesReasoner(Resources(ontology=make_ontology())), "rules"
-    settings = load(reasoner="chat").model_copy(update={"repairs": REPLIES - 1})
-    reasoner = make_chat(settings, out, budget_usd=budget_usd, trace=Trace(out / "trace.jsonl"))
-    return reasoner, f"chat {reasoner.settings.models[ROLE].name}"
-
-
-app = typer.Typer(no_args_is_help=True, help="Questions over a patient's dated files.")
-app.command("ask")(mdt)
-
-
-@app.callback()
-def _group() -> None: ...
+    lines = [f"{one_line(answer.patient)}, known as of {answer.as_of}, by {answer.model}",
+             f"Question: {one_line(answer.question)}"]  # fmt: skip
+    lines += [
+        f'{number}. {one_line(item.file)}: "{one_line(item.quote)}"'
+        for number, item in enumerate(answer.passages, 1)
+    ] or ["No passage found."]
+    if answer.later or answer.rows_later:
+        lines.append(f"Dated later and not read: {len(answer.later)} files,"
+                     f" {answer.rows_later} rows or passages")  # fmt: skip
+    if answer.tools_missing:
+        needs = ", ".join(f"{name} ({need})" for name, need in answer.tools_missing.items())
+        lines.append(f"Tools not available: {needs}")
+    lines += [f"Not read: {name}: {why}" for name, why in answer.unread.items()]
+    return [*lines, answer.caution]

@@ -61,10 +61,9 @@ NOT_RUN = {
     "sage kg lexicon import Homo_sapiens.gene_info.gz DO_cancer_slim.obo": "needs vocabularies of "
     "hundreds of megabytes; the example of --help imports two small ones",
     "export": "sets a variable",
-    "sage mdt": "needs a patient's folder; tests/sage/test_mdt.py makes some",
+    "sage board ask": "needs a model; plugins/sage_tumor_board/tests/test_ask.py plays one",
     "sage bench discoverybench": "needs DiscoveryBench; tests/sage/test_bench_discoverybench.py"
     " writes the like",
-    "sage bench mtb": "needs MTBBench's conversations; tests/agents/test_tumor_board.py asks",
     "sage bench novelty": "takes a minute; tests/agents/test_nov_calibration.py runs it",
     "python benchmarks": "takes minutes; that file and options exist is checked",
     "python -m benchmarks": "takes minutes; that file and options exist is checked",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -21,10 +19,8 @@ from benchmarks.adapters.claim_audit import (
     kappa,
     page,
     read_readings,
-    read_sample,
     score,
 )
-from benchmarks.adapters.page import write_page
 from benchmarks.cli.main import app
 from sage.core.errors import InputError
 from sage.core.seeds import generator
@@ -175,26 +171,3 @@ def test_readings_of_another_form_copies_and_a_sample_with_doubles_are_refused(
         ended = CliRunner().invoke(app, ["claims-score", *given])
         assert isinstance(ended.exception, InputError) and why in str(ended.exception), names
     assert (tmp_path / "copy.jsonl").read_text() == "".join(rows)
-
-
-def test_the_command_scores_json_lines_and_csv_for_the_page_of_results(tmp_path: Path) -> None:
-    sample = draw(POOL, 20)
-    drawn, first, second = (tmp_path / name for name in ("s.jsonl", "a.jsonl", "b.csv"))
-    drawn.write_text("".join(f"{one.model_dump_json()}\n" for one in sample))
-    assert read_sample(drawn) == sample
-    first.write_text("".join(f"{one.model_dump_json()}\n" for one in readings(sample, 3).values()))
-    with second.open("w", newline="") as handle:
-        table = csv.writer(handle)
-        table.writerow(["id", "verdict", "reason", "seconds"])
-        table.writerows([one.id, one.verdict, "a, b", 3] for one in readings(sample, 4).values())
-    out = tmp_path / "page.md"
-    arguments = ["claims-score", str(drawn), str(first), str(second), "--out", str(out), "--json"]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    held = json.loads(done.output)
-    expected = score(sample, readings(sample, 3), readings(sample, 4))
-    assert held["shares"][0]["rate"] == expected.shares[0].rate
-    assert out.read_text() == page(expected)
-    (tmp_path / "claim_audit.json").write_text(done.output)
-    text = write_page(tmp_path)
-    assert f"| {expected.shares[0].rate:.1%} (" in text and "79.4% (Kosmos)" in text

@@ -24,7 +24,6 @@ from benchmarks.adapters.discoverybench import (
     score_generated,
     try_claim,
 )
-from benchmarks.adapters.page import write_page
 from sage.cli.app import app
 from sage.core.errors import InputError
 from sage.core.seeds import generator
@@ -99,40 +98,6 @@ def test_a_claim_whose_analysis_names_nothing_beside_it_can_be_supported(tmp_pat
     (task,) = read_tasks(write(tmp_path, "More rain that fell in a year increases grain.", flow))
     tried = try_claim(task, read_gold(task), "rainfall", 0)
     assert tried.verdict == "supported", tried.because
-
-
-def test_what_the_tables_lack_is_told_and_keeps_no_other_task(tmp_path: Path) -> None:
-    text = "More rain that fell in a year increases grain harvested."
-    folder = write(tmp_path, text, FLOW)
-    about = json.loads((folder / "farms" / "metadata_0.json").read_text())
-    about["datasets"][0]["columns"]["raw"] += [{"name": "hail", "description": "Hail, storms"}]
-    whose = {"1": ("More hail, more grain.", FLOW.replace("rainfall", "hail")),
-             "2": (text, FLOW.replace("soil_acidity", "hail"))}  # fmt: skip
-    for number, (claim, workflow) in whose.items():
-        given = about | {"workflow": workflow, "hypotheses": {"main": [{"text": claim}]}}
-        (folder / "farms" / f"metadata_{number}.json").write_text(json.dumps(given))
-    (folder / "broken").mkdir()
-    (folder / "broken" / "metadata_0.json").write_text(json.dumps(about))
-    golds = {task.name: read_gold(task) for task in read_tasks(folder)}
-    assert "is no table" in golds["broken/0"].unread
-    assert golds["farms/1"].unread == "its tables have no column hail"
-    assert (golds["farms/2"].exposures, golds["farms/2"].beside) == (("rainfall",), ())
-    run = CliRunner().invoke(app, ["bench", "discoverybench", str(folder), "--deals", "0"])
-    assert run.exit_code == 0, run.output
-    assert "farms/1: its tables have no column hail" in run.stdout
-    run = CliRunner().invoke(
-        app, ["bench", "discoverybench", str(folder), "--deals", "0", "--json"]
-    )
-    assert "NaN" not in run.stdout, "that is no JSON"
-    (tmp_path / "discoverybench.json").write_text(run.stdout)
-    told = [line for line in write_page(tmp_path).splitlines() if "dealt anew |" in line]
-    assert told == [
-        "| DiscoveryBench, real/train: columns dealt anew | 0 claims; falsely supported | – (p"
-        " below 0.05 alone) | – | – | not measured | in the row above |"
-    ]
-    run = CliRunner().invoke(app, ["bench", "discoverybench", str(folder / "broken")])
-    assert isinstance(run.exception, InputError)
-    assert "no task can be read" in str(run.exception)
 
 
 def test_columns_whose_names_differ_in_a_space_stay_two(tmp_path: Path) -> None:

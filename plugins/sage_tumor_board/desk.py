@@ -1,4 +1,4 @@
-"""The tools on the board's desk, made of what SAGE has."""
+"""Build the board's tools from SAGE's own."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 from sage.core.errors import FaultError, InputError
 from sage.core.printable import one_line
 from sage.settings import Settings
-from sage_tumor_board.board.board import Desk, Paper
+from sage_tumor_board.board import Desk, Paper
 
 RETRIEVED, KEPT = 30, 3
-"""Abstracts that PubMed is asked for, and those that are left after ranking again (E.2)."""
+"""Abstracts requested from PubMed, and those kept after ranking again (E.2)."""
 LONGEST_ABSTRACT = 4000
 
 
 def read_drugs(path: Path) -> dict[str, str]:
-    """Descriptions of drugs from a CSV with the columns name and description.
+    """Load drug descriptions from a CSV with the columns name and description.
 
     Raises
     ------
     InputError
-        If a column is missing or nothing is in it.
+        If a column is missing or the table is empty.
     """
     try:
         reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
@@ -34,18 +34,13 @@ def read_drugs(path: Path) -> dict[str, str]:
         raise InputError(f"--drugs {path}: {error}") from None
     missing = {"name", "description"} - set(reader.fieldnames or ())
     if missing:
-        raise InputError(f"--drugs {path}: no column {sorted(missing)[0]}; name, description")
+        raise InputError(
+            f"--drugs {path}: column {sorted(missing)[0]} not found; expected name, description"
+        )
     found = {(row["name"] or "").strip().casefold(): row["description"] or "" for row in rows}
     if not any(found):
-        raise InputError(f"--drugs {path}: there is no drug in it")
+        raise InputError(f"--drugs {path}: lists no drugs")
     return found
-
-
-def drug_look_up(known: Mapping[str, str]) -> Callable[[str], str | None] | None:
-    """Descriptions by name, in any case; None where there are none."""
-    if not known:
-        return None
-    return lambda name: known.get(" ".join(name.split()).casefold())
 
 
 def make_desk(
@@ -56,30 +51,29 @@ def make_desk(
     mpp: float | None = None,
     pubmed: bool = False,
 ) -> Desk:
-    """The tools that can work here.
+    """Build the tools whose inputs are available.
 
     Parameters
     ----------
-    settings : for literature services and their cache
-    drugs : descriptions by name in lower case
+    drugs : descriptions by lower-case name
     weights : folder of a CLIP-type pathology model; without it no H&E tool is offered
-    mpp : µm per pixel of images that do not say
+    mpp : µm per pixel of images that do not state it
     pubmed : offer PubMed; queries leave this machine
     """
     return Desk(
         he=_zero_shot(weights, mpp) if weights is not None else None,
         ihc=_percent_positive(mpp),
         pubmed=_pubmed(settings) if pubmed else None,
-        drug=drug_look_up(drugs),
+        drug=(lambda name: drugs.get(" ".join(name.split()).casefold())) if drugs else None,
     )
 
 
 def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str]], list[float]]:
     own = weights.resolve()
     if not own.is_dir():
-        raise InputError(f"--weights {weights}: no folder; give that of a CLIP-type model")
+        raise InputError(f"--weights {weights}: folder not found; give that of a CLIP-type model")
 
-    def scored(image: Path, options: Sequence[str]) -> list[float]:
+    def score(image: Path, options: Sequence[str]) -> list[float]:
         from mcp_servers.context import ToolContext
         from mcp_servers.pathology.zeroshot import TextScoreInput, text_score
         from mcp_servers.roots import Roots
@@ -92,7 +86,7 @@ def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str
             found = text_score(given, ToolContext(roots))
         return [item.mean_probability for item in found.texts]
 
-    return scored
+    return score
 
 
 def _percent_positive(mpp: float | None) -> Callable[[Path], float]:
@@ -106,7 +100,7 @@ def _percent_positive(mpp: float | None) -> Callable[[Path], float]:
             given = IhcInput(slide=str(slide), mpp=mpp)
             found = ihc(given, ToolContext(Roots.of([slide.parent], folder)))
         if found.percent_positive is None:
-            raise InputError(f"{image.name}: no nucleus was found")
+            raise InputError(f"{image.name}: no nucleus found")
         return found.percent_positive
 
     return percent
@@ -120,14 +114,14 @@ def _pubmed(settings: Settings) -> Callable[[str], list[Paper]]:
     from sage.run.wiring import make_embedder
 
     if not settings.contact_email:
-        raise InputError("--pubmed needs contact_email in sage.toml: the service asks for it")
+        raise InputError("--pubmed needs contact_email in sage.toml: the service requires it")
     access = settings.services
     source = PubMed(base_url=access.pubmed_url, api_key=access.key("ncbi"),
                     email=settings.contact_email)  # fmt: skip
     embed = make_embedder(settings).embed
     literature = Literature([source], settings.cache_dir.expanduser() / "literature")
 
-    def best(query: str) -> list[Paper]:
+    def search(query: str) -> list[Paper]:
         parts = (one_line(part) for part in re.split(r"\bOR\b", query))
         asked = [Query(text=part) for part in parts if part.strip()]
         answer = literature.search(asked, RETRIEVED)
@@ -138,4 +132,4 @@ def _pubmed(settings: Settings) -> Callable[[str], list[Paper]]:
             for item in rank(answer.records, asked, KEPT, embed)
         ]
 
-    return best
+    return search

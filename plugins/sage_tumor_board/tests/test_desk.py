@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.adapters.mtb.desk import RETRIEVED, make_desk, read_drugs
 from sage.core.errors import InputError
 from sage.settings import Settings
-from sage_tumor_board.board.board import BINS, Board, Desk, Drug, OneFile, Options, Query
-from sage_tumor_board.board.types import BoardQuestion, Case, CaseFile, Stage, Track
+from sage_tumor_board.board import BINS, Board, Desk, Named, Options, Query
+from sage_tumor_board.case import BoardQuestion, Case, CaseFile, Stage
+from sage_tumor_board.desk import RETRIEVED, make_desk, read_drugs
 from tests.clip import write_clip
 from tests.core.http_server import Answer, as_json, serving
 from tests.mcp_servers.slide_tools import blobs
 
-PLACE = os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared")
+PLACE = os.environ.get("SAGE_SHARED", Path(__file__).parents[3].parent / "shared")
 STAINED = Path(PLACE) / "data" / "histology" / "ihc_skimage" / "ihc.png"
 
 
 def board(desk: Desk, path: Path | None = None, name: str = "PrimaryTumor_HE_1.png") -> Board:
     """A question about one image."""
-    question = BoardQuestion(number=1, stage=0, kind="x", text="What is it?", options={"A": "a"})
-    case = Case(id="1", track=Track.MSK, stages=(Stage(context="", listed=(name,)),),
+    question = BoardQuestion(number=1, stage=0, text="What is it?", options={"A": "a"})
+    case = Case(id="1", stages=(Stage(context="", listed=(name,)),),
                 files=(CaseFile(name=name, path=path),), questions=(question,))  # fmt: skip
     return Board(case, 1, desk)
 
@@ -40,7 +40,7 @@ def test_an_image_resembles_one_of_the_options_with_a_bin_alone(
     monkeypatch.chdir(tmp_path)  # paths are given as a user does, from where they are
     image = Path("patient") / "he.png"
     Image.fromarray(blobs(700, 700)).save(image)
-    with pytest.raises(InputError, match="--weights other: no folder"):
+    with pytest.raises(InputError, match="--weights other: folder not found"):
         make_desk(Settings(), drugs={}, weights=Path("other"))
     desk = make_desk(Settings(), drugs={}, weights=Path("clip"), mpp=0.5)
     asked = board(desk, image)
@@ -61,8 +61,8 @@ def test_tools_that_are_not_there_say_what_they_need(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--pubmed"):
         asked.pubmed(Query(query="any"))
     with pytest.raises(InputError, match="--drugs"):
-        asked.drug_description(Drug(name="aspirin"))
-    said = asked.ihc_percent_positive(OneFile(name="PrimaryTumor_HE_1.png"))
+        asked.drug_description(Named(name="aspirin"))
+    said = asked.ihc_percent_positive(Named(name="PrimaryTumor_HE_1.png"))
     assert said.percent_positive is None
     assert "pixel size" in said.by
 
@@ -71,7 +71,7 @@ def test_tools_that_are_not_there_say_what_they_need(tmp_path: Path) -> None:
 @pytest.mark.skipif(not STAINED.is_file(), reason="the shared images are not here")
 def test_a_stained_image_is_measured() -> None:
     asked = board(make_desk(Settings(), drugs={}, mpp=0.5), STAINED, "TMA_IHC_x.png")
-    said = asked.ihc_percent_positive(OneFile(name="TMA_IHC_x.png"))
+    said = asked.ihc_percent_positive(Named(name="TMA_IHC_x.png"))
     assert said.by == "measured"
     assert 10 < (said.percent_positive or 0) < 100
 
@@ -117,7 +117,7 @@ def test_drugs_are_described_by_name_in_any_case(tmp_path: Path) -> None:
     (tmp_path / "drugs.csv").write_text("name,description\nCisplatin,A platinum drug.\n")
     desk = make_desk(Settings(), drugs=read_drugs(tmp_path / "drugs.csv"))
     assert (
-        board(desk).drug_description(Drug(name=" CISPLATIN "))["description"] == "A platinum drug."
+        board(desk).drug_description(Named(name=" CISPLATIN "))["description"] == "A platinum drug."
     )
     with pytest.raises(InputError, match="no description of unobtainium"):
-        board(desk).drug_description(Drug(name="unobtainium"))
+        board(desk).drug_description(Named(name="unobtainium"))

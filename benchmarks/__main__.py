@@ -1,0 +1,104 @@
+"""Command line of the benchmarks: `python -m benchmarks list | run NAME | page FOLDER`."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from benchmarks.runner import Report, render, write_page
+from sage.core.errors import SageError
+from sage.core.files import write_text
+
+ADAPTERS = Path(__file__).parent / "adapters"
+
+
+class Adapters(TyperGroup):
+    """Benchmarks as commands; a module is imported when its benchmark is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(module.name for module in iter_modules([str(ADAPTERS)]))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if find_spec(f"benchmarks.adapters.{cmd_name}") is None:
+            return None
+        module = import_module(f"benchmarks.adapters.{cmd_name}")
+        single = typer.Typer(add_completion=False)
+        single.command(cmd_name, help=module.__doc__)(_with_output(cmd_name, module.run))
+        return get_command(single)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_text("NAME is one of `python -m benchmarks list`.")
+
+
+def _with_output(name: str, run: Any) -> Any:
+    """Add --json and --out to a benchmark's options."""
+
+    @functools.wraps(run)
+    def command(*, as_json: bool, out: Path | None, **options: Any) -> None:
+        report: Report = run(**options)
+        report = report.model_copy(update={"name": name, "command": report.command or name})
+        if out is not None:
+            write_text(out, f"# {name}\n\n{render([report])}")
+        typer.echo(report.model_dump_json(indent=1) if as_json else render([report]))
+
+    output = (
+        ("as_json", Annotated[bool, typer.Option("--json", help="Print JSON.")], False),
+        ("out", Annotated[Path | None, typer.Option(help="Write the rows as Markdown.")], None),
+    )
+    own = inspect.signature(run, eval_str=True).parameters.values()
+    shared = [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+        for key, kind, default in output
+    ]
+    command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    command.__annotations__ = {item.name: item.annotation for item in [*own, *shared]}
+    del command.__wrapped__  # type: ignore[attr-defined]
+    return command
+
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+app.add_typer(typer.Typer(cls=Adapters), name="run", help="Run one benchmark.")
+
+
+@app.command("list")
+def list_adapters() -> None:
+    """List the benchmarks, one per line."""
+    for module in sorted(iter_modules([str(ADAPTERS)]), key=lambda item: item.name):
+        text = (ADAPTERS / f"{module.name}.py").read_text(encoding="utf-8")
+        summary = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+        typer.echo(f"{module.name:<16}{summary}")
+
+
+@app.command()
+def page(folder: Path, out: Path | None = None) -> None:
+    """Write the page of results from the reports of a folder."""
+    text = write_page(folder)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_text(out, text)
+
+
+def main() -> None:
+    """Run the command line; an error of the user's input is one line and exit code 2."""
+    try:
+        app()
+    except SageError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""MTBBench: patients rebuilt from published conversations, asked and scored."""

@@ -1,0 +1,225 @@
+"""What every benchmark shares: rows, intervals, resumable repetitions, timing, and the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError
+
+from sage.core.errors import InputError
+from sage.core.files import append_line
+from sage.core.models import Strict
+
+NONE = "–"
+COLUMNS = ("benchmark", "measured on", "baseline", "best published", "SAGE", "cost")
+HEAD = """# Benchmarks
+
+What SAGE reaches on benchmarks that others publish on, and on its own calibration.
+`python -m benchmarks list` lists all benchmarks, `python -m benchmarks run NAME --json` runs one,
+and `python -m benchmarks page benchmarks/results/page` writes this page from such results.
+"Baseline" is the simplest method that answers. Shares have 95% intervals. No language model was
+measured.
+
+"""
+
+T = TypeVar("T", bound=Strict)
+K = TypeVar("K", bound=Hashable)
+
+
+class Row(Strict):
+    """One line of a table: a figure of SAGE beside its baseline and the best published one."""
+
+    benchmark: str
+    measured: str
+    baseline: str = NONE
+    published: str = NONE
+    sage: str = NONE
+    cost: str = NONE
+    notes: tuple[str, ...] = ()
+
+
+class Report(Strict):
+    """The result of one benchmark: rows for people, `data` for programs."""
+
+    name: str = ""
+    command: str = ""
+    rows: tuple[Row, ...]
+    data: Any = Field(default=None)
+
+
+def render(reports: Sequence[Report]) -> str:
+    """Render reports as one Markdown table with notes."""
+    rows = [row for report in reports for row in report.rows]
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    for row in rows:
+        cells = (row.benchmark, row.measured, row.baseline, row.published, row.sage, row.cost)
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    notes = [f"- {row.benchmark}: {note}" for row in rows for note in row.notes]
+    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def write_page(folder: Path) -> str:
+    """Render the page of results from the reports (`NAME.json`) of a folder.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no reports, or a file is not a report.
+    """
+    reports = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            reports.append(Report.model_validate_json(path.read_text(encoding="utf-8")))
+        except (OSError, ValidationError) as error:
+            raise InputError(f"{path}: not a report of `run NAME --json`: {error}") from None
+    if not reports:
+        raise InputError(f"{folder}: no reports (NAME.json) found")
+    commands = [f"- `python -m benchmarks run {report.command}`" for report in reports]
+    return HEAD + render(reports) + "\n## Commands\n\n" + "\n".join(commands) + "\n"
+
+
+def wilson(hits: int, runs: int) -> tuple[float, float]:
+    """95% interval of a share after Wilson."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(hits, runs, method="wilson")
+    return float(low), float(high)
+
+
+def exact(hits: int, runs: int) -> tuple[float, float]:
+    """95% interval of a share after Clopper and Pearson."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(hits, runs, method="beta")
+    return float(low), float(high)
+
+
+def bootstrap(
+    groups: Sequence[T | Any], statistic: Callable[[Any], Any], *, draws: int = 2000, seed: int = 1
+) -> tuple[float, float]:
+    """95% percentile interval of a statistic over groups drawn with replacement.
+
+    Parameters
+    ----------
+    statistic : maps indices of the drawn groups, (n_groups,), to a number
+    """
+    import numpy as np
+
+    from sage.core.seeds import generator
+
+    drawn = generator(seed).integers(len(groups), size=(draws, len(groups)))
+    values = [statistic(indices) for indices in drawn]
+    low, high = np.percentile(values, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def percent(value: float, interval: tuple[float, float] | None = None) -> str:
+    """Render a share with its interval."""
+    if interval is None:
+        return f"{value:.1%}"
+    return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
+
+
+def share(
+    hits: int, runs: int, interval: Callable[[int, int], tuple[float, float]] = wilson
+) -> str:
+    """Render hits of runs as a share with its 95% interval; a dash if nothing was run."""
+    return percent(hits / runs, interval(hits, runs)) if runs else NONE
+
+
+def cpu_seconds() -> str:
+    """Processor time of this process and its children so far."""
+    return f"{sum(os.times()[:4]):.0f} s of a CPU"
+
+
+def load_lines(path: Path | None, model: type[T]) -> list[T]:
+    """Load JSON lines of earlier work; a last line that was cut short is ignored.
+
+    Raises
+    ------
+    InputError
+        If a whole line is damaged.
+    """
+    if path is None or not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8", errors="replace")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    found = []
+    for number, line in enumerate(whole.split("\n")[:-1], 1):
+        try:
+            found.append(model.model_validate_json(line))
+        except ValidationError:
+            raise InputError(f"{path}, line {number}: damaged; remove the file") from None
+    return found
+
+
+def run_missing(
+    work: Callable[[K], T],
+    keys: Iterable[K],
+    model: type[T],
+    key_of: Callable[[T], K],
+    *,
+    keep: Path | None = None,
+    jobs: int = 1,
+    title: str = "runs",
+) -> list[T]:
+    """Run work for each key that `keep` does not hold, in processes, and return all results.
+
+    Each result is appended to `keep` as a JSON line at once, so that an interrupted benchmark
+    resumes.
+    """
+    from sage.cli.console import counting
+
+    wanted = list(keys)
+    known = {key_of(line): line for line in load_lines(keep, model)}
+    missing = [key for key in wanted if key not in known]
+    if not missing:
+        return [known[key] for key in wanted]
+    spawn = get_context("spawn")
+    with counting(title) as advance, ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
+        futures = [pool.submit(work, key) for key in missing]
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                known[key_of(result)] = result
+                if keep is not None:
+                    append_line(keep, result.model_dump_json())
+                advance(title, len(known), len(wanted))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [known[key] for key in wanted]
+
+
+def best_time(work: Callable[[], Any], repeats: int = 3) -> float:
+    """Shortest wall time of a call in seconds, after one warm-up."""
+    work()
+    return min(measure_time(work) for _ in range(repeats))
+
+
+def median_time(work: Callable[[], Any], repeats: int = 3) -> float:
+    """Median wall time of a call in seconds, after one warm-up."""
+    work()
+    return statistics.median(measure_time(work) for _ in range(repeats))
+
+
+def measure_time(work: Callable[[], Any]) -> float:
+    """Wall time of one call in seconds."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """Read a file of one JSON value per line."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
