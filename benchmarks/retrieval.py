@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agents.base import Agent, I, O, Reply
+from agents.core.base import Agent, I, O, Reply
 from agents.novelty.debate import hold, retriever
 from agents.novelty.settings import DebateSettings
 from agents.novelty.types import JudgePosition, ProverPosition, VerifierPosition

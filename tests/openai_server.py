@@ -19,9 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from agents.base import Role
-from agents.disclosure import Withheld
-from agents.reasoners.chat import ChatReasoner, ChatSettings
+from agents.core.base import Role
+from agents.core.chat import ChatReasoner, ChatSettings
+from agents.core.disclosure import Withheld
 from sage.core.llm.budget import Meter
 from sage.core.llm.cache import ReplyCache
 from sage.core.llm.client import Client, Endpoint

@@ -36,7 +36,7 @@ LOADED = (
     "langgraph.checkpoint.sqlite", "langchain_core.runnables", "networkx", "jinja2", "docker",
     "numba", "sklearn.linear_model", "sklearn.isotonic", "fastparquet", "rocrate.rocrate",
     "sage.run.begin", "sage.run.wiring", "sage.run.graph", "sage.run.drive", "sage.report.build",
-    "agents.coding.loop", "agents.novelty.debate",
+    "agents.coding.controller", "agents.novelty.debate",
     "kg.corpus.build", "kg.paths.find", "mcp_servers.registry",
     "sandbox.docker_engine", "validation.analysis.analysis", "validation.run.runner",
     "validation.simulate",

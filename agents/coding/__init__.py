@@ -1,7 +1,7 @@
 """The coding agent: task, data and validation agents under one controller (SAGE, 3.3.1).
 
-`loop.carry_out` runs a frozen contract in a sandbox; `loop.resume` goes on after a person mended
-the code; `promote` makes a function of a reviewed analysis a tool of the user's.
+`controller.carry_out` runs a frozen contract in a sandbox; `controller.resume` continues after a
+person corrected the code; `promote` makes a function of a reviewed analysis a tool of the user's.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from agents.base import View
+from agents.core.base import View
 from sage.core.errors import InputError
 from sage.core.log import logger
 from validation.reproduction.strictjson import read_bounded

@@ -9,7 +9,7 @@ import re
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Resources, Role, View, prompt_file
 
 
 class ToolOffer(View):

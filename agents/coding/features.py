@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from agents.base import Reasoner, View
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer
+from agents.core.base import Reasoner, View
 from sage.core.errors import InputError, SageError
 from sage.core.files import write_text
 

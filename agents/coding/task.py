@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Resources, Role, View, prompt_file
 from agents.coding.types import ContractBrief, ExecutionPlan, Step
+from agents.core.base import Agent, Resources, Role, View, prompt_file
 
 
 class TaskInput(View):

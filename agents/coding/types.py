@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import View
+from agents.core.base import View
 from sandbox.types import SandboxResult
 from validation.results.results import Part, Reproduction
 

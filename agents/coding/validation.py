@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, prompt_file
 from agents.coding.types import ContractBrief, ExecutionPlan
+from agents.core.base import Agent, Resources, Role, View, prompt_file
 from validation.reproduction.compare import Task, second_program
 
 

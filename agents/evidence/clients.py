@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from agents.core.types import ExpandedHypothesis
 from agents.evidence.clinical_trials import ClinicalTrials
 from agents.evidence.gdc import Gdc, site_of
 from agents.evidence.geo import Geo
@@ -16,7 +17,6 @@ from agents.evidence.packages import installed, released
 from agents.evidence.reference_code import ReferenceCode
 from agents.feasibility.external import ExternalFact
 from agents.feasibility.types import StepName
-from agents.types import ExpandedHypothesis
 from sage.core import clock
 from sage.core.http.cache import DiskCache
 from sage.core.http.client import Policy, ServiceClient

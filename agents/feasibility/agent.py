@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agents.base import Agent, Role, Wording, prompt_file
+from agents.core.base import Agent, Role, Wording, prompt_file
 from agents.feasibility.rule import assess, weights_of
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.types import STEPS, FeasibilityInput, FeasibilityVerdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from agents.core.types import ExpandedHypothesis
 from agents.feasibility.data_facts import data_facts
 from agents.feasibility.external import ExternalFact
 from agents.feasibility.facts import FactList
@@ -14,7 +15,6 @@ from agents.feasibility.resource_facts import resource_facts
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.tool_facts import tool_facts
 from agents.feasibility.types import EvidenceItem, Machine, ToolFacts
-from agents.types import ExpandedHypothesis
 from validation.core.dictionary import DataDictionary
 
 

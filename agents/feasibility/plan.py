@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agents.base import View
-from agents.disclosure import MIN_COUNT
+from agents.core.base import View
+from agents.core.disclosure import MIN_COUNT
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract
 from validation.core.dictionary import DataDictionary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.base import Resources
+from agents.core.base import Resources
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.types import (
     STEPS,

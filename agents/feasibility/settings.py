@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.base import View
+from agents.core.base import View
 
 
 class FeasibilitySettings(View):

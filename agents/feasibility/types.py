@@ -6,8 +6,8 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from agents.base import View
-from agents.types import DictionaryView, ExpandedHypothesis
+from agents.core.base import View
+from agents.core.types import DictionaryView, ExpandedHypothesis
 
 StepName = Literal["data", "tools", "logic", "resources"]
 Verdict = Literal["feasible", "conditionally_feasible", "infeasible"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agents.core.types import ExpandedHypothesis
 from agents.novelty.parts import body_key, parts_of
 from agents.novelty.types import CitedRecord, Coverage, Position
-from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
 from kg.literature.types import MissingSource
 from kg.types import EntityType

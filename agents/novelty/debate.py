@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Protocol
 
-from agents.base import Agent, Reasoner
+from agents.core.base import Agent, Reasoner
+from agents.core.types import ExpandedHypothesis
 from agents.novelty.coverage import covered, within_coverage
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
@@ -34,7 +35,6 @@ from agents.novelty.types import (
 )
 from agents.novelty.update import penalize, sigma, update
 from agents.novelty.verifier import VERIFIER
-from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
 from kg.literature.search import Literature
 from kg.literature.types import (

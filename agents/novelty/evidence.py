@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from agents.core.types import ExpandedHypothesis
 from agents.novelty.direction import Opposition
 from agents.novelty.parts import Part, body_key, not_looked_for, parts_of
 from agents.novelty.types import CitedRecord
-from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import other_cancers
 from kg.literature.text import phrase_key, words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Resources, Role, prompt_file
+from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_judge
 from agents.novelty.evidence import NEAR, Reading, read
 from agents.novelty.stance import confidence, score_of

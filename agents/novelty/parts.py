@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agents.types import ExpandedHypothesis
+from agents.core.types import ExpandedHypothesis
 from kg.extract.mentions import MARKED
 from kg.lexicon.ontology import Ontology
 from kg.literature.expansion import kin, synonyms

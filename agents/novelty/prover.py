@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Resources, Role, prompt_file
+from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_prover
 from agents.novelty.evidence import Reading, read
 from agents.novelty.stance import confidence, score_of, standing_objections

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from agents.types import ExpandedHypothesis
+from agents.core.types import ExpandedHypothesis
 from kg.literature.types import Query
 
 

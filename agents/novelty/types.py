@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agents.base import View
-from agents.types import ExpandedHypothesis
+from agents.core.base import View
+from agents.core.types import ExpandedHypothesis
 from kg.literature.types import MissingSource, Record
 from sage.core.llm.turns import Spent
 

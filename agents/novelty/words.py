@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from agents.base import Wording
+from agents.core.base import Wording
 from agents.novelty.types import (
     CriticInput,
     JudgePosition,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import View
+from agents.core.base import View
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import Direction
 from validation.results.controls import Controls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Resources, Role, prompt_file
+from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.question.names import key_of
 from agents.question.read import read
 from agents.question.types import PartRole, QuestionInput, Reading

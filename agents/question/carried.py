@@ -5,7 +5,7 @@ Pure functions that the scientist with rules, the scientist with a model and the
 
 from __future__ import annotations
 
-from agents.base import View
+from agents.core.base import View
 from agents.question.types import Part, PartRole, Question
 from validation.core.hypothesis import Filter, Hypothesis
 

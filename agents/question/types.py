@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import View
+from agents.core.base import View
 from kg.types import EntityType
 from validation.core.dictionary import Endpoint, Variable
 from validation.core.hypothesis import Direction, Filter

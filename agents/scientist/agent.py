@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from agents.base import Agent, Resources, Role, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, Wording, prompt_file
+from agents.core.types import Citation, Draft, OntologyBrief
 from agents.prose.check import Judge, early_judge
+from agents.prose.statement import Known, label_of, settled, state
+from agents.prose.wording import hypothesis_texts, reworded, unsupported_numbers
 from agents.scientist.chains import proposals
 from agents.scientist.policy import investigate
 from agents.scientist.tools import Workbench
 from agents.scientist.views import Candidates, Proposal, ScientistInput
-from agents.statement import Known, label_of, settled, state
-from agents.types import Citation, Draft, OntologyBrief
-from agents.wording import hypothesis_texts, reworded, unsupported_numbers
 from sage.core.llm.turns import Bounds
 from validation.core.hypothesis import Hypothesis
 

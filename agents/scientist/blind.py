@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from agents.base import View
-from agents.disclosure import MIN_COUNT, suppressed_cells
+from agents.core.base import View
+from agents.core.disclosure import MIN_COUNT, suppressed_cells
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Power, Rules
 from validation.contracts.registered import uses_groups

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agents.base import Resources
+from agents.core.base import Resources
+from agents.core.types import DictionaryView, Relationship
+from agents.prose.statement import within_sentence
 from agents.question.carried import excluded_keys
 from agents.question.types import Level
 from agents.scientist.drafts import conjecture, draft, endpoint_of, names_of, plain
 from agents.scientist.views import Proposal, ScientistInput, StepRef
-from agents.statement import within_sentence
-from agents.types import DictionaryView, Relationship
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.core.dictionary import Endpoint

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from agents.prose.statement import settled
+from agents.prose.wording import describe_design
 from agents.question.carried import filters_of
 from agents.question.types import PartRole
 from agents.scientist.views import ScientistInput
-from agents.statement import settled
-from agents.wording import describe_design
 from validation.core.dictionary import Endpoint, Variable
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 

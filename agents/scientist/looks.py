@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
-from agents.base import View
+from agents.core.base import View
 from agents.scientist.blind import BlindCohort, DesignPower, Distribution
 from kg.types import EntityType
 from validation.core.hypothesis import Hypothesis

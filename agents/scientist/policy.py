@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice, product
 from typing import Any
 
-from agents.base import Resources
+from agents.core.base import Resources
+from agents.prose.statement import label_of, settled
 from agents.question.carried import excluded_keys, unanswered
 from agents.question.correct import BY_HAND
 from agents.question.names import key_of
@@ -29,7 +30,6 @@ from agents.scientist.looks import (
 )
 from agents.scientist.tools import MOSTLY_UNDETECTED
 from agents.scientist.views import Candidates, Proposal, ScientistInput
-from agents.statement import label_of, settled
 from kg.types import EntityType
 from sage.core.llm.turns import Moves, Use
 from validation.core.hypothesis import (

@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from agents.base import View
+from agents.core.base import View
+from agents.core.types import Citation, OntologyBrief
 from agents.novelty.evidence import denies
+from agents.prose.statement import same_claim
 from agents.question.carried import account, beyond, unanswered
 from agents.question.types import Intent, PartRole, Question
 from agents.scientist.blind import DesignPower
 from agents.scientist.views import Candidates, Proposal
-from agents.statement import same_claim
-from agents.types import Citation, OntologyBrief
 from validation.core.hypothesis import Hypothesis
 
 UNSUPPORTED = 0.2

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from agents.base import View
-from agents.disclosure import require_bounded
+from agents.core.base import View
+from agents.core.disclosure import require_bounded
+from agents.core.types import Citation, History
 from agents.scientist.blind import BlindCohort
 from agents.scientist.looks import (
     CohortDescribe,
@@ -40,7 +41,6 @@ from agents.scientist.looks import (
     Source,
     Sources,
 )
-from agents.types import Citation, History
 from sage.core.errors import InputError
 from sage.core.llm.turns import Tool, problems_of
 from validation.core.signature import GeneSignature

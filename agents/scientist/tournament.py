@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.prose.check import Judge, early_judge, replaced_text
+from agents.prose.wording import unsupported_numbers
 from agents.scientist.rank import RankParts
-from agents.wording import unsupported_numbers
 from sage.core.seeds import generator
 
 START = 1200.0

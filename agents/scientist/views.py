@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.base import View
+from agents.core.base import View
+from agents.core.types import DictionaryView, History, OntologyBrief
 from agents.question.types import Question
-from agents.types import DictionaryView, History, OntologyBrief
 from validation.core.hypothesis import Exposure, Hypothesis
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.moves import Came, Earlier, Policy, came_to, reopens
-from agents.statement import same_claim, settled
+from agents.campaign.moves import Came, Earlier, Policy, came_to, reopens
+from agents.prose.statement import same_claim, settled
 from benchmarks.adapters.null_statistics import rate
 from benchmarks.adapters.worlds import DECIDING
 from sage.core.errors import InputError
@@ -30,7 +30,7 @@ from validation.verdict.relevance import expected_direction
 from validation.verdict.verdict import CLEAR
 
 if TYPE_CHECKING:
-    from agents.base import Reasoner
+    from agents.core.base import Reasoner
     from agents.scientist import ScientistInput
     from sage.settings import Settings
     from validation.cohort.cohort import Cohort
@@ -227,8 +227,8 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
 
     No outcome enters: the same list serves every cohort of the same variables.
     """
-    from agents.base import Resources
-    from agents.reasoners.rules import RulesReasoner
+    from agents.core.base import Resources
+    from agents.core.rules import RulesReasoner
     from agents.scientist import SCIENTIST
     from sage.run.wiring import make_ontology
 
@@ -246,12 +246,12 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
 
 def briefed(question: str, known: DataDictionary, settings: Settings) -> ScientistInput:
     """What the scientist sees of the demonstration graph and of a cohort's dictionary."""
-    from agents.base import Resources
-    from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
+    from agents.core.base import Resources
+    from agents.core.rules import RulesReasoner
+    from agents.core.types import dictionary_view
+    from agents.ontologist.agent import ONTOLOGIST, OntologistInput, compose_brief
     from agents.question.types import Question
-    from agents.reasoners.rules import RulesReasoner
     from agents.scientist import ScientistInput
-    from agents.types import dictionary_view
     from kg.graph.model import Graph
     from kg.paths.find import PathOptions, generate
     from sage.run.wiring import demo_graph, make_embedder, make_ontology
@@ -298,7 +298,7 @@ def by_model(reasoner: Reasoner, given: ScientistInput, known: DataDictionary) -
 
 
 def _after(given: ScientistInput, earlier: Sequence[Earlier], world: World) -> ScientistInput:
-    from agents.types import EarlierClaim, History
+    from agents.core.types import EarlierClaim, History
     from sage.run.campaign.notebook import CAME
     from sage.run.campaign.results import effect_view
 

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import Field, ValidationError
 
+from agents.core.types import Citation
 from agents.prose.reading import sentences
-from agents.types import Citation
-from agents.wording import free_numbers
+from agents.prose.wording import free_numbers
 from benchmarks.adapters.triple_review import wilson
 from kg.literature.local import read_note
 from sage.core.data import data_root

@@ -9,9 +9,10 @@ verdict): power. The same with the exposure's values dealt anew (POPPER's protoc
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +21,6 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from agents.analysis_variables import overlap, words_of
 from benchmarks.adapters.null_statistics import Rate, rate
 from benchmarks.adapters.permuted import PURPOSE, Dealt
 from sage.core.errors import InputError
@@ -40,6 +40,14 @@ from validation.statistics.multiplicity import bh
 
 Relation = Literal["positive", "negative", "none"]
 OUTCOME = "outcome"
+SMALL_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be by for from has have how if in into is it its of on or over per that"
+        " the their this to variable variables was what which whether who with equals otherwise"
+        " respondent represents rate rates used data dataset did does do",
+    )
+)
 LEVELS = 12
 """A column of words with more values than this is no variable."""
 NULL = re.compile(r"\bno (significant )?(association|effect|relation\w*)|not significant", re.I)
@@ -54,6 +62,24 @@ SIGNS: tuple[tuple[str, Relation], ...] = (
 TIMES = re.compile(r"time|duration|follow.?up", re.I)
 SURVIVAL = re.compile(r"\b(cox|hazards?|surviv\w*|kaplan)\b", re.I)
 MEN = {"male": ("male", "men", "man", "males"), "female": ("female", "women", "woman", "females")}
+
+
+def words_of(text: str) -> set[str]:
+    """Stems of the content words of a text."""
+    found = re.findall(r"[a-z]+", text.replace("_", " ").lower())
+    return {word[:8].rstrip("s") for word in found} - {w[:8].rstrip("s") for w in SMALL_WORDS}
+
+
+def overlap(columns: Mapping[str, str], name: str, text: str) -> float:
+    """Share of a column's own words that a text contains; rare words weigh more."""
+    all_words = {column: words_of(f"{column} {said}") for column, said in columns.items()}
+    weight = {
+        word: math.log(1 + len(all_words) / sum(word in held for held in all_words.values()))
+        for word in all_words[name]
+    }
+    said = words_of(text)
+    whole = math.fsum(weight.values())  # exact, so that ties do not hang on the order of a set
+    return math.fsum(w for word, w in weight.items() if word in said) / whole if whole else 0.0
 
 
 class Task(Strict):

@@ -40,7 +40,7 @@ from sage_tumor_board.case import (
 )
 
 if TYPE_CHECKING:
-    from agents.base import Reasoner
+    from agents.core.base import Reasoner
 
 TRACKS = {"hancock": "agent_logs_hancock", "msk": "agent_logs_msk"}
 OPTION = re.compile(r"(?:^|\?)\s*([A-F])\)\s*(.+?)\s*$", re.MULTILINE)

@@ -12,11 +12,11 @@ from datetime import date
 
 import numpy as np
 
-from agents.base import View
-from agents.novelty.datasets import Tier
+from agents.core.base import View
+from agents.core.types import ExpandedHypothesis
 from agents.novelty.debate import Retriever
 from agents.novelty.types import CRITICS, DebateOutcome
-from agents.types import ExpandedHypothesis
+from benchmarks.adapters.novelty_sets import Tier
 from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
 from kg.literature.rank import Embed, rank

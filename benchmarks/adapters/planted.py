@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.moves import Earlier, reopens
-from agents.statement import same_claim, settled
+from agents.campaign.moves import Earlier, reopens
+from agents.prose.statement import same_claim, settled
 from benchmarks.adapters.campaigns import (
     CLAIMS,
     Choose,
@@ -145,7 +145,7 @@ def planted_world(
 
 
 def _by_model(model: tuple[Settings, ScientistInput], world: World, place: Path) -> Choose:
-    from agents.types import dictionary_view
+    from agents.core.types import dictionary_view
     from sage.run.wiring import make_chat
 
     settings, given = model

@@ -16,7 +16,7 @@ from benchmarks.cli.slidequest import slidequest
 from benchmarks.cli.slides import slides
 
 if TYPE_CHECKING:
-    from agents.base import Reasoner
+    from agents.core.base import Reasoner
     from benchmarks.adapters.novelty import Scored
     from benchmarks.adapters.questions import QuestionScore
     from kg.literature.local import LocalIndex
@@ -94,10 +94,10 @@ def _proposals(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    from agents.novelty.datasets import read_literature, read_proposals
     from agents.novelty.debate import hold, retriever
     from agents.novelty.settings import DebateSettings
     from benchmarks.adapters.novelty import as_expanded, local_retriever, scored, without_own
+    from benchmarks.adapters.novelty_sets import read_literature, read_proposals
     from kg.literature.local import LocalIndex
     from sage.cli.console import counting
     from sage.core.data import data_root
@@ -141,10 +141,10 @@ def _proposals(
 def _ideas(
     dataset: Path, kind: str, budget_usd: float | None, limit: int | None, as_json: bool
 ) -> None:
-    from agents.novelty.datasets import read_ideas
     from agents.novelty.debate import hold
     from agents.novelty.settings import DebateSettings
     from benchmarks.adapters.novelty import as_expanded, over, rank_correlation, separation
+    from benchmarks.adapters.novelty_sets import read_ideas
     from sage.cli.console import counting, out, print_json
     from sage.settings import load
 
@@ -180,7 +180,7 @@ def _ideas(
 
 
 def _reviews(dataset: Path, as_json: bool) -> None:
-    from agents.novelty.datasets import reviewer_agreement
+    from benchmarks.adapters.novelty_sets import reviewer_agreement
     from sage.cli.console import out, print_json
 
     result = reviewer_agreement(dataset)
@@ -255,12 +255,12 @@ def _report(rows: list[Scored], reasoner: str, source: str, as_json: bool) -> No
 
 
 def _reasoner(kind: str, settings: Settings, budget_usd: float | None) -> Reasoner:
-    from agents.base import Resources
+    from agents.core.base import Resources
     from kg.lexicon.ontology import Ontology
     from sage.core.data import data_root
 
     if kind == "rules":
-        from agents.reasoners.rules import RulesReasoner
+        from agents.core.rules import RulesReasoner
 
         return RulesReasoner(Resources(ontology=Ontology.load(data_root() / "ontology")))
     from sage.run.wiring import make_chat

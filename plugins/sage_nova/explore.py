@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agents.disclosure import identifiers
+from agents.core.disclosure import identifiers
 from mcp_servers.registry import Registry
 from sage.cli.cohort import load_named
 from sage.cli.console import Terminal, print_json

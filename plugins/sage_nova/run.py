@@ -6,8 +6,8 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-from agents.disclosure import Withheld
-from agents.reasoners.chat import ChatReasoner
+from agents.core.chat import ChatReasoner
+from agents.core.disclosure import Withheld
 from sage.cli.console import Terminal
 from sage.core.errors import FaultError, InputError
 from sage.core.files import naming, read_json, write_json

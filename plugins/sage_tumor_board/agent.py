@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from agents.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Reasoner, Reply, Resources, Role, View, prompt_file
 from sage.core.errors import InputError
 from sage.core.llm.turns import Bounds
 from sage.core.models import Strict

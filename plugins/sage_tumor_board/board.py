@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agents.base import View
+from agents.core.base import View
 from sage.core.errors import InputError
 from sage.core.llm.turns import Tool
 from sage.core.printable import one_line

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agents.types import Draft
+from agents.core.types import Draft
 from sage.core.errors import InputError
 from sage.run.questions import carries
 from sage.run.review import (

@@ -97,7 +97,7 @@ def run(
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
-    from agents.statement import stated
+    from agents.prose.statement import stated
     from sage.cli.cohort import load_named
     from sage.cli.console import err, print_json, working
     from sage.cli.console import out as console
@@ -231,7 +231,7 @@ def contract(
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     --out e5.json
     """
-    from agents.statement import stated
+    from agents.prose.statement import stated
     from sage.cli.cohort import load_named
     from sage.cli.console import working
     from validation.contracts.contract import read_hypothesis

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.coding.appendix import TITLE
-from agents.summary import CLAIM_TESTED
-from agents.types import Citation
+from agents.core.types import Citation
+from agents.summary.agent import CLAIM_TESTED
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
 from sage.report.collect import Page, collect

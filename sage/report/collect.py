@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from agents.coding_instructions import CodingInstructions, registered_tasks
-from agents.demands import Demands
-from agents.interpreter import Interpretation
+from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
+from agents.instructions.agent import CodingInstructions, registered_tasks
+from agents.instructions.demands import Demands
+from agents.interpreter.agent import Interpretation
+from agents.prose.wording import describe_design, describe_direction
 from agents.question.types import Question
-from agents.summary import Summary, title_of
-from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
-from agents.wording import describe_design, describe_direction
+from agents.summary.agent import Summary, title_of
 from kg.types import ScoredPath
 from sage.core.data import data_root
 from sage.core.errors import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.types import Citation
+from agents.core.types import Citation
 from sage.report.facts import Facts
 
 

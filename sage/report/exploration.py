@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.base import View
 from agents.coding.appendix import Appendix
+from agents.core.base import View
 from sage.report.reproduction import Exploratory, exploratory
 from sage.run.folder import RunFolder
 

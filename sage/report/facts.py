@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.types import Citation
-from agents.wording import KEYED, free_numbers, names_pattern
+from agents.core.types import Citation
+from agents.prose.wording import KEYED, free_numbers, names_pattern
 from sage.core.errors import FaultError
 
 NUMBER_START, NUMBER_END, SOURCE_START, SOURCE_END = "\ue000", "\ue001", "\ue002", "\ue003"

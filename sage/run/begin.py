@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
 
+from agents.core.types import History
 from agents.question.agent import read_question
 from agents.question.types import Question
-from agents.types import History
 from sage import settings as settings_module
 from sage.core import clock
 from sage.core.errors import InputError

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from agents.core.types import DictionaryView, Draft, History, OntologyBrief, dictionary_view
+from agents.prose.statement import settled
 from agents.question.carried import filters_of
 from agents.question.types import Question
 from agents.scientist import (
@@ -27,8 +29,6 @@ from agents.scientist.rank import (
     without_rewordings,
 )
 from agents.scientist.tournament import TOURNAMENT, Contender, Pairing, play
-from agents.statement import settled
-from agents.types import DictionaryView, Draft, History, OntologyBrief, dictionary_view
 from kg.literature.expansion import synonyms
 from sage.core.errors import InputError
 from sage.core.files import write_json

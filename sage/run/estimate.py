@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from agents.base import Agent
+from agents.core.base import Agent
 from agents.novelty.settings import DebateSettings
 from agents.scientist.agent import BOUNDS
 from agents.scientist.tournament import TOURNAMENT, comparisons

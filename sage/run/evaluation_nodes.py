@@ -5,20 +5,19 @@ from __future__ import annotations
 from datetime import date
 from typing import Any, Literal
 
-from agents.coding_instructions import (
+from agents.core.types import ExpandedHypothesis, dictionary_view
+from agents.expansion.agent import EXPANSION, ExpansionInput, compose_expanded
+from agents.instructions.agent import (
     CODING_INSTRUCTIONS,
     CodingInstructionsInput,
     ToolCard,
     apply_instructions,
     registered_tasks,
 )
-from agents.demands import take_up
-from agents.expansion import EXPANSION, compose_expanded
-from agents.interpreter import INTERPRETER, InterpreterInput
-from agents.statement import settled
-from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
-from agents.types import ExpandedHypothesis, dictionary_view
-from agents.views import ExpansionInput
+from agents.instructions.demands import take_up
+from agents.interpreter.agent import INTERPRETER, InterpreterInput
+from agents.prose.statement import settled
+from agents.summary.agent import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from sage.core.files import write_json
 from sage.run.services import Services
 from sage.run.state import (
@@ -134,7 +133,7 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
 
 def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Judge feasibility on gathered evidence, before anything is computed."""
-    from agents.coding.carrying import LIMITS
+    from agents.coding.controller import LIMITS
     from agents.feasibility import FEASIBILITY, Machine, gather
     from agents.feasibility.plan import contract_numbers
     from agents.feasibility.types import FeasibilityInput

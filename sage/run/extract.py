@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.base import Resources
+from agents.core.base import Resources
 from sage.core.errors import InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
@@ -48,7 +48,7 @@ def extract(
         If `out` is not empty, or the cohort has no slides to compute a missing variable from.
     """
     from agents.coding.features import resolve_cohort
-    from agents.reasoners.rules import RulesReasoner
+    from agents.core.rules import RulesReasoner
     from kg.lexicon.ontology import Ontology
     from mcp_servers import registry as tools
     from mcp_servers.context import ToolContext

@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 
 from pydantic import Field
 
-from agents.types import History
+from agents.core.types import History
 from sage.core import clock, log
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_json

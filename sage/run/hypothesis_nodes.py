@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
-from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
+from agents.core.types import Draft, OntologyBrief, ReviewedHypothesis
+from agents.ontologist.agent import ONTOLOGIST, OntologistInput, compose_brief
+from agents.path_generation.agent import PATH_GENERATION, PathQuery, PathRequest
 from agents.question.types import PartRole, Question
-from agents.types import Draft, OntologyBrief, ReviewedHypothesis
 from kg.types import PathSearch
 from sage.core.errors import InputError
 from sage.core.files import read_json, write_json

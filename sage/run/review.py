@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from agents.core.types import Draft, dictionary_view
+from agents.prose.statement import read_statement, settled
+from agents.prose.wording import describe_design, describe_direction
 from agents.scientist import variable_problems
-from agents.statement import read_statement, settled
-from agents.types import Draft, dictionary_view
-from agents.wording import describe_design, describe_direction
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.models import Strict

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 MODULES = (
     "agents.feasibility.types",
-    "agents.interpreter",
+    "agents.interpreter.agent",
     "agents.question.types",
-    "agents.summary",
-    "agents.types",
-    "agents.views",
+    "agents.summary.agent",
+    "agents.core.types",
+    "agents.expansion.agent",
     "kg.types",
     "sage.run.state",
     "validation.core.hypothesis",

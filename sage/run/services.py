@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.base import Agent, I, O, Reasoner, Reply, Resources
+from agents.core.base import Agent, I, O, Reasoner, Reply, Resources
 from agents.question.types import Question
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
@@ -66,7 +66,7 @@ class Services:
     def reasoner(self) -> Reasoner:
         """The reasoner that the manifest names."""
         if self.manifest.reasoner == "rules":
-            from agents.reasoners.rules import RulesReasoner
+            from agents.core.rules import RulesReasoner
 
             return RulesReasoner(self.resources, self.trace)
         from sage.run.wiring import make_chat
@@ -133,7 +133,7 @@ class Services:
     @cached_property
     def patient_identifiers(self) -> frozenset[str]:
         """What no prompt may hold: the cohorts' own identifiers and their pseudonyms."""
-        from agents.disclosure import identifiers
+        from agents.core.disclosure import identifiers
 
         cohorts = [self.cohort, *([self.second_cohort] if self.second_cohort else [])]
         return identifiers(

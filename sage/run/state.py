@@ -11,11 +11,11 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
+from agents.core.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
 from agents.feasibility.types import FeasibilityVerdict
-from agents.interpreter import Interpretation
+from agents.interpreter.agent import Interpretation
 from agents.question.types import Question
-from agents.summary import FeasibilityView, NoveltyView
-from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
+from agents.summary.agent import FeasibilityView, NoveltyView
 from kg.types import ScoredPath
 from sage.core.models import Strict
 from validation.core.hypothesis import Hypothesis

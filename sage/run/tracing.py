@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.base import Agent
 from agents.coding.data import DATA_AGENT
 from agents.coding.task import TASK_AGENT
 from agents.coding.validation import VALIDATION_AGENT
-from agents.coding_instructions import CODING_INSTRUCTIONS
-from agents.expansion import EXPANSION
+from agents.core.base import Agent
+from agents.expansion.agent import EXPANSION
 from agents.feasibility.agent import FEASIBILITY
-from agents.interpreter import INTERPRETER
+from agents.instructions.agent import CODING_INSTRUCTIONS
+from agents.interpreter.agent import INTERPRETER
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.verifier import VERIFIER
-from agents.ontologist import ONTOLOGIST
-from agents.path_generation import PATH_GENERATION
+from agents.ontologist.agent import ONTOLOGIST
+from agents.path_generation.agent import PATH_GENERATION
 from agents.question.agent import QUESTION
 from agents.scientist import SCIENTIST
 from agents.scientist.tournament import TOURNAMENT
-from agents.summary import SUMMARY
+from agents.summary.agent import SUMMARY
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.llm.trace import episodes, read_trace

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from agents.base import Agent, I, O, Reply
-from agents.disclosure import MIN_COUNT, suppressed_counts
-from agents.interpreter import ContractView, KeyedNumber, ResultsView
+from agents.core.base import Agent, I, O, Reply
+from agents.core.disclosure import MIN_COUNT, suppressed_counts
+from agents.interpreter.agent import ContractView, KeyedNumber, ResultsView
 from sage.core.errors import FaultError
 from sage.core.files import write_json
 from sage.core.progress import tell
@@ -155,7 +155,7 @@ def carry_out(
     InputError
         If the cohort's data changed since then, or `mended` finds nothing escalated or no change.
     """
-    from agents.coding import loop
+    from agents.coding import controller
     from sage.run.wiring import make_sandbox
 
     frozen = load_frozen(services, name, sha256)
@@ -172,9 +172,9 @@ def carry_out(
         "on_event": partial(_told, services, name),
     }
     if mended:
-        outcome = loop.resume(frozen, services.cohort, **given)
+        outcome = controller.resume(frozen, services.cohort, **given)
     else:
-        outcome = loop.carry_out(frozen, services.cohort, tasks=tasks, **given)
+        outcome = controller.carry_out(frozen, services.cohort, tasks=tasks, **given)
     write_json(
         services.folder.output(f"coding-{name}"),
         {

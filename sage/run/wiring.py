@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.base import Role
+from agents.core.base import Role
 from sage.core.data import data_root
 from sage.core.errors import FaultError, InputError
 from sage.core.extras import absent
@@ -18,9 +18,9 @@ from sage.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agents.disclosure import Withheld
+    from agents.core.chat import ChatReasoner
+    from agents.core.disclosure import Withheld
     from agents.question.types import QuestionInput, Reading
-    from agents.reasoners.chat import ChatReasoner
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
@@ -54,7 +54,7 @@ def make_chat(
     withheld : texts that no prompt may hold
     trace : gets every turn
     """
-    from agents.reasoners.chat import ChatReasoner, ChatSettings
+    from agents.core.chat import ChatReasoner, ChatSettings
     from sage.core.llm.budget import Meter
     from sage.core.llm.cache import ReplyCache
 
@@ -243,9 +243,9 @@ def graph_path(
 
 def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
     """Who reads a question outside a run: rules, or the settings' model."""
-    from agents.base import Reasoner, Resources
+    from agents.core.base import Reasoner, Resources
+    from agents.core.rules import RulesReasoner
     from agents.question.agent import QUESTION
-    from agents.reasoners.rules import RulesReasoner
 
     reasoner: Reasoner = RulesReasoner(Resources(ontology=make_ontology()))
     if settings.effective_reasoner == "chat":

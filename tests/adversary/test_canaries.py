@@ -137,7 +137,7 @@ def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) 
 def test_a_prompt_that_names_a_patient_is_not_sent(tmp_path_factory: Any) -> None:
     """The last gate: an identifier that got as far as the instructions stops the run."""
     from agents.coding.task import TASK_AGENT, TaskInput
-    from agents.disclosure import identifiers, require_disclosable
+    from agents.core.disclosure import identifiers, require_disclosable
     from tests.agents.test_coding_agents import BRIEF
 
     withheld = identifiers([identifier(3), "P0003", "12"])
@@ -152,7 +152,7 @@ def test_a_prompt_that_names_a_patient_is_not_sent(tmp_path_factory: Any) -> Non
 def test_a_field_that_repeats_per_patient_is_not_sent() -> None:
     from pydantic import BaseModel
 
-    from agents.disclosure import require_disclosable
+    from agents.core.disclosure import require_disclosable
 
     class Wide(BaseModel):
         values: list[float] = []
@@ -179,7 +179,7 @@ def test_a_field_that_repeats_per_patient_is_not_sent() -> None:
 def test_small_counts_are_suppressed_with_the_partner_that_gives_them_away(
     counts: dict[str, int], hidden: set[str]
 ) -> None:
-    from agents.disclosure import suppressed_counts
+    from agents.core.disclosure import suppressed_counts
 
     assert suppressed_counts(counts, 5) == hidden
 

@@ -16,8 +16,8 @@ import pytest
 from pydantic import BaseModel
 
 import agents
-from agents.base import Agent
-from agents.reasoners.prompting import render
+from agents.core.base import Agent
+from agents.core.prompting import render
 from kg.corpus.chunks import Chunk
 from kg.extract.chat import ChatExtractor
 from kg.lexicon.ontology import Ontology
@@ -172,7 +172,7 @@ def test_a_passage_is_quoted_for_the_extractor_as_well() -> None:
 
 
 def test_a_reply_that_was_refused_comes_back_on_one_line(tmp_path: Path) -> None:
-    from agents.path_generation import PATH_GENERATION, PathRequest
+    from agents.path_generation.agent import PATH_GENERATION, PathRequest
     from tests.agents.test_chat_reasoner import GOOD, _reasoner
     from tests.openai_server import Answer, serve
 

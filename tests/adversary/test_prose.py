@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.core.types import ExpandedHypothesis
 from agents.prose.check import check_before, check_result, early_judge, words_of
 from agents.prose.facts import ResultFacts, TestFact, facts_of
 from agents.prose.identifiers import unknown_identifiers
-from agents.summary import FeasibilityView, NoveltyView
-from agents.types import ExpandedHypothesis
+from agents.summary.agent import FeasibilityView, NoveltyView
 from sage.core.files import read_json
 from sage.report.build import write_report
 from sage.run import evaluation_nodes as nodes

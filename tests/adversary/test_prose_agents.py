@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agents.base import Agent, Resources
-from agents.expansion import EXPANSION
+from agents.core.base import Agent, Resources
+from agents.core.rules import RulesReasoner
+from agents.core.types import dictionary_view
+from agents.expansion.agent import EXPANSION, ExpansionInput
 from agents.feasibility import FEASIBILITY, FeasibilityInput, gather
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.types import CitedRecord, CriticInput
 from agents.novelty.verifier import VERIFIER
-from agents.ontologist import ONTOLOGIST, OntologistInput
-from agents.reasoners.rules import RulesReasoner
+from agents.ontologist.agent import ONTOLOGIST, OntologistInput
 from agents.scientist import SCIENTIST, ScientistInput
-from agents.types import dictionary_view
-from agents.views import ExpansionInput
 from kg.lexicon.ontology import Ontology
 from kg.literature.types import Record
 from kg.types import EntityType, PathEdge, PathNode, PathScores, ScoredPath

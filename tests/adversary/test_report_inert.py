@@ -20,7 +20,7 @@ from lxml import etree
 from lxml import html as dom
 from markdown_it import MarkdownIt
 
-from agents.wording import free_numbers
+from agents.prose.wording import free_numbers
 from sage.cli.console import Terminal
 from sage.core.files import read_json, write_json
 from sage.core.printable import one_line, printable, quoted

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.demands import take_up
+from agents.core.types import Citation, Draft, OntologyBrief, dictionary_view
+from agents.instructions.demands import take_up
+from agents.prose.statement import read_statement, settled, state
 from agents.scientist import Proposal, StepRef, compose_draft
-from agents.statement import read_statement, settled, state
-from agents.types import Citation, Draft, OntologyBrief, dictionary_view
 from sage.core.errors import InputError
 from sage.run.hypothesis_nodes import accept
 from sage.run.review import Edit, edited_hypothesis

@@ -15,13 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agents.base import Agent, I, O, Reply
 from agents.coding.validation import VALIDATION_AGENT
-from agents.disclosure import require_disclosable
-from agents.interpreter import INTERPRETER, InterpreterInput
-from agents.reasoners.prompting import render
-from agents.reasoners.rules import RulesReasoner
-from agents.types import ExpandedHypothesis
+from agents.core.base import Agent, I, O, Reply
+from agents.core.disclosure import require_disclosable
+from agents.core.prompting import render
+from agents.core.rules import RulesReasoner
+from agents.core.types import ExpandedHypothesis
+from agents.interpreter.agent import INTERPRETER, InterpreterInput
 from sage.core.llm.turns import Spent
 from sage.report.build import brief_result, write_report
 from sage.report.crate import write_crate

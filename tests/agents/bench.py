@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agents.base import Resources
+from agents.core.base import Resources
+from agents.core.types import Definition, History, OntologyBrief, Relationship, dictionary_view
 from agents.question.types import Intent, Part, PartRole, Question
 from agents.scientist import BlindCohort, ScientistInput, Workbench
-from agents.types import Definition, History, OntologyBrief, Relationship, dictionary_view
 from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.types import ExpandedHypothesis
+from agents.core.types import ExpandedHypothesis
 from validation.core.dictionary import DataDictionary, Endpoint, Variable
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agents.path_generation import PATH_GENERATION, PathRequest
-from agents.reasoners.chat import ChatReasoner
+from agents.core.chat import ChatReasoner
+from agents.path_generation.agent import PATH_GENERATION, PathRequest
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.messages import ModelChoice

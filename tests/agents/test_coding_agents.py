@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agents.base import Resources
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer, check_data
 from agents.coding.task import TASK_AGENT, TaskInput, check_plan
 from agents.coding.types import Column, ContractBrief, PlannedTest
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
-from agents.reasoners.prompting import render
-from agents.reasoners.rules import RulesReasoner
+from agents.core.base import Resources
+from agents.core.prompting import render
+from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from validation.reproduction.compare import SecondTest, Task
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from agents.base import Resources
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction
 from agents.coding.features import extract_features, offers, resolve_cohort
-from agents.reasoners.rules import RulesReasoner
+from agents.core.base import Resources
+from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agents.base import Agent, I, O, Reply, Resources
-from agents.coding import carrying
-from agents.coding.loop import carry_out, resume
+from agents.coding import controller as carrying
+from agents.coding.controller import carry_out, resume
 from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
-from agents.reasoners.rules import RulesReasoner
+from agents.core.base import Agent, I, O, Reply, Resources
+from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from sage.core.errors import InputError
 from sage.core.llm.turns import Spent

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.base import Resources
+from agents.core.base import Resources
+from agents.core.prompting import parse, render
+from agents.core.rules import RulesReasoner
+from agents.core.types import dictionary_view
 from agents.feasibility import (
     FEASIBILITY,
     EvidenceItem,
@@ -26,9 +29,6 @@ from agents.feasibility.external import ExternalFact
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.rule import judge
 from agents.feasibility.types import STEPS
-from agents.reasoners.prompting import parse, render
-from agents.reasoners.rules import RulesReasoner
-from agents.types import dictionary_view
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import dictionary, expanded, hypothesis
 from validation.core.dictionary import Endpoint, Variable

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.moves import (
+from agents.campaign.moves import (
     DEEPEST,
     Came,
     Earlier,
@@ -16,7 +16,7 @@ from agents.moves import (
     next_moves,
     reopens,
 )
-from agents.statement import same_claim
+from agents.prose.statement import same_claim
 from validation.core.dictionary import DataDictionary, Endpoint, Variable
 from validation.core.hypothesis import (
     Comparison,

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.novelty.datasets import (
+from benchmarks.adapters import novelty as c
+from benchmarks.adapters.novelty_sets import (
     read_ideas,
     read_literature,
     read_proposals,
     reviewer_agreement,
 )
-from benchmarks.adapters import novelty as c
 from kg.literature.local import LocalIndex
 from kg.literature.types import Query, Record, SearchAnswer
 from sage.core.errors import InputError

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from agents.base import Agent, I, O, Reply, Resources
+from agents.core.base import Agent, I, O, Reply, Resources
+from agents.core.prompting import parse, render
+from agents.core.rules import RulesReasoner
 from agents.novelty.checks import check_judge, check_prover, check_verifier
 from agents.novelty.debate import hold, retriever
 from agents.novelty.evidence import read
@@ -28,8 +30,6 @@ from agents.novelty.types import (
 )
 from agents.novelty.update import sigma
 from agents.novelty.verifier import VERIFIER
-from agents.reasoners.prompting import parse, render
-from agents.reasoners.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.base import Resources
+from agents.core.base import Resources
 from agents.novelty import judge
 from agents.novelty.evidence import NEAR, Nearest, Reading
 from agents.novelty.stance import confidence, score_of

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from agents.base import Resources
+from agents.core.base import Resources
+from agents.core.rules import RulesReasoner
+from agents.core.types import ExpandedHypothesis
 from agents.novelty.coverage import relevant_refs, unborne
 from agents.novelty.debate import hold
 from agents.novelty.evidence import read
 from agents.novelty.parts import body_key, parts_of
 from agents.novelty.types import CitedRecord, DebateOutcome
-from agents.reasoners.rules import RulesReasoner
-from agents.types import ExpandedHypothesis
 from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import other_cancers
 from kg.literature.text import mentions, phrase_key

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.base import Resources
-from agents.coding_instructions import CodingInstructions, registered_tasks
-from agents.expansion import expand
-from agents.interpreter import (
+from agents.core.base import Resources
+from agents.core.types import Citation, ReviewedHypothesis
+from agents.expansion.agent import ExpansionInput, expand
+from agents.instructions.agent import CodingInstructions, registered_tasks
+from agents.interpreter.agent import (
     ContractView,
     InterpreterInput,
     KeyedNumber,
@@ -19,9 +20,7 @@ from agents.interpreter import (
 )
 from agents.prose.check import early_judge
 from agents.prose.facts import ResultFacts
-from agents.summary import FeasibilityView, NoveltyView, SummaryInput, generated, verdict_view
-from agents.types import Citation, ReviewedHypothesis
-from agents.views import ExpansionInput
+from agents.summary.agent import FeasibilityView, NoveltyView, SummaryInput, generated, verdict_view
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import expanded, hypothesis
 from validation.controls.keys import Key

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.base import Resources
-from agents.expansion import check_expansion, expand
-from agents.scientist import ScientistInput, compose_draft, proposal_problems
-from agents.scientist.chains import propose
-from agents.types import (
+from agents.core.base import Resources
+from agents.core.types import (
     Citation,
     Definition,
     DictionaryView,
@@ -18,7 +15,9 @@ from agents.types import (
     Relationship,
     ReviewedHypothesis,
 )
-from agents.views import ExpansionInput
+from agents.expansion.agent import ExpansionInput, check_expansion, expand
+from agents.scientist import ScientistInput, compose_draft, proposal_problems
+from agents.scientist.chains import propose
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.core.dictionary import Endpoint, Variable

@@ -9,8 +9,10 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from agents.core.rules import RulesReasoner
+from agents.core.types import Citation
+from agents.prose.statement import same_claim
 from agents.question.types import Intent
-from agents.reasoners.rules import RulesReasoner
 from agents.scientist.blind import DesignPower
 from agents.scientist.rank import (
     RankParts,
@@ -31,8 +33,6 @@ from agents.scientist.tournament import (
     play,
 )
 from agents.scientist.views import Candidates, Proposal, StepRef
-from agents.statement import same_claim
-from agents.types import Citation
 from sage.run.drafting import best_different
 from sage.run.report_node import rank
 from sage.run.state import Evaluation

@@ -13,14 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from agents.disclosure import suppressed_cells
+from agents.core.disclosure import suppressed_cells
+from agents.core.rules import RulesReasoner
+from agents.core.types import EarlierClaim, History
 from agents.question.types import Part, PartRole
-from agents.reasoners.rules import RulesReasoner
 from agents.scientist import at_the_bench
 from agents.scientist.blind import BlindCohort, chance_to_see
 from agents.scientist.chains import proposals
 from agents.scientist.views import Proposal
-from agents.types import EarlierClaim, History
 from kg.types import EntityType
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, episodes, read_trace

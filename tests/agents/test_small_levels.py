@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agents.core.types import dictionary_view
 from agents.scientist.blind import BlindCohort
-from agents.types import dictionary_view
 from tests.agents.bench import clinical, world, write_clinical
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort

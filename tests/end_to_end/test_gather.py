@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.types import Citation
+from agents.core.types import Citation
 from sage.run.folder import Manifest, RunFolder
 from tests.core.http_server import Answer
 from tests.end_to_end.harness import sage

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from agents.path_generation import PATH_GENERATION, PathRequest
+from agents.path_generation.agent import PATH_GENERATION, PathRequest
 from sage.cli.app import GROUPS, app
 from sage.core.llm.messages import ModelChoice
 from sage.core.progress import in_words, tell, told_to

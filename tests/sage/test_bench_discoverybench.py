@@ -179,7 +179,7 @@ def test_an_event_beside_a_time_is_an_outcome_in_time() -> None:
 def test_a_share_of_words_is_the_same_in_every_process() -> None:
     names = ("alpha beta gamma delta", "beta gamma", "gamma", "delta epsilon zeta eta theta")
     code = (
-        "from agents.analysis_variables import overlap\n"
+        "from benchmarks.adapters.discoverybench import overlap\n"
         f"columns = {dict(zip('abcd', names, strict=True))!r}\n"
         "print([overlap(columns, name, 'alpha gamma delta eta zeta') for name in columns])"
     )

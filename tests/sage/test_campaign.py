@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.moves import Earlier
+from agents.campaign.moves import Earlier
 from sage.core.errors import InputError
 from sage.run.campaign.notebook import (
     Asked,

@@ -29,8 +29,8 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_the_agent_answers_by_its_rule_and_has_its_prompt(written: Path) -> None:
-    from agents.base import Resources
-    from agents.reasoners.rules import RulesReasoner
+    from agents.core.base import Resources
+    from agents.core.rules import RulesReasoner
 
     held = runpy.run_path(str(written / "agents" / "counting.py"))
     given = held["CountingInput"](statement="FABP5 and survival")

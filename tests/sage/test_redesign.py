@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from agents.core.types import Draft
 from agents.question.types import Part, PartRole, Question
-from agents.types import Draft
 from sage.core.files import read_json, write_json
 from sage.run.folder import RunFolder
 from sage.run.graph import after_redesign, after_review, after_scientist
@@ -78,7 +78,7 @@ def test_what_was_tested_is_left_alone(run: Run) -> None:
 
 
 def test_only_the_redesign_is_evaluated_after_its_review() -> None:
-    from agents.types import ReviewedHypothesis
+    from agents.core.types import ReviewedHypothesis
 
     reviewed = [
         ReviewedHypothesis(hypothesis=draft(name).hypothesis, review="approved")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.types import Citation
-from agents.wording import free_numbers
+from agents.core.types import Citation
+from agents.prose.wording import free_numbers
 from sage.report.facts import Facts, Pen, ReportError, check, to_html, to_markdown, verbatim
 
 PAPER = Citation(title="A paper", year=2020, doi="10.1000/x")

@@ -7,19 +7,19 @@ from typing import Any, cast, get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from agents.base import Agent
-from agents.coding_instructions import CODING_INSTRUCTIONS
-from agents.expansion import EXPANSION
+from agents.core.base import Agent
+from agents.expansion.agent import EXPANSION
 from agents.feasibility import FEASIBILITY
-from agents.interpreter import INTERPRETER
+from agents.instructions.agent import CODING_INSTRUCTIONS
+from agents.interpreter.agent import INTERPRETER
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.verifier import VERIFIER
-from agents.ontologist import ONTOLOGIST
-from agents.path_generation import PATH_GENERATION
+from agents.ontologist.agent import ONTOLOGIST
+from agents.path_generation.agent import PATH_GENERATION
 from agents.question.agent import QUESTION
 from agents.scientist import SCIENTIST
-from agents.summary import SUMMARY
+from agents.summary.agent import SUMMARY
 from sage.run.graph import build, build_evaluation, build_interpretation
 from sage.run.services import Services
 

@@ -166,7 +166,7 @@ def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) 
     from agents.feasibility.facts import FactList
     from agents.feasibility.plan import contract_numbers
     from agents.feasibility.settings import FeasibilitySettings
-    from agents.statement import read_statement, stated
+    from agents.prose.statement import read_statement, stated
     from sage.cli.cohort import load_named
     from validation.contracts.contract import read_hypothesis
 
@@ -341,7 +341,7 @@ def test_an_endpoint_is_tested_only_after_those_before_it(tmp_path, first, later
 
 
 def test_the_sentence_of_a_hierarchy_names_its_endpoints_in_order(tmp_path: Path) -> None:
-    from agents.statement import read_statement, state
+    from agents.prose.statement import read_statement, state
 
     raw = patients(120).assign(waited=1.0, fell=1)
     known = cohorts.load(write(tmp_path / "w", raw, more=SECOND)).dictionary()

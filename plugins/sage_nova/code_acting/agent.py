@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agents.base import Agent, Reasoner, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Reasoner, Resources, Role, View, prompt_file
 from mcp_servers.describe import describe_tool
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace

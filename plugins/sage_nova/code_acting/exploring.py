@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.base import Agent, Role, View, prompt_file
 from agents.coding.accept import ENDINGS
 from agents.coding.appendix import (
     TITLE,
@@ -30,6 +29,7 @@ from agents.coding.appendix import (
     round_count,
 )
 from agents.coding.scrub import WITHHELD, describe_failure
+from agents.core.base import Agent, Role, View, prompt_file
 from sage.core.files import write_bytes
 from sage.report.exploration import Exploration
 from sage_nova.code_acting.agent import AgentTask, abstain, check_answer

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agents.base import View
 from agents.coding.appendix import Table
+from agents.core.base import View
 
 MOST_STEPS = 20
 """Steps per question (NOVA, 3.1 and table H.1)."""

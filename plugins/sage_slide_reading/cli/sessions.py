@@ -443,7 +443,7 @@ def _writer(eyes: DraftEyes, folder: Path, budget_usd: float | None) -> Writer:
         from sage_slide_reading.rationale.draft import NoWriter
 
         return NoWriter()
-    from agents.base import Role
+    from agents.core.base import Role
     from sage.run.wiring import make_chat
     from sage.settings import load
     from sage_slide_reading.rationale.model import ModelWriter

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from agents.base import Agent, Reasoner, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Reasoner, Resources, Role, View, prompt_file
 from sage_slide_reading.rationale.draft import Place
 from sage_slide_reading.reader.model import IMAGE_PX, field_png
 from sage_slide_reading.reader.scope import Scope

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agents.base import View
+from agents.core.base import View
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
     Described,

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agents.base import Agent, Reasoner, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Reasoner, Resources, Role, View, prompt_file
 from sage.core.printable import one_line
 from sage_slide_reading.reader.eyes import State
 from sage_slide_reading.reader.scope import Scope

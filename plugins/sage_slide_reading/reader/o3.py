@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from agents.base import Agent, Reasoner, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Reasoner, Resources, Role, View, prompt_file
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import Bounds, RulePolicy, Task, Tool, Use, take_turns

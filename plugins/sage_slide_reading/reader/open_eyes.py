@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.reasoners.chat import ChatReasoner
+from agents.core.chat import ChatReasoner
 from sage.core.errors import InputError
 from sage_slide_reading.reader import computed, model
 from sage_slide_reading.reader.eyes import Eyes, Navigator

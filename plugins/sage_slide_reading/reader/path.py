@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from agents.base import View
+from agents.core.base import View
 from sage.core.errors import InputError
 from sage.core.llm.trace import TraceLine
 from sage.core.llm.turns import problems_of

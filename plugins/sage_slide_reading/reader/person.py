@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from agents.base import View
+from agents.core.base import View
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_text
 from sage.core.llm.turns import problems_of

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from agents.base import View
+from agents.core.base import View
 
 Words = Annotated[str, Field(max_length=2000)]
 Yes = Literal["Yes", "No"]

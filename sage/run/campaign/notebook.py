@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
-from agents.moves import Came, Earlier, Kind, Move
-from agents.types import EarlierClaim, EffectView, History
+from agents.campaign.moves import Came, Earlier, Kind, Move
+from agents.core.types import EarlierClaim, EffectView, History
 from sage.control.database import Database, Execute, open_database
 from sage.core.errors import InputError
 from sage.core.files import read_json, write_json

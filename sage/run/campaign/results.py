@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agents.moves import Move, came_to
-from agents.statement import same_claim
-from agents.types import Draft, EffectView, ExpandedHypothesis
+from agents.campaign.moves import Move, came_to
+from agents.core.types import Draft, EffectView, ExpandedHypothesis
+from agents.prose.statement import same_claim
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import read_json

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from agents.moves import FRESH, Earlier, Move, Policy, exploring_power, information, next_moves
+from agents.campaign.moves import (
+    FRESH,
+    Earlier,
+    Move,
+    Policy,
+    exploring_power,
+    information,
+    next_moves,
+)
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_json
@@ -36,8 +44,8 @@ from sage.run.campaign.results import findings_of
 from sage.run.folder import RunFolder, list_runs, new_id
 
 if TYPE_CHECKING:
+    from agents.core.types import History
     from agents.question.types import Question
-    from agents.types import History
     from sage.run.drive import Pause
     from sage.run.services import Services
     from sage.settings import Settings

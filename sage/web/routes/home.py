@@ -91,7 +91,7 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
     With a language model configured, a run has the question read by the model; while somebody
     types, nothing is paid for.
     """
-    from agents.base import Resources
+    from agents.core.base import Resources
     from agents.question.agent import read_question
 
     site: Site = request.app.state.site

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from agents.types import Draft, OntologyBrief
-from agents.wording import describe_design, describe_direction
+from agents.core.types import Draft, OntologyBrief
+from agents.prose.wording import describe_design, describe_direction
 from sage.control.audit import DECIDED
 from sage.core.errors import InputError
 from sage.core.extras import need

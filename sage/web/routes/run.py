@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, RedirectResponse, StreamingResponse
 
-from agents.types import Draft
+from agents.core.types import Draft
 from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.core.files import read_json

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agents.base import Agent, PromptFile, Resources, Role, View
-from agents.reasoners.rules import RulesReasoner
+from agents.core.base import Agent, PromptFile, Resources, Role, View
+from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError, Meter, charges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Resources, Role, View, prompt_file
 from agents.question.types import PartRole, Question
 from kg.types import EntityType
 

@@ -1,19 +1,20 @@
-"""One contract under way: SAGE's own computation, the second implementation's rounds, the verdict.
+"""The coding controller: SAGE's own computation, a second implementation, the verdict.
 
 Each part of the contract is computed by SAGE first. What is published, and what later parts are
 handed, comes from that computation alone. Then a second implementation, written by a model or
 compiled by SAGE, computes the registered numbers again and is compared.
+
+Source: SAGE, 3.3.1 (control flow, bounded feedback, escalation).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from agents.base import Reasoner
 from agents.coding.accept import ALLOWED_IMPORTS, bare, feedback, objections, refused
 from agents.coding.appendix import read_appendix
 from agents.coding.brief import brief
@@ -28,7 +29,8 @@ from agents.coding.types import (
     ExecutionPlan,
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
-from agents.disclosure import MIN_COUNT
+from agents.core.base import Reasoner
+from agents.core.disclosure import MIN_COUNT
 from sage.core.errors import InputError
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
 from validation.reproduction.compare import (
@@ -404,3 +406,87 @@ def _author(attempt: Attempt) -> Literal["SAGE", "a model", "a person"]:
     if attempt.compiled_by_sage:
         return "SAGE"
     return "a person" if attempt.by == "a person" else "a model"
+
+
+def carry_out(
+    frozen: FrozenContract,
+    cohort: Cohort,
+    *,
+    reasoner: Reasoner,
+    sandbox: Sandbox,
+    workdir: Path,
+    ledger: Ledger,
+    tasks: Sequence[str] = (),
+    tools: dict[str, str] | None = None,
+    replicate: Cohort | None = None,
+    rounds: int = 3,
+    limits: Limits = LIMITS,
+    min_count: int = MIN_COUNT,
+    on_event: Event = lambda *_: None,
+) -> CodingOutcome:
+    """Carry a frozen contract out, and write `results.json` and figures to `workdir`.
+
+    A finished work folder is returned as it is; an interrupted one goes on where it was, without
+    asking the reasoner again for a program that it already wrote.
+
+    Parameters
+    ----------
+    tasks : the coding instructions' tasks, for the plan
+    tools : tool name to version, of features that were extracted for this contract
+    replicate : a second cohort on which the primary test is repeated
+    rounds : how many second implementations may be tried
+    min_count : fewest patients that a count in a program's appendix may have
+    on_event : called with an event's name and details ("plan", "attempt", "escalated", "done")
+
+    Raises
+    ------
+    InputError
+        If the folder belongs to another contract, or the data changed since it was frozen.
+    """
+    run = Carrying(
+        frozen, cohort, reasoner, sandbox, Store(workdir), ledger,
+        tuple(tasks), dict(tools or {}), replicate, rounds, limits, on_event, min_count,
+    )  # fmt: skip
+    return run.finish()
+
+
+def resume(
+    frozen: FrozenContract,
+    cohort: Cohort,
+    *,
+    reasoner: Reasoner,
+    sandbox: Sandbox,
+    workdir: Path,
+    ledger: Ledger,
+    replicate: Cohort | None = None,
+    rounds: int = 3,
+    limits: Limits = LIMITS,
+    min_count: int = MIN_COUNT,
+    on_event: Event = lambda *_: None,
+) -> CodingOutcome:
+    """Go on after an escalation: run the last round's `analysis.py` as a person left it.
+
+    The program is run as a new round, made "by a person". If it fails too, the folder is escalated
+    again, with this round kept beside the others.
+
+    Raises
+    ------
+    InputError
+        If the folder was never escalated, the program was not changed, the folder belongs to
+        another contract, or the data changed since it was frozen.
+    """
+    store = Store(workdir)
+    code = store.mended()
+    run = Carrying(
+        frozen, cohort, reasoner, sandbox, store, ledger,
+        (), {}, replicate, rounds, limits, on_event, min_count,
+    )  # fmt: skip
+    if code:
+        outcome = store.outcome()
+        if outcome is not None:
+            run.require_same(outcome.contract_sha256)
+        # First kept as the next round, then reopened: a kill in between loses nothing.
+        store.begin(len(store.attempts()) + 1, code)
+        store.reopen()
+    run.mended = code
+    return run.finish()

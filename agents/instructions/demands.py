@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.base import View
+from agents.core.base import View
 from validation.contracts.contract import Rules
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import Hypothesis

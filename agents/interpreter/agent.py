@@ -10,7 +10,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.types import ExpandedHypothesis
 from agents.prose.check import (
     Problem,
     check_result,
@@ -20,8 +21,7 @@ from agents.prose.check import (
     words_of,
 )
 from agents.prose.facts import ResultFacts
-from agents.types import ExpandedHypothesis
-from agents.wording import KEYED, free_numbers
+from agents.prose.wording import KEYED, free_numbers
 from validation.controls.keys import Key
 from validation.core.hypothesis import Hypothesis
 from validation.results.results import Part

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from agents.core.types import DictionaryView
 from agents.prose.reading import word_set
-from agents.types import DictionaryView
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import (

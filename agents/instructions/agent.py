@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.types import DictionaryView, ExpandedHypothesis
 from agents.prose.check import early_judge, replaced
-from agents.types import DictionaryView, ExpandedHypothesis
-from agents.wording import describe_design, free_numbers
+from agents.prose.wording import describe_design, free_numbers
 from validation.core.hypothesis import Hypothesis
 
 

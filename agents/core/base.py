@@ -2,7 +2,7 @@
 
 An agent is data: what it reads, what it returns, its prompt file, its rule. It holds no model
 client, touches no file and knows no other agent. A reasoner turns an agent and its input into the
-output schema, with a model (`agents.reasoners.chat`) or without one (`agents.reasoners.rules`).
+output schema, with a model (`agents.core.chat`) or without one (`agents.core.rules`).
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import Literal
 
-from agents.base import View
-from agents.statement import TURNED, label_of, same_claim, settled
+from agents.core.base import View
+from agents.prose.statement import TURNED, label_of, same_claim, settled
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Rules
 from validation.core.dictionary import DataDictionary, Variable

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import View
-from agents.disclosure import MIN_COUNT
+from agents.core.base import View
+from agents.core.disclosure import MIN_COUNT
 from kg.types import EntityType, Polarity
 from validation.core.dictionary import DataDictionary, Endpoint, Variable, pool_levels
 from validation.core.hypothesis import Exposure, Hypothesis

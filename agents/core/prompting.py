@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from agents.base import PromptFile
+from agents.core.base import PromptFile
 from sage.core.errors import InputError
 from sage.core.printable import printable, quoted
 

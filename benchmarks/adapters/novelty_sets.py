@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
-from agents.base import View
+from agents.core.base import View
 from kg.literature.local import NAME
 from kg.literature.types import Record, clean_doi
 from sage.core.errors import InputError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.base import Agent, I, O, Reply, Role
-from agents.disclosure import Withheld, require_disclosable
-from agents.reasoners.prompting import parse, render
+from agents.core.base import Agent, I, O, Reply, Role
+from agents.core.disclosure import Withheld, require_disclosable
+from agents.core.prompting import parse, render
 from sage.core.errors import InputError
 from sage.core.llm.client import Client
 from sage.core.llm.messages import Image, Message, ModelChoice, Request
@@ -63,7 +63,7 @@ class ChatReasoner:
             If the endpoint refuses the key or does not know the model.
         FaultError
             If the endpoint cannot be reached, or every reply was refused; if the prompt would
-            disclose a patient (`agents.disclosure`).
+            disclose a patient (`agents.core.disclosure`).
         """
         model = self.settings.models[agent.role]
         system, user = render(agent.prompt, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, I, O, Reply, Resources
+from agents.core.base import Agent, I, O, Reply, Resources
 from sage.core.errors import FaultError
 from sage.core.llm.budget import Meter
 from sage.core.llm.trace import Trace

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.base import Agent, Resources, Role, Wording, prompt_file
+from pydantic import Field
+
+from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.types import Citation, ExpandedHypothesis, ReviewedHypothesis
 from agents.novelty.evidence import denies
 from agents.prose.check import Judge, early_judge, replaced_text, without_quotations
-from agents.types import Citation, ExpandedHypothesis, ReviewedHypothesis
-from agents.views import Expansion, ExpansionInput
-from agents.wording import (
+from agents.prose.wording import (
     describe_design,
     describe_exposure,
     hypothesis_texts,
@@ -23,6 +24,27 @@ from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import other_cancers
 from kg.types import EntityType
 from validation.core.hypothesis import Comparison, Hypothesis
+
+
+class ExpansionInput(View):
+    """What expansion sees: the reviewed hypothesis; in a revision, the critics' reasons."""
+
+    reviewed: ReviewedHypothesis
+    reasons: tuple[str, ...] = ()
+    round: int = 0
+
+
+class Expansion(View):
+    """Rationale and clinical meaning; in a revision, also the sharpened hypothesis."""
+
+    hypothesis: Hypothesis | None = Field(
+        default=None, description="the sharpened hypothesis in a revision, else null"
+    )
+    background: str
+    mechanism: str
+    clinical_interpretation: str
+    improvements: tuple[str, ...] = ()
+    parts: tuple[str, ...] = Field(min_length=2, max_length=8)
 
 
 def expand(given: ExpansionInput, resources: Resources) -> Expansion:

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, Wording, prompt_file
-from agents.interpreter import Interpretation, ResultsView, names_of, verdict_sentence
+from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.types import ExpandedHypothesis
+from agents.interpreter.agent import Interpretation, ResultsView, names_of, verdict_sentence
 from agents.prose.check import Problem, check_result, own, replaced
 from agents.prose.facts import ResultFacts
 from agents.prose.reading import sentences
-from agents.types import ExpandedHypothesis
-from agents.wording import KEYED, free_numbers
+from agents.prose.wording import KEYED, free_numbers
 from validation.core.hypothesis import Hypothesis
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.types import Citation, Definition, OntologyBrief, Relationship
 from agents.prose.check import early_judge, own
 from agents.question.types import Question
-from agents.types import Citation, Definition, OntologyBrief, Relationship
 from kg.types import Evidence, PathNode, ScoredPath
 
 

@@ -1,0 +1,1 @@
+"""Agents as data, their reasoners, and the gate before every prompt."""

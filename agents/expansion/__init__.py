@@ -1,0 +1,1 @@
+"""Hypothesis expansion and revision."""

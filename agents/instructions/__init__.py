@@ -1,0 +1,1 @@
+"""Coding instructions, and the covariates that feasibility demands."""

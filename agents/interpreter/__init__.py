@@ -1,0 +1,1 @@
+"""The results interpreter (SAGE, 3.3, Table 8)."""

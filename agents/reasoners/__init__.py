@@ -1,1 +1,0 @@
-"""The two reasoners: a chat model, and rules without one."""
