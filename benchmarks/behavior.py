@@ -37,9 +37,8 @@ from benchmarks.adapters.behavior import (
 )
 from benchmarks.adapters.scripted_readers import TASKS, header_of, stream
 from mcp_servers.slides.slide import Slide
-from sage_slide_reading.behavior.examples import boxes_of, read_examples
+from sage_slide_reading.behavior.examples import read_examples
 from sage_slide_reading.behavior.model import BehaviorModel, Score, save
-from sage_slide_reading.behavior.scores import ious
 from sage_slide_reading.behavior.training import (
     LOWER_IS_BETTER,
     METRICS,
@@ -53,8 +52,6 @@ from sage_slide_reading.behavior.training import (
     train,
 )
 from sage_slide_reading.reader.guides import BehaviorBank
-from sage_slide_reading.sessions.actions import actions_of
-from sage_slide_reading.sessions.format import SUFFIX, read_session
 
 TASK = TASKS["target-driven"]
 TOLD = (
@@ -167,38 +164,6 @@ def difference_table(measured: Sequence[Measured], seed: int) -> list[str]:
     return lines
 
 
-def agreement(recorded: Path, slides: Path) -> list[str]:
-    """Recorded sessions against the streams of the same looks, action by action."""
-    from benchmarks.adapters.scripted_readers import STRATEGIES
-    from benchmarks.scripted_viewer import node_of
-
-    same, overlaps, counts, files = 0, [], [], 0
-    for path in sorted(slides.glob("*.tiff")):
-        with Slide.open(path, threads=1) as slide:
-            for strategy in STRATEGIES:
-                for file in sorted(recorded.glob(f"{path.stem}.{strategy}-*{SUFFIX}")):
-                    reader = int(file.name.removesuffix(SUFFIX).rpartition("-")[2])
-                    session = read_session(file)
-                    header = header_of(slide, strategy, "x", session.header.screen)
-                    ideal = stream(looks_of(slide, node_of(path), strategy, reader), header)
-                    one = boxes_of(tuple(actions_of(session)))
-                    other = boxes_of(tuple(actions_of(ideal)))
-                    files += 1
-                    same += len(one) == len(other)
-                    counts.append((len(one), len(other)))
-                    if len(one) and len(other):
-                        overlaps += ious(other, one).max(axis=1).tolist()
-    if not files:
-        return []
-    by_viewer, ideal_ones = (sum(column) for column in zip(*counts, strict=True))
-    return [
-        f"{files} sessions were recorded in the viewer. {same} of them ({same / files:.0%}) come "
-        f"to as many actions as the stream of the same looks ({by_viewer} and {ideal_ones} in "
-        f"all); of the stream's actions {np.mean(np.array(overlaps) > 0.5):.0%} have one of the "
-        f"viewer's with IoU > 0.5 (median IoU {np.median(overlaps):.2f})."
-    ]
-
-
 def o3_table(rows: Sequence[NodeRead]) -> list[str]:
     """The paper's table, with caps, orders and navigation."""
     names = ["precision", "recall", "accuracy", "abstained", "recall, isolated tumor cells",
@@ -272,9 +237,6 @@ def main() -> None:
     if not kept.is_file():
         kept.write_text(learn(sessions, slides, settings, model, how), encoding="utf-8")
     page = ["# Behavior of readers: learned, and as a guide", "", kept.read_text(encoding="utf-8")]
-    if given.recorded is not None:
-        page += ["## Recorded sessions and the streams of the same looks", "",
-                 *agreement(given.recorded, slides), ""]  # fmt: skip
     if given.real is not None:
         page += ["## Real slides", "", *real_lines(given.work, given.real, model, settings)]
     rows = judged(given.work, model, given.judged)

@@ -220,8 +220,8 @@ def _logrank(world: Path, rows: list[dict[str, Any]], cohort: dict[str, Any]) ->
 
 
 def test_tools_list_in_compact_mode_is_a_twentieth_of_the_whole() -> None:
-    from benchmarks.context import tools_listed
+    from benchmarks.adapters.context import count_tool_list
 
-    whole, short = tools_listed(compact=False), tools_listed(compact=True)
+    whole, short = count_tool_list(compact=False), count_tool_list(compact=True)
     assert short <= 1000
     assert whole > 20 * short

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.adapters.behavior import looks_of, patient_of_node, session_name, write_streams
+from benchmarks.adapters.behavior import patient_of_node, session_name, write_streams
 from benchmarks.adapters.scripted_readers import (
     STRATEGIES,
     TASKS,
@@ -20,15 +20,13 @@ from benchmarks.adapters.scripted_readers import (
     scenery_of,
     stream,
 )
-from benchmarks.scripted_viewer import record
 from mcp_servers.slides.arrays import F64
 from mcp_servers.slides.slide import Slide
 from sage_slide_reading.behavior.examples import boxes_of
-from sage_slide_reading.behavior.scores import ious, recall_at
+from sage_slide_reading.behavior.scores import recall_at
 from sage_slide_reading.sessions.actions import Action, actions_of
 from sage_slide_reading.sessions.format import read_session, write_session
 from tests.mcp_servers.slide_tools import blobs
-from tests.sage.web.pages import browser_marks
 from validation.simulate.node import plant_node
 
 WIDE, HIGH = 2800, 2100
@@ -123,24 +121,3 @@ def test_sessions_are_written_once_and_say_that_nobody_looked(image: Path, tmp_p
     write_session(tmp_path / "again.session.jsonl", session)
     assert patient_of_node("node-p003-00007.tiff") == "node-p003"
     assert patient_of_node("real.svs") == "real.svs"
-
-
-class TestInTheViewer:
-    """Chromium, OpenSeadragon and the recorder against the stream of an ideal viewer."""
-
-    pytestmark = browser_marks
-
-    def test_the_viewer_records_the_actions_that_were_planned(
-        self, image: Path, tmp_path: Path
-    ) -> None:
-        assert record([image], 1, tmp_path, 4, lambda line: None) == 4
-        for strategy in STRATEGIES:
-            session = read_session(tmp_path / session_name(image, strategy, 0))
-            with Slide.open(image) as slide:
-                looks = looks_of(slide, None, strategy, 0)
-                header = header_of(slide, strategy, "x", session.header.screen)
-            planned, seen = actions_of(stream(looks, header)), actions_of(session)
-            assert abs(len(planned) - len(seen)) <= 1
-            overlap = ious(boxes_of(tuple(planned)), boxes_of(tuple(seen)))
-            assert (overlap.max(axis=1) > 0.5).mean() >= 0.8
-            assert session.seconds == pytest.approx(stream(looks, header).seconds, rel=0.1)

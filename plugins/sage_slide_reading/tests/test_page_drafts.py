@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.session_review import Speeds, review
 from sage_slide_reading.sessions.actions import ActionSettings
-from sage_slide_reading.sessions.drafts import Drafts, Round, audit, read_decisions, write_drafts
+from sage_slide_reading.sessions.drafts import Drafts, Round, write_drafts
 from sage_slide_reading.sessions.format import SessionHeader
 from sage_slide_reading.tests.test_session_drafts import DRAFTED
 from sage_slide_reading.tests.test_sessions import box
@@ -159,20 +158,3 @@ class TestInABrowser:
         assert kept[0]["rationale"]["findings"] == list(DRAFTED.findings[1:])
         assert kept[1]["rationale"]["why_zoom"] == ["A green field.", "It is unusual."]
         assert kept[0]["clicks"] >= 2 and all(each["reviewer"] == "ana" for each in kept)
-
-    def test_drafts_save_keys_and_time(self, place: Path) -> None:
-        found = {}
-        options = ("--root", str(place / "slides"), "--sessions", str(place / ".sessions"))
-        with serving(place, *options) as served:
-            for name in ("drafted", "scratch"):
-                review(served, Speeds(revised=3), name)
-        for name in ("drafted", "scratch"):
-            path = place / ".sessions" / f"{name}.drafts.json"
-            made = Drafts.model_validate_json(path.read_text())
-            found[name] = audit(made, read_decisions(path, made))
-        drafted, scratch = found["drafted"], found["scratch"]
-        assert (drafted.accepted, drafted.revised, scratch.revised) == (2, 1, 3)
-        assert drafted.keys < scratch.keys and drafted.clicks < scratch.clicks
-        assert drafted.verify_s and drafted.revise_s and scratch.average_s
-        assert drafted.verify_s < drafted.revise_s < scratch.average_s
-        assert scratch.from_scratch_s == pytest.approx(scratch.average_s + 2)
