@@ -1,4 +1,4 @@
-"""Where analysis code runs: Docker first.
+"""Sandboxes for analysis code: Docker first.
 
 `choose` picks a sandbox, `availability` says what works here, `sweep` removes what dead runs left,
 `policy.check` reads code before it runs.

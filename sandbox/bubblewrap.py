@@ -81,7 +81,7 @@ def _probe() -> tuple[bool, str]:
     if not (binary := shutil.which("bwrap")):
         return False, "bwrap is not on the PATH"
     if runtime.base_prefix() == Path("/"):
-        return False, "the interpreter lies in the root folder"
+        return False, "the interpreter is in the root folder"
     uid = _fresh_uid() if os.getuid() == 0 else None
     command = [
         binary, "--unshare-user", "--unshare-all", "--disable-userns", "--uid", "1000",

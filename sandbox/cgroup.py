@@ -17,7 +17,7 @@ PREFIX = "sage-sandbox-"
 
 @dataclass
 class Counters:
-    """What a group counted. None where the kernel does not say."""
+    """Counters of a group; None where the kernel gives none."""
 
     cpu_seconds: float | None = None
     peak_memory_mb: float | None = None
@@ -27,7 +27,7 @@ class Counters:
 
 @dataclass
 class Group:
-    """One control group, made of one folder (version 2) or one per controller (version 1)."""
+    """A control group, made of one folder (version 2) or one per controller (version 1)."""
 
     folders: list[Path] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Group:
 def make(limits: Limits, extra_mb: int) -> Group | None:
     """A group with the limits' memory (plus `extra_mb` for files in memory), CPU and processes.
 
-    None when this process may not make one; the caller then bounds by other means.
+    None when this process may not create a group; the caller then bounds by other means.
     """
     group = Group()
     name = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}"

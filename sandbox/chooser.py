@@ -1,4 +1,4 @@
-"""Which sandbox runs a job: Docker first, then bubblewrap; a subprocess only for compiled code."""
+"""Choice of the sandbox for a job: Docker first, then bubblewrap; a subprocess only for compiled code."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def choose(
     ----------
     name : "auto" takes Docker, else bubblewrap, else (compiled code only) a limited subprocess
     compiled_by_sage : True when SAGE compiled the code from a contract
-    image : Docker image; the one that `sage admin sandbox build` makes when None
+    image : Docker image; that of `sage admin sandbox build` when None
     runtime : Docker runtime such as "runsc"; the engine's default when None
     packages : top-level packages of ours that the code may import
 
     Raises
     ------
     InputError
-        If the wanted sandbox, or every one that may run this code, does not work here.
+        If the wanted sandbox, or every sandbox that may run this code, does not work here.
     """
     if name == "subprocess" and not compiled_by_sage:
         raise InputError("a subprocess is no sandbox for code that a model wrote; " + INSTALL)
@@ -56,7 +56,7 @@ def choose(
 
 
 def availability(*, image: str | None = None, runtime: str | None = None) -> list[Availability]:
-    """What works here, in order of preference."""
+    """Sandboxes that work here, in order of preference."""
     names = ("docker", "bubblewrap", "subprocess")
     return [_make(name, image, runtime, ("validation",)).available() for name in names]
 

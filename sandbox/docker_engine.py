@@ -178,7 +178,7 @@ class DockerSandbox:
             ]  # fmt: skip
         for name, folder in runtime.package_folders(self.packages).items():
             if built.get(name) != runtime.fingerprint(folder):
-                # The image holds another version of this package: the one here is what counts.
+                # The image holds another version of this package: the version here is what counts.
                 target = f"/opt/sage/lib/{name}"
                 found.append(Mount(target, str(folder), type="bind", read_only=True))
         return found
@@ -281,7 +281,7 @@ class _Run:
             self._ended.set()
 
     def _state(self, execution: str) -> dict[str, Any]:
-        """How the code stands; empty when the container is gone with it."""
+        """State of the code; empty when the container is gone."""
         from docker.errors import NotFound
 
         try:

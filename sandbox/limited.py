@@ -122,7 +122,7 @@ class LimitedSubprocess:
 
 
 def _here(part: str, inputs: Path, out: Path) -> str:
-    """A command's word with the sandbox's folders replaced by the real ones."""
+    """A command's word with the sandbox's folders replaced by the real paths."""
     for inside, outside in (("/inputs", inputs), ("/output", out)):
         if part == inside or part.startswith(f"{inside}/"):
             return str(outside) + part[len(inside) :]

@@ -1,4 +1,4 @@
-"""What of the host a sandbox sees, and how it can see it when it runs as somebody else."""
+"""Host files visible in a sandbox, also when it runs as another user."""
 
 from __future__ import annotations
 

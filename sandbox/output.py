@@ -33,7 +33,7 @@ _BLOCK = 1024 * 1024
 
 @dataclass
 class Collected:
-    """What came out, what stayed behind and why, and whether the size limit was met."""
+    """Files that were collected, files left behind with the reason, and whether the limit was met."""
 
     artifacts: list[Artifact] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)

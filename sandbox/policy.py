@@ -1,4 +1,4 @@
-"""What model-written code may not say, found before it runs.
+"""Static checks of model-written code before it runs.
 
 This is a courtesy to the model, which reads the messages and tries again. It is not the boundary:
 the sandbox is. Code that passes here is still treated as hostile.
@@ -60,7 +60,7 @@ MAX_CHARACTERS = 200_000
 
 
 class Violation(Strict):
-    """One thing that the policy refuses. `line` counts from 1."""
+    """A construct that the policy refuses. `line` counts from 1."""
 
     line: int
     message: str

@@ -1,6 +1,6 @@
 """The Python that code sees inside a sandbox: the host's interpreter and stack, read-only.
 
-A small environment is written per run: its interpreter is the host's, its site-packages is one
+A small environment is written per run: its interpreter is the host's, its site-packages is a folder
 `.pth` file that names the host's packages and SAGE's own (`validation`). So neither PYTHONPATH nor
 a writable place is needed, and isolated mode (`-I`) works.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from sage.core.errors import InputError
 
 OFFERED = ("validation", "sage.core")
-"""The packages of ours that analysis code finds: the analysis, and what it stands on."""
+"""The packages of ours that analysis code finds: the analysis, and what it depends on."""
 OURS = ("sage", "agents", "kg", "mcp_servers", "sandbox", "validation")
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108 - a path inside the sandbox, size-limited
@@ -44,7 +44,7 @@ the same code on the same data gives the same bytes."""
 
 
 def package_folders(names: Iterable[str]) -> dict[str, Path]:
-    """Where the packages `names` lie, by their place among the packages; none is imported.
+    """Paths of the packages `names` below site-packages; none is imported.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def site_folders() -> list[Path]:
 
 
 def installed_here(site: Path) -> list[str]:
-    """Our own packages that lie in a site-packages folder, where SAGE is installed as a wheel."""
+    """Our own packages in a site-packages folder, where SAGE is installed as a wheel."""
     return [name for name in OURS if (site / name).is_dir()]
 
 

@@ -3,7 +3,7 @@
 `syscalls.tsv` names what Python and its numeric libraries need; everything else is refused with
 EPERM. Some calls are allowed for some arguments only (`_RULES`). A call that is newer than the
 list, and `clone3`, whose flags cannot be looked at, give ENOSYS, so that the C library falls back
-to an older one. Bubblewrap takes the filter as classic BPF, Docker as a profile in JSON.
+to an older kernel. Bubblewrap takes the filter as classic BPF, Docker as a profile in JSON.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Machine:
 
 @functools.cache
 def machine(name: str) -> Machine | None:
-    """What is known of `name` as `platform.machine()` gives it, or None."""
+    """System-call table of the machine `name` (`platform.machine()`), or None."""
     known = {
         "x86_64": (0xC000003E, "SCMP_ARCH_X86_64"),
         "aarch64": (0xC00000B7, "SCMP_ARCH_AARCH64"),

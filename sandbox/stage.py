@@ -43,7 +43,7 @@ def check_job(job: Job) -> None:
 class Stage:
     """A folder for one run: code, environment, mount points. Removed at the end.
 
-    It names its owner (process and start time), so that `sweep` can tell a dead run from a living
+    It names its owner (process and start time), so that `sweep` can distinguish a dead run from a living
     one even when a process number was used again.
     """
 
@@ -76,7 +76,7 @@ class Stage:
 
 
 def owner() -> dict[str, str]:
-    """This process, told apart from later ones with its number."""
+    """Identity of this process, distinct from later processes with its number."""
     pid = os.getpid()
     return {"pid": str(pid), "started": _started(pid) or "", "boot": boot()}
 

@@ -1,4 +1,4 @@
-"""What a sandbox is asked and what it answers."""
+"""Jobs of a sandbox and their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Job(Strict):
 
 
 class Reason(StrEnum):
-    """Why a run ended."""
+    """Reason that a run ended."""
 
     OK = "ok"
     ERROR = "error"
@@ -63,7 +63,7 @@ class Artifact(Strict):
 
 
 class Usage(Strict):
-    """What the run used."""
+    """Resources that the run used."""
 
     wall_seconds: float = 0.0
     cpu_seconds: float | None = None
@@ -71,7 +71,7 @@ class Usage(Strict):
 
 
 class SandboxResult(Strict):
-    """How a run ended, whatever it tried."""
+    """End of a run, whatever it tried."""
 
     sandbox: str
     exit_code: int | None
@@ -90,7 +90,7 @@ class SandboxResult(Strict):
 
 
 class Availability(Strict):
-    """Whether a sandbox can run here, and what to do when it cannot."""
+    """Availability of a sandbox here, and the remedy when there is none."""
 
     name: str
     ok: bool

@@ -1,4 +1,4 @@
-"""Why a run ended, from what was counted from outside alone.
+"""Reason that a run ended, from counts taken outside alone.
 
 What the program printed plays no part, and its exit code only where nothing was counted: it may
 say what it likes.
@@ -14,7 +14,7 @@ from sandbox.types import Limits, Reason
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known at the end of a run; `output_over` counts bytes and files of every place."""
+    """Facts at the end of a run; `output_over` counts bytes and files of every place."""
 
     exit_code: int | None
     timed_out: bool = False

@@ -1,4 +1,4 @@
-"""What a run takes, watched from outside: memory without a control group, and files in memory."""
+"""Resource use of a run, watched from outside: memory without a control group, and files in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NEARLY_FULL = 64 * 1024
 
 
 class Space(threading.Thread):
-    """Looks at the file systems that a run writes to, and calls `kill` when one has too many files.
+    """Looks at the file systems that a run writes to, and calls `kill` when any has too many files.
 
     `places` are open descriptors or paths; the kernel counts for us.
     """
@@ -66,7 +66,7 @@ class Space(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """End the watch; from now on `over` also tells of a place that is full."""
+        """End the watch; from now on `over` also reports a full file system."""
         self._ended.set()
         if self.is_alive():
             self.join(timeout=2)

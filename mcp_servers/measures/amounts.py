@@ -14,7 +14,7 @@ from mcp_servers.measures.units import ONE, Unit, read_unit
 
 
 class Count(Within):
-    """How many points lie in an area."""
+    """Number of points in an area."""
 
     poolable: ClassVar[bool] = True
     additive: ClassVar[bool] = True

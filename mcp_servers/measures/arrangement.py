@@ -320,7 +320,7 @@ class HotWindow(Enough):
 
 
 class Heterogeneity(Enough):
-    """How unevenly points spread over square fields: the CV of densities, or Morisita's index."""
+    """Unevenness of points over square fields: CV of densities, or Morisita's index."""
 
     kind: Literal["heterogeneity"] = "heterogeneity"
     of: Points

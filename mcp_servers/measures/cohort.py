@@ -1,6 +1,6 @@
 """Measurements over the slides of a cohort: maps, values, and variables per patient.
 
-Each slide has a folder with a record of its own, so that a run that was stopped goes on where it
+Each slide has a folder with a record of its own, so that a stopped run resumes where it
 was. The variables are written from those records, one patient at a time.
 """
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 Progress = Callable[[str, Outcome, int, int], None]
-"""Told the stage ("maps", "values"), how a slide ended, how many have ended and how many are."""
+"""Callback: stage ("maps", "values"), outcome of a slide, slides finished, slides in all."""
 
 
 @dataclass
 class Measured:
-    """What a run over a cohort wrote."""
+    """Output of a run over a cohort."""
 
     table: Path
     validity: Path
@@ -42,7 +42,7 @@ class Measured:
     slides: int = 0
     measurements: int = 0
     valid: int = 0
-    """Values that stand in the table; the others are empty, and `validity` says why."""
+    """Values in the table; the others are empty, and `validity` gives the reason."""
     resumed: int = 0
     failures: dict[str, str] = field(default_factory=dict)
 

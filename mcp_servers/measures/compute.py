@@ -1,6 +1,6 @@
 """Measurements computed on maps: of a slide, then of a patient.
 
-What cannot be measured has no value and says why; zero is said only where zero was counted.
+What cannot be measured has no value and a reason; zero means that zero was counted.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def compute(measurement: Measurement, maps: SlideMaps | Prepared) -> Value:
 
 
 def of_patient(measurement: Measurement, slides: Sequence[Value]) -> Value:
-    """One value of a patient's slides, by the measurement's rule.
+    """Combine the values of a patient's slides by the measurement's rule.
 
     Slides without a value are left out, by `pooled` those without counts; `only` refuses several.
     """

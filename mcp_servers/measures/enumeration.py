@@ -136,7 +136,7 @@ def _areas(regions: Sequence[str], suite: Suite) -> list[Area]:
 
 
 def _wide_areas(regions: Sequence[str], suite: Suite) -> list[Area]:
-    """Where patterns and neighborhoods are asked for: margins are too narrow."""
+    """Areas in which patterns and neighborhoods are measured: margins are too narrow."""
     return [TISSUE, *(Region(name=name) for name in regions if suite == "full")]
 
 
@@ -234,7 +234,7 @@ def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node
 
 
 def _of_read(read: Sequence[str]) -> Iterator[Node]:
-    """How much of what a reader looked for it found."""
+    """Share of sought objects that a reader found."""
     for name in read:
         yield Density(of=Objects(type=name))
 

@@ -32,7 +32,7 @@ LEAST_PATIENTS = 10
 
 
 class GateLimits(Strict):
-    """How the slides are disturbed, and what a measurement must keep.
+    """Perturbations of the slides and the agreement that a measurement must keep.
 
     `icc` is asked after jitter and loss (0.75 is good by Koo and Li 2016, J Chiropr Med) and after
     every shift that was made; `icc_half` after half of the tissue is taken away.
@@ -63,7 +63,7 @@ class Agreement(Strict):
 
 
 class Gated(Strict):
-    """One measurement before the gate."""
+    """A measurement before the gate."""
 
     name: str
     formula: str
@@ -100,7 +100,7 @@ class GateReport(Strict):
         return tuple(gated.name for gated in self.measurements if gated.passed)
 
     def text(self) -> str:
-        """The report in words, those that passed first."""
+        """Describe the report, passed measurements first."""
         lines = [
             f"Quality gate: {len(self.passed)} of {len(self.measurements)} measurements pass, on"
             f" {self.slides} slides of {self.patients} patients. No outcome was read.",
@@ -146,7 +146,7 @@ def gate(
         several times, so that maps on disk (`MapsOnDisk`) need not be held. Patients kept for
         confirmation do not belong here
     shifted : maps of the same slides made again, by what changed ("resolution", "stain", "scanner")
-    known : variables that the cohort has already, each by patient; what repeats one is said
+    known : variables that the cohort has already, each by patient; repetitions are reported
     limits : see `GateLimits`
     seed : of jitter, loss and the choice of halves
     coded : runs the programs of the measurements on slides, disturbed ones too (`with_values`)
@@ -296,7 +296,9 @@ def _judge(
     for name, agreement in stability.items():
         least = limits.icc_half if name == "half of the tissue" else limits.icc
         if agreement.icc is None and agreement.patients:
-            reasons.append(f"stability ({name}) could not be told in {agreement.patients} patients")
+            reasons.append(
+                f"stability ({name}) could not be judged in {agreement.patients} patients"
+            )
         elif agreement.icc is not None and agreement.icc < least:
             reasons.append(f"ICC {agreement.icc:.2f} after {name}, below {least:g}")
     with_area = spearman(values, measured.area_mm2)

@@ -91,7 +91,7 @@ def _count(width: float, height: float, side: float) -> float:
 
 
 def _counts(points: F64, corners: F64, side: float, origin: tuple[float, float]) -> F64:
-    """How many points lie in each square."""
+    """Number of points in each square."""
     at = _index(points - origin, side)
     low, high = at.min(axis=0, initial=0), at.max(axis=0, initial=0)
     grid = np.zeros(high - low + 1)

@@ -6,7 +6,7 @@ printed as a formula, from which it can be read again, and as one English senten
     mean(nearest(cells.b_cell, cells.neoplastic, median, within=regions.stroma))
 
 Distances are µm; an argument that is a length says so in its name. `within` is the tissue where
-nothing else is said. A statistic of fewer than `at_least` points is undefined.
+nothing else is given. A statistic of fewer than `at_least` points is undefined.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LONGEST_NAME = 100
 
 
 class Code(Node):
-    """What a program computes in the sandbox (`sage.run.programs`).
+    """Value that a program computes in the sandbox (`sage.run.programs`).
 
     `program` is the SHA-256 of its text: another text is another measurement.
     """
@@ -168,7 +168,7 @@ class Arithmetic(Node):
 
     @property
     def formula(self) -> str:
-        """Infix; every operand that is arithmetic itself stands in parentheses."""
+        """Infix; operands that are arithmetic themselves are in parentheses."""
         sides = [
             f"({side.formula})" if isinstance(side, Arithmetic) else side.formula
             for side in (self.left, self.right)
@@ -251,23 +251,23 @@ class Measurement(Strict):
 
     @property
     def formula(self) -> str:
-        """What `mcp_servers.measures.formula.parse` reads."""
+        """Formula text that `mcp_servers.measures.formula.parse` reads."""
         return f"{self.rule}({self.of.formula})"
 
     @property
     def sentence(self) -> str:
-        """One sentence for a pathologist."""
+        """Sentence for a pathologist."""
         phrase = self.of.words
         return f"{phrase[0].upper()}{phrase[1:]}, {RULES[self.rule]}."
 
     @property
     def label(self) -> str:
-        """What it measures as a noun, for tables and figures."""
+        """Noun phrase for tables and figures."""
         return self.of.words.removeprefix("the ")
 
     @property
     def arranged(self) -> tuple[str, ...]:
-        """What has the spatial arrangement that it measures ("B cells"); empty for mere amounts."""
+        """Subject whose spatial arrangement is measured ("B cells"); empty for mere amounts."""
         found = [
             points.plural
             for part in self.of.parts()
@@ -293,7 +293,7 @@ class Measurement(Strict):
 
 
 def poolable(expression: Node) -> bool:
-    """Whether numerator and denominator of slides can be summed before dividing."""
+    """True if numerator and denominator of slides can be summed before dividing."""
     if isinstance(expression, Arithmetic):
         sides = (expression.left, expression.right)
         return expression.operator == "/" and all(_additive(side) for side in sides)
@@ -312,7 +312,7 @@ def _in_parentheses(expression: Node) -> str:
 
 
 def _is_plain(expression: Node) -> bool:
-    """Whether the letters and digits of its formula tell it from all others."""
+    """True if the letters and digits of its formula identify it."""
     return not isinstance(expression, Arithmetic | Log2) and not re.search(
         r"\d\.\d|e[+-]\d", expression.formula
     )

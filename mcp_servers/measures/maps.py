@@ -48,7 +48,7 @@ Name = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One number per cell, and its unit ("µm", "µm²", "OD", "1" for a pure number)."""
+    """A number per cell, and its unit ("µm", "µm²", "OD", "1" for a pure number)."""
 
     values: F64
     unit: str
@@ -154,7 +154,7 @@ class ObjectMap(ShapeMap):
 
 
 class RegionMap(ShapeMap):
-    """Areas that things lie in: tumor, stroma, necrosis. Polygons only."""
+    """Areas that contain cells and objects: tumor, stroma, necrosis. Polygons only."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ M = TypeVar("M", bound=ShapeMap)
 
 @dataclass(frozen=True, slots=True)
 class SlideMaps:
-    """What is known of one slide, field or core.
+    """Maps of a slide, field or core.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def list_maps(root: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the manifest of a slide's maps says, without reading the maps."""
+    """Manifest of a slide's maps, without reading the maps."""
 
     slide: str
     patient: str
@@ -373,7 +373,7 @@ class Held:
 
 
 def held_in(folder: Path) -> Held:
-    """What a slide's maps hold, by their manifest alone.
+    """Contents of a slide's maps, by their manifest alone.
 
     Raises
     ------
@@ -593,5 +593,5 @@ class MapsOnDisk:
 
     @property
     def held(self) -> list[Held]:
-        """What each slide's maps hold."""
+        """Contents of each slide's maps."""
         return [held for held, _ in self._named]

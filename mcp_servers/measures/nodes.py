@@ -19,7 +19,7 @@ Distance = Literal["mean", "median", "p10", "p90"]
 
 
 Window = Annotated[float, Field(ge=10, le=10_000, allow_inf_nan=False)]
-"""µm over which cells are counted; a window smaller than a cell holds one at most."""
+"""µm over which cells are counted; a window smaller than a cell holds at most a single cell."""
 
 
 Radius = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
@@ -64,11 +64,11 @@ class Node(Strict, ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it is, as a phrase that begins with "the"."""
+        """Noun phrase for this node."""
 
     @property
     def formula(self) -> str:
-        """How it is written: arguments without default in order, others by name if they differ."""
+        """Source text: arguments without default in order, others by name if they differ."""
         ordered, named = [], []
         for name, info in type(self).model_fields.items():
             value = getattr(self, name)

@@ -48,7 +48,7 @@ class MeasureCohortInput(Given):
 
 
 class MeasuredVariable(BaseModel):
-    """One measurement as a variable of the cohort."""
+    """A measurement as a variable of the cohort."""
 
     key: str = Field(description="Its name in logrank, cox ... with `tables` = [table]")
     sentence: str
@@ -91,7 +91,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
         words += ["--out", str(out)]
         words += ["--cache", cache_folder] if cache_folder is not None else []
         answer = drive([*words, "--", cohort], _watch(out, _count(source, given), context))
-        told = _told(answer.code, answer.stdout, answer.stderr)
+    report = _parse_report(answer.code, answer.stdout, answer.stderr)
         for name in (f"{ROWS}/measured.csv", f"{ROWS}/validity.csv"):
             context.output(name)
         for name in ("measured.columns.json", "measured.toml"):
@@ -104,14 +104,14 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
             validity=f"{ROWS}/validity.csv",
             columns="measured.columns.json",
             declaration="measured.toml",
-            patients=told["patients"],
-            slides=told["slides"],
-            measurements=told["measurements"],
+            patients=report["patients"],
+            slides=report["slides"],
+            measurements=report["measurements"],
             variables=[
                 MeasuredVariable(key=f"imaging:measured_{k}", sentence=v["label"], unit=v["unit"])
                 for k, v in listed
             ],
-            failures=dict(list(told["failures"].items())[:LISTED]),
+            failures=dict(list(report["failures"].items())[:LISTED]),
         )
 
     found: ToolSpec = getattr(measure_cohort, ATTRIBUTE)
@@ -158,7 +158,7 @@ def _count(source: Path, given: MeasureCohortInput) -> int:
 
 
 def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
-    """Whether the caller gave up; tells progress by the records that there are."""
+    """True if the caller gave up; reports progress by the records written."""
     last = [0.0]
 
     def stop() -> bool:
@@ -176,16 +176,16 @@ def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
     return stop
 
 
-def _told(code: int, stdout: str, stderr: str) -> dict[str, Any]:
-    """What `sage slides measure --json` said; code 1 means that slides failed, which is in it."""
+def _parse_report(code: int, stdout: str, stderr: str) -> dict[str, Any]:
+    """Parse the output of `sage slides measure --json`; code 1 means that slides failed."""
     if code == 2:
         lines = [line for line in stderr.splitlines() if line.strip()]
         raise InputError(lines[-1].removeprefix("error: ")[:500] if lines else "sage: refused")
     try:
-        told = json.loads(stdout)
+        report = json.loads(stdout)
     except ValueError:
         tail = stderr.strip().splitlines()[-1:] or [""]
         raise FaultError(f"sage slides measure ended with code {code}: {tail[0][:400]}") from None
-    if not isinstance(told, dict):
+    if not isinstance(report, dict):
         raise FaultError("sage slides measure answered with something that is not a JSON object")
-    return told
+return report

@@ -54,13 +54,13 @@ def part_of(maps: SlideMaps, area: Any) -> SlideMaps:
     Raises
     ------
     InputError
-        If no tissue of the maps lies in the area.
+        If no tissue of the maps is inside the area.
     """
     import shapely
 
     window = area if maps.window is None else multipolygon([maps.window.intersection(area)])
     if window.is_empty:
-        raise InputError(f"{maps.slide}: no tissue of the maps lies in the area")
+        raise InputError(f"{maps.slide}: no tissue of the maps is inside the area")
     shapely.prepare(area)
     cells = maps.cells
     if cells is not None:

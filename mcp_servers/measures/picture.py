@@ -139,7 +139,7 @@ def _center(maps: SlideMaps, named: list[Points | str], side: float) -> tuple[fl
 
 
 def _draw(axes: Axes, maps: SlideMaps, named: list[Points | str], side: float) -> list[str]:
-    """One field; the labels of what is in it."""
+    """A field and the labels of its contents."""
     x, y = _center(maps, named, side)
     labels: list[str] = []
     if maps.window is not None:

@@ -1,4 +1,4 @@
-"""What a measurement counts, cells and objects, and where: tissue, regions, margins."""
+"""Counted cells and objects, and the areas: tissue, regions, margins."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Region(Strict):
 
 
 class Margin(Strict):
-    """What lies within a distance of a region's border, inside of it and outside.
+    """Area within a distance of a region's border, inside and outside.
 
     The border is that to other tissue: where the region ends with the tissue, there is no margin.
     """

@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 
 class Undefined(Exception):  # noqa: N818 - a missing value, no fault
-    """Why a measurement has no value on this slide."""
+    """Reason that a measurement has no value on this slide."""
 
 
 class Prepared:
-    """One slide's maps with what measurements share.
+    """Maps of a slide with intermediate results that measurements share.
 
     Points outside the window are left out; `inside` keeps those in an area.
     """
@@ -191,7 +191,7 @@ class Prepared:
         return self.maps.objects
 
     def shapes(self, of: Objects, within: Area | None) -> AnyArray:
-        """The shapes of objects whose centroids lie in an area."""
+        """The shapes of objects whose centroids are in an area."""
         return np.asarray(self.objects.shapes[self.chosen(of, within)], dtype=object)
 
     def tree(self, of: Points, within: Area | None = None) -> cKDTree:

@@ -71,7 +71,7 @@ def measure_patients(
     Parameters
     ----------
     slides : in any order; those of a patient are put together by each measurement's rule
-    progress : told how many slides are done
+    progress : called with the number of slides done
     """
     by_patient: dict[str, list[list[Value]]] = {}
     areas: dict[str, float] = {}

@@ -39,11 +39,11 @@ class Unit:
         return "/".join([text, *under])
 
     def fits(self, other: Unit) -> bool:
-        """Whether values of both can be added."""
+        """True if values of both can be added."""
         return self.powers == other.powers
 
     def per(self, other: Unit) -> float:
-        """What a value in `other` is multiplied by to be in this unit; both must fit."""
+        """Factor that converts a value in `other` to this unit; dimensions must agree."""
         return other.scale / self.scale
 
     def _with(self, other: Unit, sign: int) -> Unit:

@@ -1,4 +1,4 @@
-"""How cells, objects and regions are called in a sentence."""
+"""Names of cells, objects and regions in a sentence."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def singular(source: str, name: str) -> str:
 
 def plural(source: str, name: str) -> str:
     """ "B cells" of "b_cell"."""
-    one = singular(source, name)
-    if one in PLURALS:
-        return PLURALS[one]
+    noun = singular(source, name)
+    if noun in PLURALS:
+        return PLURALS[noun]
     if name.startswith((INSPECTED, READ)):
-        noun, _, rest = one.partition(" ")
-        return f"{noun}s {rest}"
-    return one[:-1] + "ies" if one.endswith("y") else f"{one}s"
+        head, _, rest = noun.partition(" ")
+        return f"{head}s {rest}"
+    return noun[:-1] + "ies" if noun.endswith("y") else f"{noun}s"
 
 
 def area_words(region: str) -> str:

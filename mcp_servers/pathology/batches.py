@@ -19,7 +19,7 @@ _END: Any = object()
 def tiles(slide: Slide, corners: I64, grid: Grid) -> Iterator[U8]:
     """Tiles (patch, patch, 3) at `corners` (level-0 pixels), in their order, decoded in parallel.
 
-    `grid` tells their size: `patch_size` pixels from `patch_size_level0` pixels of level 0.
+    `grid` gives their size: `patch_size` pixels from `patch_size_level0` pixels of level 0.
     """
     patch, size = grid.patch_size, grid.patch_size_level0
     if size == patch:
@@ -47,7 +47,7 @@ def tiles(slide: Slide, corners: I64, grid: Grid) -> Iterator[U8]:
 def batches(
     items: Iterator[T], size: int, stack: Callable[[list[T]], Any], deep: int = 2
 ) -> Iterator[tuple[int, Any]]:
-    """How many items are done after each batch, and the batch as `stack` makes it.
+    """Yield the number of items done and the batch that `stack` makes.
 
     Items are taken and stacked in a thread, up to `deep` batches ahead of the one in use; its
     errors are raised here.

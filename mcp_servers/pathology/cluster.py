@@ -35,7 +35,7 @@ class ClusterInput(SlideInput):
 
 
 class Cluster(BaseModel):
-    """One cluster and the corners (level-0 pixels) of the tiles nearest to its center."""
+    """A cluster and the corners (level-0 pixels) of the tiles nearest to its center."""
 
     cluster: int
     tiles: int

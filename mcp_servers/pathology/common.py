@@ -1,4 +1,4 @@
-"""What the pathology tools share: the slide argument, the result's header, opening a slide."""
+"""Shared parts of the pathology tools: the slide argument, the result's header, opening a slide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Method = Literal["classical", "learned"]
 Call = Literal["lymphoid", "doubtful", "rejected"]
-"""What a dense region of lymphocyte-like nuclei is taken for; rejected ones are not counted."""
+"""Class of a dense region of lymphocyte-like nuclei; rejected regions are not counted."""
 SUITE = "pathology"
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 """Where a network computes; auto: a GPU where there is one."""
@@ -44,7 +44,7 @@ class SlideInput(Given):
 
 
 class SlideResult(BaseModel):
-    """Which slide was read, at which pixel size, and how."""
+    """The slide that was read, its pixel size, and the reader used."""
 
     slide: str = Field(description="Name of the slide, without its ending")
     mpp: float | None = Field(description="µm per level-0 pixel")
@@ -71,11 +71,11 @@ def open_slide(given: SlideInput, context: ToolContext) -> Slide:
 
 
 def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
-    """What to say of regions that are small on the tissue mask, a grid of the view's pixels."""
+    """Warnings for regions that are small on the tissue mask, a grid of the view's pixels."""
     least = min(polygon.area for polygon in polygons) / view.scale**2
     if least >= SMALL_REGION:
         return []
     return [
         f"a region spans only {least:.2g} cells of the tissue mask (of {view.mpp:.2g} µm): what "
-        "lies in it, and its area, are rough"
+        "is in it, and its area, are rough"
     ]

@@ -17,7 +17,7 @@ Precision = Literal["float32", "float16", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
-    """One encoder.
+    """A patch encoder.
 
     `mpp` is the resolution it was trained at, `source` where users get weights. Patches of another
     size than `patch_px` are brought to it by `resize`; `precision` is that of autocast on a GPU

@@ -23,11 +23,12 @@ EncoderName = Literal[
 
 
 class EncodeInput(TilesInput):
-    """Which encoder, and which tiles."""
+    """The encoder and the tiles."""
 
     encoder: EncoderName = "handcrafted"
     weights: InputPath | None = Field(
-        default=None, description="Folder of the encoder's weights; the handcrafted one needs none"
+        default=None,
+        description="Folder of the encoder's weights; the handcrafted encoder needs none",
     )
     coords: InputPath | None = Field(
         default=None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class IhcInput(SlideInput):
-    """Where and from which density on staining counts as positive."""
+    """Region, and the density from which staining counts as positive."""
 
     regions: InputPath | None = Field(
         default=None, description="GeoJSON of regions of interest; all tissue when absent"
@@ -90,12 +90,12 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     base = slide.need_mpp()
     if base > COARSEST_MPP:
         raise InputError(
-            f"{slide.path}: nuclei cannot be told apart at {base:g} µm per pixel; a scan of "
+            f"{slide.path}: nuclei cannot be separated at {base:g} µm per pixel; a scan of "
             f"{COARSEST_MPP:g} or finer is needed"
         )
     if GRAY in slide.warnings:
         raise InputError(
-            f"{slide.path}: a gray image: DAB cannot be told from hematoxylin without color; give "
+            f"{slide.path}: a gray image: DAB cannot be separated from hematoxylin without color; give "
             "the RGB scan"
         )
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)

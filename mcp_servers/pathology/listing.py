@@ -1,4 +1,4 @@
-"""Which slides there are."""
+"""List of slides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB_FOLDER = re.compile(r"(^|/)[a-z_]+/[0-9a-f]{12}/")
 
 
 class SlidesInput(Given):
-    """Where to look, and for which."""
+    """Folder to search and filters."""
 
     folder: str = Field(
         default="", max_length=1024, description="Only slides below this folder; default: all"
@@ -26,12 +26,12 @@ class SlidesInput(Given):
     pattern: str = Field(
         default="*", max_length=200, description='Only files whose name fits, e.g. "*.svs"'
     )
-    start: int = Field(default=0, ge=0, description="How many to leave out, to see the next ones")
+    start: int = Field(default=0, ge=0, description="How many to leave out, to see the next page")
     limit: int = Field(default=200, ge=1, le=2000)
 
 
 class SlideRow(BaseModel):
-    """One slide or image file."""
+    """A slide or image file."""
 
     slide: str = Field(description="Give this as `slide` to the pathology tools")
     patient: str = Field(description="TCGA barcode of the file's name, else the name's first part")
@@ -51,7 +51,7 @@ class SlidesResult(BaseModel):
     SUITE,
     "1.0.0",
     "List the slides and images that can be read: the name to give to other tools, the patient "
-    "that the name tells, the size. Opens none of them.",
+    "given by the name, the size. Opens none of them.",
     Resources(memory_mb=256),
     cacheable=False,
 )

@@ -189,7 +189,7 @@ MOST_UNTYPED = 0.2
 
 
 def _untyped(types: dict[str, int]) -> list[str]:
-    """Why a slide lies outside the card where many nuclei have no type; nothing where few."""
+    """Reason that a slide is outside the card where many nuclei have no type; None where few."""
     count, untyped = sum(types.values()), types.get("outside", 0)
     if untyped <= MOST_UNTYPED * count:
         return []
@@ -281,7 +281,7 @@ class MeasureInput(Given):
     definitions: InputPath = Field(description="File of measurements, one formula a line")
     within: InputPath | None = Field(
         default=None,
-        description="GeoJSON of regions, in level-0 pixels: only what lies in them is measured",
+        description="GeoJSON of regions, in level-0 pixels: only what is inside them is measured",
     )
 
 
@@ -304,7 +304,7 @@ class MeasureResult(BaseModel):
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=2.0),
 )
 def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
-    """One value a line, in the order of the definitions."""
+    """A value per line, in the order of the definitions."""
     from mcp_servers.measures.compute import compute
     from mcp_servers.measures.definitions import read_definitions
     from mcp_servers.measures.maps import MANIFEST, read_maps

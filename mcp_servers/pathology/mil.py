@@ -44,7 +44,7 @@ class TrainInput(Given):
 
 
 class MilScores(BaseModel):
-    """How well labels are told apart; AUC one against the rest, averaged over classes."""
+    """Classification scores; AUC is one-vs-rest, averaged over classes."""
 
     slides: int
     patients: int
@@ -151,7 +151,7 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
 class EvaluateInput(Given):
     """A trained model and slides it has not seen."""
 
-    weights: InputPath = Field(description="safetensors from mil_train; its JSON lies beside it")
+    weights: InputPath = Field(description="safetensors from mil_train; its JSON is beside it")
     features: InputPath = Field(description="Folder of one HDF5 of features per slide")
     labels: InputPath = Field(description="CSV with columns slide, label and, if any, patient")
     name: str = Field(default="mil", pattern=r"^[A-Za-z0-9_-]{1,60}$")

@@ -49,7 +49,7 @@ UNLIKE, TOO_UNLIKE = 1.2, 2.0
 
 
 class NucleiInput(SlideInput):
-    """Where nuclei are looked for."""
+    """Region in which nuclei are sought."""
 
     regions: InputPath | None = Field(
         default=None, description="GeoJSON of regions of interest; all tissue when absent"
@@ -57,7 +57,7 @@ class NucleiInput(SlideInput):
     search: Search = Field(
         default="auto",
         description="tissue: only found tissue; everything: all pixels; auto: everything in "
-        "images below 1 mm², where there is no glass to tell tissue from",
+        "images below 1 mm², where there is no glass to compare with tissue",
     )
     method: Literal["auto", "learned", "classical"] = Field(
         default="auto",
@@ -66,11 +66,11 @@ class NucleiInput(SlideInput):
     )
     weights: InputPath | None = Field(
         default=None,
-        description="A network of one's own instead of the one that ships: safetensors of `sage "
+        description="Your own network instead of the shipped network: safetensors of `sage "
         "models train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) "
         "to a label image or a probability, as InstanSeg exports it, or to the maps np, hv and tp "
         "of HoVer-Net (CellViT's names are known too), which bring types of their own. A "
-        "TorchScript file is code: name only one that you trust",
+        "TorchScript file is code: use only files that you trust",
     )
     hub: str | None = Field(
         default=None,
@@ -148,7 +148,7 @@ NUCLEI_VALIDITY = Validity(
         "types are weak: on 13 MoNuSeg tiles (regions of 1,126 nuclei outlined by eye) right for "
         "61% of tumor nuclei, 85% of lymphocytes, 66% of stroma, 0.706 on average; a rule of size "
         "and shape has 0.595, one type for all 0.333. A fifth of tumor nuclei is called stromal, "
-        "nearly all of clear-cell kidney cancer; necrosis is not told from lymphocytes: compare "
+        "nearly all of clear-cell kidney cancer; necrosis is not separated from lymphocytes: compare "
         "shares between slides, do not read them as counts",
         "coarser than 0.6 µm per pixel only the larger nuclei keep their shape; none has a type",
         "keratin, ink, pigment and folds can be taken for nuclei; necrotic debris is counted",
@@ -280,7 +280,7 @@ def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class Typing:
-    """How the nuclei of a slide are typed: the regression, the slide's strength of dye, darkness.
+    """Typing of a slide's nuclei: the regression, the slide's dye strength, darkness.
 
     Nuclei have no type where their pixel size is outside the card's. The shipped types are fitted
     to outlines of the shipped network and of the classical method; those of another network are
@@ -383,7 +383,7 @@ def search_area(
 
 
 class SlideNuclei:
-    """What is known of a slide's nuclei beside their table."""
+    """Facts about a slide's nuclei beside their table."""
 
     def __init__(self, outlines: list[Polygon], contrast: float, at_mpp: float) -> None:
         self.outlines = outlines
@@ -392,7 +392,7 @@ class SlideNuclei:
 
 
 class Network(Protocol):
-    """A network at work: the one that ships, one of the user's, or a TorchScript module."""
+    """A loaded network: the shipped network, the user's, or a TorchScript module."""
 
     path: Path
     mpp: float
@@ -406,7 +406,7 @@ class Network(Protocol):
 def load_network(
     slide: Slide, mask: BoolArray, scale: float, given: NucleiInput, context: ToolContext
 ) -> tuple[Network | None, list[str]]:
-    """The network of the arguments or the one that ships, None for the classical method; notes.
+    """The network of the arguments or the shipped network, None for the classical method; notes.
 
     Parameters
     ----------
@@ -432,7 +432,7 @@ def load_network(
         raise InputError("weights_types names the types of a network of yours: give its weights")
     if given.method == "classical":
         if given.weights is not None or given.hub is not None:
-            raise InputError("method=classical uses no weights; leave out one of the two")
+            raise InputError("method=classical uses no weights; leave out either")
         return None, []
     if given.weights is not None and given.hub is not None:
         raise InputError("give weights or hub, not both")
@@ -465,7 +465,7 @@ def load_network(
         raise InputError(
             f"{network.path.name} expects {network.mpp:g} µm per pixel, {slide.path} has {base:g}: "
             f"nuclei would be {base / network.mpp:.1f} times too small for it. Use a network for "
-            "coarser scans, a finer scan, or the one that ships (leave out weights)"
+            "coarser scans, a finer scan, or the shipped network (leave out weights)"
         )
     notes = []
     if not network.stated and given.weights_mpp is None:
@@ -498,7 +498,7 @@ def find_nuclei(
     network: Network | None = None,
     span: tuple[float, float] = (0.05, 0.9),
 ) -> SlideNuclei:
-    """Nuclei whose centers lie in a mask, block by block at 0.5 µm per pixel.
+    """Nuclei whose centers are in a mask, block by block at 0.5 µm per pixel.
 
     They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels, then
     `SURROUNDINGS`, then the network's own types.
@@ -529,7 +529,7 @@ def find_nuclei(
     base = slide.need_mpp()
     if base > COARSEST_MPP:
         raise InputError(
-            f"{slide.path}: nuclei cannot be told apart at {base:g} µm per pixel; a scan of "
+            f"{slide.path}: nuclei cannot be separated at {base:g} µm per pixel; a scan of "
             f"{COARSEST_MPP:g} or finer is needed"
         )
     view = slide.view(max(WORKING_MPP if network is None else network.mpp, base))
@@ -571,7 +571,7 @@ def find_nuclei(
 
 
 def once(table: F64, counts: list[int], reach: float) -> BoolArray:
-    """Which nuclei to keep so that none is counted in two blocks: of close pairs the larger.
+    """Select nuclei so that none is counted in two blocks: of close pairs the larger.
 
     `counts` are the nuclei of each block in the order of the table, `reach` is in level-0 pixels.
     """

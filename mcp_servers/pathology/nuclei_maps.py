@@ -71,13 +71,13 @@ def typed_maps(out: dict[str, Any]) -> F32:
             )
         found[key] = array[0].astype(np.float32)
     nucleus, place, kind = found.values()
-    sizes = {one.shape[1:] for one in found.values()}
+    sizes = {array.shape[1:] for array in found.values()}
     if (len(nucleus), len(place), len(sizes)) != (2, 2, 1) or len(kind) < 2:
-        shapes = ", ".join(f"{NAMES[key][0]} {one.shape}" for key, one in found.items())
+        shapes = ", ".join(f"{NAMES[key][0]} {array.shape}" for key, array in found.items())
         raise ValueError(
             f"gives {shapes}; np and hv have two channels, tp the background and the types"
         )
-    if not all(np.isfinite(one).all() for one in found.values()):
+    if not all(np.isfinite(array).all() for array in found.values()):
         raise ValueError("gives values that are not finite")
     return np.concatenate([_shared(nucleus)[1:], place, _shared(kind)[1:]])
 
@@ -140,6 +140,6 @@ def shares(labels: I32, kinds: F32) -> F64:
     """
     count = int(labels.max())
     where = labels.ravel()
-    sums = [np.bincount(where, one.ravel(), minlength=count + 1)[1:] for one in kinds]
+    sums = [np.bincount(where, kind.ravel(), minlength=count + 1)[1:] for kind in kinds]
     found = np.stack(sums, axis=1) + 1e-9
     return np.asarray(found / found.sum(axis=1, keepdims=True))

@@ -6,7 +6,7 @@ first channel holds nuclei where there are more), or a probability of nucleus be
 which the third holds types. Attributes (of ONNX: the metadata's) are `pixel_size`, the µm per pixel
 it was trained at, `types`, the names of its types, and `window`, the pixels of a side where it
 takes one size alone (ONNX: its input's own, where that is fixed). A TorchScript file is code:
-loading one that someone else made is running what they wrote. An ONNX file is a graph of known
+loading another person's file runs what they wrote. An ONNX file is a graph of known
 operators.
 """
 
@@ -38,7 +38,7 @@ Scaling = Literal["percentile", "unit", "none"]
 DEFAULT_MPP = 0.5
 TILE, HALO_UM = 768, 20.0
 WINDOWS = (32, 4096)
-"""Sides of a window, in pixels: smaller ones are no end of calls, larger ones no end of memory."""
+"""Sides of a window, in pixels: smaller windows take too many calls, larger windows too much memory."""
 CUT = 0.5
 
 
@@ -48,7 +48,7 @@ Answer = Callable[[F32], Any]
 
 @dataclass(frozen=True)
 class Stated:
-    """What a file says of its module; None and () where it says nothing."""
+    """Metadata of a module's file; None and () where it has none."""
 
     pixel_size: float | None = None
     types: tuple[str, ...] = ()
@@ -101,11 +101,13 @@ def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
     try:
         session = runtime.InferenceSession(str(path), providers=providers)
     except Exception as error:  # the runtime's own classes, which have no common base
-        told = str(error).strip().splitlines()
-        raise InputError(f"{path}: not an ONNX model ({told[-1][:160] if told else ''})") from error
+        lines = str(error).strip().splitlines()
+        raise InputError(
+            f"{path}: not an ONNX model ({lines[-1][:160] if lines else ''})"
+        ) from error
     given = session.get_inputs()[0]
-    told = session.get_modelmeta().custom_metadata_map
-    names = [one.name for one in session.get_outputs()]
+    metadata = session.get_modelmeta().custom_metadata_map
+    names = [output.name for output in session.get_outputs()]
 
     def answer(batch: F32) -> Any:
         try:
@@ -116,9 +118,9 @@ def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
 
     side = given.shape[-1] if given.shape[-1] == given.shape[-2] else None
     return answer, Stated(
-        pixel_size=_number(told.get("pixel_size", "")),
-        types=tuple(name.strip() for name in told.get("types", "").split(",") if name.strip()),
-        window=side if isinstance(side, int) else _whole(told.get("window", "")),
+        pixel_size=_number(metadata.get("pixel_size", "")),
+        types=tuple(name.strip() for name in metadata.get("types", "").split(",") if name.strip()),
+        window=side if isinstance(side, int) else _whole(metadata.get("window", "")),
     )
 
 
@@ -146,11 +148,11 @@ class LearnedNuclei:
         """Raises `InputError` when the file is neither TorchScript nor ONNX."""
         load = _onnx if path.suffix == ".onnx" else _torchscript
         self.path = path
-        self.answer, told = load(path, device)
-        size = told.pixel_size
+        self.answer, stated = load(path, device)
+        size = stated.pixel_size
         self.stated = size is not None and 0.1 <= size <= 2.0
         self.mpp = mpp or (size if self.stated and size is not None else DEFAULT_MPP)
-        self.window = told.window
+        self.window = stated.window
         self.kept: int | None = None
         if self.window is not None and not WINDOWS[0] <= self.window <= WINDOWS[1]:
             raise InputError(
@@ -158,7 +160,7 @@ class LearnedNuclei:
                 f"{WINDOWS[1]}"
             )
         try:
-            self.types = plain_names(types or told.types)
+            self.types = plain_names(types or stated.types)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
         self.low: F32 = np.zeros(3, dtype=np.float32)
@@ -210,7 +212,7 @@ class LearnedNuclei:
                 self._answered(padded[top : top + window, left : left + window])
                 for left in range(0, width, kept)
             ]
-            if odd := [one.shape[1:] for one in row if one.shape[1:] != (kept, kept)]:
+            if odd := [array.shape[1:] for array in row if array.shape[1:] != (kept, kept)]:
                 raise InputError(
                     f"{self.path}: gives an image of {odd[0][1]} x {odd[0][0]} for a window of "
                     f"{window}; each must be as large as the others, and square"
@@ -280,7 +282,7 @@ class LearnedNuclei:
 
 
 def _padded(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -> F32:
-    """Pixels (H, W, 3) with a mirrored border; one wider than the image is mirrored again."""
+    """Pixels (H, W, 3) with a mirrored border; a border wider than the image is mirrored again."""
     return np.pad(values, (rows, columns, (0, 0)), mode="reflect")
 
 

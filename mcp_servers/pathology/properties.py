@@ -13,7 +13,7 @@ from sage.core.errors import InputError
 
 
 class LevelSize(BaseModel):
-    """One stored resolution."""
+    """A stored resolution level."""
 
     width_px: int
     height_px: int
@@ -21,7 +21,7 @@ class LevelSize(BaseModel):
 
 
 class PropertiesResult(SlideResult):
-    """What a slide says of itself."""
+    """Metadata of a slide."""
 
     format: str
     backend: str = Field(description="direct: own decoding; openslide; image: whole in memory")
@@ -71,7 +71,7 @@ def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResul
 
 
 class ThumbnailInput(SlideInput):
-    """How large the thumbnail shall be."""
+    """Size of the thumbnail."""
 
     max_px: int = Field(default=1024, ge=16, le=8192, description="Longer side in pixels")
 
@@ -133,7 +133,7 @@ class RegionInput(SlideInput):
     resources=Resources(memory_mb=512, seconds_per_item=0.1),
 )
 def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
-    """One rectangle at one resolution."""
+    """A rectangle at a given resolution."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)

@@ -14,7 +14,7 @@ REGIONS = ("Tumor", "Peritumoral", "Rest")
 
 
 class RegionPatchesInput(TilesInput, TumorSource):
-    """How the slide is cut, and how wide the band around the tumor is."""
+    """Tiling of the slide and width of the band around the tumor."""
 
     band_um: float = Field(default=500.0, gt=0, description="Width of the peritumoral band")
 

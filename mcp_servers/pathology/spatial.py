@@ -1,4 +1,4 @@
-"""What the tools found on a slide as one SpatialData store."""
+"""Results of the tools on a slide as a SpatialData store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal["shapes", "points", "table", "image"]
 
 
 class SpatialInput(SlideInput):
-    """Which files go into the store."""
+    """Files to put into the store."""
 
     results: InputPath | None = Field(
         default=None,
@@ -47,7 +47,7 @@ class SpatialInput(SlideInput):
 
 
 class SpatialElement(BaseModel):
-    """One element of the store."""
+    """An element of the store."""
 
     name: str
     kind: Kind
@@ -57,7 +57,7 @@ class SpatialElement(BaseModel):
 
 
 class SpatialResult(SlideResult):
-    """What the store holds."""
+    """Contents of the store."""
 
     store: OutputName = Field(description="Folder that spatialdata.read_zarr opens")
     elements: list[SpatialElement]
@@ -78,10 +78,10 @@ class SpatialResult(SlideResult):
     "Export a slide's outlines, points, tiles, features and image as a SpatialData zarr store.",
     resources=Resources(memory_mb=3072, seconds_per_item=10.0),
     validity=Validity(stain="any", organ="any"),
-    cacheable=False,  # what lies in `results` decides too, and the output is a folder
+    cacheable=False,  # the content of `results` matters too, and the output is a folder
 )
 def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResult:
-    """One store of one slide."""
+    """The store of a slide."""
     from importlib.metadata import version
 
     from mcp_servers.formats import spatial

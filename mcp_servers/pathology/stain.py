@@ -45,7 +45,7 @@ def read_field(slide: Slide, given: FieldInput) -> U8:
 
 
 class SeparateInput(FieldInput):
-    """Which dyes."""
+    """The dyes."""
 
     stain: Literal["he", "hdab"] = "he"
     vectors: Literal["fixed", "macenko"] = Field(
@@ -123,7 +123,7 @@ def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult
 
 
 class NormalizeInput(FieldInput):
-    """How the colors are changed."""
+    """Method of color normalization."""
 
     how: Literal["macenko", "reinhard"] = "macenko"
 
@@ -145,7 +145,7 @@ class NormalizeResult(SlideResult):
     validity=STAIN_VALIDITY,
 )
 def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeResult:
-    """One region in reference colors; fitted on the slide's tissue, not on the region alone."""
+    """A region in reference colors; fitted on the slide's tissue, not on the region alone."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)

@@ -11,7 +11,7 @@ from mcp_servers.spec import OutputName, Resources, Validity, tool
 
 
 class StromaInput(TumorSource):
-    """Where stroma is measured."""
+    """Region in which stroma is measured."""
 
     band_um: float = Field(default=500.0, gt=0, description="Width of the peritumoral band")
 

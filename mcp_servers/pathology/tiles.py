@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TilesInput(SlideInput):
-    """How the slide is cut."""
+    """Tiling of the slide."""
 
     tile_px: int = Field(default=256, ge=16, le=4096, description="Side in pixels at at_mpp")
     at_mpp: float = Field(default=0.5, gt=0, le=32, description="µm per pixel of the tiles")
@@ -33,7 +33,7 @@ class TilesInput(SlideInput):
 
 
 class TilesResult(SlideResult):
-    """How many tiles there are and where their coordinates stand."""
+    """Number of tiles and the file of their coordinates."""
 
     tiles: int
     tile_px: int
@@ -47,7 +47,7 @@ class TilesResult(SlideResult):
 def tile_grid(
     slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput, context: ToolContext
 ) -> tuple[I64, F64, Grid]:
-    """Corners (level-0 pixels) of the tiles with enough tissue that lie in the regions, if any are
+    """Corners (level-0 pixels) of the tiles with enough tissue inside the regions, if any are
     given; the tissue share of each, and the grid's description.
 
     Parameters

@@ -32,7 +32,7 @@ MAX_LEVEL_PIXELS = 40_000_000_000
 
 
 class TissueInput(SlideInput):
-    """What counts as tissue."""
+    """Criteria for tissue."""
 
     min_area_um2: float = Field(default=20_000.0, ge=0, description="Smaller pieces are dropped")
     fill_holes_um2: float = Field(default=10_000.0, ge=0, description="Smaller holes are filled")
@@ -293,7 +293,7 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
 
 
 def tissue_warnings(found: Tissue) -> list[str]:
-    """What a reader of the result should know before believing it."""
+    """Warnings that a reader of the result should see."""
     warnings = []
     share = float(found.mask.mean())
     if share == 0:

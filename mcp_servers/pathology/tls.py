@@ -26,7 +26,7 @@ DOUBTFUL_CENTER = "doubtful germinal center"
 
 
 class TlsInput(TumorSource):
-    """What counts as an aggregate."""
+    """Criteria for an aggregate."""
 
     at_mpp: float = Field(
         default=1.0, ge=0.2, le=1.3, description="µm per pixel to work at; 1.0 is 10x, 0.5 is 20x"
@@ -47,7 +47,7 @@ class TlsInput(TumorSource):
 
 
 class Aggregate(BaseModel):
-    """One lymphoid aggregate; x, y is its center in level-0 pixels."""
+    """A lymphoid aggregate; x, y is its center in level-0 pixels."""
 
     x: float
     y: float
@@ -194,7 +194,7 @@ class Center(NamedTuple):
 
 
 def not_sought(surveyed: Surveyed) -> list[str]:
-    """Why germinal centers were not sought on this slide; nothing where they were."""
+    """Reason that germinal centers were not sought on this slide; None if they were."""
     from mcp_servers.measures.compute import LEAST_TISSUE_MM2
     from mcp_servers.pathology.compute.cell_types import STRENGTHS
     from mcp_servers.pathology.compute.germinal import COARSEST_MPP
@@ -384,7 +384,7 @@ def _draw(
 
 
 def measurements(row: Aggregate) -> dict[str, float]:
-    """What QuPath shows of an aggregate; no distance where there is no tumor to measure to."""
+    """QuPath measurements of an aggregate; no distance where there is no tumor."""
     shown = {
         "Regular nuclei": row.regular_nuclei,
         "Area µm^2": row.area_um2,
@@ -396,7 +396,7 @@ def measurements(row: Aggregate) -> dict[str, float]:
 
 
 def place(distance_um: float, band_um: float) -> Place:
-    """Where something lies by its signed distance to the tumor's border."""
+    """Zone of an object by its signed distance to the tumor's border."""
     if distance_um == float("inf"):
         return "unknown"
     if distance_um <= 0:
@@ -405,7 +405,7 @@ def place(distance_um: float, band_um: float) -> Place:
 
 
 def reason(call: Call, regular: float, contrast: float, background: float) -> str:
-    """Why an aggregate is doubtful or rejected, with the figure that says so.
+    """Reason that an aggregate is doubtful or rejected, with the figure behind it.
 
     Parameters
     ----------

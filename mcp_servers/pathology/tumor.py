@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TumorSourceName = Literal["classical", "learned", "outlines"]
 CLASSICAL_NOTE = (
-    "tumor was found by a classical method: solid epithelium of large nuclei. It cannot tell tumor "
+    "tumor was found by a classical method: solid epithelium of large nuclei. It cannot separate tumor "
     "from normal epithelium; give a pathologist's outline as tumor_regions where that matters"
 )
 
@@ -49,7 +49,7 @@ class TumorModel(SlideInput):
 
 
 class TumorInput(TumorModel):
-    """How tumor is found."""
+    """Method of tumor detection."""
 
     threshold: float | None = Field(
         default=None,
@@ -125,7 +125,7 @@ def tumor_area(
 ) -> TumorArea:
     """Tumor from outlines when given, else by a model when given, else by the classical method.
 
-    Which of them stands in `source`, and the classical method's limits in a warning.
+    `source` names the method; a warning gives the classical method's limits.
 
     Parameters
     ----------
@@ -226,8 +226,10 @@ def _learned(
     mask = cleaned((probability > used) & survey.tissue, min_area_um2) & survey.tissue
     held = model.card.get("held_out", {})
     figure = held.get("balanced_accuracy")
-    told = f"held-out balanced accuracy {figure:.2f}" if figure else "never tested on held-out data"
-    warnings = [f"tumor was found by the model {model.card['name']} ({told})"]
+    accuracy = (
+        f"held-out balanced accuracy {figure:.2f}" if figure else "never tested on held-out data"
+    )
+    warnings = [f"tumor was found by the model {model.card['name']} ({accuracy})"]
     if slide.name in model.card.get("training_slides", []):
         warnings.append("the model was trained on this slide: its mask here says nothing of others")
     if not mask.any():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One block: the image with its halo, the tissue in it, and where it lies in the view."""
+    """A block: the image with its halo, its tissue, and its position in the view."""
 
     image: U8
     tissue: BoolArray
@@ -26,14 +26,14 @@ class Piece:
     inner: tuple[int, int, int, int]
 
     def owns(self, column: F64, row: F64) -> BoolArray:
-        """Which points (block pixels) lie in the block proper, not in its halo."""
+        """Mask of points (block pixels) in the block proper, not in its halo."""
         top, bottom, left, right = self.inner
         return np.asarray(
             (column >= left) & (column < right) & (row >= top) & (row < bottom), dtype=bool
         )
 
     def to_seam(self, column: F64, row: F64) -> F64:
-        """How many pixels inside the block proper points of it lie."""
+        """Distance in pixels of points to the border of the block proper."""
         top, bottom, left, right = self.inner
         across = np.minimum(column - left, right - column)
         return np.asarray(np.minimum(across, np.minimum(row - top, bottom - row)))

@@ -1,4 +1,4 @@
-"""Which names of a class mean tumor: one rule for every tool that reads a class by its name."""
+"""Class names that mean tumor, for every tool that reads a class by its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TUMOR = frozenset(
 
 
 def means_tumor(label: str) -> bool:
-    """Whether a class of this name is tumor and nothing else.
+    """True if a class of this name is tumor and nothing else.
 
     Exact names only, in any case, spaces, underscores and hyphens around them aside; and QuPath's
     derived classes of them ("Tumor: Positive"). Every other name that holds such a word is not:

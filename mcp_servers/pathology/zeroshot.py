@@ -32,7 +32,7 @@ class TextScoreInput(TilesInput):
 
 
 class TextScore(BaseModel):
-    """One text over the slide."""
+    """A text prompt scored over the slide."""
 
     text: str
     mean_probability: float

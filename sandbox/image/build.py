@@ -48,7 +48,7 @@ def prepare_wheelhouse(folder: Path, *, say: Callable[[str], None] = lambda _: N
 
 
 def installed() -> list[str]:
-    """What is installed here, as pins; local versions ("+cpu") are left out."""
+    """Installed packages as pins; local versions ("+cpu") are left out."""
     from importlib.metadata import distributions
 
     found = {

@@ -67,7 +67,7 @@ def named(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str
     Parameters
     ----------
     known : spellings by name, as `TYPES`
-    own : the caller's names by the text as it stands in the file
+    own : the caller's names by the text in the file
     """
     if text in own:
         return own[text]

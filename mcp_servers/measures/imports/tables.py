@@ -45,7 +45,7 @@ class Measured(Strict):
 
 
 class TableMapping(Strict):
-    """Which columns of a table say what. `unit` is that of x and y.
+    """Roles of a table's columns. `unit` is that of x and y.
 
     `markers` are columns that say of each marker whether it is there ("CD8+", "Other-"); their
     positive ones together are the type, where `type` names none.
@@ -296,7 +296,7 @@ def _patient_of_rows(path: Path, slide: str, rows: Any, mapping: TableMapping) -
     if len(patients) > 1:
         raise InputError(
             f'{path}: rows of "{slide}" ({mapping.slide or "the whole table"}) are of '
-            f"{len(patients)} patients; name the column that tells slides apart"
+            f"{len(patients)} patients; name the column that identifies slides"
         )
     return str(patients[0])
 

@@ -1,4 +1,4 @@
-"""What tissue was looked at, where a file tells of cells alone."""
+"""Estimate the observed tissue where a file lists cells alone."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ TYPED_MPP = (0.45, 0.6)
 
 
 class Coefficients(BaseModel):
-    """One regression: `features` are centered, scaled, then weighted for each type.
+    """A regression: `features` are centered, scaled, then weighted for each type.
 
     `low` and `high` (features) bound what the training nuclei had; beyond them there is no type.
     """
@@ -81,7 +81,7 @@ class CellTypes:
         return np.where(self.inside, found, OUTSIDE)
 
     def of(self, name: str) -> BoolArray:
-        """Which nuclei are of a type."""
+        """Select the nuclei of a type."""
         index = self.kinds.index(name)
         return np.asarray((self.probabilities.argmax(axis=1) == index) & self.inside, dtype=bool)
 
@@ -99,7 +99,7 @@ def features(table: F64, strength: float | F64) -> F64:
 
     `density` is the logarithm of the mean density over the slide's strength of dye, `texture`  is
     the spread of the density within the nucleus over its mean, `hue` the density of green over that
-    of the nuclear dye. Of a table that goes on with `SURROUNDINGS` there are also the logarithms of
+    of the nuclear dye. A table that also has `SURROUNDINGS` adds the logarithms of
     the density around over the slide's strength (`around`), of grain over density (`grain`), of the
     rim's density over the nucleus' (`rim`) and of its hue over that around (`tint`).
     """
@@ -128,7 +128,7 @@ def features(table: F64, strength: float | F64) -> F64:
 
 @cache
 def coefficients(segmentation: Segmentation, folder: Path | None = None) -> Coefficients:
-    """The regression that ships for nuclei outlined in one of these ways."""
+    """The shipped regression for nuclei outlined by this method."""
     card = types_card(folder)
     return Coefficients.model_validate(card["regressions"][segmentation])
 

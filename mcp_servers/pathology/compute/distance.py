@@ -42,7 +42,7 @@ class Border:
         """`distance` at some places alone, each a box and the cells in it."""
         parts: list[list[F32]] = [[] for _ in places]
         for rows in bands(len(self._mask)):
-            here = [k for k, (box, _) in enumerate(places) if _meet(box[0], rows)]
+            here = [k for k, (box, _) in enumerate(places) if _overlap(box[0], rows)]
             if not here:
                 continue
             distance = self.distance(rows)
@@ -54,5 +54,5 @@ class Border:
         return [np.concatenate(part) for part in parts]
 
 
-def _meet(one: slice, other: slice) -> bool:
-    return bool(one.start < other.stop and other.start < one.stop)
+def _overlap(first: slice, second: slice) -> bool:
+    return bool(first.start < second.stop and second.start < first.stop)

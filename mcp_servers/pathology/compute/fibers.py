@@ -1,4 +1,4 @@
-"""How parallel the fibers of a patch run."""
+"""Alignment of the fibers of a patch."""
 
 from __future__ import annotations
 

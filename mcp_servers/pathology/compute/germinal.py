@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_servers.pathology.common import Call
 
 COARSEST_MPP = 1.05
-"""Beyond this pixel size nuclei of a core and of its mantle cannot be told by size."""
+"""Beyond this pixel size nuclei of a core and of its mantle do not differ in size."""
 MIN_AREA_UM2, MIN_WIDTH_UM = 4_000.0, 55.0
 """Least area (a disc of 71 µm) and least inscribed diameter."""
 CLOSED_UM = 24.0
@@ -91,7 +91,7 @@ def fill(mask: BoolArray, found: list[Core]) -> BoolArray:
 
 
 def judge(measured: dict[str, float]) -> tuple[Call, str]:
-    """What a core is by its measures: `lymphoid` a germinal center, else doubtful or rejected."""
+    """Classify a core by its measures: `lymphoid` is a germinal center, else doubtful or rejected."""
     near: list[str] = []
     for name, (what, sure, least, higher) in LIMITS.items():
         value = measured[name]
@@ -142,7 +142,7 @@ def _cores_of(survey: Survey, box: tuple[slice, slice], mantle: BoolArray) -> It
 def _measures(
     layers: dict[str, np.ndarray], core: BoolArray, mantle: BoolArray, enclosed: float
 ) -> dict[str, float]:
-    """What `LIMITS` bounds, by name.
+    """Measures that `LIMITS` bounds, by name.
 
     Parameters
     ----------

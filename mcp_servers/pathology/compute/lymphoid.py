@@ -177,7 +177,7 @@ def _peak(survey: Survey, found: Components, by_band: list[F32]) -> F64:
 def _widths(mask: BoolArray, found: Components) -> F64:
     """(count,) inscribed diameter of each region of a mask, in µm.
 
-    The largest disc within a region lies in its box, so the distances are taken box by box.
+    The largest disc within a region is inside its box, so the distances are taken box by box.
     """
     import cv2
 
@@ -258,7 +258,7 @@ def _green_between(survey: Survey) -> Iterator[F32]:
 
 
 def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
-    """What one row of an aggregate is taken for; nothing is rejected at a `min_regular` of 0."""
+    """Classify an aggregate by its row; nothing is rejected at a `min_regular` of 0."""
     regular, contrast, background = row[5:8]
     fold = background > FOLD_BACKGROUND and regular < min(SURE_REGULAR, min_regular + 0.1)
     if min_regular > 0 and (regular < min_regular or fold):

@@ -17,7 +17,7 @@ from sage.core.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class MilSettings:
-    """How the network is shaped and trained."""
+    """Architecture and training settings of the network."""
 
     hidden: int = 128
     attention: int = 64

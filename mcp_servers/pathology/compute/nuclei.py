@@ -53,7 +53,7 @@ class Nuclei:
     kinds: F64 | None = None
 
     def column(self, name: str) -> F64:
-        """One column of the table."""
+        """A column of the table."""
         return np.asarray(self.table[:, COLUMNS.index(name)])
 
 
@@ -213,7 +213,7 @@ def measured(
 
 
 def surroundings(nuclei: Nuclei, image: U8, mpp: float) -> F64:
-    """What lies around each nucleus, and how coarse its chromatin is.
+    """Surroundings of each nucleus and the coarseness of its chromatin.
 
     `around_density` and `around_second` are the mean densities of the nuclear dye and of green in
     a square of `AROUND_UM` around the nucleus' pixels, `crowding` the share of the square that is

@@ -1,4 +1,4 @@
-"""Scores of segmented nuclei against labels, and the simplest method to stand beside them."""
+"""Scores of segmented nuclei against labels, and the simplest baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MATCH_IOU = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How well nuclei of one image agree with its labels.
+    """Agreement of an image's nuclei with its labels.
 
     `f1` counts pairs that overlap by more than half of their union, each nucleus in one pair at
     most; `dice` is of the pixels; `aji` the aggregated Jaccard index (Kumar et al., IEEE

@@ -1,4 +1,4 @@
-"""One pass over the tissue of a slide: nuclei, dyes and gaps summed on a grid of 8 µm cells.
+"""A single pass over the tissue of a slide: nuclei, dyes and gaps summed on a grid of 8 µm cells.
 
 The tools for lymphocytes, aggregates, tumor and stroma all start from this grid, so a slide is
 decoded once for all of them.
@@ -65,7 +65,7 @@ INDEX = {name: at for at, name in enumerate(LAYERS)}
 
 
 def steps(name: str) -> float:
-    """What one of a layer's stored bytes is divided by."""
+    """Divisor of a layer's stored bytes."""
     if name in COUNTS:
         return 1.0
     return DENSITY_STEPS if name in DENSITIES else SHARE_STEPS
@@ -187,7 +187,7 @@ class Survey:
         return bands(self.shape[0])
 
     def holds(self, rows: slice) -> bool:
-        """Whether anything was added in some rows."""
+        """True if anything was added in some rows."""
         top, bottom, _ = rows.indices(self.shape[0])
         return any(top < (row + 1) * TILE and row * TILE < bottom for row, _ in self.tiles)
 

@@ -64,16 +64,16 @@ def _density_plane(channel: U8, background: int) -> F32:
 
 
 def unlike_he(fields: Sequence[U8]) -> str:
-    """Why an image of these fields cannot be a section stained with H&E; empty without a reason.
+    """Reason that an image of these fields cannot be an H&E section; empty if there is none.
 
-    Only what is far from every section is told: noise, gray images, images that are green in
+    Only what is far from every section is reported: noise, gray images, images that are green in
     part. Smooth pink and purple things of any kind pass.
 
     Parameters
     ----------
     fields : RGB at about 2 µm per pixel; those with less than a tenth of tissue say nothing
     """
-    told = []
+    statistics = []
     for field in fields:
         image = field.astype(np.float32)
         tissue = image[image.min(axis=2) < 235]
@@ -83,10 +83,10 @@ def unlike_he(fields: Sequence[U8]) -> str:
         spread = float((green**2).mean())
         alike = float((green[:, :-1] * green[:, 1:]).mean()) / spread if spread > 1.0 else 1.0
         greener = tissue[:, 1] > np.maximum(tissue[:, 0], tissue[:, 2]) + 3
-        told.append((alike, float(np.ptp(tissue, axis=1).mean()), float(greener.mean())))
-    if not told:
+        statistics.append((alike, float(np.ptp(tissue, axis=1).mean()), float(greener.mean())))
+    if not statistics:
         return ""
-    alike, colorful, green_share = np.median(told, axis=0)
+    alike, colorful, green_share = np.median(statistics, axis=0)
     if alike < NOISE_BELOW:
         return f"neighboring pixels are hardly alike (correlation {alike:.2f}), as in noise"
     if colorful < GRAY_BELOW:
@@ -103,7 +103,7 @@ def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
     (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink absorbs
     green and blue nearly alike and little red; orange and yellow ink absorb blue far most; black
     ink absorbs all alike and strongly. Purple, pink and brown ink have the colors of the dyes and
-    cannot be told from tissue this way.
+    cannot be distinguished from tissue this way.
     """
     strong = np.maximum(np.maximum(red, green), blue) > 0.15
     green_ink = (red > 1.25 * green) & (red > 0.35)

@@ -23,7 +23,7 @@ HOLE_UM2 = 20_000.0
 
 
 def tumor_score(survey: Survey, rows: slice) -> F32:
-    """How much each cell of some rows looks like solid epithelium, about -0.5 to 1.5; 0 on glass.
+    """Likeness of each cell of some rows to solid epithelium, about -0.5 to 1.5; 0 on glass.
 
     Four cues, each smoothed over ~28 µm: area under round, not small nuclei (0.15 of the tissue
     counts fully); basophilia, the ratio of red to green density (0.38 of stroma to 0.58 of

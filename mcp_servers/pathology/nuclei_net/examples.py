@@ -266,10 +266,10 @@ def placed(tile: Tile, height: int, width: int, rng: np.random.Generator) -> tup
 
 
 def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tuple[U8, F32, F32]:
-    """One example: image (side, side, 3), targets (4, side, side), weight (side, side).
+    """An example: image (side, side, 3), targets (4, side, side), weight (side, side).
 
-    Up to four cutouts of different tiles fill it, so that few large nuclei and empty stretches
-    stand beside crowds.
+        Up to four cutouts of different tiles fill it, so that few large nuclei and empty stretches
+    are close to crowds.
     """
     image = np.zeros((side, side, 3), dtype=np.float32)
     goal = np.zeros((4, side, side), dtype=np.float32)
@@ -298,7 +298,7 @@ def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tu
 def parted(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[Tile], list[Tile]]:
     """Tiles to train on and tiles held out, whole clusters of look-alikes at a time.
 
-    Tiles cut from one slide look alike; a tile whose neighbors were trained on tells nothing.
+    Tiles cut from one slide look alike; a tile whose neighbors were trained on is no independent test.
     Clusters are of median color, its spread and the size of nuclei (k-means, one cluster per ten
     tiles, at least five); they are held out in an order drawn by the seed until `share` is reached.
     """

@@ -45,7 +45,7 @@ class NucleiScores(BaseModel):
 
 
 class NucleiCard(BaseModel):
-    """What the card of a nuclei network must hold; what else it holds is kept."""
+    """Required fields of a nuclei network's card; other fields are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -85,8 +85,8 @@ def read_card(path: Path) -> NucleiCard:
             )
         return NucleiCard.model_validate(card)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        told = explain(error) if isinstance(error, ValidationError) else str(error)
-        raise InputError(f"{path}: not a nuclei network of SAGE: {told}") from error
+        reason = explain(error) if isinstance(error, ValidationError) else str(error)
+        raise InputError(f"{path}: not a nuclei network of SAGE: {reason}") from error
 
 
 def shipped() -> Path | None:

@@ -1,4 +1,4 @@
-"""A small U-Net that tells for each pixel whether it is nucleus, how deep, and where its center is.
+"""A small U-Net: nucleus or not, depth, and offset to the center for each pixel.
 
 Outputs, all at the input's resolution: logit of nucleus; logit of depth (distance to the outline
 over the nucleus's largest); horizontal and vertical position within the nucleus, -1 to 1

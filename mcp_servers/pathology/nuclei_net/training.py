@@ -93,7 +93,7 @@ def train(
     tiles : what examples are drawn from, each as often as any other
     steps : batches of `BATCH` examples
     seed : of the examples and of the first weights
-    checkpoint : where weights are kept every 100 steps; training goes on from there
+    checkpoint : where weights are kept every 100 steps; training resumes from there
     say : receives a line every 25 steps
 
     Returns
@@ -177,7 +177,7 @@ def train_network(
     seed : decides what is held out, the examples and the first weights
     mpp : µm per pixel of the tiles; None where it is not known or differs
     license : of the data, for the card
-    checkpoints : folder for states every 100 steps, from which a stopped training goes on
+    checkpoints : folder for states every 100 steps, from which a stopped training resumes
     say : receives what happens
 
     Returns

@@ -1,4 +1,4 @@
-"""Which files of labels belong to which slides: by their whole name, never by a guess."""
+"""Match files of labels to slides by their whole name, never by a guess."""
 
 from __future__ import annotations
 

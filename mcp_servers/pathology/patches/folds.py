@@ -1,4 +1,4 @@
-"""Which tiles a patch classifier trains on and which are held out, patients kept apart."""
+"""Training and held-out tiles of a patch classifier, split by patient."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> 
 
 
 def why_none(y: AnyArray, patients: AnyArray, classes: list[str]) -> str:
-    """Why nothing could be held out."""
+    """Reason that nothing could be held out."""
     alone = [n for i, n in enumerate(classes) if len(np.unique(patients[y == i])) < 2]
     if alone:
         reason = f"the tiles of {', '.join(alone)} are all of one patient, and two are needed"

@@ -92,7 +92,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     if not features:
         raise InputError(
             f"{given.regions or given.slides}: no tile of {given.tile_px} px at {given.at_mpp:g} "
-            "µm lies in a classified outline or image; draw larger ones or take smaller tiles"
+            "µm is within a classified outline or image; draw larger outlines or use smaller tiles"
         )
     warnings = []
     if empty:

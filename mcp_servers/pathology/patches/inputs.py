@@ -1,4 +1,4 @@
-"""What a patch classifier is trained from."""
+"""Training inputs of a patch classifier."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class HeldOut(BaseModel):
 
 
 class ModelCard(BaseModel):
-    """What a model's card must hold to be used; what else it holds is kept."""
+    """Required fields of a model's card; other fields are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -121,7 +121,7 @@ class ModelCard(BaseModel):
     held_out: HeldOut = Field(default_factory=HeldOut)
 
     def wrong(self) -> str:
-        """What is wrong with its classes, or nothing."""
+        """Problem with the model's classes, or None."""
         if len(set(self.classes)) < len(self.classes):
             return "a class stands twice in its card"
         if not set(self.tumor_classes) <= set(self.classes):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ClassScore(BaseModel):
-    """One class on tiles of patients that the fold's model did not see."""
+    """Scores of a class on tiles of patients that the fold's model did not see."""
 
     name: str
     patches: int
@@ -46,7 +46,7 @@ class PatchTrainResult(BaseModel):
     accuracy: float | None
     balanced_accuracy: float | None
     model: OutputName = Field(description="safetensors; give it to tumor, tls ... as model=")
-    card: OutputName = Field(description="JSON for people; the same stands in the model")
+    card: OutputName = Field(description="JSON for people; the model file holds the same")
     predictions: OutputName | None = Field(description="CSV: held-out probability of each tile")
     warnings: list[str] = Field(default_factory=list)
 
