@@ -27,7 +27,7 @@ from mcp_servers.pathology.compute.cell_types import (
     FEATURES,
     TYPES,
     Coefficients,
-    applied,
+    apply_regression,
     dye_strength,
     features,
     types_card,
@@ -212,7 +212,7 @@ def left_out(
     for image in np.unique(images):
         own = images == image
         known = fit(table[~own], kinds[~own], images[~own], dye[~own], names)
-        types[own] = applied(known, table[own], dye[own]).names
+        types[own] = apply_regression(known, table[own], dye[own]).names
     real = images != PAINTED
     return scored(types[real], kinds[real], TYPES)
 
@@ -236,7 +236,7 @@ def held_out(shared: Path, found: Segment, known: Coefficients, at_mpp: float) -
     counted = TYPES[:3]
     long = table[:, COLUMNS.index("eccentricity")] > LYMPHOCYTE_MAX_ECCENTRICITY
     rule = np.where(lymphocyte_like(table), "lymphoid", np.where(long, "stromal", "neoplastic"))
-    return scored(applied(known, table, dye).names, kinds, counted) | {
+    return scored(apply_regression(known, table, dye).names, kinds, counted) | {
         "constant": round(1 / len(counted), 3),
         "rule_of_size_and_shape": scored(rule, kinds, counted)["balanced_accuracy"],
     }
@@ -253,7 +253,7 @@ def tls_tile(shared: Path, found: Segment, known: Coefficients, at_mpp: float) -
     mask = cv2.imread(str(shared / "tls_tile/lymphocyte_mask.png"), 0) > 127
     place = ((table[:, :2] + 0.5) * at_mpp / mpp).astype(int).clip(0, 1023)
     marked = mask[place[:, 1], place[:, 0]]
-    lymphoid = applied(known, table, dye_strength([picture])).of("lymphoid")
+    lymphoid = apply_regression(known, table, dye_strength([picture])).select_type("lymphoid")
     before = lymphocyte_like(table)
     return {
         "marked": int(marked.sum()), "others": int((~marked).sum()),
@@ -282,9 +282,9 @@ def main() -> None:
     ways: dict[str, tuple[Segment, float]] = {
         "classical": (segment, 0.5), "survey": (segment, 1.0), "classical_around": (segment, 0.5),
     }  # fmt: skip
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
-    path = shipped()
+    path = shipped_network()
     if path is not None:
         ways["network"] = (NucleiNetwork(path).segment, 0.5)
     card: dict[str, Any] = {

@@ -52,7 +52,7 @@ class Group:
             numbers = {
                 int(line)
                 for folder in self.folders
-                for line in _read(folder / "cgroup.procs").split()
+                for line in read_counter(folder / "cgroup.procs").split()
             }
             if not numbers:
                 return
@@ -101,7 +101,7 @@ def _make_v2(group: Group, name: str, limits: Limits, extra_mb: int) -> None:
     parent = own if own == ROOT else own.parent
     if not os.access(parent / "cgroup.procs", os.W_OK):
         raise PermissionError("processes may not be moved from here")
-    enabled = _read(parent / "cgroup.subtree_control").split()
+    enabled = read_counter(parent / "cgroup.subtree_control").split()
     if not {"memory", "pids"} <= set(enabled):
         (parent / "cgroup.subtree_control").write_text("+memory +pids", encoding="ascii")
     folder = parent / name
@@ -142,7 +142,7 @@ def _bytes(limits: Limits, extra_mb: int) -> str:
 def _memberships(pid: int | str = "self") -> dict[str, str]:
     """Controller to path, from /proc; version 2 has the empty controller name."""
     found = {}
-    for line in _read(Path(f"/proc/{pid}/cgroup")).splitlines():
+    for line in read_counter(Path(f"/proc/{pid}/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             found[controller] = path
@@ -166,14 +166,14 @@ def read_counters(folders: list[Path]) -> Counters:
     found = Counters()
     for folder in folders:
         for name in ("memory.peak", "memory.max_usage_in_bytes"):
-            if text := _read(folder / name).strip():
+            if text := read_counter(folder / name).strip():
                 found.peak_memory_mb = round(int(text) / 1024 / 1024, 1)
         for name in ("memory.events", "memory.oom_control"):
             found.memory_kills = max(found.memory_kills, _field(folder / name, "oom_kill"))
         found.refused_processes = max(
             found.refused_processes, _field(folder / "pids.events", "max")
         )
-        if text := _read(folder / "cpuacct.usage").strip():
+        if text := read_counter(folder / "cpuacct.usage").strip():
             found.cpu_seconds = round(int(text) / 1e9, 3)
         if spent := _field(folder / "cpu.stat", "usage_usec"):
             found.cpu_seconds = round(spent / 1e6, 3)
@@ -181,14 +181,14 @@ def read_counters(folders: list[Path]) -> Counters:
 
 
 def _field(path: Path, key: str) -> int:
-    for line in _read(path).splitlines():
+    for line in read_counter(path).splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == key:
             return int(words[1])
     return 0
 
 
-def _read(path: Path) -> str:
+def read_counter(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Choice of the sandbox for a job: Docker first, then bubblewrap; a subprocess only for compiled code."""
+"""Choice of the sandbox: Docker first, then bubblewrap; a subprocess only for compiled code."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class LimitedSubprocess:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         assert process.stdout and process.stderr
-        _bound(process.pid, job.limits)
+        limit_process(process.pid, job.limits)
         log = Log(job.limits.log_kb, lambda: _kill(process))
         pumps = [
             log.pump(os.dup(process.stdout.fileno()), "stdout"),
@@ -129,7 +129,7 @@ def _here(part: str, inputs: Path, out: Path) -> str:
     return part
 
 
-def _bound(pid: int, limits: Limits) -> None:
+def limit_process(pid: int, limits: Limits) -> None:
     megabyte = 1024 * 1024
     for which, value in (
         (resource.RLIMIT_FSIZE, limits.output_mb * megabyte),

@@ -33,7 +33,7 @@ _BLOCK = 1024 * 1024
 
 @dataclass
 class Collected:
-    """Files that were collected, files left behind with the reason, and whether the limit was met."""
+    """Collected files, files left behind with the reason, and the state of the limit."""
 
     artifacts: list[Artifact] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)

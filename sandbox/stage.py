@@ -43,8 +43,8 @@ def check_job(job: Job) -> None:
 class Stage:
     """A folder for one run: code, environment, mount points. Removed at the end.
 
-    It names its owner (process and start time), so that `sweep` can distinguish a dead run from a living
-    one even when a process number was used again.
+    It names its owner (process and start time), so that `sweep` can tell a dead run from a running
+    one even if its process number was reused.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Stage:
 def owner() -> dict[str, str]:
     """Identity of this process, distinct from later processes with its number."""
     pid = os.getpid()
-    return {"pid": str(pid), "started": _started(pid) or "", "boot": boot()}
+    return {"pid": str(pid), "started": start_time(pid) or "", "boot": boot()}
 
 
 def boot() -> str:
@@ -94,10 +94,10 @@ def alive(who: dict[str, str]) -> bool:
     if who.get("boot", "") != boot():
         return False
     number = who.get("pid", "")
-    return number.isdigit() and _started(int(number)) == who.get("started")
+    return number.isdigit() and start_time(int(number)) == who.get("started")
 
 
-def _started(pid: int) -> str | None:
+def start_time(pid: int) -> str | None:
     """The start time of a process in clock ticks since boot, or None when there is none."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

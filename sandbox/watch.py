@@ -1,4 +1,4 @@
-"""Resource use of a run, watched from outside: memory without a control group, and files in memory."""
+"""Resource use of a run, watched from outside: memory without a control group, tmpfs files."""
 
 from __future__ import annotations
 

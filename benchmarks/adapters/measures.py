@@ -241,7 +241,7 @@ def _confirm(folder: Path, key: str, ratio: float, seed: int, ledger: Any) -> tu
 def _write_cohort(folder: Path, given: Measurable, rows: BoolArray, clinical: F64) -> None:
     places = np.flatnonzero(rows)
     measured = given.measured
-    write_table(measured.of(rows), folder, given.keep)
+    write_table(measured.select_rows(rows), folder, given.keep)
     lines = ["patient,age,days,dead"]
     for place in places:
         age, days, dead = clinical[place]

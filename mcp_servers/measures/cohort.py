@@ -17,7 +17,7 @@ from mcp_servers.measures.definitions import keep_definitions
 from mcp_servers.measures.enumeration import Suite, suite_of
 from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import MANIFEST, held_in, list_maps
-from mcp_servers.measures.variables import TABLE, KnownAt, about, declaration
+from mcp_servers.measures.variables import TABLE, KnownAt, declaration, describe_variable
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.cohort import Item, Outcome, items_of, run_items
@@ -229,7 +229,7 @@ def write_variables(
             counts = [len(slides[patient]) + len(own), len(slides[patient]), len(own)]
             notes.writerow([patient, *counts, *(_validity(value) for value in values)])
     described = {
-        measurement.name: {"kind": "number", "known_at": known_at, **about(measurement)}
+        measurement.name: {"kind": "number", "known_at": known_at, **describe_variable(measurement)}
         for measurement in measurements
     }
     write_json(found.table.with_name(f"{found.table.stem}.columns.json"), described)

@@ -45,7 +45,7 @@ def to_anndata(maps: SlideMaps) -> Any:
     table.obsm["spatial"] = cells.points
     if cells.probabilities is not None:
         table.obsm["type_probability"] = cells.probabilities
-    table.uns["sage"] = _about(maps) | {"types": list(cells.types)}
+    table.uns["sage"] = describe_maps(maps) | {"types": list(cells.types)}
     return table
 
 
@@ -80,7 +80,7 @@ def write_spatialdata(maps: SlideMaps, path: Path) -> None:
         raise InputError(f"{maps.slide}: the maps hold nothing to export")
     part = path.with_name(f".{path.name}.part")
     try:
-        write_store(part, elements, _about(maps))
+        write_store(part, elements, describe_maps(maps))
         remove(path)
         part.rename(path)
     finally:
@@ -172,7 +172,7 @@ def _um() -> dict[str, Any]:
     return {"um": Identity()}
 
 
-def _about(maps: SlideMaps) -> dict[str, Any]:
+def describe_maps(maps: SlideMaps) -> dict[str, Any]:
     about: dict[str, Any] = {"slide": maps.slide, "patient": maps.patient, "unit": "um"}
     if maps.mpp is not None:
         about["mpp"] = maps.mpp

@@ -51,7 +51,7 @@ def parse(text: str) -> Measurement:
     if len(tree.args) != 1 or tree.keywords:
         raise InputError(f"{text!r}: {_name(tree.func)} takes one measure")
     measure = _expression(tree.args[0], text, DEEPEST)
-    return _made(Measurement, {"rule": _name(tree.func), "of": measure}, text)
+    return build_node(Measurement, {"rule": _name(tree.func), "of": measure}, text)
 
 
 EXAMPLE = "mean(density(cells.lymphoid, within=regions.tumor))"
@@ -63,22 +63,22 @@ def _expression(tree: ast.expr, text: str, deeper: int) -> Node:
     if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
         sides = [_expression(side, text, deeper - 1) for side in (tree.left, tree.right)]
         fields = {"left": sides[0], "operator": OPERATORS[type(tree.op)], "right": sides[1]}
-        return _made(Arithmetic, fields, text)
+        return build_node(Arithmetic, fields, text)
     constant = _constant(tree)
     if isinstance(constant, float):
-        return _made(Quantity, {"value": constant, "measured_in": "1"}, text)
+        return build_node(Quantity, {"value": constant, "measured_in": "1"}, text)
     if not isinstance(tree, ast.Call):
-        raise InputError(f"{_shown(tree)!r} is no measure; measures are {', '.join(sorted(KINDS))}")
+        raise InputError(f"{show_source(tree)!r} is no measure; use {', '.join(sorted(KINDS))}")
     kind = KINDS.get(_name(tree.func))
     if kind is None:
         raise InputError(
-            f"{_shown(tree.func)!r} is no measure; measures are {', '.join(sorted(KINDS))}"
+            f"{show_source(tree.func)!r} is no measure; use {', '.join(sorted(KINDS))}"
         )
     if kind is Log2:
         if len(tree.args) != 1 or tree.keywords:
-            raise InputError(f"{_shown(tree)!r}: log2 takes one measure")
-        return _made(Log2, {"of": _expression(tree.args[0], text, deeper - 1)}, text)
-    return _made(kind, _arguments(tree, kind), text)
+            raise InputError(f"{show_source(tree)!r}: log2 takes one measure")
+        return build_node(Log2, {"of": _expression(tree.args[0], text, deeper - 1)}, text)
+    return build_node(kind, _arguments(tree, kind), text)
 
 
 def _arguments(tree: ast.Call, kind: type[Node]) -> dict[str, Any]:
@@ -90,14 +90,14 @@ def _arguments(tree: ast.Call, kind: type[Node]) -> dict[str, Any]:
         for name in [*required, *(name for name in names if name not in required)]
     )
     if len(tree.args) > len(required):
-        raise InputError(f"{_shown(tree)!r} has too many arguments; it takes {shown}")
+        raise InputError(f"{show_source(tree)!r} has too many arguments; it takes {shown}")
     found = {name: _argument(arg) for name, arg in zip(required, tree.args, strict=False)}
     for keyword in tree.keywords:
         if keyword.arg not in names or keyword.arg in found:
-            raise InputError(f"{_shown(tree)!r}: {keyword.arg} is unknown or given twice")
+            raise InputError(f"{show_source(tree)!r}: {keyword.arg} is unknown or given twice")
         found[keyword.arg] = _argument(keyword.value)
     if missing := [name for name in required if name not in found]:
-        raise InputError(f"{_shown(tree)!r} needs {', '.join(missing)}")
+        raise InputError(f"{show_source(tree)!r} needs {', '.join(missing)}")
     return found
 
 
@@ -123,7 +123,7 @@ def _argument(tree: ast.expr) -> Any:
             margin = {"of": given[0]["name"], "inside_um": given[1], "outside_um": given[2]}
             return {"area": "margin", **margin}
     raise InputError(
-        f"{_shown(tree)!r} is not understood; arguments are cells, cells.TYPE, objects.KIND,"
+        f"{show_source(tree)!r} is not understood; arguments are cells, cells.TYPE, objects.KIND,"
         " tissue, regions.KIND, margin(regions.KIND, INSIDE_UM, OUTSIDE_UM), a number or a word"
     )
 
@@ -143,7 +143,7 @@ def _constant(tree: ast.expr) -> Any:
     return tree.value if isinstance(tree.value, str) else None
 
 
-def _made(model: type[M], fields: dict[str, Any], text: str) -> M:
+def build_node(model: type[M], fields: dict[str, Any], text: str) -> M:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -162,5 +162,5 @@ def _name(tree: ast.expr) -> str:
     return tree.id if isinstance(tree, ast.Name) else ""
 
 
-def _shown(tree: ast.expr) -> str:
+def show_source(tree: ast.expr) -> str:
     return ast.unparse(tree)[:120]

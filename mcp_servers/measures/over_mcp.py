@@ -91,7 +91,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
         words += ["--out", str(out)]
         words += ["--cache", cache_folder] if cache_folder is not None else []
         answer = drive([*words, "--", cohort], _watch(out, _count(source, given), context))
-    report = _parse_report(answer.code, answer.stdout, answer.stderr)
+        report = _parse_report(answer.code, answer.stdout, answer.stderr)
         for name in (f"{ROWS}/measured.csv", f"{ROWS}/validity.csv"):
             context.output(name)
         for name in ("measured.columns.json", "measured.toml"):
@@ -188,4 +188,4 @@ def _parse_report(code: int, stdout: str, stderr: str) -> dict[str, Any]:
         raise FaultError(f"sage slides measure ended with code {code}: {tail[0][:400]}") from None
     if not isinstance(report, dict):
         raise FaultError("sage slides measure answered with something that is not a JSON object")
-return report
+    return report

@@ -98,7 +98,7 @@ def kernel_maximum(points: F64, bandwidth_um: float) -> float:
     from scipy.ndimage import gaussian_filter
 
     step = bandwidth_um / KERNEL_STEPS
-    counts = _binned(points, step, margin=int(KERNEL_REACH * KERNEL_STEPS))
+    counts = count_bins(points, step, margin=int(KERNEL_REACH * KERNEL_STEPS))
     smooth = gaussian_filter(counts, KERNEL_STEPS, mode="constant", truncate=KERNEL_REACH)
     return float(smooth.max() / step**2)
 
@@ -111,7 +111,7 @@ def densest_window(points: F64, side_um: float) -> float:
     ValueError
         If the points spread over more squares than can be held.
     """
-    counts = _binned(points, side_um / 2, margin=1)
+    counts = count_bins(points, side_um / 2, margin=1)
     blocks = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
     return float(blocks.max() / side_um**2)
 
@@ -141,7 +141,7 @@ def weighted_slope(at: F64, values: F64, weights: F64) -> float:
     return float((weights * (at - center) * values).sum() / spread)
 
 
-def _binned(points: F64, step: float, margin: int) -> F64:
+def count_bins(points: F64, step: float, margin: int) -> F64:
     low = np.floor(points.min(axis=0) / step).astype(np.int64)
     at = np.floor(points / step).astype(np.int64) - low + margin
     shape = at.max(axis=0) + margin + 1

@@ -32,7 +32,7 @@ def jitter(
     if objects is not None:
         counts = shapely.get_num_coordinates(objects.shapes)
         steps = np.repeat(rng.normal(0, objects_um, (len(objects), 2)), counts, axis=0)
-        shapes = _moved(objects.shapes, steps)
+        shapes = shift_shapes(objects.shapes, steps)
         objects = ObjectMap(shapes, objects.kinds, objects.codes)
     return replace(maps, cells=cells, objects=objects, coded={})
 
@@ -56,10 +56,10 @@ def half_of(slides: Sequence[SlideMaps], rng: np.random.Generator) -> list[Slide
     if len(slides) >= 4:
         chosen = rng.choice(len(slides), (len(slides) + 1) // 2, replace=False)
         return [slides[place] for place in sorted(chosen)]
-    return [_cut(maps, bool(rng.integers(2))) for maps in slides if maps.window is not None]
+    return [cut_half(maps, bool(rng.integers(2))) for maps in slides if maps.window is not None]
 
 
-def _cut(maps: SlideMaps, upper: bool) -> SlideMaps:
+def cut_half(maps: SlideMaps, upper: bool) -> SlideMaps:
     import shapely
 
     window = maps.window
@@ -81,7 +81,7 @@ def _cut(maps: SlideMaps, upper: bool) -> SlideMaps:
     return replace(maps, window=multipolygon([part]), coded={})
 
 
-def _moved(shapes: AnyArray, steps: AnyArray) -> AnyArray:
+def shift_shapes(shapes: AnyArray, steps: AnyArray) -> AnyArray:
     import shapely
 
     return np.asarray(shapely.transform(shapes, lambda xy: xy + steps), dtype=object)

@@ -44,7 +44,7 @@ def draw_fields(
     """
     from matplotlib.figure import Figure
 
-    named = _named(measurement)
+    named = list_operands(measurement)
     side = max(_side(maps) for _, maps in slides)
     figure = Figure(figsize=(5 * len(slides), 5.6), layout="constrained")
     drawn: dict[str, None] = {}
@@ -74,10 +74,10 @@ def draw_fields(
 def densest_field(measurement: Measurement, maps: SlideMaps) -> tuple[float, float, float]:
     """Center and side, in µm, of the field that is drawn of a slide."""
     side = _side(maps)
-    return (*_center(maps, _named(measurement), side), side)
+    return (*_center(maps, list_operands(measurement), side), side)
 
 
-def _named(measurement: Measurement) -> list[Points | str]:
+def list_operands(measurement: Measurement) -> list[Points | str]:
     """The points and regions that an expression names, in order."""
     found: list[Any] = []
     for part in measurement.of.parts():

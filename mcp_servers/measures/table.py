@@ -48,7 +48,7 @@ class Measured:
         rows = [[value.valid for value in row] for row in self.values]
         return np.array(rows, dtype=bool).reshape(len(self.patients), len(self.measurements))
 
-    def of(self, rows: BoolArray) -> Measured:
+    def select_rows(self, rows: BoolArray) -> Measured:
         """The patients of a mask."""
         places = np.flatnonzero(rows)
         return Measured(

@@ -41,7 +41,7 @@ def write_table(measured: Measured, folder: Path, keep: Collection[str] | None =
     write_text(folder / LINES, declaration([measurement for _, measurement in chosen], "baseline"))
 
 
-def about(measurement: Measurement) -> dict[str, object]:
+def describe_variable(measurement: Measurement) -> dict[str, object]:
     """Label, unit, note and synonyms of a measurement's variable.
 
     What says where cells or objects lie is found as their spatial arrangement, too.
@@ -70,7 +70,7 @@ def declaration(measurements: Sequence[Measurement], known_at: KnownAt | None) -
             "column": measurement.name,
             "kind": "continuous",
             "modality": "imaging",
-            **about(measurement),
+            **describe_variable(measurement),
         }
         lines += ["", f"[variables.{measurement.name}]"]
         lines += [f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in fields.items()]

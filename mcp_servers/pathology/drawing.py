@@ -149,7 +149,7 @@ def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
     return colorize(np.linspace(0, 1, 64), 0, 1), low, high
 
 
-def outlined(picture: U8, polygons: Sequence[Polygon], scale: float, color: Color) -> U8:
+def draw_outlines(picture: U8, polygons: Sequence[Polygon], scale: float, color: Color) -> U8:
     """Outlines with a white rim, so that they stand out on any stain.
 
     Parameters

@@ -28,7 +28,7 @@ class EncodeInput(TilesInput):
     encoder: EncoderName = "handcrafted"
     weights: InputPath | None = Field(
         default=None,
-        description="Folder of the encoder's weights; the handcrafted encoder needs none",
+        description="Folder of the encoder's weights; none for handcrafted",
     )
     coords: InputPath | None = Field(
         default=None,

@@ -15,7 +15,7 @@ NAME = re.compile(
 SAFE = (".safetensors", ".onnx")
 
 
-def cached(name: str) -> Path:
+def find_cached(name: str) -> Path:
     """The file of a name such as "owner/model:nuclei.onnx" or "owner/model@revision:nuclei.onnx".
 
     The prefix "hf-hub:", with which timm names models of the hub, may stand before it.
@@ -61,6 +61,6 @@ def fingerprint(name: str | None) -> str:
     if name is None:
         return ""
     try:
-        return str(cached(name).resolve().name)  # the cache names files by their hash
+        return str(find_cached(name).resolve().name)  # the cache names files by their hash
     except InputError:
         return "absent"

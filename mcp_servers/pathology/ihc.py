@@ -95,7 +95,7 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         )
     if GRAY in slide.warnings:
         raise InputError(
-            f"{slide.path}: a gray image: DAB cannot be separated from hematoxylin without color; give "
+            f"{slide.path}: a gray image: separating DAB from hematoxylin needs color; give "
             "the RGB scan"
         )
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)

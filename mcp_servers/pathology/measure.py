@@ -147,7 +147,7 @@ def _gather(
     slide: Slide, tumor_polygons: list[Polygon], found: dict[str, Any], folder: Path
 ) -> SlideMaps:
     from mcp_servers.formats.geojson import read_objects
-    from mcp_servers.measures.imports.names import OBJECTS, named
+    from mcp_servers.measures.imports.names import OBJECTS, match_name
     from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
 
     mpp = slide.need_mpp()
@@ -158,7 +158,7 @@ def _gather(
     objects: list[tuple[Any, str]] = []
     for thing in read_objects(folder / found["tls"].geojson):
         if not thing.name.startswith(("rejected", DOUBTFUL_CENTER)):
-            kind = named(thing.label, {"germinal_center": OBJECTS["germinal_center"]}, {})
+            kind = match_name(thing.label, {"germinal_center": OBJECTS["germinal_center"]}, {})
             kind = "tls" if kind.startswith("other") else kind
             objects += [(shape, kind) for shape in _valid(list(thing.polygons), mpp)]
     sought = getattr(found["tls"], "germinal_centers", None) is not None
@@ -166,7 +166,7 @@ def _gather(
     spec = getattr(segment_nuclei, ATTRIBUTE)
     outside = beyond_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
     outside += [slide.mpp_conflict] if slide.mpp_conflict else []
-    outside += _untyped(getattr(found["nuclei"], "types", {}))
+    outside += explain_untyped(getattr(found["nuclei"], "types", {}))
     versions = {
         what: f"{getattr(maker, ATTRIBUTE).name} {getattr(maker, ATTRIBUTE).version}"
         for what, maker in zip(("window", "cells", "objects", "regions"), MAKERS, strict=True)
@@ -188,7 +188,7 @@ MOST_UNTYPED = 0.2
 """Share of nuclei without a type above which a slide lies outside the card."""
 
 
-def _untyped(types: dict[str, int]) -> list[str]:
+def explain_untyped(types: dict[str, int]) -> list[str]:
     """Reason that a slide is outside the card where many nuclei have no type; None where few."""
     count, untyped = sum(types.values()), types.get("outside", 0)
     if untyped <= MOST_UNTYPED * count:

@@ -137,7 +137,7 @@ def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: st
     kind = spec.precision if cuda else "float32"
 
     def stack(patches: list[U8]) -> Any:
-        pixels = resized(np.stack(patches), spec.patch_px, spec.resize)
+        pixels = resize_patches(np.stack(patches), spec.patch_px, spec.resize)
         return pixels.pin_memory() if cuda else pixels  # pinned: the copy runs beside the compute
 
     def run(pixels: Any) -> F32:
@@ -167,7 +167,7 @@ def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: st
     return Encoder(stack, encode, kind, mb)
 
 
-def resized(patches: U8, side: int, how: Resize) -> Any:
+def resize_patches(patches: U8, side: int, how: Resize) -> Any:
     """Patches (n, H, W, 3) as bytes (n, 3, side, side), scaled on the CPU as Pillow does."""
     import torch
 

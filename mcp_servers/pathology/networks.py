@@ -68,7 +68,7 @@ def load_network(spec: EncoderSpec, weights: Path) -> Any:
         When the package that builds it is absent, or the files are not this encoder's weights.
     """
     make = {"transformers": _transformers, "timm": _timm, "conch": _conch}[spec.loader]
-    return _pooled(make(spec, weights), spec)
+    return add_pooling(make(spec, weights), spec)
 
 
 def timm_network(name: str) -> Any:
@@ -94,21 +94,21 @@ def timm_network(name: str) -> Any:
 def random_network(spec: EncoderSpec) -> Any:
     """The encoder's architecture with random weights, for tests and for measuring speed."""
     if spec.loader == "timm":
-        return _pooled(timm_network(spec.name), spec)
+        return add_pooling(timm_network(spec.name), spec)
     if spec.loader != "transformers":
         raise InputError(f"the architecture of {spec.name} is not known here without its package")
     from transformers import Dinov2Config, Dinov2Model, ViTConfig, ViTModel
 
     if spec.name == "phikon":  # ViT-B/16
-        return _pooled(ViTModel(ViTConfig(), add_pooling_layer=False), spec)
+        return add_pooling(ViTModel(ViTConfig(), add_pooling_layer=False), spec)
     large = Dinov2Config(
         hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, patch_size=16,
         image_size=224,
     )  # fmt: skip
-    return _pooled(Dinov2Model(large), spec)
+    return add_pooling(Dinov2Model(large), spec)
 
 
-def _pooled(module: Any, spec: EncoderSpec) -> Any:
+def add_pooling(module: Any, spec: EncoderSpec) -> Any:
     """`module` and, after it, how the encoder's card makes one vector of the tokens."""
     import torch
 

@@ -20,7 +20,7 @@ from mcp_servers.pathology.common import (
     open_slide,
     region_warnings,
 )
-from mcp_servers.pathology.hub import cached
+from mcp_servers.pathology.hub import find_cached
 from mcp_servers.pathology.hub import fingerprint as hub_fingerprint
 from mcp_servers.pathology.nuclei_maps import MOST_TYPES, PANNUKE
 from mcp_servers.pathology.nuclei_model import Scaling
@@ -148,7 +148,7 @@ NUCLEI_VALIDITY = Validity(
         "types are weak: on 13 MoNuSeg tiles (regions of 1,126 nuclei outlined by eye) right for "
         "61% of tumor nuclei, 85% of lymphocytes, 66% of stroma, 0.706 on average; a rule of size "
         "and shape has 0.595, one type for all 0.333. A fifth of tumor nuclei is called stromal, "
-        "nearly all of clear-cell kidney cancer; necrosis is not separated from lymphocytes: compare "
+        "nearly all of clear-cell kidney cancer; necrosis is confused with lymphocytes: compare "
         "shares between slides, do not read them as counts",
         "coarser than 0.6 µm per pixel only the larger nuclei keep their shape; none has a type",
         "keratin, ink, pigment and folds can be taken for nuclei; necrotic debris is counted",
@@ -425,7 +425,7 @@ def load_network(
     """
     from mcp_servers.pathology.models import choose_device
     from mcp_servers.pathology.nuclei_model import LearnedNuclei
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
     from mcp_servers.pathology.surveying import sample_tissue
 
     if given.weights_types and (given.weights or given.hub) is None:
@@ -437,9 +437,9 @@ def load_network(
     if given.weights is not None and given.hub is not None:
         raise InputError("give weights or hub, not both")
     if given.hub is not None:
-        path: Path | None = cached(given.hub)
+        path: Path | None = find_cached(given.hub)
     else:
-        path = shipped() if given.weights is None else context.input(given.weights, "file")
+        path = shipped_network() if given.weights is None else context.input(given.weights, "file")
     if path is None:
         note = (
             "the network that ships needs PyTorch, which is absent here "
@@ -563,14 +563,14 @@ def find_nuclei(
     if network is not None and seams:
         numbers = np.concatenate([own for own, _ in seams])
         places = np.concatenate([rows for _, rows in seams])
-        twice = numbers[~once(places, [len(rows) for _, rows in seams], SEAM_UM / base)]
+        twice = numbers[~select_unique(places, [len(rows) for _, rows in seams], SEAM_UM / base)]
         table.drop(twice)
         left_out = set(twice.tolist())
         polygons = [p for i, p in enumerate(polygons) if i not in left_out]
     return SlideNuclei(polygons, contrast, view.mpp)
 
 
-def once(table: F64, counts: list[int], reach: float) -> BoolArray:
+def select_unique(table: F64, counts: list[int], reach: float) -> BoolArray:
     """Select nuclei so that none is counted in two blocks: of close pairs the larger.
 
     `counts` are the nuclei of each block in the order of the table, `reach` is in level-0 pixels.

@@ -79,10 +79,10 @@ def typed_maps(out: dict[str, Any]) -> F32:
         )
     if not all(np.isfinite(array).all() for array in found.values()):
         raise ValueError("gives values that are not finite")
-    return np.concatenate([_shared(nucleus)[1:], place, _shared(kind)[1:]])
+    return np.concatenate([normalize_channels(nucleus)[1:], place, normalize_channels(kind)[1:]])
 
 
-def _shared(values: F32) -> F32:
+def normalize_channels(values: F32) -> F32:
     """Channels (k, H, W) that sum to 1: as they are, or by softmax."""
     if values.min() >= 0 and np.allclose(values.sum(axis=0), 1, atol=1e-3):
         return values
@@ -90,7 +90,7 @@ def _shared(values: F32) -> F32:
     return np.asarray(raised / raised.sum(axis=0), dtype=np.float32)
 
 
-def parted(maps: F32, mpp: float) -> I32:
+def split_nuclei(maps: F32, mpp: float) -> I32:
     """Labels (H, W) of nuclei, parted where the place within them jumps.
 
     Parameters

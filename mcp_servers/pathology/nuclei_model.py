@@ -23,9 +23,9 @@ import numpy as np
 from mcp_servers.pathology.nuclei_maps import (
     PANNUKE,
     TYPED,
-    parted,
     plain_names,
     shares,
+    split_nuclei,
     typed_maps,
 )
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
@@ -38,7 +38,7 @@ Scaling = Literal["percentile", "unit", "none"]
 DEFAULT_MPP = 0.5
 TILE, HALO_UM = 768, 20.0
 WINDOWS = (32, 4096)
-"""Sides of a window, in pixels: smaller windows take too many calls, larger windows too much memory."""
+"""Sides of a window, in pixels: smaller takes too many calls, larger too much memory."""
 CUT = 0.5
 
 
@@ -189,7 +189,7 @@ class LearnedNuclei:
         if self.window is not None:
             return self._by_windows(values, self.window)
         height, width = image.shape[:2]
-        padded = _padded(values, (0, -height % 32), (0, -width % 32))  # networks halve five times
+        padded = pad_mirrored(values, (0, -height % 32), (0, -width % 32))
         out = self._answered(padded)
         if out.shape[1:] != padded.shape[:2]:
             raise InputError(
@@ -205,7 +205,9 @@ class LearnedNuclei:
         kept = self._kept(window)
         margin = (window - kept) // 2
         rest = window - kept - margin
-        padded = _padded(values, (margin, -height % kept + rest), (margin, -width % kept + rest))
+        padded = pad_mirrored(
+            values, (margin, -height % kept + rest), (margin, -width % kept + rest)
+        )
         rows = []
         for top in range(0, height, kept):
             row = [
@@ -264,7 +266,7 @@ class LearnedNuclei:
 
         from mcp_servers.pathology.compute.nuclei import (
             green_density,
-            measured,
+            measure_shapes,
             nuclear_density,
             part_touching,
         )
@@ -272,16 +274,16 @@ class LearnedNuclei:
         maps = self.raw(image)
         if self.types and len(maps) == 1:
             raise InputError(f"{self.path}: types are named, and the module gives none")
-        labels = parted(maps, mpp) if self.types else as_labels(maps[0], self.path)
+        labels = split_nuclei(maps, mpp) if self.types else as_labels(maps[0], self.path)
         if labels is None:
             labels = part_touching((maps[0] > CUT).astype(np.uint8), 1.0 / mpp)
         density = nuclear_density(image)
         smooth = cv2.GaussianBlur(density, (0, 0), max(0.4, 0.5 / mpp))
-        found = measured(labels, density, smooth, mpp, within, green_density(image))
+        found = measure_shapes(labels, density, smooth, mpp, within, green_density(image))
         return replace(found, kinds=shares(found.labels, maps[TYPED:])) if self.types else found
 
 
-def _padded(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -> F32:
+def pad_mirrored(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -> F32:
     """Pixels (H, W, 3) with a mirrored border; a border wider than the image is mirrored again."""
     return np.pad(values, (rows, columns, (0, 0)), mode="reflect")
 

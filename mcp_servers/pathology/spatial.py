@@ -92,7 +92,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
     store = f"{slide.name}.zarr"
     context.progress(0.0, "reading")
     warnings = list(slide.warnings)
-    chosen = _named(_files(slide, given, context), slide.name)
+    chosen = name_elements(_files(slide, given, context), slide.name)
     logging.getLogger("spatialdata").setLevel(logging.WARNING)
     with ExitStack() as open_files, context.writing_folder(store, given.replace) as path:
         elements: dict[str, Any] = {}
@@ -172,7 +172,7 @@ def _has_positions(path: Path) -> bool:
     return {"x", "y"} <= set(header)
 
 
-def _named(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
+def name_elements(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
     """Each file with the stem of its elements' names; raises `InputError` when two are the same."""
     held: dict[tuple[str, str], Path] = {}
     for path in files:

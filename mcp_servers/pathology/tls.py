@@ -150,7 +150,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     why_not = not_sought(surveyed)
     centers = None if why_not else outlined_centers(found, area, surveyed.scale(slide))
-    drawn = located(found, centers, area.mask, surveyed.scale(slide), given.band_um)
+    drawn = locate_aggregates(found, centers, area.mask, surveyed.scale(slide), given.band_um)
     context.progress(0.95, "files")
     names = write_files(slide, drawn, centers or [], area, surveyed.scale(slide), context)
     tissue = surveyed.survey.area_mm2()
@@ -235,7 +235,7 @@ def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[
     return centers
 
 
-def located(
+def locate_aggregates(
     found: Aggregates,
     centers: list[Center] | None,
     tumor: BoolArray,
@@ -363,8 +363,8 @@ def _draw(
         VERMILLION,
         YELLOW,
         captioned,
+        draw_outlines,
         line_width,
-        outlined,
     )
     from mcp_servers.slides.geometry import mask_polygons
 
@@ -374,8 +374,8 @@ def _draw(
     picture = draw_polygons(picture, border, ratio, VERMILLION, line_width(picture))
     for call, color in {"lymphoid": BLUE, "doubtful": YELLOW, "rejected": GRAY}.items():
         own = [polygon for row, polygon in drawn if row.call == call]
-        picture = outlined(picture, own, ratio, color)
-    picture = outlined(picture, [c.outline for c in centers if c.sure], ratio, GREEN)
+        picture = draw_outlines(picture, own, ratio, color)
+    picture = draw_outlines(picture, [c.outline for c in centers if c.sure], ratio, GREEN)
     legend = {"lymphoid aggregate": BLUE, "doubtful": YELLOW, "not counted": GRAY}
     legend |= {"germinal center": GREEN} if any(center.sure for center in centers) else {}
     tumor_name = "tumor-like" if tumor.source == "classical" else "tumor"

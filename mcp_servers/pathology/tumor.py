@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 TumorSourceName = Literal["classical", "learned", "outlines"]
 CLASSICAL_NOTE = (
-    "tumor was found by a classical method: solid epithelium of large nuclei. It cannot separate tumor "
+    "tumor was found by a classical method: solid epithelium of large nuclei. It cannot "
+    "separate tumor "
     "from normal epithelium; give a pathologist's outline as tumor_regions where that matters"
 )
 
@@ -156,7 +157,7 @@ def tumor_area(
             notes.append("the tumor outlines hold no tissue")
         return TumorArea(mask, None, tuple(notes), "outlines")
     if given.model is not None:
-        return _learned(slide, surveyed, context, given, threshold, min_area_um2)
+        return predict_tumor(slide, surveyed, context, given, threshold, min_area_um2)
     mask, used = tumor_mask(survey, threshold=threshold, min_area_um2=min_area_um2)
     warnings = [CLASSICAL_NOTE]
     if threshold is None and used < PALE:
@@ -192,7 +193,7 @@ def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
     )
 
 
-def _learned(
+def predict_tumor(
     slide: Slide,
     surveyed: Surveyed,
     context: ToolContext,
@@ -200,7 +201,7 @@ def _learned(
     threshold: float | None,
     min_area_um2: float,
 ) -> TumorArea:
-    from mcp_servers.pathology.compute.tumor import cleaned
+    from mcp_servers.pathology.compute.tumor import clean_mask
     from mcp_servers.pathology.patches.model import load_model, tumor_probability
 
     model = load_model(context.input(given.model or "", "file"))
@@ -223,7 +224,7 @@ def _learned(
         device=given.device,
     )
     used = 0.5 if threshold is None else threshold
-    mask = cleaned((probability > used) & survey.tissue, min_area_um2) & survey.tissue
+    mask = clean_mask((probability > used) & survey.tissue, min_area_um2) & survey.tissue
     held = model.card.get("held_out", {})
     figure = held.get("balanced_accuracy")
     accuracy = (

@@ -170,10 +170,10 @@ def embed_images(model: Any, patches: U8, side: int, device: str) -> Any:
     import torch
 
     from mcp_servers.pathology.encoder_specs import CLIP
-    from mcp_servers.pathology.models import resized
+    from mcp_servers.pathology.models import resize_patches
 
     mean, sd = (torch.tensor(part, device=device)[None, :, None, None] for part in CLIP)
-    pixels = resized(patches, side, "bicubic").to(device).float().div_(255)
+    pixels = resize_patches(patches, side, "bicubic").to(device).float().div_(255)
     pixels = (pixels - mean) / sd
     with torch.inference_mode():
         out = model.vision_model(pixel_values=pixels)

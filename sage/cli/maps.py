@@ -119,7 +119,7 @@ def import_maps(
     if (mapping is None) == (form is Format.TABLE):
         raise InputError("--mapping FILE says the columns of a table: give both, or neither")
     found = [
-        merge_maps(maps, out, replace=replace)
+        store_maps(maps, out, replace=replace)
         for maps in _read(form, file, mpp, slide, patient, own, kept, mapping, window)
     ]
     if as_json:
@@ -129,14 +129,14 @@ def import_maps(
         typer.echo(describe_maps(row))
 
 
-def merge_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object]:
+def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object]:
     """Join maps to those of the same slide below `out`; a summary of the result."""
-    from mcp_servers.measures.imports.merge import merged
+    from mcp_servers.measures.imports.merge import merge_maps
     from mcp_servers.measures.maps import MANIFEST, read_maps, write_maps
 
     folder = out / _folder(maps.slide)
     if (folder / MANIFEST).exists():
-        maps = merged(read_maps(folder), maps, replace=replace)
+        maps = merge_maps(read_maps(folder), maps, replace=replace)
     write_maps(maps, folder)
     return _summary(maps, folder)
 

@@ -151,10 +151,10 @@ def score(
 
 
 def _shipped() -> Path:
-    from mcp_servers.pathology.nuclei_net.model import shipped
+    from mcp_servers.pathology.nuclei_net.model import shipped_network
     from sage.core.errors import InputError
 
-    path = shipped()
+    path = shipped_network()
     if path is None:
         raise InputError(
             'the network needs PyTorch: pip install "sage-pathology[models]"; without it nuclei '

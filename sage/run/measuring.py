@@ -166,7 +166,7 @@ class MapMeasures:
 
 def _write(measured: Measured, places: Sequence[int], folder: Path, stem: str) -> None:
     """Measurements as a table of features, with what describes its columns."""
-    from mcp_servers.measures.variables import about
+    from mcp_servers.measures.variables import describe_variable
     from sage.core.files import write_json, write_text
 
     chosen = [measured.measurements[place] for place in places]
@@ -174,7 +174,7 @@ def _write(measured: Measured, places: Sequence[int], folder: Path, stem: str) -
     for patient, values in zip(measured.patients, measured.values, strict=True):
         shown = [repr(values[at].value) if values[at].valid else "" for at in places]
         rows.append(",".join([patient, *shown]))
-    described = {m.name: {"known_at": "baseline", **about(m)} for m in chosen}
+    described = {m.name: {"known_at": "baseline", **describe_variable(m)} for m in chosen}
     write_json(folder / f"{stem}.columns.json", described)
     write_text(folder / f"{stem}.csv", "\n".join(rows) + "\n")
 

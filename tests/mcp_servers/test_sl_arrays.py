@@ -17,7 +17,7 @@ from mcp_servers.pathology.compute.fibers import coherence
 from mcp_servers.pathology.compute.mil import auc, auc_interval
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
-from mcp_servers.pathology.compute.tumor import HOLE_UM2, cleaned, zones
+from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
 from mcp_servers.slides.geometry import Polygon, covered, grid, mask_polygons, rasterize
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs
@@ -146,15 +146,15 @@ def test_only_gaps_that_tumor_encloses_are_filled() -> None:
     for place in gaps.values():
         mask[place] = False
     for least in (0.0, HOLE_UM2, 3 * HOLE_UM2):  # how large a patch must be says nothing of holes
-        filled = cleaned(mask, least)
+        filled = clean_mask(mask, least)
         assert filled[gaps["hole"]].all()
         assert [filled[gaps[name]].mean() < 0.2 for name in ("large", "notch", "corner")] == [
             True
         ] * 3  # smoothing rounds their corners
-    assert not cleaned(np.zeros((17, 17), bool), HOLE_UM2).any()
+    assert not clean_mask(np.zeros((17, 17), bool), HOLE_UM2).any()
     speck = np.zeros((17, 17), bool)
     speck[4:12, 4:12] = True
-    assert not cleaned(speck, HOLE_UM2).any()
+    assert not clean_mask(speck, HOLE_UM2).any()
 
 
 def test_hed_separation_agrees_with_scikit_image() -> None:

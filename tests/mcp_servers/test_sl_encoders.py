@@ -24,7 +24,7 @@ from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.pathology import networks
 from mcp_servers.pathology.batches import batches
 from mcp_servers.pathology.encoder_specs import ENCODERS
-from mcp_servers.pathology.models import network_encoder, resized
+from mcp_servers.pathology.models import network_encoder, resize_patches
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
@@ -262,7 +262,7 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does() -> None:
 def test_a_resize_keeps_to_what_pillow_does() -> None:
     patch = blobs(256, 256)
     for how, theirs in (("bilinear", 2), ("bicubic", 3)):
-        ours = resized(patch[None], 224, how)[0].permute(1, 2, 0).numpy().astype(int)
+        ours = resize_patches(patch[None], 224, how)[0].permute(1, 2, 0).numpy().astype(int)
         pillow = np.asarray(Image.fromarray(patch).resize((224, 224), theirs)).astype(int)
         apart = np.abs(ours - pillow)
         assert apart.max() <= 2 and apart.mean() < 0.02
@@ -272,7 +272,7 @@ def test_a_resize_keeps_to_what_pillow_does() -> None:
 def test_pixels_that_cannot_be_written_are_resized_without_a_warning() -> None:
     patch = blobs(256, 256)[None]
     patch.flags.writeable = False
-    assert resized(patch, 224, "bicubic").shape == (1, 3, 224, 224)
+    assert resize_patches(patch, 224, "bicubic").shape == (1, 3, 224, 224)
 
 
 def test_batches_keep_the_order_read_ahead_and_pass_errors_on() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_servers.pathology.hub import cached, fingerprint
-from mcp_servers.pathology.nuclei_net.model import shipped
+from mcp_servers.pathology.hub import find_cached, fingerprint
+from mcp_servers.pathology.nuclei_net.model import shipped_network
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, png, run
 
@@ -20,7 +20,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the hub, as its client lays it out, with the shipped network under a name."""
     import huggingface_hub.constants as constants
 
-    network = shipped()
+    network = shipped_network()
     if network is None:
         pytest.skip("PyTorch is absent")
     root = tmp_path / "hub"
@@ -47,7 +47,7 @@ def test_a_cached_network_is_used_by_its_name(cache: Path, tmp_path: Path) -> No
     assert by_name["method"] == "learned"
     assert by_name["types"] == shipped_one["types"]
     for name in ("hf-hub:lab/nuclei:net.safetensors", f"lab/nuclei@{COMMIT}:net.safetensors"):
-        assert cached(name) == cached("lab/nuclei:net.safetensors")
+        assert find_cached(name) == find_cached("lab/nuclei:net.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_cached_network_is_used_by_its_name(cache: Path, tmp_path: Path) -> No
 )
 def test_what_is_missing_or_no_name_is_said(cache: Path, name: str, said: str) -> None:
     with pytest.raises(InputError) as error:
-        cached(name)
+        find_cached(name)
     assert said in str(error.value)
     assert str(cache) not in str(error.value)
 

@@ -181,12 +181,12 @@ def test_seams_neither_double_nor_lose_nuclei(
 
 
 def test_a_nucleus_found_in_two_blocks_is_kept_once() -> None:
-    from mcp_servers.pathology.nuclei import once
+    from mcp_servers.pathology.nuclei import select_unique
 
     table = np.zeros((5, 11))
     table[:, 0] = [10, 100, 101, 200, 201]
     table[:, 2] = [30, 30, 40, 30, 30]
-    assert once(table, [2, 1, 2], 3.0).tolist() == [True, False, True, True, True]
+    assert select_unique(table, [2, 1, 2], 3.0).tolist() == [True, False, True, True, True]
 
 
 def test_the_networks_own_pixel_size_counts(tmp_path: Path) -> None:

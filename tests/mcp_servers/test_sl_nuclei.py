@@ -30,9 +30,9 @@ def segment(request: pytest.FixtureRequest) -> Segment:
     if request.param == "classical":
         return classical.segment
     pytest.importorskip("torch")
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
-    path = shipped()
+    path = shipped_network()
     assert path is not None
     return NucleiNetwork(path).segment
 

@@ -160,11 +160,11 @@ def test_scores_from_the_shell_stand_beside_otsu(tiles: Path, trained: Path) -> 
 
 
 def test_look_alikes_are_held_out_together(tiles: Path) -> None:
-    from mcp_servers.pathology.nuclei_net.examples import Tile, parted, read_tiles
+    from mcp_servers.pathology.nuclei_net.examples import Tile, read_tiles, split_tiles
 
     given = read_tiles(tiles)
     copies = [Tile(f"{t.name}b", t.image, t.labels) for t in given]
-    training, held = parted(given + copies, 1)
+    training, held = split_tiles(given + copies, 1)
     assert held and len(training) + len(held) == 12
     names = {tile.name for tile in held}
     assert {f"{name}b" for name in names if not name.endswith("b")} <= names
@@ -253,10 +253,10 @@ def test_touching_disks_are_parted_and_one_is_not_split() -> None:
 @pytest.mark.shared
 def test_the_shipped_network_beats_both_on_tiles_that_it_never_saw() -> None:
     from mcp_servers.pathology.nuclei_net.examples import read_tiles
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
     from mcp_servers.pathology.nuclei_net.scoring import means, own_methods, score_tiles
 
-    path = shipped()
+    path = shipped_network()
     assert path is not None and path.stat().st_size < 10_000_000
     network = NucleiNetwork(path)
     held = set(network.card.model_dump()["held_out_tiles"])

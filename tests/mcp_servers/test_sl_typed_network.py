@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from mcp_servers.pathology import nuclei_model
-from mcp_servers.pathology.nuclei_maps import PANNUKE, parted, shares, typed_maps
+from mcp_servers.pathology.nuclei_maps import PANNUKE, shares, split_nuclei, typed_maps
 from mcp_servers.pathology.nuclei_model import LearnedNuclei
 from mcp_servers.registry import load
 from sage.core.errors import InputError
@@ -362,7 +362,7 @@ def test_nuclei_of_a_painted_field_are_parted_by_its_true_maps() -> None:
         inside = np.nonzero(truth == number)
         for axis, at in zip(place, inside[::-1], strict=True):
             axis[inside] = (at - at.mean()) / np.abs(at - at.mean()).max()
-    labels = parted(np.stack([truth > 0, *place]).astype(np.float32), 0.5)
+    labels = split_nuclei(np.stack([truth > 0, *place]).astype(np.float32), 0.5)
     found = [np.bincount(labels[truth == n]).argmax() for n in np.unique(truth)[1:]]
     assert len({one for one in found if one}) > 0.95 * len(found)
     assert labels.max() < 1.05 * len(found)

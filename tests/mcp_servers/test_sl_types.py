@@ -14,7 +14,7 @@ from mcp_servers.pathology.compute.cell_types import (
     FEATURES,
     STRENGTHS,
     TYPES,
-    applied,
+    apply_regression,
     classify,
     coefficients,
     features,
@@ -99,7 +99,7 @@ def test_outside_the_card_no_nucleus_has_a_type() -> None:
     brown[:, COLUMNS.index("second_mean")] *= 20
     assert set(classify(brown, "network", 0.3).names) == {"outside"}
     assert len(features(table, 0.3)[0]) == len(FEATURES)
-    assert set(applied(coefficients("survey"), table, 0.3).names) <= {*TYPES, "outside"}
+    assert set(apply_regression(coefficients("survey"), table, 0.3).names) <= {*TYPES, "outside"}
 
 
 def test_the_table_of_nuclei_has_types_and_probabilities(tmp_path: Path) -> None:

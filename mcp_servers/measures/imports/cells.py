@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mcp_servers.measures.imports.names import PANNUKE, TYPES, named
+from mcp_servers.measures.imports.names import PANNUKE, TYPES, match_name
 from mcp_servers.measures.imports.window import Window, window_of
 from mcp_servers.measures.maps import CellMap, Column, SlideMaps
 from mcp_servers.slides.arrays import F64
@@ -56,7 +56,7 @@ def read_cells_json(
         raise InputError(f'{path}: neither CellViT ("cells") nor HoVer-Net ("nuc") wrote it')
     own = dict(types or {})
     names = [_name(cell, by_number, own) for cell in cells]
-    listed_types = [named(text, TYPES, own) for k, text in by_number.items() if k != "0"]
+    listed_types = [match_name(text, TYPES, own) for k, text in by_number.items() if k != "0"]
     looked_for = {*names, *(listed_types or ([] if own else PANNUKE.values()))}
     known = tuple(sorted(name for name in looked_for if name is not None))
     codes = [-1 if name is None else known.index(name) for name in names]
@@ -100,7 +100,7 @@ def _name(cell: Any, by_number: Mapping[str, str], own: Mapping[str, str]) -> st
     if key in own:
         return own[key]
     if by_number:
-        return named(by_number.get(key, f"type {key}"), TYPES, own)
+        return match_name(by_number.get(key, f"type {key}"), TYPES, own)
     return PANNUKE.get(key) or f"other_type_{key}"
 
 

@@ -10,7 +10,7 @@ from sage.core.errors import InputError
 PARTS = ("window", "cells", "objects", "regions")
 
 
-def merged(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> SlideMaps:
+def merge_maps(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> SlideMaps:
     """The maps that are there with those that come: a part from either, never both.
 
     Parameters

@@ -58,7 +58,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:LONGEST].rstrip("_")
 
 
-def named(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> str:
+def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> str:
     """The name of a type or kind: the caller's own, a known one, else `other_` and the text.
 
     A derived class ("Tumor: Positive") is the name of its first part and the rest. Names that this
@@ -73,7 +73,7 @@ def named(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str
         return own[text]
     base, colon, rest = text.partition(":")
     if colon and rest.strip():
-        return f"{named(base, known, own)}_{slug(rest)}"[: LONGEST + 9].rstrip("_")
+        return f"{match_name(base, known, own)}_{slug(rest)}"[: LONGEST + 9].rstrip("_")
     plain = slug(text)
     if plain == "other" or plain.startswith(("other_", *(f"{name}_" for name in known))):
         return plain  # a name of ours, or a finer one

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mcp_servers.measures.imports.names import OBJECTS, REGIONS, TYPES, WINDOW, named, slug
+from mcp_servers.measures.imports.names import OBJECTS, REGIONS, TYPES, WINDOW, match_name, slug
 from mcp_servers.measures.maps import (
     CellMap,
     Column,
@@ -66,20 +66,20 @@ def read_qupath_geojson(
             continue
         elif slug(thing.label) in {slug(word) for word in WINDOW}:
             window.append(shape)
-        elif (kind := named(thing.label, OBJECTS, own)) in OBJECTS:
+        elif (kind := match_name(thing.label, OBJECTS, own)) in OBJECTS:
             dots = shapely.points(thing.points * mpp)
             objects += [(shape, kind)] if thing.polygons else [(dot, kind) for dot in dots]
         elif not thing.polygons:  # of the points tool: a cell each
             cells += [(x, y, thing.label, {}) for x, y in thing.points * mpp]
         else:
-            regions.append((shape, named(thing.label, REGIONS, own)))
+            regions.append((shape, match_name(thing.label, REGIONS, own)))
     return SlideMaps(
         slide=slide,
         patient=patient,
         window=multipolygon(window) if window else None,
         cells=_cells(cells, own, mpp, column_of) if cells else None,
         objects=shape_map(ObjectMap, *_columns(objects)) if objects else None,
-        regions=shape_map(RegionMap, *_columns(_repaired(regions))) if regions else None,
+        regions=shape_map(RegionMap, *_columns(repair_shapes(regions))) if regions else None,
         mpp=mpp,
         provenance=dict.fromkeys(("cells", "objects", "regions"), f"QuPath, {path.name}"),
     )
@@ -96,7 +96,7 @@ def _shape(thing: Any, mpp: float) -> Any:
     return parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts)
 
 
-def _repaired(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+def repair_shapes(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
     return [(shape if shape.is_valid else multipolygon([shape]), kind) for shape, kind in found]
 
 
@@ -110,7 +110,7 @@ def _cells(
     mpp: float,
     column_of: Any,
 ) -> CellMap:
-    names = [named(label, TYPES, own) if label else None for _, _, label, _ in found]
+    names = [match_name(label, TYPES, own) if label else None for _, _, label, _ in found]
     types = tuple(sorted({name for name in names if name is not None}))
     titles = dict.fromkeys(title for *_, measured in found for title in measured)
     columns = {}
@@ -154,7 +154,7 @@ def read_hooknet_table(
         places = own[["x", "y"]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
         if not np.isfinite(places).all():
             raise InputError(f"{path}: slide {slide} has an object without x and y")
-        kinds = [named(str(label), OBJECTS, {}) for label in own["label"]]
+        kinds = [match_name(str(label), OBJECTS, {}) for label in own["label"]]
         held = own["bcr_patient_barcode"].iloc[0] if "bcr_patient_barcode" in own else None
         points = list(shapely.points(places * mpp))
         yield SlideMaps(
@@ -201,7 +201,7 @@ def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> Sl
                 f"{path}: annotation {number} needs coordinates and a label with a name ({error})"
             ) from None
         shapes.append(shape)
-        kinds.append(named(str(name), OBJECTS, {}))
+        kinds.append(match_name(str(name), OBJECTS, {}))
     return SlideMaps(
         slide=slide,
         patient=patient,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
-from mcp_servers.measures.imports.names import TYPES, named, slug
+from mcp_servers.measures.imports.names import TYPES, match_name, slug
 from mcp_servers.measures.imports.window import Window, window_of
 from mcp_servers.measures.maps import CellMap, Column, Name, SlideMaps
 from mcp_servers.slides.arrays import F64
@@ -170,7 +170,7 @@ def _qupath(titles: Sequence[str]) -> TableMapping | None:
             given = {"x": x, "y": y, "unit": unit, "type": kind}
             given["slide"] = "Image" if "Image" in titles else None
             own = [title for title in titles if ":" in title or title.startswith("Area")]
-            return TableMapping.model_validate(given | {"columns": _measured(own)})
+            return TableMapping.model_validate(given | {"columns": find_measurements(own)})
     return None
 
 
@@ -194,7 +194,7 @@ def _inform(titles: Sequence[str]) -> TableMapping | None:
         "slide": "Sample Name" if "Sample Name" in titles else None,
         "type": "Phenotype" if "Phenotype" in titles else None,
         "markers": markers,
-        "columns": _measured(areas),
+        "columns": find_measurements(areas),
     }
     return TableMapping.model_validate(given)
 
@@ -220,7 +220,7 @@ def _steinbock(titles: Sequence[str]) -> TableMapping | None:
     )
 
 
-def _measured(titles: Sequence[str]) -> dict[str, Measured]:
+def find_measurements(titles: Sequence[str]) -> dict[str, Measured]:
     found: dict[str, Measured] = {}
     for title in titles:
         name, unit, _ = column_of(title, 1.0)
@@ -339,7 +339,7 @@ def _types(rows: Any, mapping: TableMapping, own: Mapping[str, str]) -> list[str
         texts = [" ".join(m for m in row if m.endswith("+")) or "negative" for row in joined]
     else:
         return [None] * len(rows)
-    known = {text: named(text, TYPES, own) if text else None for text in set(texts)}
+    known = {text: match_name(text, TYPES, own) if text else None for text in set(texts)}
     return [known[text] for text in texts]
 
 

@@ -80,7 +80,7 @@ class CellTypes:
         found = np.array(self.kinds, dtype=object)[self.probabilities.argmax(axis=1)]
         return np.where(self.inside, found, OUTSIDE)
 
-    def of(self, name: str) -> BoolArray:
+    def select_type(self, name: str) -> BoolArray:
         """Select the nuclei of a type."""
         index = self.kinds.index(name)
         return np.asarray((self.probabilities.argmax(axis=1) == index) & self.inside, dtype=bool)
@@ -145,13 +145,13 @@ def classify(table: F64, segmentation: Segmentation, strength: float) -> CellTyp
 
     `strength` is the slide's strength of dye; beyond `STRENGTHS` no nucleus has a type.
     """
-    found = applied(coefficients(segmentation), table, strength)
+    found = apply_regression(coefficients(segmentation), table, strength)
     if STRENGTHS[0] <= strength <= STRENGTHS[1]:
         return found
     return CellTypes(found.probabilities, np.zeros(len(table), dtype=bool))
 
 
-def applied(known: Coefficients, table: F64, strength: float | F64) -> CellTypes:
+def apply_regression(known: Coefficients, table: F64, strength: float | F64) -> CellTypes:
     """Types by given coefficients."""
     columns = [FEATURES.index(name) for name in known.features]
     given = features(table, strength)[:, columns]

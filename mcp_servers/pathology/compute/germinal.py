@@ -91,7 +91,7 @@ def fill(mask: BoolArray, found: list[Core]) -> BoolArray:
 
 
 def judge(measured: dict[str, float]) -> tuple[Call, str]:
-    """Classify a core by its measures: `lymphoid` is a germinal center, else doubtful or rejected."""
+    """Classify a core: `lymphoid` is a germinal center, else doubtful or rejected."""
     near: list[str] = []
     for name, (what, sure, least, higher) in LIMITS.items():
         value = measured[name]

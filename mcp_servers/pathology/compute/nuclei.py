@@ -146,7 +146,7 @@ def segment(
     foreground = _without_holes(opened, 12.0 * um * um)
     labels = part_touching(foreground, um)
     second = green_density(image) if second is None else second
-    return measured(labels, raw, smooth, mpp, within, second, MIN_CIRCULARITY)
+    return measure_shapes(labels, raw, smooth, mpp, within, second, MIN_CIRCULARITY)
 
 
 def part_touching(foreground: U8, um: float) -> I32:
@@ -170,7 +170,7 @@ def part_touching(foreground: U8, um: float) -> I32:
     return seeds
 
 
-def measured(
+def measure_shapes(
     labels: AnyArray,
     raw: AnyArray,
     smooth: AnyArray,

@@ -49,7 +49,7 @@ def tumor_mask(
     for rows in survey.bands():
         allowed[rows] &= survey.is_tissue(rows)
     mask &= allowed
-    mask = cleaned(mask, min_area_um2)
+    mask = clean_mask(mask, min_area_um2)
     mask &= allowed
     return mask, used
 
@@ -78,7 +78,7 @@ def _above(survey: Survey, threshold: float | None) -> tuple[BoolArray, float]:
     return np.asarray(passed > np.searchsorted(levels, np.float32(threshold))), threshold
 
 
-def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
+def clean_mask(mask: BoolArray, min_area_um2: float) -> BoolArray:
     """A mask with a smooth border, without patches below `min_area_um2` and without small holes.
 
     A hole is a gap that the mask encloses, below `HOLE_UM2`. A gap at the border of the image is

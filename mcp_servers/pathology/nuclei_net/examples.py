@@ -190,7 +190,7 @@ def dyed_anew(image: U8, labels: I32, depth: F32, rng: np.random.Generator) -> F
     return np.asarray(out, dtype=np.float32)
 
 
-def damaged(density: F32, rng: np.random.Generator) -> U8:
+def simulate_scanner(density: F32, rng: np.random.Generator) -> U8:
     """Gray values from densities, with the color, focus, noise and compression of some scanner."""
     mix = np.eye(3) + rng.normal(0, 0.04, (3, 3))
     strength = rng.uniform(0.75, 1.3) ** rng.integers(0, 2)
@@ -212,7 +212,9 @@ def damaged(density: F32, rng: np.random.Generator) -> U8:
     return out
 
 
-def placed(tile: Tile, height: int, width: int, rng: np.random.Generator) -> tuple[U8, I32, F32]:
+def cut_example(
+    tile: Tile, height: int, width: int, rng: np.random.Generator
+) -> tuple[U8, I32, F32]:
     """Image, labels and weight of a turned, scaled cutout of a tile.
 
     Parameters
@@ -280,7 +282,7 @@ def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tu
     for top, bottom in pairwise(cuts):
         for left, right in pairwise(cuts):
             tile = tiles[int(rng.integers(len(tiles)))]
-            part, labels, trust = placed(tile, bottom - top, right - left, rng)
+            part, labels, trust = cut_example(tile, bottom - top, right - left, rng)
             aims = targets(labels)
             if rng.random() < 0.75:
                 dense = dyed_anew(part, labels, aims[1], rng)
@@ -292,13 +294,13 @@ def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tu
     for cut in cuts[1:-1]:
         weight[cut - SEAM_PX : cut + SEAM_PX] = 0
         weight[:, cut - SEAM_PX : cut + SEAM_PX] = 0
-    return damaged(image, rng), goal, weight
+    return simulate_scanner(image, rng), goal, weight
 
 
-def parted(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[Tile], list[Tile]]:
+def split_tiles(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[Tile], list[Tile]]:
     """Tiles to train on and tiles held out, whole clusters of look-alikes at a time.
 
-    Tiles cut from one slide look alike; a tile whose neighbors were trained on is no independent test.
+    Tiles cut from one slide look alike; neighbors of training tiles are no independent test.
     Clusters are of median color, its spread and the size of nuclei (k-means, one cluster per ten
     tiles, at least five); they are held out in an order drawn by the seed until `share` is reached.
     """

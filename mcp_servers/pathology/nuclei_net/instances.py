@@ -38,7 +38,7 @@ def instances(maps: F32) -> I32:
     labels: I32 = np.ascontiguousarray(seeds, dtype=np.int32)
     order = np.clip(depth * 255, 0, 255).astype(np.uint8)
     grow(labels, inside.astype(np.uint8), order, 0)
-    return joined(labels, depth)
+    return merge_shallow(labels, depth)
 
 
 def without_small(mask: AnyArray, least: int) -> BoolArray:
@@ -53,7 +53,7 @@ def without_small(mask: AnyArray, least: int) -> BoolArray:
     return np.asarray(keep[parts], dtype=bool)
 
 
-def joined(labels: I32, depth: F32) -> I32:
+def merge_shallow(labels: I32, depth: F32) -> I32:
     """Labels with neighbors joined whose saddle is above `SADDLE` of the shallower one's peak.
 
     The highest saddle comes first; what was joined has the higher peak.

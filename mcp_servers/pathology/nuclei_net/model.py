@@ -89,7 +89,7 @@ def read_card(path: Path) -> NucleiCard:
         raise InputError(f"{path}: not a nuclei network of SAGE: {reason}") from error
 
 
-def shipped() -> Path | None:
+def shipped_network() -> Path | None:
     """The network that ships, or None where this installation lacks it or PyTorch."""
     if find_spec("torch") is None or find_spec("safetensors") is None:
         return None
@@ -123,7 +123,7 @@ class NucleiNetwork:
         lacking = [name for name in missing if not name.endswith("num_batches_tracked")]
         if lacking or unknown:
             raise InputError(f"{path}: its numbers do not fit its card: {(lacking + unknown)[0]}")
-        self.net = fused(net.eval()).to(device, memory_format=torch.channels_last)
+        self.net = fuse_normalization(net.eval()).to(device, memory_format=torch.channels_last)
 
     def maps(self, image: U8) -> F32:
         """(4, H, W): probability of nucleus, depth, horizontal and vertical place."""
@@ -161,15 +161,19 @@ class NucleiNetwork:
         """Nuclei of an image, measured as by the classical method."""
         import cv2
 
-        from mcp_servers.pathology.compute.nuclei import green_density, measured, nuclear_density
+        from mcp_servers.pathology.compute.nuclei import (
+            green_density,
+            measure_shapes,
+            nuclear_density,
+        )
 
         density = nuclear_density(image)
         smooth = cv2.GaussianBlur(density, (0, 0), max(0.4, 0.5 / mpp))
         second = green_density(image)
-        return measured(self.labels(image, mpp), density, smooth, mpp, within, second)
+        return measure_shapes(self.labels(image, mpp), density, smooth, mpp, within, second)
 
 
-def fused(net: Any) -> Any:
+def fuse_normalization(net: Any) -> Any:
     """The network with each normalization folded into the convolution before it."""
     from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval

@@ -17,8 +17,8 @@ from mcp_servers.pathology.nuclei_net.examples import (
     Tile,
     content_hash,
     example,
-    parted,
     read_tiles,
+    split_tiles,
 )
 from mcp_servers.pathology.nuclei_net.model import (
     FORMAT,
@@ -190,7 +190,7 @@ def train_network(
         For a folder without usable tiles.
     """
     tiles = read_tiles(folder, mpp)
-    training, held = parted(tiles, seed)
+    training, held = split_tiles(tiles, seed)
     say(
         f"{len(training)} tiles to train on, {len(held)} held out: "
         + ", ".join(tile.name for tile in held)

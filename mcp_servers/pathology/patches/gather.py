@@ -58,9 +58,13 @@ class Labelled:
         return next((known[name] for name in named if known.get(name)), None)
 
 
-def labelled(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
+def gather_labels(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     """The files to train on; raises `InputError` when there are none, or they do not pair."""
-    return _outlined(given, context) if given.regions is not None else _sorted(given, context)
+    return (
+        gather_outlines(given, context)
+        if given.regions is not None
+        else gather_folders(given, context)
+    )
 
 
 def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -> Patches:
@@ -77,7 +81,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
         context.check_cancelled()
         with Slide.open(path, mpp=given.mpp, threads=max(2, context.threads)) as slide:
             at, own, grid = _tiles(slide, source, given)
-            keep = _drawn(own, given.max_patches, rng)
+            keep = sample_per_label(own, given.max_patches, rng)
             at, own = at[keep], [own[i] for i in keep]
             if not len(at):
                 empty.append(job.name)
@@ -104,7 +108,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     return Patches(np.concatenate(features), labels, names, np.concatenate(corners), warnings)
 
 
-def _outlined(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
+def gather_outlines(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     """Slides with the classified outlines of the GeoJSON file of the same name."""
     from mcp_servers.formats.geojson import read_polygons
 
@@ -127,7 +131,7 @@ def _outlined(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     return out
 
 
-def _sorted(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
+def gather_folders(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     """Images with the name of their folder."""
     folder = context.input(given.slides, "folder")
     out = [
@@ -190,7 +194,7 @@ def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide
     return out
 
 
-def _drawn(labels: list[str], most: int, rng: Any) -> list[int]:
+def sample_per_label(labels: list[str], most: int, rng: Any) -> list[int]:
     """At most `most` of each label, drawn at random, in their order."""
     out: list[int] = []
     for name in sorted(set(labels)):

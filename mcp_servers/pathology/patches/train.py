@@ -90,7 +90,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
     import numpy as np
 
     from mcp_servers.pathology.patches.folds import splits_by_patient, why_none
-    from mcp_servers.pathology.patches.gather import gather, labelled
+    from mcp_servers.pathology.patches.gather import gather, gather_labels
     from mcp_servers.pathology.patches.model import FORMAT, PatchModel, fit_head, tumor_classes
 
     def known(labels: Iterable[str], asked: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -102,7 +102,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
             )
         return found, tumor_classes(found, asked)
 
-    jobs = labelled(given, context)
+    jobs = gather_labels(given, context)
     _, tumor = known((name for job in jobs for name in job.labels), given.tumor_classes)
     patient_of, warnings = _patients(given, jobs, context)
     data = gather(jobs, given, context)

@@ -74,7 +74,7 @@ def _blip(path: Any) -> Any:
     from transformers import AutoTokenizer, BlipForConditionalGeneration
 
     from mcp_servers.pathology.encoder_specs import CLIP
-    from mcp_servers.pathology.models import resized
+    from mcp_servers.pathology.models import resize_patches
     from mcp_servers.pathology.networks import from_folder
 
     model = from_folder(BlipForConditionalGeneration, path, "blip").eval()
@@ -88,7 +88,7 @@ def _blip(path: Any) -> Any:
     mean, sd = (torch.tensor(part)[None, :, None, None] for part in CLIP)
 
     def write(image: Any) -> str:
-        pixels = (resized(image[None], side, "bicubic").float().div_(255) - mean) / sd
+        pixels = (resize_patches(image[None], side, "bicubic").float().div_(255) - mean) / sd
         with torch.inference_mode():
             made = model.generate(pixel_values=pixels, max_new_tokens=80, do_sample=False)
         return str(tokens.decode(made[0], skip_special_tokens=True)).strip()

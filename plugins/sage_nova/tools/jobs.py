@@ -136,7 +136,7 @@ def segment_tissue(given: SegmentInput, context: ToolContext) -> SegmentResult:
 
     def make(slide: Slide) -> None:
         from mcp_servers.formats.geojson import feature
-        from mcp_servers.pathology.drawing import GREEN, outlined
+        from mcp_servers.pathology.drawing import GREEN, draw_outlines
         from mcp_servers.slides.geometry import Polygon, mask_polygons
 
         mask, scale = tissue_mask(slide, given.remove_artifacts, context)
@@ -155,7 +155,7 @@ def segment_tissue(given: SegmentInput, context: ToolContext) -> SegmentResult:
         ratio = slide.width / picture.shape[1]
         for folder, image in (
             ("thumbnails", picture),
-            ("contours", outlined(picture, polygons, ratio, GREEN)),
+            ("contours", draw_outlines(picture, polygons, ratio, GREEN)),
         ):
             with context.writing(job.out(f"{folder}/{slide.name}.jpg")) as path:
                 write_jpeg(path, image)

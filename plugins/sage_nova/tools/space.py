@@ -378,14 +378,14 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
 def _outlined(picture: Any, frame: Any, ratio: float) -> Any:
     import numpy as np
 
-    from mcp_servers.pathology.drawing import GREEN, outlined
+    from mcp_servers.pathology.drawing import GREEN, draw_outlines
     from mcp_servers.slides.geometry import Polygon
 
     polygons = [
         Polygon(np.asarray(g.exterior.coords), tuple(np.asarray(h.coords) for h in g.interiors))
         for g in frame.geometry
     ]
-    return outlined(picture, polygons, ratio, GREEN)
+    return draw_outlines(picture, polygons, ratio, GREEN)
 
 
 def region_rows(frame: Any, tissue_id: int) -> Any:

@@ -248,7 +248,7 @@ def patch_encoder(
 
 
 def _load_patches(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
-    from mcp_servers.pathology.models import load_encoder, resized
+    from mcp_servers.pathology.models import load_encoder, resize_patches
     from mcp_servers.pathology.zeroshot import embed_images, load_clip
 
     if path.is_file() and path.suffix in (".onnx", ".pt", ".ts", ".torchscript"):
@@ -256,7 +256,7 @@ def _load_patches(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
         mean, sd = (np.array(part, np.float32)[None, :, None, None] for part in spec.normalize)
 
         def run(patches: U8) -> F32:
-            pixels = resized(np.asarray(patches), spec.patch_px, spec.resize).numpy()
+            pixels = resize_patches(np.asarray(patches), spec.patch_px, spec.resize).numpy()
             out = graph((pixels.astype(np.float32) / 255 - mean) / sd)
             if out.shape != (len(pixels), spec.dimension):
                 raise InputError(
@@ -335,7 +335,7 @@ def _conch(path: Path, device: str) -> Texts:
 
     import torch
 
-    from mcp_servers.pathology.models import resized
+    from mcp_servers.pathology.models import resize_patches
     from mcp_servers.pathology.networks import conch_network
 
     spec = SPECS["conch_v1"]
@@ -356,7 +356,7 @@ def _conch(path: Path, device: str) -> Texts:
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())
 
     def images(patches: U8) -> F32:
-        pixels = resized(patches, spec.patch_px, spec.resize).to(device).float().div_(255)
+        pixels = resize_patches(patches, spec.patch_px, spec.resize).to(device).float().div_(255)
         with torch.inference_mode():
             out = module.encode_image((pixels - mean) / sd)
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())

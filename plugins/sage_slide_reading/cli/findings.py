@@ -83,7 +83,7 @@ def import_reading(
 
     Example: sage reading maps reading/reading.json --out maps
     """
-    from sage.cli.maps import describe_maps, merge_maps
+    from sage.cli.maps import describe_maps, store_maps
     from sage.cli.tools_support import print_json
     from sage.core.errors import InputError
     from sage.core.models import read_model
@@ -94,7 +94,7 @@ def import_reading(
         raise InputError(f"{file}: expected a reading.json of at most {MAX_BYTES >> 20} MiB")
     reading = read_model(file, Reading)
     reading = reading.model_copy(update={"slide": slide or reading.slide})
-    row = merge_maps(maps_of(reading, patient=patient), out, replace=replace)
+    row = store_maps(maps_of(reading, patient=patient), out, replace=replace)
     if as_json:
         print_json([row])
     else:

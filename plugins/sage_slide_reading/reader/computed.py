@@ -271,9 +271,9 @@ def _top(values: F64, share: float) -> float:
 def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
     """The network that ships; thresholds where PyTorch is absent or pixels are not fine."""
     from mcp_servers.pathology.compute.nuclei import segment
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
-    path = shipped() if fine else None
+    path = shipped_network() if fine else None
     return segment if path is None else NucleiNetwork(path).segment
 
 

@@ -87,7 +87,7 @@ class ReadSlideResult(SlideResult):
 )
 def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideResult:
     """One question about one slide."""
-    from mcp_servers.pathology.nuclei_net.model import shipped
+    from mcp_servers.pathology.nuclei_net.model import shipped_network
     from sage.core.llm.trace import Trace
     from sage.core.llm.turns import problems_of
     from sage_slide_reading.reader.algorithm import read_slide
@@ -129,7 +129,7 @@ def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideRes
         for seen in step.seen
     ]
     finest = max((seen.magnification for seen in regions), default=0.0)
-    learned = finest >= max(NUCLEI_FROM, ONE_UM / NETWORK_MPP) and shipped() is not None
+    learned = finest >= max(NUCLEI_FROM, ONE_UM / NETWORK_MPP) and shipped_network() is not None
     return ReadSlideResult(
         **of_slide(slide),
         method="learned" if learned else "classical",

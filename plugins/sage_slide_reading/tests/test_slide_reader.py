@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from benchmarks.adapters.slide_reading import DEVELOPED_ON, REPORTED_ON, plant
 from mcp_servers.context import ToolContext
 from mcp_servers.formats.geojson import read_objects
-from mcp_servers.pathology.nuclei_net.model import shipped
+from mcp_servers.pathology.nuclei_net.model import shipped_network
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.slides.slide import Slide
@@ -1079,7 +1079,7 @@ def test_read_slide_is_a_tool(painted: Path, tmp_path: Path) -> None:
     result = registry.run("read_slide", asked, context).result
     assert result["answer"] == "upper left"
     assert "Not for diagnosis" in result["statement"]
-    assert result["method"] == ("classical" if shipped() is None else "learned")
+    assert result["method"] == ("classical" if shipped_network() is None else "learned")
     rested = [region for region in result["regions"] if region["answer_rests_on_it"]]
     assert rested and all(region["magnification"] > 5 for region in rested)
     for kind in ("reading", "steps", "trace", "geojson", "conversation"):

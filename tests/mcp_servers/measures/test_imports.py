@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_servers.measures.imports.cells import read_cells_json
-from mcp_servers.measures.imports.names import TYPES, check_own, named, slug
+from mcp_servers.measures.imports.names import TYPES, check_own, match_name, slug
 from mcp_servers.measures.imports.outlines import (
     read_hooknet_json,
     read_hooknet_table,
@@ -323,10 +323,10 @@ def test_a_mapping_is_checked(tmp_path: Path) -> None:
 @given(text=st.text(max_size=80))
 @settings(max_examples=300, deadline=None)
 def test_every_text_becomes_a_name_that_maps_may_have(text: str) -> None:
-    name = named(text, TYPES, {})
+    name = match_name(text, TYPES, {})
     check_own({"x": name})
     assert len(slug(text)) <= 50
-    assert named(name, TYPES, {}) == name or len(name) > 50
+    assert match_name(name, TYPES, {}) == name or len(name) > 50
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_every_text_becomes_a_name_that_maps_may_have(text: str) -> None:
     ],
 )
 def test_names_of_types(text: str, name: str) -> None:
-    assert named(text, TYPES, {}) == name
+    assert match_name(text, TYPES, {}) == name
 
 
 @pytest.mark.parametrize(

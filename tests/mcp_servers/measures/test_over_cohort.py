@@ -250,9 +250,9 @@ def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
     ({}, 0), ({"lymphoid": 80, "outside": 20}, 0), ({"lymphoid": 79, "outside": 21}, 1),
 ])  # fmt: skip
 def test_many_nuclei_without_a_type_are_outside_the_card(types: dict[str, int], said: int) -> None:
-    from mcp_servers.pathology.measure import _untyped
+    from mcp_servers.pathology.measure import explain_untyped
 
-    assert len(_untyped(types)) == said
+    assert len(explain_untyped(types)) == said
 
 
 def test_typed_nuclei_become_cells(tmp_path: Path) -> None:
