@@ -40,9 +40,9 @@ def audit(
     Example: sage hospital audit --who ann
     """
     from sage.cli.console import out, print_json
-    from sage.control.audit import open_audit
     from sage.core.printable import one_line
     from sage.settings import load
+    from sage_hospital.audit import open_audit
 
     with open_audit(load()) as log:
         kept = log is not None
@@ -83,10 +83,10 @@ def backup(
     Example: sage hospital backup monday.tar.gz
     """
     from sage.cli.console import out, print_json
-    from sage.control import backup as backups
-    from sage.control.audit import EXPORTED, log_command
+    from sage.core.hooks import EXPORTED, log_command
     from sage.core.printable import amount
     from sage.settings import load
+    from sage_hospital import backup as backups
 
     settings = load()
     log_command(settings, EXPORTED, archive, command="backup")
@@ -123,10 +123,10 @@ def restore(
     Example: sage hospital restore monday.tar.gz
     """
     from sage.cli.console import out, print_json
-    from sage.control import backup as backups
-    from sage.control.audit import log_command
+    from sage.core.hooks import log_command
     from sage.core.printable import amount
     from sage.settings import load
+    from sage_hospital import backup as backups
 
     settings = load()
     found = backups.restore(settings, archive)
@@ -169,10 +169,10 @@ def forget(
     """
     from sage.cli.console import out as console
     from sage.cli.console import print_json
-    from sage.control.audit import log_command
-    from sage.control.forget import forget as remove_all
+    from sage.core.hooks import log_command
     from sage.run.wiring import demo_cohort, load_cohort
     from sage.settings import load
+    from sage_hospital.forget import forget as remove_all
 
     settings = load()
     folder = Path(cohort)
@@ -298,8 +298,8 @@ def check(as_json: AsJson = False) -> None:
     """
     from sage.cli.diagnose import diagnose
     from sage.cli.doctor import print_checks
-    from sage.control.deployment import check_deployment
     from sage.settings import load
+    from sage_hospital.deployment import check_deployment
 
     settings = load()
     print_checks([*diagnose(settings), *check_deployment(settings)], as_json=as_json)

@@ -105,8 +105,8 @@ def trace(
     import json
 
     from sage.cli.console import err
-    from sage.control.audit import EXPORTED, log_command
     from sage.core.files import write_text
+    from sage.core.hooks import EXPORTED, log_command
     from sage.core.llm.otel import spans_of
     from sage.core.llm.trace import read_trace
     from sage.run.begin import open_run
@@ -158,9 +158,9 @@ def worker(
     Example: sage admin worker --drain
     """
     from sage.cli.console import out, print_json
-    from sage.control.runs import open_runs
-    from sage.control.worker import Worker
     from sage.core.extras import need
+    from sage.run.queue.runs import open_runs
+    from sage.run.queue.worker import Worker
     from sage.settings import load
 
     need("literature", "working on runs")

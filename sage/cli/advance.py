@@ -17,16 +17,16 @@ def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = No
     """Advance the run; with auto-approval, through the review as well."""
     need("literature", "going on with a run")
     from sage.cli.console import err, nodes
-    from sage.control.lease import listed
-    from sage.control.people import owner
     from sage.core.errors import InputError, Paused, SageError
+    from sage.core.hooks import current_owner
     from sage.run.drive import advance_to_person
+    from sage.run.queue.lease import listed
 
     with nodes(quiet=quiet) as listen:
         services.listener = listen
         before = services.folder.manifest()
         try:
-            with listed(services, owner()):
+            with listed(services, current_owner()):
                 pause = advance_to_person(services, answer)
         except SageError as error:
             if services.folder.manifest().status == "running":  # it did not come to a step

@@ -87,7 +87,7 @@ def campaign(
     Example: sage campaign "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --rounds 2 --auto-approve
     """
-    from sage.control.audit import ASKED, BEGAN, log_command
+    from sage.core.hooks import ASKED, BEGAN, log_command
     from sage.run.begin import check_second
     from sage.run.campaign.rounds import LEAST_BITS, begin_campaign
     from sage.settings import load

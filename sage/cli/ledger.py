@@ -183,8 +183,8 @@ def export(
     Example: sage validate ledger export ledger-2026.jsonl
     """
     from sage.cli.console import out
-    from sage.control.audit import EXPORTED, log_command
     from sage.core.files import write_text
+    from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
 
     if file.exists():

@@ -245,7 +245,7 @@ def export(
     """
     from mcp_servers.measures.exports import EXPORTS
     from mcp_servers.measures.maps import list_maps, read_maps
-    from sage.control.audit import EXPORTED, log_command
+    from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
 
     log_command(load(), EXPORTED, folder, command="maps export")

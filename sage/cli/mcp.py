@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import stat
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -125,14 +126,18 @@ def serve(
     from mcp_servers.servers.start import open_server
     from sage.cli.tools_support import sage_command, tool_folders
     from sage.core.errors import InputError
+    from sage.core.hooks import load_hooks
     from sage.settings import load
-    from sage.web.callers import people
-    from sage.web.people import trust
 
     console = Console(stderr=True)
-    named = trust(trust_header, trust_proxy or [], roles)
-    if named is not None and transport is not Transport.HTTP:
+    people = trust_header or trust_proxy or roles
+    if trust_header and transport is not Transport.HTTP:
         raise InputError("--trust-header is for --transport http: on stdio there is no proxy")
+    callers: AbstractContextManager[Any] = nullcontext()
+    if people and (hooks := load_hooks()) is None:
+        raise InputError("--trust-header needs a plugin that registers under sage.hooks")
+    if people:
+        callers = hooks.open_callers(load(), trust_header, trust_proxy or [], roles)
     roots = Roots.of(root or [Path.cwd()], out)
     http = None
     if transport is Transport.HTTP:
@@ -150,7 +155,7 @@ def serve(
             console.print(f"bearer token: {secret}", highlight=False, soft_wrap=True)
     os.environ.pop("SAGE_MCP_TOKEN", None)  # workers have no use for it
     with (
-        people(named, load()) as known,
+        callers as known,
         open_server(
             suite,
             roots,

@@ -121,7 +121,7 @@ def run(
     --cohort demo --auto-approve
     """
     from sage.cli.console import counting, err
-    from sage.control.audit import ASKED, BEGAN, log_command
+    from sage.core.hooks import ASKED, BEGAN, log_command
     from sage.run.begin import Request, begin
     from sage.run.questions import lines
     from sage.settings import load
@@ -192,8 +192,8 @@ def run(
 def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
     """Leave a run to a worker, with what a person decided where it waited for that."""
     from sage.cli.console import out, print_json
-    from sage.control.people import owner
-    from sage.control.runs import open_runs
+    from sage.core.hooks import current_owner
+    from sage.run.queue.runs import open_runs
 
     manifest = services.manifest
     with open_runs(services.settings, new=True) as runs:
@@ -201,9 +201,9 @@ def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None =
         services.folder.update(status="queued")
         services.folder.release()
         if answer is None:
-            runs.add(manifest, owner())
+            runs.add(manifest, current_owner())
         else:
-            runs.answer(manifest, owner(), answer)
+            runs.answer(manifest, current_owner(), answer)
     if as_json:
         folder = services.folder
         print_json({"run": folder.id, "folder": str(folder.root), "status": "queued"})
@@ -368,7 +368,7 @@ def review(
     Example: sage review last --approve
     """
     from sage.cli.review_form import decide
-    from sage.control.audit import DECIDED, log_command
+    from sage.core.hooks import DECIDED, log_command
     from sage.run.begin import reopen
     from sage.run.drive import review_answer, waiting
     from sage.run.review import decisions_from, drafts_of, given_decision

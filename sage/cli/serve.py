@@ -52,11 +52,12 @@ def serve(
     from sage.cli.console import err
     from sage.cli.mcp import read_token
     from sage.settings import load
-    from sage.web.people import trust
+    from sage.web.people import open_people
     from sage.web.serve import run_server
     from sage.web.site import Site
 
-    named = trust(trust_header, trust_proxy or [], roles)
+    settings = load()
+    people = open_people(settings, trust_header, trust_proxy or [], roles)
     folders = tuple(folder.resolve() for folder in root or ())
     for folder in folders:
         if not folder.is_dir():
@@ -70,7 +71,7 @@ def serve(
         certificate=str(tls_cert) if tls_cert else None,
         key=str(tls_key) if tls_key else None,
     )
-    site = Site(load(), folders, kg.resolve() if kg else None, reviewers, named, sessions)
+    site = Site(settings, folders, kg.resolve() if kg else None, reviewers, people, sessions)
 
     def started(address: str) -> None:
         shown = address if made else f"{address.partition('=')[0]}= and the token of {token_file}"

@@ -11,15 +11,15 @@ from sage.cli.options import AsJson
 from sage.cli.run import tell_verdict
 
 if TYPE_CHECKING:
-    from sage.control.runs import KnownRun
+    from sage.run.queue.runs import KnownRun
 
 
 def list_all(limit: int, *, as_json: bool) -> None:
     """List the runs, newest first."""
     from sage.cli.console import err, out, print_json
-    from sage.control.runs import open_runs
     from sage.core.errors import InputError
     from sage.run.folder import list_runs, standing
+    from sage.run.queue.runs import open_runs
     from sage.settings import load
 
     settings = load()
@@ -115,12 +115,12 @@ def show(
 def show_run(name: str, *, as_json: bool) -> None:
     """Show a run or a campaign."""
     from sage.cli.console import out, print_aligned, print_json
-    from sage.control.runs import open_runs
     from sage.report.build import brief_result
     from sage.report.spending import paid
     from sage.run.begin import open_run
     from sage.run.campaign.rounds import find_campaign
     from sage.run.folder import standing
+    from sage.run.queue.runs import open_runs
     from sage.settings import load
 
     if (campaign := find_campaign(name, load().runs_dir)) is not None:

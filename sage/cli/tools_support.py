@@ -105,11 +105,11 @@ def _environment(owner: str) -> dict[str, str]:
     """This process's environment, with the packages importable wherever it started."""
     import os
 
-    from sage.control.people import VARIABLE
+    from sage.core.hooks import OWNER
 
     base = str(Path(__file__).resolve().parents[2])
     path = os.environ.get("PYTHONPATH")
-    named = {VARIABLE: owner} if owner else {}
+    named = {OWNER: owner} if owner else {}
     return {**os.environ, "PYTHONPATH": f"{base}{os.pathsep}{path}" if path else base, **named}
 
 

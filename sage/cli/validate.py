@@ -160,7 +160,7 @@ def run(
 
 def _script(folder: Path) -> Path:
     """The R script of the part that a finished verdict rests on."""
-    from sage.control.audit import EXPORTED, log_command
+    from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
     from validation.reproduction.export_r import export_r
     from validation.run.runner import read_analysis

@@ -1,7 +1,8 @@
 """Installed plugins, found through Python's entry points and loaded when asked for.
 
 Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a package that lists its
-tool modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page of the server).
+tool modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page of the server),
+`sage.hooks` (see `sage.core.hooks`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 from sage.core.errors import InputError
 
-Group = Literal["sage.commands", "sage.tools", "sage.agents", "sage.pages"]
+Group = Literal["sage.commands", "sage.tools", "sage.agents", "sage.pages", "sage.hooks"]
 
 
 @cache

@@ -17,15 +17,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from mcp_servers.servers.health import Family, Watch, by, one
-from sage.control.audit import Audit, open_audit
-from sage.control.promises import Promises, open_promises
-from sage.control.reviews import Reviews, open_reviews
-from sage.control.runs import open_runs
 from sage.core.errors import FaultError, InputError, SageError
 from sage.core.extras import explain_absence
+from sage.run.queue.runs import open_runs
 from sage.web.guard import Guard, Secrets
+from sage.web.people import COUNTED, OverQuotaError
 from sage.web.processes import Commands
-from sage.web.quotas import COUNTED, OverQuotaError
+from sage.web.reviews import Reviews, open_reviews
 from sage.web.routes import cohorts, graph, home, regions, review, run, slides
 from sage_slide_reading.sessions.recording import Recordings
 from sage_slide_reading.web import drafts, readings, sessions
@@ -86,9 +84,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app.state.recordings = Recordings(site.sessions_folder)
     app.state.past = graph.Past()
     app.state.csrf = Secrets(options.token).csrf
-    app.state.audit = _audit(site)
     app.state.reviews = _reviews(site)
-    app.state.promises = _promises(site)
     app.state.deciding = threading.Lock()
     page, imports = shell()
 
@@ -96,7 +92,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     def refused(request: Request, error: SageError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
         if entry is not None and (isinstance(error, OverQuotaError) or entry.what in COUNTED):
-            app.state.audit.refuse(entry)  # what did not begin does not count
+            site.people.cancel(entry)  # what did not begin does not count
         status = 422 if isinstance(error, InputError) else 500
         if isinstance(error, OverQuotaError):
             status = 429  # as machines in front know it; the words say when to come again
@@ -111,7 +107,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
         if entry is not None and entry.what in COUNTED:
-            app.state.audit.refuse(entry)
+            site.people.cancel(entry)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:]) or "request"
         return JSONResponse({"error": f"{where}: {first['msg']}"}, 422)
@@ -138,26 +134,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
         app.include_router(routes.router, prefix="/api")
     app.include_router(cohorts.uploads, prefix="/api")
     watch = Watch(lambda: measured(site))
-    return Guard(app, options, imports, site.trust, listener, watch, app.state.audit)
-
-
-def _audit(site: Site) -> Audit | None:
-    """The audit log, until the process ends, where people are named or a database is given."""
-    if site.trust is None and site.settings.checkpoint_url is None:
-        return None
-    kept = ExitStack()
-    kept.enter_context(open_runs(site.settings, new=True))  # so that every run is known
-    atexit.register(kept.close)
-    return kept.enter_context(open_audit(site.settings, new=True))
-
-
-def _promises(site: Site) -> Promises | None:
-    """What runs were promised, until the process ends, where people are named."""
-    if site.trust is None:
-        return None
-    kept = ExitStack()
-    atexit.register(kept.close)
-    return kept.enter_context(open_promises(site.settings))
+    return Guard(app, options, imports, site.people, listener, watch)
 
 
 def _reviews(site: Site) -> Reviews:

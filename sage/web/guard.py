@@ -19,12 +19,11 @@ from urllib.parse import parse_qs
 from mcp_servers.servers.gate import UNNAMED, Gate, pass_on
 from mcp_servers.servers.health import METRICS, Watch
 from sage.core.log import logger
-from sage.web.people import Trust, logged, needed
+from sage.web.people import Everyone, People, describe_request, required_role
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
     from mcp_servers.servers.options import HttpOptions
-    from sage.control.audit import Audit
 
 log = logger(__name__)
 
@@ -76,10 +75,9 @@ class Guard:
     app : the application behind
     options : where the server listens, and under which names it is called
     imports : CSP source of the page's import map, the only inline script that may apply
-    trust : who may name people, and what those may do; None where everybody is their own
+    people : names people, decides what each may do, and logs it
     listener : is told which connections carry an allowed request
     watch : answers those who watch the server
-    audit : keeps who did what; a request that it cannot keep is not answered
     """
 
     def __init__(
@@ -87,20 +85,18 @@ class Guard:
         app: Any,
         options: HttpOptions,
         imports: str,
-        trust: Trust | None = None,
+        people: People | None = None,
         listener: BoundedListener | None = None,
         watch: Watch | None = None,
-        audit: Audit | None = None,
     ) -> None:
         assert options.token is not None
         self.app = app
+        self.people = people or Everyone()
         self.listener = listener
         self.watch = watch or Watch()
-        self.audit = audit
         self.secrets = Secrets(options.token)
         # A proxy that names people speaks TLS to them, whatever it speaks to this server.
-        self.secure = options.certificate is not None or trust is not None
-        self.trust = trust
+        self.secure = options.certificate is not None or self.people.identified
         self.gate = Gate(None, replace(options, token=None))
         self.cookie = f"sage-{options.port}"
         self.policy = POLICY.format(imports=imports, viewer=VIEWER_STYLE)
@@ -129,10 +125,10 @@ class Guard:
         scope["state"] = scope.get("state") or {}
         # Who watches the server comes with the token, not through the proxy.
         watches = (
-            scope["path"] == METRICS and self.trust is not None and not self.trust.named(scope)
+            scope["path"] == METRICS and self.people.identified and not self.people.named(scope)
         )
-        if self.trust is not None and not watches:
-            reason = self._not_allowed(scope, self.trust)
+        if self.people.identified and not watches:
+            reason = self._not_allowed(scope)
             if reason:
                 await _answer(send, 403, reason)
                 return
@@ -166,7 +162,7 @@ class Guard:
         if not bearer and not hmac.compare_digest(session, self.secrets.session.encode()):
             return 401
         # A proxy that adds the token adds it to what a foreign page makes a browser send as well.
-        if scope["method"] not in SAFE and (self.trust is not None or not bearer):
+        if scope["method"] not in SAFE and (self.people.identified or not bearer):
             csrf = _header(headers, b"x-csrf-token")
             site = _header(headers, b"sec-fetch-site")
             if not hmac.compare_digest(csrf.encode(), self.secrets.csrf.encode()):
@@ -177,28 +173,27 @@ class Guard:
 
     async def _keep(self, scope: Any) -> bool:
         """Write down who asks for what, before it is done."""
-        said = logged(scope["method"], scope["path"])
-        if self.audit is None or said is None:
+        request = describe_request(scope["method"], scope["path"])
+        if request is None:
             return True
         import anyio
 
         who = scope["state"].get("person", "") or "who holds the token"
         try:
-            entry = await anyio.to_thread.run_sync(self.audit.add, who, *said)
+            entry = await anyio.to_thread.run_sync(self.people.log, who, *request)
         except Exception as error:  # noqa: BLE001 (whatever it is, nothing goes on unlogged)
             log.failed("audit log not written", error)
             return False
         scope["state"]["logged"] = entry
         return True
 
-    @staticmethod
-    def _not_allowed(scope: Any, trust: Trust) -> str:
+    def _not_allowed(self, scope: Any) -> str:
         """Why the named person may not do this; who may is noted with the request."""
-        who = trust.named(scope)
+        who = self.people.named(scope)
         if who is None:
             return UNNAMED
-        scope["state"] |= {"person": who, "roles": trust.of(who)}
-        return trust.refusal(who, needed(scope["method"], scope["path"]))
+        scope["state"] |= {"person": who, "roles": self.people.roles_of(who)}
+        return self.people.refusal(who, required_role(scope["method"], scope["path"]))
 
     def _size(self, scope: Any) -> int | None:
         length = _header(scope["headers"], b"content-length")

@@ -1,35 +1,34 @@
-"""Who asks, as a reverse proxy names them, and what each of them may do.
+"""People who use the server and what they may do; a plugin can name, bound and log them.
 
-Without a proxy whoever holds the token may do everything, and says who they are.
+By default whoever holds the token may do everything and gives their own name.
 """
 
 from __future__ import annotations
 
 import re
-import stat
-import tomllib
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import Field, ValidationError, field_validator
-
-from sage.control.audit import ASKED, EXPORTED
 from sage.core.errors import InputError
-from sage.core.models import Strict
+from sage.core.hooks import ASKED, EXPORTED, load_hooks
 from sage.core.printable import one_line
-from sage.web.quotas import SLIDE, Quotas
 
 if TYPE_CHECKING:
     from fastapi import Request
 
-NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
+    from sage.run.folder import RunFolder
+    from sage.settings import Settings
+
+SLIDE = "measured a slide"
+"""Action in the log for a measured slide."""
+COUNTED = (ASKED, SLIDE)
+"""Actions that a quota may count per day."""
 
 
 class Role(StrEnum):
-    """What somebody may do beside reading, which every role allows."""
+    """Permission beyond reading, which every role includes."""
 
     READ = "read"
     RUN = "run"
@@ -37,57 +36,112 @@ class Role(StrEnum):
     ADMINISTER = "administer"
 
 
-class Roles(Strict):
-    """Roles by person, as the file of `--roles` gives them.
-
-    `default` is for whoever is not listed; without it they are refused. `quotas` hold for each
-    person who has none of their own in `quotas_of`.
-    """
-
-    default: tuple[Role, ...] = ()
-    people: dict[str, tuple[Role, ...]] = Field(default_factory=dict)
-    quotas: Quotas = Quotas()
-    quotas_of: dict[str, Quotas] = Field(default_factory=dict)
-
-    @field_validator("default", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
-
-    @field_validator("people", mode="before")
-    @classmethod
-    def _of_everybody(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {who: [role] if isinstance(role, str) else role for who, role in value.items()}
-
-    def of(self, who: str) -> frozenset[Role]:
-        """What somebody may do; nothing where they are not listed and there is no default."""
-        return frozenset(self.people.get(who, self.default))
+class OverQuotaError(InputError):
+    """A request beyond a quota; it is logged as refused and does not count."""
 
 
-def read_roles(path: Path) -> Roles:
-    """The roles of a TOML file.
+class Entry(Protocol):
+    """A row of the log."""
+
+    @property
+    def seq(self) -> int:
+        """Number of the row."""
+
+    @property
+    def who(self) -> str:
+        """Person."""
+
+    @property
+    def what(self) -> str:
+        """Action, in the past tense."""
+
+
+class People(Protocol):
+    """Names people, decides what each may do, and logs it."""
+
+    identified: bool
+    """True if a reverse proxy names people; else they name themselves."""
+
+    def named(self, scope: Any) -> str | None:
+        """Person of a request; None where no trusted proxy names exactly one."""
+
+    def roles_of(self, who: str) -> frozenset[Role]:
+        """Roles of a person."""
+
+    def refusal(self, who: str, role: Role) -> str:
+        """Reason why a person may not do what needs `role`; empty where they may."""
+
+    def log(self, who: str, what: str, about: str = "", **detail: Any) -> Entry | None:
+        """Log an action before it happens; raises where that is impossible."""
+
+    def cancel(self, entry: Entry) -> None:
+        """Log that a request was refused or did not begin, so that it does not count."""
+
+    def check_count(self, entry: Entry) -> None:
+        """Raise `OverQuotaError` if a logged request exceeds a daily quota."""
+
+    def grant(
+        self, run: RunFolder, who: str, asked: float | None, *, free: bool,
+        at_most: float | None = None,
+    ) -> float | None:  # fmt: skip
+        """Bound on a run's cost in USD within the person's quota; None for no bound."""
+
+    def release_failed(self, failed: Callable[[str], bool]) -> None:
+        """Free the money granted to runs (by folder) that failed to begin."""
+
+
+class Everyone:
+    """People without a plugin: no names, no bounds, no log."""
+
+    identified = False
+
+    def named(self, scope: Any) -> str | None:
+        """Return None."""
+        return None
+
+    def roles_of(self, who: str) -> frozenset[Role]:
+        """Return all roles."""
+        return ALL
+
+    def refusal(self, who: str, role: Role) -> str:
+        """Refuse nothing."""
+        return ""
+
+    def log(self, who: str, what: str, about: str = "", **detail: Any) -> Entry | None:
+        """Log nothing."""
+        return None
+
+    def cancel(self, entry: Entry) -> None:
+        """Do nothing."""
+
+    def check_count(self, entry: Entry) -> None:
+        """Do nothing."""
+
+    def grant(
+        self, run: RunFolder, who: str, asked: float | None, *, free: bool,
+        at_most: float | None = None,
+    ) -> float | None:  # fmt: skip
+        """Return the bound that was asked for."""
+        return asked
+
+    def release_failed(self, failed: Callable[[str], bool]) -> None:
+        """Do nothing."""
+
+
+def open_people(settings: Settings, header: str, proxies: list[str], roles: Path | None) -> People:
+    """Open the people of the options of `sage serve`, until the process ends.
 
     Raises
     ------
     InputError
-        If it cannot be read, anybody may write it, or it names a role that there is not.
+        If one option needs another, or no installed plugin knows people.
     """
-    try:
-        if path.stat().st_mode & stat.S_IWOTH:
-            raise InputError(f"--roles {path}: anybody can write roles into it: chmod o-w it")
-        return Roles.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InputError(f"--roles {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"--roles {path}: no TOML: {error}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"--roles {path}: {where}: {first['msg']}; roles are {', '.join(Role)}"
-        ) from None
+    if (hooks := load_hooks()) is not None:
+        people: People = hooks.open_people(settings, header, proxies, roles)
+        return people
+    if header or proxies or roles:
+        raise InputError("--trust-header needs a plugin that registers under sage.hooks")
+    return Everyone()
 
 
 LOGGED: tuple[tuple[str, str, str], ...] = (
@@ -100,12 +154,11 @@ LOGGED: tuple[tuple[str, str, str], ...] = (
     ("GET", r"/api/runs/([^/]+)/(?:report|hypotheses/.+)", EXPORTED),
 )
 SILENT = r"/api/ask|/api/runs/[^/]+/preview|/api/sessions/[^/]+/events"
-"""What is posted while somebody types, and changes nothing; and the views of a session, whose
-beginning is logged."""
+"""Requests that are not logged: posts while somebody types, and a session's views."""
 
 
-def logged(method: str, path: str) -> tuple[str, str] | None:
-    """What the audit log says of a request, and of which run; None for one that it leaves out."""
+def describe_request(method: str, path: str) -> tuple[str, str] | None:
+    """Action and run of a request for the log; None for a request that is not logged."""
     for wanted, rule, what in LOGGED:
         if method == wanted and (found := re.fullmatch(rule, path)):
             return what, found[1] if found.groups() else ""
@@ -129,108 +182,37 @@ NEEDED: tuple[tuple[str, Role], ...] = (
     (r"/api/slides/readings(?:/stop)?", Role.RUN),
     (r"/api/slides/readings/say", Role.REVIEW),
 )
-"""The role that each route asks for, where it is none that only reads. One that is not listed asks
-for `administer`."""
+"""Role for each route that changes something; a route not listed needs `administer`."""
 
 
-def needed(method: str, path: str) -> Role:
-    """The role that a request needs."""
+def required_role(method: str, path: str) -> Role:
+    """Role that a request needs."""
     if method in ("GET", "HEAD"):
         return Role.READ
     return next((role for rule, role in NEEDED if re.fullmatch(rule, path)), Role.ADMINISTER)
 
 
-@dataclass(frozen=True)
-class Trust:
-    """Who may name people, and how.
-
-    Parameters
-    ----------
-    header : in which the proxy names the person
-    proxies : addresses that are believed
-    roles : what people may do; None for everything
-    """
-
-    header: str
-    proxies: tuple[IPv4Network | IPv6Network, ...]
-    roles: Roles | None = None
-
-    def named(self, scope: Any) -> str | None:
-        """The person that a proxy names once; None where nobody is believed to be named."""
-        try:
-            peer = ip_address(scope["client"][0])
-        except (TypeError, ValueError):
-            return None
-        if not any(peer in network for network in self.proxies):
-            return None
-        wanted = self.header.lower().encode("latin-1")
-        values = [value for name, value in scope["headers"] if name.lower() == wanted]
-        if len(values) != 1:
-            return None
-        try:
-            who = values[0].decode("utf-8").strip()
-        except UnicodeDecodeError:
-            return None
-        return who if NAME.fullmatch(who) else None
-
-    def of(self, who: str) -> frozenset[Role]:
-        """What somebody may do."""
-        return ALL if self.roles is None else self.roles.of(who)
-
-    def refusal(self, who: str, role: Role) -> str:
-        """Why somebody may not do what needs a role; empty where they may."""
-        held = self.of(who)
-        if not held:
-            return f"{who} has no role here; whoever administers this server gives one"
-        if role not in held and not (role is Role.READ or Role.ADMINISTER in held):
-            return f'this needs the role "{role}"; {who} has: {", ".join(sorted(held))}'
-        return ""
-
-    def quotas(self, who: str) -> Quotas:
-        """What somebody may use."""
-        return Quotas() if self.roles is None else self.roles.quotas_of.get(who, self.roles.quotas)
-
-
-def trust(header: str, proxies: list[str], roles: Path | None) -> Trust | None:
-    """What the options of `sage serve` say; None where people name themselves.
-
-    Raises
-    ------
-    InputError
-        If one option needs another, or an address is none.
-    """
-    if not header:
-        if proxies or roles:
-            raise InputError(
-                "--trust-proxy and --roles need --trust-header: without it nobody is named"
-            )
-        return None
-    if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", header):
-        raise InputError(f"--trust-header {header[:80]!r} is no name of a header")
-    try:
-        networks = tuple(ip_network(text) for text in proxies or ["127.0.0.1", "::1"])
-    except ValueError as error:
-        raise InputError(
-            f"--trust-proxy: {error}; give an address, or a network like 10.0.0.0/8"
-        ) from None
-    return Trust(header, networks, read_roles(roles) if roles else None)
-
-
 def person(request: Request, given: str) -> str:
-    """Who speaks: as the proxy says, else as the person says.
+    """Name of the person: from the proxy, else as given.
 
     Raises
     ------
     InputError
-        If nobody is named.
+        If there is no name.
     """
     name = one_line(request.scope["state"].get("person") or given)[:80]
     if not name:
-        raise InputError("say who you are: a decision is recorded with a name")
+        raise InputError("enter your name: a decision is recorded with it")
     return name
 
 
 def roles(request: Request) -> frozenset[Role]:
-    """What the asking person may do."""
+    """Roles of the person who sent a request."""
     found: frozenset[Role] = request.scope["state"].get("roles", ALL)
     return found
+
+
+def check_count(request: Request) -> None:
+    """Raise `OverQuotaError` if a request exceeds a daily quota."""
+    if (entry := request.scope["state"].get("logged")) is not None:
+        request.app.state.site.people.check_count(entry)

@@ -12,8 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
-from sage.control.people import VARIABLE
 from sage.core.errors import InputError
+from sage.core.hooks import OWNER
 from sage.core.printable import one_line, printable
 from sage.run.folder import RunFolder, held
 
@@ -52,7 +52,7 @@ class Commands:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     env={**os.environ, "COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
-                    | ({VARIABLE: owner} if owner else {}),
+                    | ({OWNER: owner} if owner else {}),
                 )
 
     def log(self, name: str) -> Path:

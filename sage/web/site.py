@@ -16,12 +16,12 @@ from sage.run.campaign.rounds import CampaignFolder
 from sage.run.folder import RunFolder, list_runs
 from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph
 from sage.settings import Settings
+from sage.web.people import Everyone, People
 
 if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
     from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
-    from sage.web.people import Trust
     from validation.cohort.cohort import Cohort
     from validation.core.types import CohortSummary
 
@@ -42,7 +42,7 @@ class Site:
     roots : folders below which cohorts and slides may be shown
     kg : the graph that questions are read with; None for the one that ships
     reviewers : how many different people must agree on a hypothesis
-    trust : who may name people, and what those may do; None where people name themselves
+    people : names people, decides what each may do, and logs it
     sessions : folder of recorded sessions; None for one below the runs
     """
 
@@ -50,7 +50,7 @@ class Site:
     roots: tuple[Path, ...] = ()
     kg: Path | None = None
     reviewers: int = 1
-    trust: Trust | None = None
+    people: People = field(default_factory=Everyone)
     sessions: Path | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     _cohorts: dict[str, Cohort] = field(default_factory=dict)

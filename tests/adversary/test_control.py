@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.app import app
-from sage.control.audit import open_audit
-from sage.control.people import VARIABLE, owner
-from sage.control.runs import open_runs
-from sage.control.worker import Worker
+from sage.core.hooks import OWNER, current_owner
 from sage.run.begin import reopen
 from sage.run.folder import Manifest, RunFolder
+from sage.run.queue.runs import open_runs
+from sage.run.queue.worker import Worker
 from sage.settings import Settings
+from sage_hospital.audit import open_audit
 
 
 @pytest.fixture
@@ -119,11 +119,11 @@ def test_what_a_command_takes_away_is_logged_once_and_by_the_server_that_started
     with open_audit(settings, new=True) as audit:
         assert audit is not None
         assert CliRunner().invoke(app, words).exit_code == 0
-        monkeypatch.setenv(VARIABLE, "ann")
+        monkeypatch.setenv(OWNER, "ann")
         assert CliRunner().invoke(app, words).exit_code == 0
-        monkeypatch.delenv(VARIABLE)
+        monkeypatch.delenv(OWNER)
         (row,) = audit.rows()
-        assert (row.who, row.what, row.about) == (owner(), "exported", "one")
+        assert (row.who, row.what, row.about) == (current_owner(), "exported", "one")
         (tmp_path / "spans.json").unlink()
         audit.database.one("DROP TABLE sage_audit")
         audit.database.one("CREATE VIEW sage_audit AS SELECT 1 AS seq, 'x' AS chain, '' AS at")

@@ -15,15 +15,17 @@ import pytest
 
 from mcp_servers.servers.options import HttpOptions
 from sage.cli.app import app
-from sage.control.reviews import Reviews
 from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
 from sage.settings import Settings
 from sage.web.app import STATIC, create_app
 from sage.web.guard import BODY, Guard, Secrets
-from sage.web.people import Role, Roles, Trust, needed, person, trust
+from sage.web.people import Role, person, required_role
+from sage.web.reviews import Reviews
 from sage.web.routes.review import _agreed
 from sage.web.site import Site
+from sage_hospital.people import open_people
+from sage_hospital.roles import Roles, Trust, parse_trust
 from tests.sage.web.pages import browser_marks, looking, serving
 
 TOKEN = "a-token-of-the-tests-0123456789"
@@ -198,7 +200,9 @@ PEOPLE = {"reader": (Role.READ,), "runner": (Role.RUN,), "reviewer": (Role.REVIE
 def behind_a_proxy(tmp_path: Path, **more: Any) -> Guard:
     settings = Settings(runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache")
     trusted = Trust("X-Remote-User", (ip_network(PROXY),), Roles(people=PEOPLE, **more))
-    return create_app(Site(settings, trust=trusted), HttpOptions(token=TOKEN, port=8766))
+    return create_app(
+        Site(settings, people=open_people(settings, trusted)), HttpOptions(token=TOKEN, port=8766)
+    )
 
 
 def named(who: str) -> dict[str, str]:
@@ -209,10 +213,10 @@ def test_every_route_that_changes_something_names_its_role(guard: Guard) -> None
     routes = routes_of(guard)
     assert {path for path, methods in routes.items() if methods - {"GET", "HEAD"}} == set(CHANGES)
     for path, role in CHANGES.items():
-        assert needed("POST", path.replace("{name}", "x")) is role
+        assert required_role("POST", path.replace("{name}", "x")) is role
     for path in ("/api/new", "/api/runs/x/y/stop", "/api/runs/x/stop/", "/api/askx"):
-        assert needed("POST", path) is Role.ADMINISTER
-        assert needed("DELETE", path) is Role.ADMINISTER
+        assert required_role("POST", path) is Role.ADMINISTER
+        assert required_role("DELETE", path) is Role.ADMINISTER
 
 
 @pytest.mark.parametrize("many", ["-5", "0", "11", "1e9", "x"])
@@ -417,9 +421,9 @@ def test_options_that_would_let_the_wrong_people_in_are_refused(
     if text is not None:
         path.write_text(text)
     with pytest.raises(InputError, match=said):
-        trust(header, proxies, path if text is not None else None)
+        parse_trust(header, proxies, path if text is not None else None)
     with pytest.raises(InputError, match="No such file"):
-        trust("X-User", [], tmp_path / "nowhere.toml")
+        parse_trust("X-User", [], tmp_path / "nowhere.toml")
 
 
 def routes_of(guard: Guard) -> dict[str, set[str]]:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sage.web.people import Role, read_roles
+from sage.web.people import Role
+from sage_hospital.roles import read_roles
 from tests.docs.examples import parse
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -379,8 +379,8 @@ def export(
     Example: sage reading export drafted.drafts.json --out dataset --unreviewed
     """
     from sage.cli.console import Terminal
-    from sage.control.audit import EXPORTED, log_command
     from sage.core.errors import InputError
+    from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
     from sage_slide_reading.sessions.drafts import read_decisions, read_drafts
     from sage_slide_reading.sessions.export import Reviewed

@@ -86,12 +86,14 @@ def may_see(request: Request, name: str) -> bool:
     Who reviews or administers sees all of them, others what was recorded of themselves.
     """
     everything = {Role.REVIEW, Role.ADMINISTER} & roles(request)
-    return request.app.state.site.trust is None or bool(everything) or _is_own(request, name)
+    return (
+        not request.app.state.site.people.identified or bool(everything) or _is_own(request, name)
+    )
 
 
 def _own(request: Request, name: str) -> None:
     """Refuse what is another person's, where people are named and do not administer."""
-    if request.app.state.site.trust is None or Role.ADMINISTER in roles(request):
+    if not request.app.state.site.people.identified or Role.ADMINISTER in roles(request):
         return
     if not _is_own(request, name):
         raise InputError("this is another person's session")
@@ -163,7 +165,7 @@ def begin(begun: Begun, request: Request) -> dict[str, str]:
         raise _unfit(error) from None
     name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
     recordings(request).begin(name, header)
-    if request.app.state.site.trust is not None:
+    if request.app.state.site.people.identified:
         write_text(_owner(request, name), person(request, ""))
     return {"name": name}
 

@@ -19,10 +19,10 @@ from pydantic import Field, ValidationError
 
 from agents.campaign.moves import Came, Earlier, Kind, Move
 from agents.core.types import EarlierClaim, EffectView, History
-from sage.control.database import Database, Execute, open_database
 from sage.core.errors import InputError
 from sage.core.files import read_json, write_json
 from sage.core.models import Strict
+from sage.run.queue.database import Database, Execute, open_database
 from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from agents.question.types import PartRole
-from sage.control.audit import BEGAN
 from sage.core.errors import InputError
+from sage.core.hooks import BEGAN
 from sage.core.models import Strict
 from sage.core.versions import own_version
 from sage.run.folder import RunFolder, held, new_id
 from sage.run.questions import LONGEST, Corrections, contract, lines, question_input
-from sage.web.people import Role, roles
+from sage.web.people import Role, check_count, roles
 from sage.web.processes import Commands
-from sage.web.quotas import budget, check_count
 
 if TYPE_CHECKING:
     from sage.run.folder import Manifest
@@ -66,8 +65,8 @@ def here(request: Request) -> dict[str, Any]:
         "reasoner": site.settings.effective_reasoner,
         "reviewers": site.reviewers,
         "user": request.scope["state"].get("person", ""),
-        "user_fixed": site.trust is not None,
-        "roles": sorted(roles(request)) if site.trust is not None else [],
+        "user_fixed": site.people.identified,
+        "roles": sorted(roles(request)) if site.people.identified else [],
         "runs_dir": str(site.settings.runs_dir.resolve()),
         "cohorts": [
             item.model_dump(include={"id", "title", "simulated"})
@@ -244,18 +243,13 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     if site.settings.checkpoint_url is not None:  # with workers
         arguments.append("--queue")
     commands: Commands = request.app.state.commands
-    bound, promises = asked.budget_usd, request.app.state.promises
-    if promises is not None and site.trust is not None:
-        for place in promises.waiting():
-            if commands.failure(Path(place).name):
-                promises.end(place)
-        free = (asked.reasoner or site.settings.effective_reasoner) == "rules"
-        run = RunFolder(site.settings.runs_dir / name)
-        bound = budget(promises, run, owner, site.trust.quotas(owner), bound, free=free)
+    site.people.release_failed(lambda place: bool(commands.failure(Path(place).name)))
+    free = (asked.reasoner or site.settings.effective_reasoner) == "rules"
+    run = RunFolder(site.settings.runs_dir / name)
+    bound = site.people.grant(run, owner, asked.budget_usd, free=free)
     if bound is not None:
         arguments.append(f"--budget-usd={bound}")
-    audit, logged = request.app.state.audit, request.scope["state"].get("logged")
-    if audit is not None and logged is not None:
-        audit.add(logged.who, BEGAN, name, request=logged.seq)
+    if (entry := request.scope["state"].get("logged")) is not None:
+        site.people.log(entry.who, BEGAN, name, request=entry.seq)
     commands.start(name, *arguments, "--", asked.prompt, owner=owner)
     return {"name": name}

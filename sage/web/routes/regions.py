@@ -16,8 +16,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_bytes
 from sage.core.models import Strict
 from sage.core.printable import printable
-from sage.web.people import person
-from sage.web.quotas import check_count
+from sage.web.people import check_count, person
 from sage.web.routes.slides import allowed, slide_file
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from pydantic import Field
 
 from agents.core.types import Draft, OntologyBrief
 from agents.prose.wording import describe_design, describe_direction
-from sage.control.audit import DECIDED
 from sage.core.errors import InputError
 from sage.core.extras import need
 from sage.core.files import read_json, write_json
+from sage.core.hooks import DECIDED
 from sage.core.models import Strict
 from sage.run.drive import waiting
 from sage.run.folder import RunFolder, held
@@ -31,7 +31,7 @@ from validation.contracts.timing import known_text
 
 if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
-    from sage.control.reviews import Reviews
+    from sage.web.reviews import Reviews
     from sage.web.site import Site
 
 router = APIRouter()
@@ -233,10 +233,9 @@ def _decided(name: str, vote: Vote, request: Request) -> dict[str, Any]:
         if hypothesis not in drafts:
             raise InputError(f"hypothesis {hypothesis[:40]} does not wait for a review")
         response.decision(services, drafts[hypothesis])
-    audit, reviews = request.app.state.audit, request.app.state.reviews
+    reviews = request.app.state.reviews
     for hypothesis, response in vote.responses.items():
-        if audit is not None:
-            audit.add(who, DONE[response.type], name, hypothesis=hypothesis)
+        site.people.log(who, DONE[response.type], name, hypothesis=hypothesis)
         reviews.add(run, who, hypothesis=hypothesis, response=response.model_dump(mode="json"))
     notes, agreed = reviews.of(run), {}
     for hypothesis in drafts:

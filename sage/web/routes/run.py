@@ -14,7 +14,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, RedirectResponse, StreamingResponse
 
 from agents.core.types import Draft
-from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.llm.trace import episodes, read_trace
@@ -22,12 +21,11 @@ from sage.core.models import Strict
 from sage.core.printable import printable
 from sage.report.spending import paid
 from sage.run.folder import RunFolder, held
+from sage.run.queue.runs import open_runs
 from sage.web.processes import Commands, stop
-from sage.web.quotas import budget
 from sage.web.routes.home import summary
 
 if TYPE_CHECKING:
-    from sage.web.people import Trust
     from sage.web.site import Site
 
 router = APIRouter(prefix="/runs/{name}")
@@ -369,22 +367,21 @@ def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
         raise InputError(f"run {run.id} is being worked on already")
     site: Site = request.app.state.site
     options, who = [f"--{how.answer}"] if how.answer else [], ""
-    if site.trust is not None:
-        who, bound = _allowance(request, site.trust, run)
+    if site.people.identified:
+        who, bound = _allowance(request, run)
         options += [f"--budget-usd={bound}"] if bound is not None else []
     run.pause_path.unlink(missing_ok=True)
     request.app.state.commands.start(name, "resume", *options, "--", str(run.root), owner=who)
     return {"resumed": True}
 
 
-def _allowance(request: Request, trust: Trust, run: RunFolder) -> tuple[str, float | None]:
+def _allowance(request: Request, run: RunFolder) -> tuple[str, float | None]:
     """Whose a run is that goes on, and its bound where their month has less left than it had."""
     manifest = run.manifest()
     with open_runs(request.app.state.site.settings) as table:
         known = table.get(manifest.run_id) if table is not None else None
     who = known.owner if known is not None else request.scope["state"].get("person", "")
-    bound = budget(
-        request.app.state.promises, run, who, trust.quotas(who), None,
-        free=manifest.reasoner == "rules", at_most=manifest.budget_usd,
-    )  # fmt: skip
+    bound = request.app.state.site.people.grant(
+        run, who, None, free=manifest.reasoner == "rules", at_most=manifest.budget_usd
+    )
     return who, None if bound == manifest.budget_usd else bound

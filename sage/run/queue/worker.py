@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sage.control.lease import LEASE_S, renewing
-from sage.control.runs import ATTEMPTS, KnownRun, Runs, this_worker
 from sage.core.errors import FaultError, InputError, Paused
 from sage.core.log import logger
 from sage.run.begin import reopen
 from sage.run.campaign.rounds import runs_and_rounds
 from sage.run.drive import advance_to_person, waiting
 from sage.run.folder import HeldError, RunFolder, RunStatus, names_run
+from sage.run.queue.lease import LEASE_S, renewing
+from sage.run.queue.runs import ATTEMPTS, KnownRun, Runs, this_worker
 from sage.settings import load
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from sage.control.promises import Promises, open_promises
-from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
+from sage.run.queue.runs import open_runs
 from sage.settings import Settings
-from sage.web.quotas import Quotas, budget
+from sage_hospital.promises import Promises, open_promises
+from sage_hospital.quotas import Quotas, grant_budget
 from tests.end_to_end.harness import environment
 from tests.postgres import NEEDED, server
 
@@ -27,11 +27,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from sage.settings import load
 from sage.web.app import create_app
-from sage.web.people import trust
+from sage_hospital.people import open_people
+from sage_hospital.roles import parse_trust
 from sage.web.site import Site
 from mcp_servers.servers.options import HttpOptions
 from tests.adversary.test_web import TOKEN, ask, changing
-site = Site(load(), trust=trust("X-User", [], Path(sys.argv[1])))
+trust = parse_trust("X-User", [], Path(sys.argv[1]))
+site = Site(load(), people=open_people(load(), trust))
 site.cohort = lambda name: None
 guard = create_app(site, HttpOptions(token=TOKEN, port=8766))
 guard.app.state.commands.start = lambda *given, **named: None
@@ -51,9 +53,9 @@ from mcp_servers.knowledge.runs import Answer
 from mcp_servers.servers.callers import CALLER
 from sage.core.errors import InputError
 from sage.settings import load
-from sage.web.callers import people
-from sage.web.people import trust
-with people(trust("X-User", [], Path(sys.argv[1])), load()) as known:
+from sage_hospital.callers import open_callers
+from sage_hospital.roles import parse_trust
+with open_callers(parse_trust("X-User", [], Path(sys.argv[1])), load()) as known:
     CALLER.set("ann")
     given = []
     def command(words, stop, owner):
@@ -136,8 +138,8 @@ def test_a_promise_holds_until_its_run_tells_what_it_spent(
 
     def left(asked: float | None = None) -> float:
         try:
-            bound = budget(promises, RunFolder(settings.runs_dir / "probe"), "ann", QUOTAS, asked,
-                           free=False)  # fmt: skip
+            probe = RunFolder(settings.runs_dir / "probe")
+            bound = grant_budget(promises, probe, "ann", QUOTAS, asked, free=False)
         except InputError as error:
             return float(str(error).partition("of which ")[2].split()[0])
         promises.end(str((settings.runs_dir / "probe").resolve()))
@@ -145,7 +147,7 @@ def test_a_promise_holds_until_its_run_tells_what_it_spent(
         return bound
 
     run = RunFolder(settings.runs_dir / "first")
-    assert budget(promises, run, "ann", QUOTAS, 6.0, free=False) == 6.0
+    assert grant_budget(promises, run, "ann", QUOTAS, 6.0, free=False) == 6.0
     assert left() == 4.0
     assert left(asked=4.5) == 4.0  # what is refused promises nothing
     manifest = write_run(settings, "first", spent=1.0, most=6.0)
@@ -160,14 +162,14 @@ def test_a_promise_holds_until_its_run_tells_what_it_spent(
         assert left() == 2.0
         time.sleep(0.4)
         assert left() == 7.0
-        goes_on = budget(promises, RunFolder(settings.runs_dir / "died"), "ann", QUOTAS, None,
+        goes_on = grant_budget(promises, RunFolder(settings.runs_dir / "died"), "ann", QUOTAS, None,
                          free=False, at_most=7.0)  # fmt: skip
         assert goes_on == 7.0
         assert left() == 2.0  # also before it has begun to go on
     promises.end(str((settings.runs_dir / "died").resolve()))
     assert left() == 7.0
     gone = RunFolder(settings.runs_dir / "gone")
-    assert budget(promises, gone, "ann", QUOTAS, 3.0, free=False) == 3.0
+    assert grant_budget(promises, gone, "ann", QUOTAS, 3.0, free=False) == 3.0
     manifest = write_run(settings, "gone", spent=0.5, most=3.0)
     with open_runs(settings) as runs:
         assert runs is not None
@@ -182,8 +184,8 @@ def test_what_a_run_spent_that_failed_before_it_was_known_counts(
     settings: Settings, promises: Promises
 ) -> None:
     run = RunFolder(settings.runs_dir / "early")
-    budget(promises, run, "ann", QUOTAS, 6.0, free=False)
+    grant_budget(promises, run, "ann", QUOTAS, 6.0, free=False)
     write_run(settings, "early", spent=2.0, most=6.0)
     promises.end(str(run.root.resolve()))
     probe = RunFolder(settings.runs_dir / "probe")
-    assert budget(promises, probe, "ann", QUOTAS, None, free=False) == 8.0
+    assert grant_budget(promises, probe, "ann", QUOTAS, None, free=False) == 8.0

@@ -20,8 +20,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
-from sage.control.database import FILE as QUEUE
-from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import replacing
@@ -29,6 +27,8 @@ from sage.core.postgres import reason_of
 from sage.core.versions import own_version
 from sage.run.campaign.rounds import runs_and_rounds
 from sage.run.folder import RunFolder, held
+from sage.run.queue.database import FILE as QUEUE
+from sage.run.queue.runs import open_runs
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -334,11 +334,11 @@ def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
     """
     from psycopg import sql
 
-    from sage.control.audit import TABLES as AUDIT
-    from sage.control.promises import TABLES as PROMISES
-    from sage.control.reviews import TABLES as REVIEWS
-    from sage.control.runs import TABLES as RUNS
     from sage.run.campaign.notebook import TABLES as CAMPAIGNS
+    from sage.run.queue.runs import TABLES as RUNS
+    from sage.web.reviews import TABLES as REVIEWS
+    from sage_hospital.audit import TABLES as AUDIT
+    from sage_hospital.promises import TABLES as PROMISES
     from validation.ledger.store import TABLES as LEDGER
 
     rows = 0

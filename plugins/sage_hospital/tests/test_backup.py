@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sage.control.backup import backup, restore
-from sage.control.people import owner
-from sage.control.runs import open_runs
 from sage.core.errors import InputError
+from sage.core.hooks import current_owner
 from sage.run.folder import Manifest, RunFolder, list_runs
+from sage.run.queue.runs import open_runs
 from sage.settings import Settings
+from sage_hospital.backup import backup, restore
 from tests.end_to_end.harness import PROMPT, sage
 from tests.postgres import NEEDED, server
 
@@ -71,7 +71,7 @@ def test_a_run_that_waits_goes_on_where_it_was_restored(
         "exported", "restored", "rejected",
     ]  # fmt: skip
     assert len(log["rows"]) == 3 + 2 * ("SAGE_CHECKPOINT_URL" in second)
-    assert {row["who"] for row in log["rows"]} == {owner()}
+    assert {row["who"] for row in log["rows"]} == {current_owner()}
 
 
 def archive(path: Path, files: dict[str, bytes]) -> Path:

@@ -13,19 +13,21 @@ from typing import Any
 import pytest
 
 from mcp_servers.servers.options import HttpOptions
-from sage.control.audit import open_audit
-from sage.control.people import VARIABLE, owner
-from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import InputError
+from sage.core.hooks import OWNER, current_owner
 from sage.run.folder import Manifest, RunFolder
+from sage.run.queue.runs import open_runs
 from sage.run.review import HumanResponse
 from sage.settings import Settings
 from sage.web.app import create_app, measured
 from sage.web.guard import Guard
-from sage.web.people import logged, read_roles, trust
+from sage.web.people import describe_request
 from sage.web.routes import review
 from sage.web.site import Site
+from sage_hospital.audit import open_audit
+from sage_hospital.people import open_people
+from sage_hospital.roles import parse_trust, read_roles
 from tests.adversary.test_web import HOST, TOKEN, ask, changing
 
 ROLES = """
@@ -59,7 +61,7 @@ def guard(tmp_path: Path, settings: Settings, started: Any, monkeypatch: Any) ->
     """A server behind a proxy, which notes what it would start."""
     path = tmp_path / "roles.toml"
     path.write_text(ROLES)
-    site = Site(settings, trust=trust("X-User", [], path))
+    site = Site(settings, people=open_people(settings, parse_trust("X-User", [], path)))
     found = create_app(site, HttpOptions(token=TOKEN, port=8766))
     inner: Any = found.app
     monkeypatch.setattr(
@@ -154,7 +156,7 @@ def test_what_cannot_be_written_down_is_not_done(
     def full(*given: Any, **named: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(guard.audit, "add", full)
+    monkeypatch.setattr(guard.people.audit, "add", full)
     assert start(guard, ANN).status_code == 503
     assert started == []
     assert ask(guard, "GET", "/api/runs", ANN).status_code == 200
@@ -176,7 +178,7 @@ def test_what_cannot_be_written_down_is_not_done(
 def test_every_request_that_changes_something_is_logged(
     method: str, path: str, said: tuple[str, str] | None
 ) -> None:
-    assert logged(method, path) == said
+    assert describe_request(method, path) == said
 
 
 def test_slides_that_are_read_count_as_those_that_are_measured(
@@ -187,7 +189,11 @@ def test_slides_that_are_read_count_as_those_that_are_measured(
     (tmp_path / "slides").mkdir()
     path = tmp_path / "roles.toml"
     path.write_text('[people]\nann = "run"\n[quotas]\nslides_per_day = 2\n')
-    site = Site(settings, (tmp_path / "slides",), trust=trust("X-User", [], path))
+    site = Site(
+        settings,
+        (tmp_path / "slides",),
+        people=open_people(settings, parse_trust("X-User", [], path)),
+    )
     inner: Any = (guard := create_app(site, HttpOptions(token=TOKEN, port=8766))).app
     monkeypatch.setattr(inner.state.commands, "start", lambda name, *given: None)
     answers = []
@@ -289,9 +295,9 @@ def test_a_server_without_its_database_is_measured_all_the_same(
 
 
 def test_the_commands_of_a_person_know_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "ann\x1b[31m\n")
-    assert owner().startswith("ann")
-    assert owner().isprintable()
+    monkeypatch.setenv(OWNER, "ann\x1b[31m\n")
+    assert current_owner().startswith("ann")
+    assert current_owner().isprintable()
 
 
 def test_metrics_are_read_past_the_proxy_and_nothing_else_is(guard: Guard) -> None:
@@ -310,7 +316,7 @@ def test_of_two_who_decide_at_once_one_is_told_that_the_other_did(
     path = settings.runs_dir.parent / "reviewers.toml"
     path.write_text('[people]\nann = "review"\nbob = "review"\n')
     inner: Any = guard.app
-    object.__setattr__(guard.trust, "roles", read_roles(path))
+    object.__setattr__(guard.people.trust, "roles", read_roles(path))
     run = RunFolder(settings.runs_dir / "r")
     run.root.mkdir(parents=True)
     run.save(Manifest(id="r", run_id="r", place=str(run.root), prompt="q", created="",

@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Iterator
 
 from sage.cli.diagnose import Check
-from sage.control.audit import open_audit
-from sage.control.runs import open_runs
 from sage.core import clock
 from sage.core.errors import InputError, SageError
 from sage.core.extras import absent, install
 from sage.core.printable import amount
 from sage.run.folder import list_runs
+from sage.run.queue.runs import open_runs
 from sage.settings import Settings, config_file
+from sage_hospital.audit import open_audit
 
 ROOM = 20 << 30
 """Bytes that should be free where runs are written."""

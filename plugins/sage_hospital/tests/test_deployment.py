@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from sage.cli.show import list_all
-from sage.control.audit import open_audit
-from sage.control.deployment import check_deployment
-from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.run.folder import RunFolder
+from sage.run.queue.runs import open_runs
 from sage.settings import Settings, load
 from sage.web.app import measured
 from sage.web.site import Site
+from sage_hospital.audit import open_audit
+from sage_hospital.deployment import check_deployment
 from tests.postgres import NEEDED, server
-from tests.sage.control.test_runs import manifest
+from tests.sage.test_queue import manifest
 from validation.ledger.store import open_store
 
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_servers.servers.callers import CALLER
-from sage.control.audit import ASKED, BEGAN, DECIDED, EXPORTED, REFUSED, Audit, open_audit
-from sage.control.promises import Promises, open_promises
-from sage.control.runs import open_runs
 from sage.core.errors import InputError
+from sage.core.hooks import ASKED, BEGAN, DECIDED, EXPORTED
 from sage.run.folder import RunFolder, new_id
-from sage.web.people import Role, Trust
-from sage.web.quotas import SLIDE, OverQuotaError, budget, count
+from sage.run.queue.runs import open_runs
+from sage.web.people import SLIDE, OverQuotaError, Role
+from sage_hospital.audit import REFUSED, Audit, open_audit
+from sage_hospital.promises import Promises, open_promises
+from sage_hospital.quotas import check_count, grant_budget
+from sage_hospital.roles import Trust
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Answer
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class People:
+class LoggedCallers:
     """See `mcp_servers.servers.callers.Callers`.
 
     Parameters
@@ -45,14 +47,14 @@ class People:
 
     def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
         """Refuse what a role or a quota does not allow; write down what changes something."""
-        if reason := self.trust.refusal(who, needed(spec)):
+        if reason := self.trust.refusal(who, required_role(spec)):
             raise InputError(reason)
-        what, about = said(spec, arguments)
+        what, about = describe_call(spec, arguments)
         if not what:
             return
         entry, quotas = self.audit.add(who, what, about, tool=spec.name), self.trust.quotas(who)
         try:
-            count(quotas, self.audit, entry)
+            check_count(quotas, self.audit, entry)
         except OverQuotaError:
             self.audit.refuse(entry)
             raise
@@ -73,7 +75,7 @@ class People:
             who, run = CALLER.get(), None
             if words[0] == "run":
                 run = RunFolder(self.settings.runs_dir / new_id(words[-1]))
-                bound = budget(self.promises, run, who, self.trust.quotas(who), None,
+                bound = grant_budget(self.promises, run, who, self.trust.quotas(who), None,
                                free=self.settings.effective_reasoner == "rules")  # fmt: skip
                 most = [] if bound is None else [f"--budget-usd={bound}"]
                 words = ["run", f"--out={run.root}", *most, *words[1:]]
@@ -100,14 +102,14 @@ class People:
                 return
 
 
-def needed(spec: ToolSpec) -> Role:
+def required_role(spec: ToolSpec) -> Role:
     """The role that a tool asks for: what only looks is for whoever reads."""
     if spec.name == "review_run":
         return Role.REVIEW
     return Role.READ if spec.read_only else Role.RUN
 
 
-def said(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
+def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
     """What the audit log says of a call, and about what; empty for one that only looks."""
     if spec.name == "start_run":
         return ASKED, ""
@@ -119,7 +121,7 @@ def said(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
 
 
 @contextmanager
-def people(trust: Trust | None, settings: Settings) -> Iterator[People | None]:
+def open_callers(trust: Trust | None, settings: Settings) -> Iterator[LoggedCallers | None]:
     """The people of a server; None where nobody is named."""
     if trust is None:
         yield None
@@ -128,4 +130,4 @@ def people(trust: Trust | None, settings: Settings) -> Iterator[People | None]:
         kept.enter_context(open_runs(settings, new=True))
         audit = kept.enter_context(open_audit(settings, new=True))
         assert audit is not None
-        yield People(trust, settings, audit, kept.enter_context(open_promises(settings)))
+        yield LoggedCallers(trust, settings, audit, kept.enter_context(open_promises(settings)))

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.app import app
-from sage.control.audit import open_audit
 from sage.settings import Settings
+from sage_hospital.audit import open_audit
 from tests.postgres import NEEDED, Line, server
 
 

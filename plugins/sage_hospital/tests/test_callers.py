@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 from mcp_servers.knowledge.runs import Answer
 from mcp_servers.servers.callers import CALLER
 from sage.cli.app import app
-from sage.control.audit import ASKED, open_audit
+from sage.core.hooks import ASKED
 from sage.settings import Settings
-from sage.web.callers import people
-from sage.web.people import trust
+from sage_hospital.audit import open_audit
+from sage_hospital.callers import open_callers
+from sage_hospital.roles import parse_trust
 from tests.adversary.test_servers import call
 from tests.end_to_end.harness import environment
 from tests.mcp_servers.test_mcp_hardening import BEGIN, GOOD
@@ -147,7 +148,7 @@ def test_a_run_is_its_caller_s_and_within_what_is_left_of_their_month(folder: Pa
         return Answer(0, json.dumps({}), "")
 
     settings = Settings(runs_dir=folder / "money", reasoner="chat", base_url="http://127.0.0.1:9")
-    with people(trust("X-User", [], folder / "roles.toml"), settings) as known:
+    with open_callers(parse_trust("X-User", [], folder / "roles.toml"), settings) as known:
         assert known is not None
         drive = known.drive(command)
         CALLER.set("runner")

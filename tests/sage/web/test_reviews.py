@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sage.control.reviews import FILE, Reviews, open_reviews
 from sage.settings import Settings
+from sage.web.reviews import FILE, Reviews, open_reviews
 from tests.postgres import NEEDED, server
 from tests.sage.web.test_site import write_run
 

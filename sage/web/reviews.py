@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sage.control.database import Database, Execute, open_database
 from sage.core import clock
 from sage.core.files import append_line
 from sage.run.folder import RunFolder
+from sage.run.queue.database import Database, Execute, open_database
 
 if TYPE_CHECKING:
     from sage.settings import Settings

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.app import app
-from sage.control.lease import LOST
-from sage.control.runs import ATTEMPTS, Runs, open_runs
 from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
+from sage.run.queue.lease import LOST
+from sage.run.queue.runs import ATTEMPTS, Runs, open_runs
 from sage.settings import Settings
 from tests.end_to_end.harness import environment
 from tests.postgres import NEEDED, Line, server
@@ -172,10 +172,10 @@ def test_a_connection_that_is_cut_comes_back(settings: Settings, runs: Runs, url
 
 HOLDER = """
 import sys, time
-from sage.control.lease import renewing
-from sage.control.runs import open_runs
+from sage.run.queue.lease import renewing
+from sage.run.queue.runs import open_runs
 from sage.settings import Settings
-from tests.sage.control.test_runs import manifest
+from tests.sage.test_queue import manifest
 
 settings = Settings.model_validate({"runs_dir": sys.argv[1], "checkpoint_url": sys.argv[2]})
 with open_runs(settings, new=True) as runs:

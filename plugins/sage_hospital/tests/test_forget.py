@@ -9,15 +9,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sage.control.database import open_database
-from sage.control.forget import forget
-from sage.control.reviews import TABLES as REVIEWS
-from sage.control.runs import TABLES as RUNS
-from sage.control.runs import open_runs
 from sage.core.errors import InputError
 from sage.run.campaign.notebook import TABLES as CAMPAIGNS
 from sage.run.folder import Manifest, RunFolder
+from sage.run.queue.database import open_database
+from sage.run.queue.runs import TABLES as RUNS
+from sage.run.queue.runs import open_runs
 from sage.settings import Settings
+from sage.web.reviews import TABLES as REVIEWS
+from sage_hospital.forget import forget
 from tests.end_to_end.harness import sage
 from tests.postgres import NEEDED, server
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sage.control.database import Database, Execute, open_database
-from sage.control.runs import TABLES as RUNS
-from sage.control.runs import KnownRun, of_owner
 from sage.core.models import Strict
+from sage.run.queue.database import Database, Execute, open_database
+from sage.run.queue.runs import TABLES as RUNS
+from sage.run.queue.runs import KnownRun, of_owner
 
 if TYPE_CHECKING:
     from sage.settings import Settings

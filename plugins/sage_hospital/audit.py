@@ -7,19 +7,18 @@ or removed is found.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sage.control.database import Database, Execute, open_database
-from sage.control.people import VARIABLE, owner
 from sage.core import clock
 from sage.core.errors import FaultError
 from sage.core.models import Strict
+from sage.run.queue.database import Database, Execute, open_database
 from validation.core.types import canonical_json, sha256_text
 
 if TYPE_CHECKING:
+    import sage.web.people as web
     from sage.settings import Settings
 
 TABLES = """
@@ -29,11 +28,6 @@ CREATE TABLE IF NOT EXISTS sage_audit (
 CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
 FIRST = sha256_text("sage audit 1")
-DECIDED = {"approve": "approved", "edit": "edited", "another": "asked for another",
-           "reject": "rejected"}  # fmt: skip
-"""What the log calls each decision on a hypothesis."""
-ASKED, BEGAN, EXPORTED = "asked", "began", "exported"
-"""A run is asked for before it has a name; the row of its beginning has it."""
 REFUSED = "refused"
 """What the log calls a request beyond a quota; `about` is the number of the request's row."""
 
@@ -97,11 +91,11 @@ class Audit:
         found = self.database.one("SELECT * FROM sage_audit ORDER BY seq")
         return [_entry(row) for row in found]
 
-    def refuse(self, entry: Entry) -> None:
+    def refuse(self, entry: web.Entry) -> None:
         """Write down that what a row asks for was refused, so that it does not count."""
         self.add(entry.who, REFUSED, str(entry.seq), request=entry.what)
 
-    def count(self, entry: Entry, since: str) -> int:
+    def count(self, entry: web.Entry, since: str) -> int:
         """How often the person of a row did the same from a time (ISO 8601) up to this row.
 
         What was refused does not count; this row does.
@@ -138,25 +132,6 @@ def _entry(row: dict[str, Any]) -> Entry:
         raise FaultError(
             "a row of the audit log was edited and cannot be read; restore it from a backup"
         ) from None
-
-
-def log_command(settings: Settings, what: str, about: object = "", **detail: Any) -> None:
-    """Write down what this machine's user does from the command line, where a log is kept.
-
-    Nothing where a server started the command: it has written the row of the person who asked it.
-
-    Parameters
-    ----------
-    settings : where the log is
-    what : a verb in the past, as the servers write it
-    about : a run, a cohort, a file
-    detail : JSON values
-    """
-    if os.environ.get(VARIABLE):
-        return
-    with open_audit(settings) as log:
-        if log is not None:
-            log.add(owner(), what, str(about), via="command line", **detail)
 
 
 @contextmanager

@@ -9,26 +9,21 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from sage.control.audit import ASKED
 from sage.core import clock
-from sage.core.errors import InputError
+from sage.core.hooks import ASKED
 from sage.core.models import Strict
 from sage.core.printable import amount
 from sage.report.spending import paid
 from sage.run.folder import RunFolder, held
+from sage.web.people import SLIDE, OverQuotaError
 
 if TYPE_CHECKING:
-    from fastapi import Request
-
-    from sage.control.audit import Audit, Entry
-    from sage.control.promises import Promise, Promises
-    from sage.control.runs import KnownRun
+    from sage.run.queue.runs import KnownRun
+    from sage.web.people import Entry
+    from sage_hospital.audit import Audit
+    from sage_hospital.promises import Promise, Promises
 
 MONTH = timedelta(days=30)
-SLIDE = "measured a slide"
-"""What the audit log calls a slide that was measured."""
-COUNTED = (ASKED, SLIDE)
-"""What a day has a number of."""
 OVER = ("finished", "failed", "stopped")
 
 
@@ -40,25 +35,7 @@ class Quotas(Strict):
     slides_per_day: int | None = Field(default=None, ge=0)
 
 
-class OverQuotaError(InputError):
-    """A request beyond a quota; the log says that it was refused, and it does not count."""
-
-
-def check_count(request: Request) -> None:
-    """Refuse one more run or slide beyond a day's number; the request is in the log already.
-
-    Raises
-    ------
-    OverQuotaError
-        With the number that is allowed.
-    """
-    trust, audit = request.app.state.site.trust, request.app.state.audit
-    if trust is not None and audit is not None:
-        entry: Entry = request.scope["state"]["logged"]
-        count(trust.quotas(entry.who), audit, entry)
-
-
-def count(quotas: Quotas, audit: Audit, entry: Entry) -> None:
+def check_count(quotas: Quotas, audit: Audit, entry: Entry) -> None:
     """Refuse a run or slide, in the log already, beyond a day's number of its sender.
 
     Raises
@@ -82,7 +59,7 @@ def _over(who: str, most: int, thing: str) -> OverQuotaError:
     )
 
 
-def budget(
+def grant_budget(
     promises: Promises,
     run: RunFolder,
     who: str,

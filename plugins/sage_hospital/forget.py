@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from mcp_servers.context import remove
 from mcp_servers.servers.prune import HANDLE
-from sage.control.database import FILE, Execute, open_database
 from sage.core.errors import InputError
 from sage.core.files import replacing, write_bytes
 from sage.core.models import Strict
 from sage.run.campaign.rounds import runs_and_rounds
 from sage.run.folder import HeldError, Manifest, RunFolder
+from sage.run.queue.database import FILE, Execute, open_database
 
 if TYPE_CHECKING:
     from sage.settings import Settings
@@ -243,9 +243,9 @@ def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[st
 
     The name is struck out unless `dry`.
     """
-    from sage.control.reviews import TABLES as REVIEWS
-    from sage.control.runs import TABLES as RUNS
     from sage.run.campaign.notebook import TABLES as CAMPAIGNS
+    from sage.run.queue.runs import TABLES as RUNS
+    from sage.web.reviews import TABLES as REVIEWS
 
     def body(execute: Execute) -> list[str]:
         found = []

@@ -1,0 +1,100 @@
+"""People of the pages' server: named by a proxy, bound by quotas, logged."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sage.run.queue.runs import open_runs
+from sage.web.people import ALL, Everyone, Role
+from sage_hospital.audit import Audit, open_audit
+from sage_hospital.promises import Promises, open_promises
+from sage_hospital.quotas import check_count, grant_budget
+
+if TYPE_CHECKING:
+    from sage.run.folder import RunFolder
+    from sage.settings import Settings
+    from sage.web.people import Entry, People
+    from sage_hospital.roles import Trust
+
+
+@dataclass
+class LoggedPeople:
+    """See `sage.web.people.People`.
+
+    Parameters
+    ----------
+    audit : log
+    trust : proxies and roles; None where people name themselves
+    promises : money granted to runs; None where people name themselves
+    """
+
+    audit: Audit
+    trust: Trust | None = None
+    promises: Promises | None = None
+
+    @property
+    def identified(self) -> bool:
+        """True if a reverse proxy names people."""
+        return self.trust is not None
+
+    def named(self, scope: Any) -> str | None:
+        """See `People.named`."""
+        return None if self.trust is None else self.trust.named(scope)
+
+    def roles_of(self, who: str) -> frozenset[Role]:
+        """See `People.roles_of`."""
+        return ALL if self.trust is None else self.trust.roles_of(who)
+
+    def refusal(self, who: str, role: Role) -> str:
+        """See `People.refusal`."""
+        return "" if self.trust is None else self.trust.refusal(who, role)
+
+    def log(self, who: str, what: str, about: str = "", **detail: Any) -> Entry | None:
+        """See `People.log`."""
+        return self.audit.add(who, what, about, **detail)
+
+    def cancel(self, entry: Entry) -> None:
+        """See `People.cancel`."""
+        self.audit.refuse(entry)
+
+    def check_count(self, entry: Entry) -> None:
+        """See `People.check_count`."""
+        if self.trust is not None:
+            check_count(self.trust.quotas(entry.who), self.audit, entry)
+
+    def grant(
+        self, run: RunFolder, who: str, asked: float | None, *, free: bool,
+        at_most: float | None = None,
+    ) -> float | None:  # fmt: skip
+        """See `People.grant`."""
+        if self.trust is None or self.promises is None:
+            return asked
+        quotas = self.trust.quotas(who)
+        return grant_budget(self.promises, run, who, quotas, asked, free=free, at_most=at_most)
+
+    def release_failed(self, failed: Callable[[str], bool]) -> None:
+        """See `People.release_failed`."""
+        if self.promises is not None:
+            for place in self.promises.waiting():
+                if failed(place):
+                    self.promises.end(place)
+
+
+def open_people(settings: Settings, trust: Trust | None) -> People:
+    """Open log and promises until the process ends, where people are named or a database is given.
+
+    The table of runs is made as well, so that every run is in it.
+    """
+    if trust is None and settings.checkpoint_url is None:
+        return Everyone()
+    kept = ExitStack()
+    atexit.register(kept.close)
+    kept.enter_context(open_runs(settings, new=True))
+    audit = kept.enter_context(open_audit(settings, new=True))
+    assert audit is not None
+    promises = None if trust is None else kept.enter_context(open_promises(settings))
+    return LoggedPeople(audit, trust, promises)
