@@ -141,7 +141,7 @@ class Analysis:
 
     @property
     def tests(self) -> tuple[TestOutcome, ...]:
-        """What the tests and controls that ran so far came to."""
+        """Outcomes of the tests and controls run so far."""
         return tuple(self._tests)
 
     @property
@@ -403,7 +403,7 @@ class Analysis:
 
 @cache
 def versions() -> dict[str, str]:
-    """Which libraries computed the numbers (looked up once: the search takes 30 ms)."""
+    """Versions of the libraries behind the numbers (looked up once: the search takes 30 ms)."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:

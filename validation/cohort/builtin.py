@@ -57,7 +57,7 @@ note = "the column is called cens, and 1 means an event"
 
 
 def summaries() -> list[CohortSummary]:
-    """One line per built-in cohort."""
+    """Summaries of the built-in cohorts."""
     return [
         CohortSummary(id=name, title=TITLES[name], kind="builtin", simulated=False, patients=686)
         for name in NAMES

@@ -65,7 +65,7 @@ class Cohort(CohortColumns):
         return found
 
     def dictionary(self) -> DataDictionary:
-        """What may be known before results exist: no rows, and no level under `min_level`."""
+        """Data dictionary without rows, and without levels of fewer than `min_level` patients."""
         return self._dictionary
 
     @cached_property

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd.Series:
-    """One value per patient, indexed by patient; missing values never win over known ones.
+    """Reduce rows to a value per patient; missing values never win over known ones.
 
     `error` refuses repeated patients; `identical` refuses only if their values differ; `first` and
     `last` follow the file's order; `mean`, `max`, `min` are for numbers.

@@ -77,7 +77,7 @@ class CohortColumns(CohortData):
         return tuple(gene for gene in self.signatures[key].genes if gene in matrix)
 
     def column(self, key: str) -> pd.Series:
-        """One variable for all patients, indexed by patient identifier; missing values are NaN.
+        """Read a variable for all patients, indexed by patient identifier; missing values are NaN.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class CohortColumns(CohortData):
         return values.reindex(self.patients).rename(key)
 
     def outcome(self, name: str) -> pd.DataFrame:
-        """One endpoint indexed by patient identifier: `time`, `event`, or `value`."""
+        """Read an endpoint, indexed by patient identifier: `time`, `event`, or `value`."""
         if name not in self.spec.endpoints:
             raise InputError(
                 f'cohort "{self.id}" has no endpoint "{name}"; it has: '

@@ -171,7 +171,7 @@ def _continuous(name: str, spec: ContinuousSpec, table: Loaded) -> pd.DataFrame:
 
 
 def coding_text(spec: EndpointSpec) -> str:
-    """How the data dictionary states an outcome's coding."""
+    """Describe an outcome's coding for the data dictionary."""
     if isinstance(spec, ContinuousSpec):
         return f"column {spec.column}"
     if isinstance(spec, BinarySpec):

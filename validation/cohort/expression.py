@@ -51,7 +51,7 @@ class Expression:
         return gene in self._row
 
     def column(self, gene: str) -> pd.Series:
-        """One gene, indexed by patient."""
+        """Return a gene's values, indexed by patient."""
         import numpy as np
         import pandas as pd
 

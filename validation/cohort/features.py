@@ -17,7 +17,7 @@ NOT_FEATURES = {"slide", "status", "file", "path", "error", "version", "tool"}
 
 
 class ColumnAbout(BaseModel):
-    """What a table's writer says of a column, in `TABLE.columns.json` beside it."""
+    """Description of a column from `TABLE.columns.json` beside its table."""
 
     model_config = ConfigDict(extra="ignore")
 

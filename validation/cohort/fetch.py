@@ -170,7 +170,7 @@ def _cases(service: Service, project: str, say: Progress) -> str:
 
 
 def _case(hit: Any, service: str) -> list[Any]:
-    """One row per case: the primary diagnosis, or the first where none is marked."""
+    """Build a row per case: the primary diagnosis, or the first where none is marked."""
     diagnoses = hit.get("diagnoses") or [{}]
     primary = next(
         (

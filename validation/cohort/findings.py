@@ -1,4 +1,4 @@
-"""What would mislead an analysis of a cohort.
+"""Find what would mislead an analysis of a cohort.
 
 Each rule looks for one trap that real cohorts held: event flags of either polarity, follow-up that
 is older than another table's, normal samples among tumors, a detector's own training slides.

@@ -1,4 +1,4 @@
-"""What would mislead an analysis in a cohort's outcomes: coding, polarity, age, odd times."""
+"""Find problems in a cohort's outcomes: coding, polarity, age, implausible times."""
 
 from __future__ import annotations
 

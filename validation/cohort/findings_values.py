@@ -43,7 +43,7 @@ SHORT = {"m": "male", "f": "female", "y": "yes", "n": "no", "pos": "positive", "
 
 
 def of_values(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
-    """What one variable's known values show against their kind, unit and each other."""
+    """Check a variable's known values against its kind, its unit and each other."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(known):

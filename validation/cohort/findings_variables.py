@@ -1,4 +1,4 @@
-"""What would mislead an analysis in a cohort's variables: empty, constant, odd, one per patient."""
+"""Find problems in a cohort's variables: empty, constant, implausible, identifiers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ APART = 1.5
 
 
 def of_expression(cohort: Cohort) -> list[Finding]:
-    """What the matrix lost or merged, and patients without expression."""
+    """Report genes lost or merged in the matrix, and patients without expression."""
     spec = cohort.spec.expression
     if spec is None:
         return []

@@ -1,4 +1,4 @@
-"""What a `cohort.toml` may say. Paths are relative to the cohort's root folder.
+"""Schema of `cohort.toml`. Paths are relative to the cohort's root folder.
 
 A cohort names its tables once, then takes variables and endpoints from their columns. Everything
 that changes a patient's value (filters, codes for missing, how several rows of one patient become
@@ -29,7 +29,7 @@ KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
 
 
 class PatientRule(Strict):
-    """Which table defines the patients, and how identifiers are read.
+    """Table that defines the patients, and the rule for reading identifiers.
 
     `ids = "tcga"` takes the first twelve characters of a barcode, accepts dots for hyphens, and
     refuses anything else; `ids = "exact"` takes identifiers as they are.
@@ -52,7 +52,7 @@ class PatientRule(Strict):
 
 
 class KnownSpec(Strict):
-    """When a variable became known after the start of follow-up, for all or for each patient.
+    """Time after the start of follow-up at which a variable became known, fixed or per patient.
 
     `time` is one time for all, `column` one in the variable's table per patient (empty: never).
     `before` is the variable's value until then, such as "no" of a treatment that was not given yet.
@@ -77,7 +77,7 @@ Known = Literal["baseline", "unknown"] | float | KnownSpec
 
 
 class TableSpec(Strict):
-    """One file. `where` keeps rows whose columns have one of the given values.
+    """Table file. `where` keeps rows whose columns have any of the given values.
 
     `known_at` holds for all variables of the table that do not say their own; without it, the
     cohort's does. So it is for expression and slides.
@@ -134,7 +134,7 @@ class ExpressionSpec(Strict):
 
 
 class VariableSpec(Strict):
-    """One variable. `values` maps what the file says to what the analysis sees; others are refused
+    """Variable. `values` maps codes of the file to values of the analysis; other codes are refused
     unless `other = "missing"`.
     """
 
@@ -240,7 +240,7 @@ EndpointSpec = Annotated[
 
 
 class SlideSpec(Strict):
-    """Where the slides lie: a table with one row per slide, or a folder searched by pattern.
+    """Location of the slides: a table with a row per slide, or a folder searched by pattern.
 
     `known_at` says when they were taken; it holds for the features that tools compute on them.
     """

@@ -27,7 +27,7 @@ def policy(pause: float) -> Policy:
 
 @dataclass
 class Service:
-    """One API; several share a client."""
+    """Web API; several share a client."""
 
     name: str
     base: str
@@ -42,7 +42,7 @@ class Service:
         params: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> T:
-        """What `read` makes of the answer.
+        """Request an address and parse the response with `read`.
 
         Raises
         ------

@@ -218,7 +218,7 @@ def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
 
 
 def text_of(value: Cell) -> str:
-    """How a TOML value looks in a text table: 1.0 and 1 are the same code."""
+    """Render a TOML value as in a text table: 1.0 and 1 are the same code."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():

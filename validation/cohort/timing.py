@@ -1,4 +1,4 @@
-"""When each variable of a cohort became known, counted in months from the start of follow-up."""
+"""Times at which a cohort's variables became known, in months from the start of follow-up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def declared(cohort: CohortData, key: str) -> Known:
-    """What the description says of one variable: its own word, else its table's, the cohort's.
+    """Return a variable's declared timing: its own, else its table's, else the cohort's.
 
     The tissue source site of a barcode was known when the tissue came.
     """
@@ -34,7 +34,7 @@ def declared(cohort: CohortData, key: str) -> Known:
 
 
 def known_at(cohort: CohortData, key: str) -> KnownAt:
-    """When a variable became known; one that is derived from others, when the last of them did."""
+    """Return when a variable became known; for a derived variable, when its last input did."""
     if key in cohort.derived:
         parts = [known_at(cohort, name) for name in cohort.derived[key].of]
         for state in ("unknown", "column"):
@@ -52,7 +52,7 @@ def known_at(cohort: CohortData, key: str) -> KnownAt:
 
 
 def before(cohort: CohortData, key: str) -> str | float | None:
-    """What a variable is until it becomes known; None where that is not declared."""
+    """Value of a variable before it becomes known; None if not declared."""
     said = None if key in cohort.derived else declared(cohort, key)
     if not isinstance(said, KnownSpec) or said.before is None:
         return None
@@ -71,7 +71,7 @@ def before(cohort: CohortData, key: str) -> str | float | None:
 
 
 def months_known(cohort: CohortData, key: str) -> pd.Series:
-    """When each patient's value became known, in months; empty: never. By patient identifier."""
+    """Months until each patient's value became known, by patient identifier; empty if never."""
     import pandas as pd
 
     if key in cohort.derived:

@@ -1,1 +1,1 @@
-"""What will be tested, written and hashed before any outcome is compared."""
+"""Validation contracts: tests fixed and hashed before any outcome is compared."""

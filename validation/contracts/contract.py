@@ -123,7 +123,7 @@ class Within(Strict):
 
 
 class TestPlan(Strict):
-    """One registered test. `claim` is True where its p-value could support a claim."""
+    """Registered test. `claim` is True where its p-value could support a claim."""
 
     __test__ = False
 
@@ -140,7 +140,7 @@ class TestPlan(Strict):
 
 
 class Power(Strict):
-    """What the primary test can see, from event counts and group sizes alone.
+    """Power of the primary test, from event counts and group sizes alone.
 
     `minimum_detectable` is on the effect's ratio scale (1 / it for protective effects), or in
     standard deviations for continuous outcomes. `unit_sd` is the exposure's standard deviation in
@@ -338,7 +338,7 @@ class Contract(Strict):
 
     @property
     def effect_name(self) -> str:
-        """What the primary test's effect is called: of a product, a ratio of two ratios."""
+        """Name the scale of the primary test's effect; for a product, a ratio of two ratios."""
         product = self.comparison.is_product and self.scale.endswith("ratio")
         return f"ratio of two {self.scale}s" if product else self.scale
 

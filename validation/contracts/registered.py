@@ -1,4 +1,4 @@
-"""Which tests a contract registers for each kind of endpoint."""
+"""Select the tests that a contract registers for each kind of endpoint."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def _of_kind(
     primary: bool,
     whole: Method | None,
 ) -> Iterator[_Beside]:
-    """What an endpoint with a time takes beside its claim."""
+    """Register the supporting tests of a time-to-event endpoint."""
     if endpoint.kind == "survival":
         if grouped:
             yield "kaplan_meier", "descriptive", "kaplan_meier", (), (), ""
@@ -351,7 +351,7 @@ def _described(
     strata: tuple[str, ...],
     known: tuple[str, ...],
 ) -> Iterator[_Beside]:
-    """What the reader of a claim is shown besides: who the patients are, and how a model does."""
+    """Register descriptive tests: the patients, and a model's performance."""
     if known and endpoint.kind == "survival":
         yield "concordance", "descriptive", "concordance", known, (), ""
         yield "calibration", "descriptive", "calibration", known, (), ""

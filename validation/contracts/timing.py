@@ -1,4 +1,4 @@
-"""What was known when: late variables are refused, or counted from the time they were known.
+"""Timing of variables: late ones are refused, or counted from when they became known.
 
 An exposure that becomes known during follow-up gives its carriers immortal time: they had to live
 until then. Two ways count it rightly. At a landmark, follow-up starts anew among those still at
@@ -24,7 +24,7 @@ ENTRY = "follow_up.start"
 
 
 def known_text(known_at: KnownAt) -> str:
-    """When a variable became known, in words."""
+    """Describe when a variable became known."""
     if isinstance(known_at, float):
         return f"{known_at:g} months"
     return "each patient's own time" if known_at == "column" else known_at
@@ -111,7 +111,7 @@ def _remedies(use: VariableUse) -> str:
 
 
 def timing_limits(contract: Contract) -> tuple[str, ...]:
-    """What stands beside the verdict about timing."""
+    """List notes about timing to print beside the verdict."""
     landmark = contract.hypothesis.landmark
     if landmark is None:
         return ()

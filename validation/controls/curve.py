@@ -30,7 +30,7 @@ from validation.statistics.errors import (
 
 @dataclass(frozen=True)
 class Specification:
-    """One set of choices and what came out. `reason` is set where nothing could be estimated.
+    """Estimate under a set of choices. `reason` is set where nothing could be estimated.
 
     `same` are further choices that are this very fit.
     """
@@ -71,7 +71,7 @@ class SpecificationCurve:
     left_out: tuple[Specification, ...] = ()
 
     def table(self) -> list[dict[str, str | float | int]]:
-        """One row per specification, for a file."""
+        """Rows of text for a file, per specification."""
         return [
             {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
              "n": s.n, "events": s.events, "reason": s.reason, "same fit": _others(s)}
@@ -89,7 +89,7 @@ def _others(kept: Specification) -> str:
 
 @dataclass(frozen=True)
 class Chosen:
-    """One specification's patients and model: rows kept, design matrix (rows, k), names."""
+    """Data of a specification: rows kept, design matrix (rows, k), names."""
 
     rows: BoolArray
     X: FloatArray
@@ -100,8 +100,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Model:
-    """How a specification is fitted. `size` counts rows and events before a fit is tried; `read` is
-    the outcome that a fit reads of them."""
+    """Fitting method of a specification. `size` counts rows and events before a fit is tried;
+    `read` returns the outcome that the fit uses."""
 
     n: int
     null: float
@@ -286,7 +286,7 @@ def leave_one_out(
     *,
     choices: Mapping[str, str],
 ) -> tuple[Specification, ...]:
-    """One exposure's model without one site at a time, under each set of covariates.
+    """Refit an exposure's model leaving out each site in turn, under each set of covariates.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def _chosen(
 
 
 def _identity(model: Model, chosen: Chosen) -> tuple[object, ...]:
-    """What a fit is made of: equal for choices that are one fit."""
+    """Key of a fit: equal for choices that give the same fit."""
     layers = chosen.layers
     if layers is not None and len(set(layers.tolist())) < 2:
         layers = None  # one stratum is none

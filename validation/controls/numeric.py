@@ -1,4 +1,4 @@
-"""What would this claim look like if it were false? Empirical null distributions on arrays.
+"""Empirical null distributions of a claim, computed on arrays.
 
 - Permuted outcome: the exposure is dealt out anew among the patients, the outcome and the
   covariates keep their relation. The statistic's distribution then is that of no association.

@@ -57,7 +57,7 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
 
 
 def missingness(table: pd.DataFrame, study: Study) -> Missingness:
-    """Whether the outcome differs between patients with and without the exposure, within strata.
+    """Compare the outcome between patients with and without the exposure, within strata.
 
     Complete cases mislead where a value is missing because of what happened to the patient.
     """
@@ -411,7 +411,7 @@ def _within(
 
 
 def timing(study: Study) -> TimingResult:
-    """Whether an exposure knows the outcome, or how long its patients were followed."""
+    """Test whether an exposure reveals the outcome or the length of follow-up."""
     import numpy as np
 
     from validation.statistics.leakage import leak_of

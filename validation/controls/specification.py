@@ -173,7 +173,7 @@ def _labels(study: Study, keys: tuple[str, ...]) -> str:
 
 
 def _model(study: Study, known: Mask) -> Model:
-    """How the primary endpoint is modeled in each specification."""
+    """Build the model of the primary endpoint for the specification curve."""
     from validation.controls.curve import cox_model, linear_model, logistic_model
 
     endpoint = study.contract.primary_test.endpoint

@@ -25,7 +25,7 @@ def known_since(key: str) -> str:
 
 
 class Variable(Strict):
-    """One variable at the patient level. `levels` counts categories, those under five pooled.
+    """Patient-level variable. `levels` counts categories, those under five pooled.
 
     `before` is what a variable known at each patient's own time is until then ("not yet").
     """
@@ -51,7 +51,7 @@ class Variable(Strict):
 
 
 class Endpoint(Strict):
-    """One outcome. `n` patients have it, `events` of them had the event.
+    """Outcome. `n` patients have it, `events` of them had the event.
 
     `contained_in` names variables that hold the outcome itself and so cannot adjust it.
     """
@@ -69,7 +69,7 @@ class Endpoint(Strict):
 
 
 class JoinReport(Strict):
-    """How many patients or samples a step kept, and why the others were lost."""
+    """Patients or samples kept by a step, and why the others were lost."""
 
     step: str
     before: int

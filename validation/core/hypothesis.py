@@ -29,7 +29,7 @@ nobody said; or that many months after the start."""
 
 
 class Filter(Strict):
-    """One condition on a variable of the data dictionary, e.g. `clinical:gender == MALE`."""
+    """Condition on a variable of the data dictionary, e.g. `clinical:gender == MALE`."""
 
     variable: str
     op: Literal["eq", "ne", "in", "lt", "le", "gt", "ge", "present"]
@@ -37,7 +37,7 @@ class Filter(Strict):
 
 
 class Population(Strict):
-    """Who the claim is about."""
+    """Population of a claim."""
 
     description: str
     filters: tuple[Filter, ...] = ()
@@ -49,7 +49,7 @@ analyzed patients, (mean rank - 1/2) / n."""
 
 
 class CutRule(StrEnum):
-    """How a continuous variable becomes groups. Only `OPTIMAL` looks at the outcome, and pays.
+    """Rule for grouping a continuous variable. Only `OPTIMAL` uses the outcome, and corrects p.
 
     `QUARTILE` and `LEVELS` (each value of an ordinal variable is a group) serve trends.
     """
@@ -125,7 +125,7 @@ class Exposure(Strict):
 
 
 class Comparison(StrEnum):
-    """What is compared with what."""
+    """Comparison that a hypothesis makes."""
 
     EXPOSED_VS_REST = "exposed_vs_rest"
     """All exposures at their exposed level, against everybody else."""
@@ -160,7 +160,7 @@ class Comparison(StrEnum):
 
 
 class Direction(StrEnum):
-    """What the hypothesis expects of the exposed group."""
+    """Direction expected in the exposed group."""
 
     HIGHER_RISK = "higher_risk"
     """Shorter survival, more events, or a higher value of a continuous outcome."""
@@ -360,7 +360,7 @@ def _plain(value: object) -> str:
 
 
 def disjoint(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
-    """Whether no patient is of both populations, by the levels that each is held to."""
+    """True if two populations cannot share a patient, given their levels."""
     return any(others.get(variable, level) != level for variable, level in some.items())
 
 

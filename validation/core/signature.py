@@ -104,7 +104,7 @@ class GeneSignature(Strict):
 
     @property
     def text(self) -> str:
-        """What is computed, in words: "mean z-score of CD8A and GZMB"."""
+        """Describe the score: "mean z-score of CD8A and GZMB"."""
         if self.method == "weighted":
             pairs = zip(self.genes, self.weights, strict=True)
             named = [f"{weight:+g} {gene}" for gene, weight in pairs]

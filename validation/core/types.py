@@ -28,7 +28,7 @@ def finding(severity: Severity, code: str, where: str, message: str, remedy: str
 
 
 class CohortSummary(Strict):
-    """One line of `sage cohort list`; `slides` where it says where its patients' slides lie."""
+    """Line of `sage cohort list`; `slides` if the cohort declares its slides."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""Which covariates to adjust for, reasoned from a declared causal diagram.
+"""Choose adjustment covariates from a declared causal diagram.
 
 A diagram is a list of arrows (`age -> stage`). The adjustment set is a minimal one that closes
 every back-door path from exposure to outcome (Pearl, Causality, 2009, section 3.3). Covariates that
@@ -30,7 +30,7 @@ class Warned(Strict):
 
 
 class Adjustment(Strict):
-    """What a diagram says of adjusting for confounders of one exposure-outcome effect.
+    """Adjustment for confounding that a causal diagram implies.
 
     `covariates` is a minimal sufficient set among the measured variables, None where there is
     none; `open_path` then is a back-door path that nothing measured closes.

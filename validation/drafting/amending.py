@@ -164,7 +164,7 @@ def _drafted(wanted: dict[str, Any], dictionary: DataDictionary) -> Contract:
 
 
 def _plain(before: dict[str, Any], dictionary: DataDictionary) -> dict[str, Any]:
-    """What the draft alone makes of the earlier settings.
+    """Translate earlier settings into arguments of `draft`.
 
     Data that no longer bear them give the settings themselves: then nothing counts as set by hand.
     """

@@ -258,7 +258,7 @@ def _exposure(
 
 
 def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Rescale | None:
-    """What is done to the values first: the hypothesis' transform, or what a doubling asks for."""
+    """Transform of an exposure's values: the hypothesis', or log2 for a doubling."""
     doubling = comparison is Comparison.PER_DOUBLING
     if exposure.transform == "none" and not doubling:
         return None
@@ -335,7 +335,7 @@ def _covariates(
 def reasoned_adjustment(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
 ) -> Adjustment | None:
-    """What the hypothesis' causal diagram asks to adjust for; None where it declares none."""
+    """Adjustment implied by the hypothesis' causal diagram; None if it declares none."""
     if not hypothesis.causes:
         return None
     return adjust(

@@ -1,4 +1,4 @@
-"""How many patients a study needs, before its cohort exists.
+"""Plan the size of a study before its cohort exists.
 
 Schoenfeld 1983 (Biometrics) for the events of a two-group comparison of hazards, Hsieh and Lavori
 2000 (Controlled Clinical Trials) for continuous exposures, Peterson and George 1993 (Controlled
@@ -20,7 +20,7 @@ Design = Literal["groups", "per_sd", "interaction"]
 
 
 class Accrual(Strict):
-    """How patients come and are followed, in months; survival is taken as exponential.
+    """Accrual and follow-up of patients, in months; survival is taken as exponential.
 
     `lost` is the share of patients lost to follow-up per year.
     """
@@ -50,7 +50,7 @@ class Accrual(Strict):
 
 
 class Question(Strict):
-    """What a study shall be able to show.
+    """Effect that a study should be able to detect.
 
     `exposed` is the share of exposed patients (for interactions: of the product's margins both);
     `r_squared` the share of the exposure's variance that the covariates explain; `claims` how many

@@ -1,4 +1,4 @@
-"""What a contract's primary test can see, from counts alone; no outcome is read by exposure."""
+"""Power of a contract's primary test, from counts alone; no outcome is read by exposure."""
 
 from __future__ import annotations
 

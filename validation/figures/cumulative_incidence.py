@@ -21,7 +21,7 @@ LINE = 0.165  # inches of one line of the legend
 
 @dataclass(frozen=True)
 class Incidences:
-    """One group: the event of interest, and the competing ones taken together (None: nobody)."""
+    """Curves of a group: the event of interest, and competing events together (None: nobody)."""
 
     event: CumulativeIncidence
     competing: CumulativeIncidence | None = None

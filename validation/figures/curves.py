@@ -1,4 +1,4 @@
-"""What figures of curves over follow-up share: their time axis, bands, and numbers at risk."""
+"""Shared parts of survival figures: time axis, bands, and numbers at risk."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SHORT = 14
 
 @dataclass(frozen=True)
 class ForestRow:
-    """One effect. `heading` rows carry a label alone; `primary` ones are drawn as diamonds."""
+    """Row of a forest plot. `heading` rows carry only a label; `primary` rows are diamonds."""
 
     label: str
     value: float = float("nan")
@@ -118,7 +118,7 @@ def forest(
 
 
 def _stretch(height: float, top: float, rows: int) -> float:
-    """How much taller than 0.27 inch a row is on the axes."""
+    """Scale of a row's height relative to 0.27 inch."""
     return (height - 0.62 - top) / (0.27 * rows)
 
 

@@ -28,7 +28,7 @@ SEEN = ("kaplan_meier", "cumulative_incidence", "forest", "specification")
 
 
 class Finished(Protocol):
-    """What the figures need of an analysis (`validation.analysis.analysis.Analysis`)."""
+    """Parts of `validation.analysis.analysis.Analysis` that figures read."""
 
     contract: Contract
     provenance: dict[str, Any]
@@ -291,7 +291,7 @@ def _decision(analysis: Finished, study: Study, outcome: TestOutcome, out: Path)
 
 
 def _risk_of(contract: Contract, key: str) -> str:
-    """What a risk is a risk of: of an event, where the endpoint is named for its absence."""
+    """Name the event of a risk, also where the endpoint is named for its absence."""
     endpoint = contract.endpoint(key)
     return endpoint.label if endpoint.kind == "binary" else f"the event ({endpoint.label})"
 
@@ -435,7 +435,7 @@ def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
 
 
 def _model_label(contract: Contract, test: TestOutcome) -> str:
-    """Which endpoint, model and patients a row of the forest plot is about."""
+    """Label a row of the forest plot: endpoint, model, patients."""
     control = test.id.startswith("control.")
     plan = contract.primary_test if control else contract.test(test.id)
     kinds = ["adjusted"] if test.role == "adjusted" else []

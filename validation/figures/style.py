@@ -1,4 +1,4 @@
-"""What all figures share: colors, fonts, canvas, and how they are written."""
+"""Shared style of figures: colors, fonts, canvas, and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is analyzed, and who is exposed: filters, cut-points, groups. No outcome value is read."""
+"""Select the population and assign exposure groups, without reading any outcome value."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ class Exposed:
 
 
 def side(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
-    """Who is on the exposed side, and who on the opposite one (1, 0, NaN if unknown)."""
+    """Assign values to the exposed and the opposite side (1, 0, NaN if unknown)."""
     import numpy as np
 
     unknown = np.isnan(values)
@@ -376,7 +376,7 @@ def _step(values: Floats, cut: Cut, level: str) -> Floats:
 
 
 def outcome_known(table: pd.DataFrame, endpoint: str) -> pd.Series:
-    """Who has the outcome at all; its value is not looked at."""
+    """Mask of patients with a known outcome; its value is not read."""
     columns = [item for item in (f"{endpoint}.time", f"{endpoint}.value") if item in table.columns]
     if not columns:
         raise InputError(f'the analysis table has no outcome "{endpoint}"')
@@ -401,7 +401,7 @@ def cuts_of(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
 
 
 def losses(table: pd.DataFrame, contract: Contract) -> str:
-    """How many patients each condition costs, in words."""
+    """Describe how many patients each condition leaves."""
     parts = [f"{len(table)} patients"]
     keep = apply_filters(table, ())
     for condition in contract.filters:
@@ -418,13 +418,13 @@ def losses(table: pd.DataFrame, contract: Contract) -> str:
 
 
 def held_back(table: pd.DataFrame, contract: Contract) -> list[bool]:
-    """Which rows belong to the confirmation part: all of a cluster's, or none."""
+    """Mask of rows in the confirmation part; a cluster is never split."""
     labels = table.index if contract.cluster is None else table[contract.cluster]
     return [in_confirmation(str(label), contract) for label in labels]
 
 
 def in_confirmation(patient: str, contract: Contract) -> bool:
-    """Whether a pseudonym belongs to the held-back part; the same for all contracts of a seed."""
+    """True if a pseudonym is in the confirmation part; the same for all contracts of a seed."""
     text = f"{contract.seed}:{patient}"
     share = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16) / 16**12
     return share < contract.split.confirmation

@@ -27,7 +27,7 @@ FOLLOWED = 10
 
 
 class Term(Strict):
-    """One term of the linear predictor: (value - mean) / sd, or 1 at a level; times `coefficient`.
+    """Term of the linear predictor: (value - mean) / sd, or 1 at a level; times `coefficient`.
 
     `kind` is "exposure" for the claim's own coding, "part" for a main effect beside an interaction.
     """

@@ -43,7 +43,7 @@ SAME_ORDER = 0.98
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a design matrix: a z-score (`mean`, `sd`), or an indicator of `level`."""
+    """Column of a design matrix: a z-score (`mean`, `sd`), or an indicator of `level`."""
 
     name: str
     key: str
@@ -102,7 +102,7 @@ class Study:
         return found
 
     def patients(self, keep: Mask | None = None) -> int:
-        """How many patients the rows, or those kept, belong to: a patient may have several."""
+        """Count the patients of all rows, or of those kept; a patient may have several rows."""
         index = self.rows.index if keep is None else self.rows.index[keep]
         return int(index.nunique())
 
@@ -112,7 +112,7 @@ class Study:
         return time.groupby(level=0).transform("max").to_numpy(dtype=float)
 
     def entry(self, keep: Mask) -> Floats | None:
-        """When the kept records begin; None where each patient is one row from the start."""
+        """Entry times of the kept records; None where each patient has one row from the start."""
         if not self.contract.hypothesis.time_dependent:
             return None
         return self.rows[ENTRY].to_numpy(dtype=float)[keep]
@@ -244,7 +244,7 @@ class Study:
 
     @property
     def first_term(self) -> str:
-        """What the first term of every model is called."""
+        """Name of the first term of every model."""
         if self.exposed.mediated:
             return self.contract.exposures[1].label
         return "interaction" if self.exposed.product else self.contract.exposed

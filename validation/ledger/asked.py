@@ -1,4 +1,4 @@
-"""What was asked of the same patients before, by their records: the same question, and screens."""
+"""Find earlier questions and screens on the same patients, matched by their records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def question_label(population: str, mine: Registration) -> str:
 def asked_before(
     store: Store, patients: Patients, related: Related, mine: Registration
 ) -> list[str]:
-    """What the same question is called, the earliest name first.
+    """Names under which the same question was asked, earliest first.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def screened_before(
     mine: Registration,
     before: str = "",
 ) -> tuple[str, ...]:
-    """Which exposures were screened in these patients before the contract was registered.
+    """Find exposures screened in these patients before the contract was registered.
 
     Parameters
     ----------

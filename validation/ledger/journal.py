@@ -54,7 +54,7 @@ class Journal:
             self._take(path.read_bytes())
 
     def all_of(self, kind: type[S], *, own: bool = False) -> list[S]:
-        """What is said of one kind; `own`: in this folder."""
+        """Return entries of a kind; `own` restricts them to this folder."""
         return [
             line.said
             for line in self.lines
@@ -76,7 +76,7 @@ class Journal:
                         self._put(handle, line)
 
     def _is_new(self, line: Line) -> bool:
-        """Whether it is not said here: what was said elsewhere may yet be said in this folder."""
+        """True if this folder's journal lacks the entry."""
         known = self._texts.get(line_text(line.said))
         return known is None or (known and not line.elsewhere)
 

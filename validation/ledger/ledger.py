@@ -58,7 +58,7 @@ LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
 
 
 class Ledger:
-    """What is known of a folder's patients: its own attempts, and those of other folders on them.
+    """State of the ledger for a folder's patients, with attempts of other folders on them.
 
     Parameters
     ----------
@@ -99,14 +99,14 @@ class Ledger:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What happened to the file, in words."""
+        """Describe damage to the file."""
         return tuple(
             incident.why for incident in (*self._journal.all_of(Incident), *self._journal.pending)
         )
 
     @property
     def state(self) -> LedgerState:
-        """Whether what was registered is still there."""
+        """True if no registered line is missing."""
         if self._emptied or any(
             incident.incident == "emptied" for incident in self._journal.all_of(Incident)
         ):
@@ -316,11 +316,11 @@ class Ledger:
         self._add(entries)
 
     def registration(self, contract: str) -> Registration | None:
-        """How a contract was registered: by being frozen, where it ever was."""
+        """Return a contract's registration, preferring the one made when it was frozen."""
         return self._journal.registrations.get(contract)
 
     def is_registered(self, frozen: FrozenContract) -> bool:
-        """Whether the contract was registered when it was frozen, before any result of it.
+        """True if the contract was registered when frozen, before any of its results.
 
         A ledger without a store asks this only of what it knows to have come from a file.
         """
@@ -345,12 +345,12 @@ class Ledger:
         return bool(registered) and (not results or min(registered) < min(results))
 
     def screened(self, frozen: FrozenContract) -> str:
-        """Which exposure was screened in these patients before; empty where none was."""
+        """Exposures screened in these patients before."""
         mine = self.registration(frozen.sha256)
         return "; ".join(mine.screened) if mine is not None else ""
 
     def _claim(self, contract: str) -> str:
-        """What a contract does: contracts that do the same are one attempt."""
+        """Key of what a contract computes: contracts with equal keys are one attempt."""
         found = self.registration(contract)
         return found.claim if found is not None and found.claim else contract
 
@@ -475,7 +475,7 @@ class Ledger:
         return None
 
     def _explored_in_vain(self, contract: str) -> bool:
-        """Whether the part that decides about a confirmation clearly missed its level.
+        """True if the discovery part clearly missed its level.
 
         What crashed did not: mended, it may yet open the confirmation.
         """
@@ -566,7 +566,7 @@ class Ledger:
         return found
 
     def counts(self) -> dict[str, int]:
-        """How many attempts of this folder, by how they ended."""
+        """Count this folder's attempts by status."""
         found: dict[str, int] = {"attempts": len({entry.key for entry in self.entries})}
         for item in {entry.key: entry for entry in self.entries}.values():
             found[item.status] = found.get(item.status, 0) + 1

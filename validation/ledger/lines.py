@@ -1,4 +1,4 @@
-"""What a ledger can say: attempts, registrations, openings, screens, and harm to its file."""
+"""Lines of a ledger: attempts, registrations, openings, screens, and damage to its file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "am
 
 
 class Entry(Strict):
-    """One attempt. `claim` entries form the family over which errors are controlled.
+    """Attempt. `claim` entries form the family over which errors are controlled.
 
     `draw` names the split of the patients (data, seed, share) where the contract has one.
     """
@@ -76,7 +76,7 @@ class Registration(Strict):
 
     @property
     def question(self) -> tuple[str, ...]:
-        """What is asked of which patients: contracts that differ otherwise ask it again."""
+        """Question and patients: contracts that share these ask the same again."""
         return (self.asks,) if self.asks else (self.cohort, self.endpoint, *self.exposures)
 
 
@@ -127,7 +127,7 @@ FIELDS: dict[str, type[Said]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the file. `elsewhere`: said in another folder, on the same patients."""
+    """Line of the file. `elsewhere` marks entries of other folders on the same patients."""
 
     said: Said
     at: str
@@ -142,7 +142,7 @@ class Line:
 
 
 def line_model(body: dict[str, Any]) -> Said:
-    """What a line says, by the field that names its kind."""
+    """Content of a line, by the field that names its kind."""
     kind = next((model for field, model in FIELDS.items() if field in body), Entry)
     return kind.model_validate(body)
 
@@ -153,7 +153,7 @@ def line_text(said: Said) -> str:
 
 
 def line_body(said: Said) -> dict[str, Any]:
-    """What is said, as JSON; fields of later versions are left out where they say nothing."""
+    """Serialize the content as JSON, leaving out empty fields of later versions."""
     value = said.model_dump(mode="json")
     return {key: part for key, part in value.items() if part or key not in ("place", "within")}
 

@@ -53,7 +53,7 @@ ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Population:
-    """What the ledger keeps of a cohort's patients.
+    """Fingerprints of a cohort's patients for the ledger.
 
     `views` is (views, pilots) with 0 where a view does not tell a pilot from others; `known` how
     many patients each view tells apart; `outcomes` the pilots' fingerprints by endpoint.
@@ -117,7 +117,7 @@ class Patients:
 
     @cached_property
     def population(self) -> Population:
-        """What the ledger keeps."""
+        """Return the record kept in the ledger."""
         told = self._told
         if self.is_coarse:
             views = np.zeros((1, len(self.pilots)), dtype=np.uint64)
@@ -169,7 +169,7 @@ class Patients:
         return best
 
     def same_outcome(self, name: str, stored: Population, other: str, match: Match) -> bool:
-        """Whether an endpoint holds the outcomes of one of a stored population."""
+        """True if an endpoint matches an outcome of a stored population."""
         mine, theirs = self.outcomes.get(name), stored.outcomes.get(other)
         if mine is None or theirs is None or len(match.pilots) < FEWEST:
             return False
@@ -182,7 +182,7 @@ class Patients:
         return ranks
 
     def twins(self, key: str, stored: NDArray[np.uint8], match: Match) -> NDArray[np.int64]:
-        """Which of stored variables (rows of ranks) are this one under another name or scale."""
+        """Mask of stored variables (rows of ranks) that equal this one up to name and scale."""
         values = numbers(self.cohort.column(key))[match.patients]
         return twins(values, stored[:, match.pilots])
 
@@ -233,7 +233,7 @@ class Patients:
         )
 
     def _everybody(self) -> Tokens:
-        """One fingerprint of the whole table, for records that hardly differ."""
+        """Fingerprint of the whole table, for records that hardly differ."""
         text = np.sort(self.whole).tobytes()
         return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64)
 
@@ -254,7 +254,7 @@ def mix(values: Tokens) -> Tokens:
 
 
 def combine(first: Tokens, second: Tokens) -> Tokens:
-    """One fingerprint of two, in this order."""
+    """Combine two fingerprints; order matters."""
     return mix(first * np.uint64(0x100000001B3) + mix(second))
 
 

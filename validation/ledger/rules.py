@@ -1,4 +1,4 @@
-"""What the ledger says about a claim: reasons against "supported", and words for the badge.
+"""Reasons that the ledger gives against "supported", and words for the badge.
 
 1. The ledger was emptied, edited, or exchanged for another one: nobody knows what stood there.
 2. The contract was not registered when it was frozen, or only after its results.
@@ -25,7 +25,7 @@ HARM: dict[LedgerState, str] = {
 def ledger_objections(
     state: LedgerState, *, registered: bool, screened: str = "", taken: str | None = None
 ) -> tuple[Objection, ...]:
-    """What the ledger says against a claim."""
+    """List the ledger's objections to a claim."""
     found = []
     if state in HARM:
         text = (
@@ -53,6 +53,6 @@ def ledger_objections(
 
 
 def ledger_qualifiers(state: LedgerState, alpha: float) -> tuple[str, ...]:
-    """What the badge says whatever the verdict is."""
+    """List qualifiers of the badge, whatever the verdict."""
     said = [f"ledger {state}"] if state in HARM else []
     return (*said, f"alpha {alpha:g}") if alpha > USUAL else tuple(said)

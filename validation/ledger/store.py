@@ -64,7 +64,7 @@ class Mark(Strict):
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `seq`, `at` and `chain` are given by the store when it is written."""
+    """Row of the store, which assigns `seq`, `at` and `chain` when it is written."""
 
     kind: Kind
     contract: str
@@ -96,7 +96,7 @@ class Row:
 
 
 class Exported(Strict):
-    """One line of an exported store."""
+    """Render a row as a line of an exported store."""
 
     store: str
     seq: int
@@ -111,7 +111,7 @@ class Exported(Strict):
 
 
 def first_chain(store: str) -> str:
-    """What the first row of a store is chained to."""
+    """Return the anchor of a store's first row."""
     return sha256_text(f"sage ledger {FORMAT} {store}")
 
 
@@ -307,7 +307,7 @@ class Store(ABC):
         )
 
     def problem(self) -> str:
-        """What is wrong with the chain, in one line; empty where it is whole. Looked at once."""
+        """Describe a break of the chain; empty if intact. Checked once."""
         if self._problem is None:
             self._problem = next(iter(self.problems(attached=False)), "")
         return self._problem
@@ -429,7 +429,7 @@ def now() -> str:
 
 
 class SqliteStore(Store):
-    """One file. Writers wait for one another; a killed one leaves nothing half-written."""
+    """Store in a file. Writers wait for each other; a killed writer leaves no partial row."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -475,7 +475,7 @@ class SqliteStore(Store):
         )
 
     def remembered(self) -> Mark | None:
-        """What the file beside the store says."""
+        """Read the file beside the store."""
         try:
             return Mark.model_validate_json(self.witness.read_text(encoding="utf-8"))
         except FileNotFoundError:

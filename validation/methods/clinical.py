@@ -255,7 +255,7 @@ def _ratio(fit: Any, scale: str, at: int) -> str:
 
 
 def missing_data(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Which values are missing together, and what that leaves for the adjusted model."""
+    """Tabulate jointly missing values and the patients left for the adjusted model."""
     import numpy as np
 
     keep = study.complete(plan.endpoint)

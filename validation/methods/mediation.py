@@ -1,4 +1,4 @@
-"""Whether an exposure acts through a mediator: natural effects, under assumptions that are said."""
+"""Estimate natural direct and indirect effects through a mediator, with stated assumptions."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MOST_LEVELS = 6
 
 @dataclass(frozen=True)
 class Line:
-    """One variable's line: values as printed, and the points of each."""
+    """Line of a variable: printed values and their points."""
 
     label: str
     marks: tuple[tuple[str, float], ...]

@@ -161,7 +161,7 @@ class _Nested:
 def _nested_models(
     study: Study, plan: TestPlan, keep: Any, notes: list[str]
 ) -> tuple[Callable[..., _Nested], Scale]:
-    """How an endpoint's nested models are fitted, and the scale of their effects."""
+    """Choose the fit of an endpoint's nested models, and the scale of their effects."""
     kind = study.contract.endpoint(plan.endpoint).kind
     limit = study.contract.rules.events_per_covariate
 

@@ -71,7 +71,7 @@ def recut(study: Study, model: PredictionModel) -> bool:
 
 
 def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
-    """Who has every term of a model, and (kept, terms) their values on the model's own scales.
+    """Mask of patients with every term of a model, and their (kept, terms) scaled values.
 
     Patients at a level that the model does not know are left out.
 

@@ -1,4 +1,4 @@
-"""How well the adjusted model predicts: calibration, inside its cohort and in another one."""
+"""Assess the adjusted model's predictions: calibration, internal and external."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _external(
 
 
 def _rows(found: Any) -> list[dict[str, str]]:
-    """One row per group of predicted risk, the lowest first."""
+    """Tabulate groups of predicted risk, lowest first."""
     import numpy as np
 
     order = np.argsort(found.predicted)

@@ -1,4 +1,4 @@
-"""What every registered test shares: the smallest data, the design matrix, the outcome's form."""
+"""Shared parts of registered tests: minimum data, design matrix, form of the outcome."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
 
 
 def within_columns(study: Study, within: Within) -> list[tuple[str, Floats]]:
-    """One exposure, the other, and their product with the other counted from the side it is held
+    """Columns of an exposure, the other, and their product, counting the other from the side held
     at: the first coefficient then is the exposure's effect on that side.
     """
     uses, parts = study.contract.exposures, study.exposed.parts

@@ -71,7 +71,7 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
 
 def site_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
-    """What the sites explain, as limits of a verdict."""
+    """List limits of a verdict due to sites."""
     numbers = analysis.numbers
     found = [
         f"{what} by site ({p_is(numbers[key].value)})"

@@ -151,7 +151,7 @@ def second_program() -> str:
 def task_of(
     contract: Contract, sha256: str, part: Part, columns: Sequence[str] | None = None
 ) -> Task:
-    """What a second implementation is asked for."""
+    """Numbers requested from a second implementation."""
     from validation.analysis.analysis import AGAIN
 
     plans = [plan for plan in contract.tests if not _imputes(contract, plan)]
@@ -357,7 +357,7 @@ def _coarse(value: float, digits: int) -> float:
 def _distance(
     outcome: TestOutcome, name: Quantity, sage: float, second: float
 ) -> tuple[float | None, bool]:
-    """How far the second number is off, on the scale of its tolerance, and whether that is near."""
+    """Deviation of the second number on its tolerance's scale, and whether it agrees."""
     if name in COUNTS:
         return abs(sage - second), sage == second
     if name == "p":
@@ -415,7 +415,7 @@ QUALIFIER = "not independently reproduced"
 
 @dataclass(frozen=True)
 class Weighed:
-    """What the reproduction brings to a verdict: objections, words of the badge, and its step."""
+    """Effect of the reproduction on a verdict: objections, words of the badge, and its step."""
 
     objections: tuple[Objection, ...] = ()
     qualifiers: tuple[str, ...] = ()
@@ -423,7 +423,7 @@ class Weighed:
 
 
 def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reproduction]) -> Weighed:
-    """What the second implementation's numbers do to a verdict."""
+    """Assess a verdict by the second implementation's numbers."""
     primary = reference.test(contract.primary)
     if primary is None or primary.status != "ok":
         return Weighed()

@@ -154,7 +154,7 @@ def _csv(head: tuple[str, ...], rows: list[Any]) -> str:
 
 
 def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -> str:
-    """What the script shall do, as an R list."""
+    """Render the script's tasks as an R list."""
     exposures: list[dict[str, Any]] = []
     for at, use in enumerate(contract.exposures):
         one: dict[str, Any] = {"key": use.key, "level": use.level or "high"}
@@ -220,7 +220,7 @@ def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
 
 
 def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
-    """Why R does not repeat a test; empty where it does."""
+    """Return why R cannot repeat a test; empty if it can."""
     outcome = analysis.test(plan.id)
     if outcome is None or outcome.status != "ok":
         return "SAGE has no number" if outcome is None else f"{outcome.status}: {outcome.reason}"

@@ -55,7 +55,7 @@ def design(rows: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
 
 
 def layers(rows: pd.DataFrame, test: dict[str, Any]) -> pd.Series | None:
-    """One label per combination of strata; None without strata."""
+    """Label each combination of strata; None without strata."""
     if not test["strata"]:
         return None
     found: pd.Series = rows[test["strata"]].astype(str).agg(" / ".join, axis=1)

@@ -1,4 +1,4 @@
-"""What each control of a claim came to, as typed fields: the verdict's rules read nothing else.
+"""Results of a claim's controls as typed fields, all that the verdict's rules read.
 
 A registered control always has a result here: it ran and has its numbers, or it says why not. An
 analysis that leaves one out has not run it, and `validation.verdict.objections` counts that against
@@ -17,7 +17,7 @@ from sage.core.models import Strict
 
 
 class ControlStatus(StrEnum):
-    """How a control ended."""
+    """Status of a control."""
 
     RAN = "ran"
     REFUSED = "refused"
@@ -28,7 +28,7 @@ class ControlStatus(StrEnum):
 
 
 class ControlResult(Strict):
-    """One control. One that ran has the numbers that decide (`NEEDED`); another has a reason."""
+    """Control. If it ran it has the numbers in `NEEDED`; otherwise it has a reason."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ()
 
@@ -48,7 +48,7 @@ class ControlResult(Strict):
 
     @property
     def ran(self) -> bool:
-        """Whether it ran, so that its numbers are there."""
+        """True if the control ran and has its numbers."""
         return self.status is ControlStatus.RAN
 
 
@@ -64,7 +64,7 @@ class PermutedOutcome(ControlResult):
 
 
 class RandomFeatures(ControlResult):
-    """One exposure against others of its kind: a competitive null.
+    """Competitive null: an exposure against comparable features.
 
     It does not ask whether the exposure is associated with the outcome, but whether it is more so
     than its like. Where many features are prognostic, few pass.
@@ -147,7 +147,7 @@ class Missingness(ControlResult):
 
 
 class TimingResult(ControlResult):
-    """Whether an exposure knows the outcome, or how long its patients were followed."""
+    """Test whether an exposure reveals the outcome or the length of follow-up."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("n",)
 

@@ -1,4 +1,4 @@
-"""What an analysis found: tests, numbers by key, figures, verdict.
+"""Results of an analysis: tests, numbers by key, figures, verdict.
 
 Every number that a report may quote has a dotted key, a value, a unit and its printed form. The
 same contract and data give the same bytes.
@@ -71,7 +71,7 @@ class Effect(Strict):
 
 
 class TestOutcome(Strict):
-    """How one registered test ended. A refusal or crash has a reason and no number."""
+    """Outcome of a registered test. A refusal or crash has a reason and no number."""
 
     __test__ = False
 
@@ -112,7 +112,7 @@ class Figure(Strict):
 
 
 class Reason(Strict):
-    """One step of the verdict's argument."""
+    """Step of the verdict's argument."""
 
     rule: str
     outcome: Literal["for", "against", "limits", "prevents"]
@@ -120,7 +120,7 @@ class Reason(Strict):
 
 
 class Answer(Strict):
-    """One of the three questions that a verdict rests on, with the estimate that answers it."""
+    """Answer to a question of the verdict, with the estimate that supports it."""
 
     question: Literal["association", "independence", "relevance"]
     answer: Literal["yes", "no", "unclear", "not answered"]
@@ -194,7 +194,7 @@ class Verdict(Strict):
 
 
 class AnalysisResult(Strict):
-    """What the analysis itself returns, before ledger and verdict (`analysis.json`)."""
+    """Result of the analysis before ledger and verdict (`analysis.json`)."""
 
     contract_sha256: str
     cohort: str
@@ -217,7 +217,7 @@ class AnalysisResult(Strict):
 
 
 class Compared(Strict):
-    """One registered number, as SAGE and as the second implementation computed it."""
+    """Registered number as computed by SAGE and by the second implementation."""
 
     test: str
     field: Quantity
@@ -229,7 +229,7 @@ class Compared(Strict):
 
 
 class Reproduction(Strict):
-    """How one part's registered numbers compare. `by` wrote the second implementation."""
+    """Comparison of a part's registered numbers. `by` wrote the second implementation."""
 
     contract_sha256: str
     part: Part
@@ -286,9 +286,7 @@ class Results(Strict):
         return next((test for test in self.tests if test.id == name), None)
 
     def key(self, test: TestOutcome) -> str:
-        """What the keys of a test's numbers begin with: other patients than the first have a word
-        before them.
-        """
+        """Prefix of the keys of a test's numbers; parts on other patients get an extra word."""
         other = test.part != self.tests[0].part
         return f"{PREFIX.get(test.part, '') if other else ''}{test.id}"
 

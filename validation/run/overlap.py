@@ -1,4 +1,4 @@
-"""Whether a second cohort holds other patients than the first: a replication needs that."""
+"""Check that a replication cohort holds other patients than the first."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort) -> None:
 
 
 def altered_copy(first: Cohort, second: Cohort) -> float:
-    """How much closer patients of the second cohort are to one of the first than to one another.
+    """Excess closeness of second-cohort patients to a first-cohort patient over one another.
 
     The median over the second cohort's patients of the distance to the nearest patient of the first
     cohort over that to the nearest other patient of their own, on what both measure in many values.
@@ -187,7 +187,7 @@ def copied(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
 
 
 def _records(table: pd.DataFrame, columns: list[str]) -> pd.Series:
-    """One text per patient who has them all; numbers to six digits, as an export may round them."""
+    """Text of a patient's values if all are known; numbers to six digits, as exports round them."""
     table = table[columns].dropna()
     texts = table.map(
         lambda value: f"{value:.6g}" if isinstance(value, float | int) else str(value)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Handed(TypedDict, total=False):
-    """What earlier patients hand to later ones: cut-points and the prediction model."""
+    """Carry-over from earlier to later parts: cut-points and the prediction model."""
 
     cuts: tuple[Cut, ...]
     model: PredictionModel | None
@@ -100,7 +100,7 @@ def carry_out(
 
 
 def unlocks(frozen: FrozenContract, discovery: AnalysisResult) -> bool:
-    """Whether a discovery result earns a look at the confirmation patients."""
+    """True if the discovery result unlocks the confirmation patients."""
     found = discovery.test(frozen.contract.primary)
     if found is None or found.p is None or found.effect is None:
         return False

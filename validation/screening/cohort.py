@@ -39,7 +39,7 @@ class CohortScreen:
     leaks: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
-        """How many features, patients, events, refusals; how many pass at q 0.05."""
+        """Counts of features, patients, events, refusals, and features with q < 0.05."""
         found = self.result
         passing = int(((found.q < Q_LEVEL) & found.ok).sum())
         return {
@@ -59,7 +59,7 @@ class CohortScreen:
         }
 
     def warnings(self) -> list[str]:
-        """What a reader of the ranking must know."""
+        """List caveats for a reader of the ranking."""
         found = [
             f"{name} is left out: it parts all patients with {self.endpoint} from those without: "
             "it holds the outcome itself, or was recorded after it"
@@ -201,7 +201,7 @@ def _table(cohort: Cohort, endpoint: str, covariates: tuple[str, ...]) -> pd.Dat
 
 
 class _Features(NamedTuple):
-    """What is screened: (patients, features), whom of them, and which can be seen at all."""
+    """Collect the screen's data: (patients, features), patients kept, and detected features."""
 
     names: list[str]
     values: NDArray[np.float64]

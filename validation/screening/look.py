@@ -1,4 +1,4 @@
-"""What an exploration looks at, and its mark in the ledger: looked at is screened."""
+"""Record what an exploration looks at: variables that were viewed count as screened."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Look:
 
 
 def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[str] = ()) -> Look:
-    """What is shown of a cohort: the given variables, or all that hold no other outcome, and genes.
+    """Select the variables to show: those named, or all without outcomes, and genes.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[s
 
 
 def _holds(cohort: Cohort, key: str, endpoint: str) -> bool:
-    """Whether a variable tells an outcome: read from the same columns, or declared to hold it."""
+    """True if a variable reveals an outcome: same columns, or declared to hold it."""
     contained = set(getattr(cohort.spec.endpoints[endpoint], "contained_in", ()))
     return bool(
         cohort.parts_of(key) & contained

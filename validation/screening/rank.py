@@ -42,7 +42,7 @@ LEAST_PRESENT = 0.5
 
 @dataclass(frozen=True)
 class ScreenResult(HazardRatios):
-    """One entry per feature, in the order given.
+    """Results per feature, in the order given.
 
     `coef` and `hr` are per standard deviation of the feature when `per_sd`, else per its unit; NaN
     where `status` is not "ok". `p` is Wald's, `p_score` the score test's, `q` the
@@ -60,7 +60,7 @@ class ScreenResult(HazardRatios):
 
     @cached_property
     def ok(self) -> BoolArray:
-        """Which features have an estimate."""
+        """Mask of features with an estimate."""
         return np.array([s == "ok" for s in self.status], dtype=bool)
 
     def ranking(self) -> IntArray:
@@ -74,7 +74,7 @@ class ScreenResult(HazardRatios):
         return np.argsort(np.where(self.ok, worse, np.inf), kind="stable").astype(np.int64)
 
     def refused(self) -> dict[str, int]:
-        """How many features were refused, by reason."""
+        """Count refused features by reason."""
         reasons = [s for s in self.status if s != "ok"]
         return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
 
@@ -202,7 +202,7 @@ def _one(
     rows: BoolArray,
     name: str,
 ) -> tuple[str, float, float, float, float]:
-    """One feature alone, on the patients that have it: (status, coef, se, score, sd)."""
+    """Fit a single feature on the patients that have it: (status, coef, se, score, sd)."""
     nothing = (float("nan"), float("nan"), float("nan"), 1.0)
     if rows.mean() < LEAST_PRESENT:
         return (MissingValuesError.code, *nothing)

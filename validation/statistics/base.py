@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class HazardRatios:
-    """What every hazards model tells: arrays have one entry per covariate, in the order of `names`.
+    """Summary of a hazards model: arrays have an entry per covariate, in the order of `names`.
 
     `lower` and `upper` are limits of the hazard ratio `hr`.
     """

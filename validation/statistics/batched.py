@@ -28,7 +28,7 @@ _FLAT = 1e-3
 
 @dataclass(frozen=True)
 class Batch:
-    """One entry per feature, on the scale of the standardized feature.
+    """Results per feature, on the scale of the standardized feature.
 
     `score` is the score statistic (chi-squared, 1 df) given the covariates; `converged` is False
     where Newton's method did not settle, and the numbers there are NaN. `separated` marks those of

@@ -331,7 +331,7 @@ def _root(
     reach: float,
     target: float,
 ) -> float:
-    """Where the profile of coefficient j falls to `target` on the side of `reach` (or infinity)."""
+    """Find where the profile of coefficient j falls to `target` toward `reach` (or infinity)."""
     inside, outside = float(beta[j]), float("nan")
     value, start = inside + reach, beta
     for _ in range(60):

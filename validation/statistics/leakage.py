@@ -62,14 +62,14 @@ FOLLOWS_THE_EVENT = 0.5
 
 @dataclass(frozen=True)
 class Leak:
-    """What a variable knows that it could not have known at baseline, and how that shows."""
+    """Leak: information in a variable that was not available at baseline."""
 
     kind: Literal["outcome", "follow_up", "missingness"]
     text: str
 
 
 def leak_of(values: FloatArray, event: FloatArray, time: FloatArray | None = None) -> Leak | None:
-    """What `values` knows of the outcome beyond what a baseline variable can, if anything.
+    """Find outcome information in `values` that no baseline variable can have.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _immortal(z: FloatArray, t: FloatArray) -> str | None:
 
 
 def _awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
-    """Who is on its safer side had to be followed until there: a treatment that some wait for.
+    """Detect an exposure whose safer side requires having been followed: a treatment awaited.
 
     If waits are exponential with mean w, the hazard of a carrier to leave, whatever the reason, is
     1 - exp(-t / w) of what it were. That is compared with a baseline variable: a constant hazard
@@ -189,7 +189,7 @@ class _Leavers:
 
 
 def _leavers(safe: BoolArray, leaves: BoolArray, t: FloatArray) -> _Leavers:
-    """Those who leave while both sides are at risk."""
+    """Select patients who leave while both sides are at risk."""
     order = np.argsort(t, kind="stable")
     safe, leaves, t = safe[order], leaves[order], t[order]
     first = np.searchsorted(t, t)

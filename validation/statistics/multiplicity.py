@@ -64,7 +64,7 @@ def p_to_e(
 
 
 def e_bh(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
-    """Which hypotheses e-BH rejects at false discovery rate `alpha`, under any dependence.
+    """Mask of hypotheses rejected by e-BH at false discovery rate `alpha`, any dependence.
 
     Rejects the k largest, k being the greatest with k e_(k) / m >= 1 / alpha.
     """

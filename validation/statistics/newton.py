@@ -40,7 +40,7 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Maximum:
-    """Where the search ended, and how.
+    """Result of the maximization.
 
     `ended` is "converged" (the gradient was checked there), "infinite" (the likelihood rises
     forever along `step`) or "stuck". `step` is the last Newton step, zero for fixed coefficients.

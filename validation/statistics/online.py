@@ -42,7 +42,7 @@ def level(place: int, alpha: float = 0.05) -> float:
 
 
 def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
-    """Which claims e-LOND rejects, in their order: e_t >= 1 / (alpha gamma_t (D_{t-1} + 1)).
+    """Mask of claims rejected by e-LOND, in order: e_t >= 1 / (alpha gamma_t (D_{t-1} + 1)).
 
     D_{t-1} counts the rejections before t. The false discovery rate is at most `alpha` at every
     time, under any dependence.
@@ -58,7 +58,7 @@ def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
 
 
 def lord(p: npt.ArrayLike, alpha: float = 0.05, wealth: float | None = None) -> BoolArray:
-    """Which claims LORD++ rejects, in their order: p_t <= alpha_t, with
+    """Mask of claims rejected by LORD++, in order: p_t <= alpha_t, with
 
     alpha_t = gamma_t w0 + (alpha - w0) gamma_{t-tau_1} + alpha sum_{j>=2} gamma_{t-tau_j},
 

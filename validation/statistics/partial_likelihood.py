@@ -16,7 +16,7 @@ from validation.statistics.newton import Likelihood
 
 @dataclass(frozen=True)
 class RiskSets:
-    """One stratum's patients in descending order of time, with its tied event groups.
+    """Patients of a stratum in descending order of time, with its tied event groups.
 
     `last` is the position of the last patient at risk at each distinct event time; `who` the
     positions of events ordered by group; `group` and `fraction` have one entry per event: the group

@@ -34,7 +34,7 @@ Transform = Literal["km", "rank", "log", "identity"]
 
 
 class Fitted(Protocol):
-    """What the test needs of a fit."""
+    """Parts of a fit that the test needs."""
 
     @property
     def names(self) -> tuple[str, ...]: ...

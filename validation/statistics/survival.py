@@ -53,7 +53,7 @@ class KaplanMeier:
 
 
 def numbers_at_risk(time: npt.ArrayLike, when: npt.ArrayLike) -> IntArray:
-    """How many patients are still followed just before each time of `when`."""
+    """Count patients still followed just before each time of `when`."""
     ordered = np.sort(np.asarray(time, dtype=np.float64))
     below = np.searchsorted(ordered, np.asarray(when, dtype=np.float64), side="left")
     return (len(ordered) - below).astype(np.int64)

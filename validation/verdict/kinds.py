@@ -1,4 +1,4 @@
-"""What a kind of claim adds to its verdict: its limits, and the later endpoints of a hierarchy."""
+"""Additions to the verdict by kind of claim: limits, and later endpoints of a hierarchy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def later_endpoints(
 
 
 def kind_limits(contract: Contract, analysis: AnalysisResult) -> list[str]:
-    """What a claim of this kind leaves open, beside the limits of all."""
+    """List limits specific to this kind of claim."""
     assumed = ASSUMED if contract.comparison is Comparison.MEDIATION else ()
     return [*_of_a_product(contract), *_against_the_others(contract, analysis), *assumed]
 
@@ -73,14 +73,14 @@ ASSUMED = (
 
 
 def shown_words(contract: Contract, beside: str) -> str:
-    """What a supported claim is called: of a mediation no more than what was seen."""
+    """Describe a supported claim; a mediation claims no more than what was observed."""
     if contract.comparison is Comparison.MEDIATION:
         return f"both paths associated beside {beside}: mediation only under its assumptions"
     return f"associated, also adjusted for {beside}"
 
 
 def _of_a_product(contract: Contract) -> list[str]:
-    """What an interaction leaves open: its scale, and who decided on the treatment."""
+    """List limits of an interaction: its scale, and nonrandomized treatment."""
     if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         return []
     limits = []

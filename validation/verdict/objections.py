@@ -1,4 +1,4 @@
-"""When a control speaks against a claim. Pure functions of the contract and the typed results.
+"""Objections that controls raise against a claim, as pure functions of contract and results.
 
 1. A registered control that did not run is against any reading of the data: nobody knows what it
    would have said. An analysis that leaves a control out has not run it.
@@ -75,7 +75,7 @@ def registered_controls(
 
 
 def control_objections(contract: Contract, controls: Controls | None) -> list[Objection]:
-    """What the controls say against the claim; those that forbid any reading come first."""
+    """List the controls' objections; those that forbid any reading come first."""
     controls = controls or Controls()
     found = [
         _did_not_run(name, result)
@@ -93,7 +93,7 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
 
 
 def timing_objections(contract: Contract) -> list[Objection]:
-    """What speaks against the claim where nobody declared when its variables became known."""
+    """List objections where it is undeclared when variables became known."""
     compared = ("exposure", "covariate", "stratum", "filter")
     unsaid = {
         use.key: use.label
@@ -108,7 +108,7 @@ def timing_objections(contract: Contract) -> list[Objection]:
 
 
 def control_reasons(contract: Contract, controls: Controls | None) -> list[Reason]:
-    """What the controls say for the claim: those that ran and do not object."""
+    """List reasons from controls that ran and do not object."""
     controls = controls or Controls()
     against = {objection.rule for objection in control_objections(contract, controls)}
     told = []
@@ -179,7 +179,7 @@ def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
 
 
 def unshown_positive(contract: Contract, controls: Controls | None) -> Objection | None:
-    """What keeps a claim from being refuted where the known positive is not shown either."""
+    """Objection to refuting a claim while the known positive is not shown either."""
     found = controls.known_positive if controls is not None else None
     if contract.controls.known_positive is None or found is None or found.p is None:
         return None
@@ -297,7 +297,7 @@ def _missingness(controls: Controls) -> Iterator[Objection]:
 
 
 def missingness_limit(contract: Contract, controls: Controls | None) -> list[str]:
-    """What is told of patients without the exposure where rule 8 does not object yet."""
+    """List the limit about patients without the exposure where rule 8 does not object."""
     found = controls.missingness if controls is not None else None
     if found is None or found.p is None or not MISSING_ALPHA <= found.p < contract.rules.alpha:
         return []

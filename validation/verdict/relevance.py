@@ -1,4 +1,4 @@
-"""How an effect stands to what its contract expects: direction, relevance."""
+"""Compare an effect with its contract's expectation: direction, relevance."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
 
 
 def unit_text(contract: Contract) -> str:
-    """What an estimate is per, or for (" per doubling", " for the interaction"); "" for groups."""
+    """Unit of an estimate (" per doubling", " for the interaction"); "" for groups."""
     if contract.comparison.is_product:
         return " for the interaction"
     found = re.search(r"\((per [^()]+)\)$", contract.exposed)

@@ -241,7 +241,7 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
 
 
 def _level(evidence: Evidence) -> float:
-    """What the p of the claim's own patients must stay below.
+    """Level that the p-value in the claim's own patients must stay below.
 
     Where a second cohort confirms a campaign's claim, the campaign's level is asked of that cohort.
     """
@@ -438,7 +438,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
 
 
 def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
-    """What keeps the effect from being called independent; None where nothing does."""
+    """Objection to calling the effect independent; None if there is none."""
     if independence.answer == "yes":
         return None
     if independence.answer == "not answered":
@@ -562,7 +562,7 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
 
 
 def _by_period(analysis: AnalysisResult) -> str:
-    """How the effect changes over follow-up, in the report's words; "" where it was not asked."""
+    """Describe how the effect changes over follow-up; "" if not tested."""
     keys = ("cut", "early.summary", "late.summary")
     found = [analysis.numbers.get(f"period_hazards.{key}") for key in keys]
     told = [number.text for number in found if number is not None]
@@ -667,7 +667,7 @@ def _limits(evidence: Evidence) -> list[str]:
 
 
 def _noted(contract: Contract) -> list[str]:
-    """What cohort, exposures and primary endpoint say of themselves."""
+    """Notes about cohort, exposures and primary endpoint."""
     labels = [contract.cohort, *(use.label for use in contract.exposures)]
     labels.append(contract.endpoint(contract.primary_test.endpoint).label)
     names = tuple(f"{label}: " for label in labels)

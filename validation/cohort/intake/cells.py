@@ -1,4 +1,4 @@
-"""What the cells of a table mean: decimal sign, order of dates, typed codes for missing."""
+"""Interpret a table's cells: decimal sign, order of dates, codes for missing values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.guesses import Corrections, Guess, make_guess
 from validation.cohort.intake.names import (
     tokens,
     unit_in,
@@ -51,12 +51,11 @@ def columns_of(table: RawTable, said: Corrections) -> tuple[list[Column], list[G
             for cached in ("absent", "known", "counts", "percent", "numbers", "numeric", "odd"):
                 column.__dict__.pop(cached, None)
             guesses.append(
-                Guess(
-                    key="missing",
-                    what=f"{column.name}: missing",
-                    confidence="likely",
-                    value=", ".join(column.sentinels),
-                    evidence="; ".join(text for _, text in found),
+                make_guess(
+                    "missing",
+                    f"{column.name}: missing",
+                    ", ".join(column.sentinels),
+                    "; ".join(text for _, text in found),
                 )
             )
     coded = Counter(
@@ -64,12 +63,11 @@ def columns_of(table: RawTable, said: Corrections) -> tuple[list[Column], list[G
     )
     if coded:
         guesses.append(
-            Guess(
-                key="missing",
-                what=f"{table.origin}: codes for missing",
-                confidence="likely",
-                value=", ".join(f"{code!r}" for code, _ in coded.most_common(6))[:200],
-                evidence=f"{sum(coded.values()):,} cells, beside empty ones",
+            make_guess(
+                "missing",
+                f"{table.origin}: codes for missing",
+                ", ".join(f"{code!r}" for code, _ in coded.most_common(6))[:200],
+                f"{sum(coded.values()):,} cells, beside empty ones",
             )
         )
     return own, guesses
@@ -82,13 +80,7 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
         for column in own:
             column.decimal = given
         guesses.append(
-            Guess(
-                key="decimal",
-                what=f"{table.origin}: decimal sign",
-                value=given,
-                evidence="as set",
-                confidence="given",
-            )
+            make_guess("decimal", f"{table.origin}: decimal sign", given, "as set", "given")
         )
         return guesses
     votes = {column.name: decimal_votes(Counter(column.cells)) for column in own}
@@ -116,12 +108,12 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
             )
     if comma or point:
         guesses.append(
-            Guess(
-                key="decimal",
-                what=f"{table.origin}: decimal sign",
-                value=whole,
-                evidence=f"{point:,} numbers need a point, {comma:,} a comma",
-                confidence="sure" if not (comma and point) else "likely",
+            make_guess(
+                "decimal",
+                f"{table.origin}: decimal sign",
+                whole,
+                f"{point:,} numbers need a point, {comma:,} a comma",
+                "sure" if not (comma and point) else "likely",
             )
         )
     if either and not (comma or point):
@@ -131,14 +123,16 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
             if "," in cell
         )
         guesses.append(
-            Guess(
-                key="decimal",
-                what=f"{table.origin}: decimal sign",
-                value="",
+            make_guess(
+                "decimal",
+                f"{table.origin}: decimal sign",
+                "",
+                (
+                    f"{shown_cell!r} in {either[0]} is {shown_cell.replace(',', '')} or "
+                    f"{shown_cell.replace(',', '.')}; no other number tells"
+                ),
+                "unsure",
                 open=True,
-                evidence=f"{shown_cell!r} in {either[0]} is {shown_cell.replace(',', '')} or "
-                f"{shown_cell.replace(',', '.')}; no other number tells",
-                confidence="unsure",
                 choices=(".", ","),
             )
         )
@@ -183,21 +177,19 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
             )
     if days or months or either:
         guesses.append(
-            Guess(
-                key="dates",
-                what=f"{table.origin}: dates",
-                value=order,
+            make_guess(
+                "dates",
+                f"{table.origin}: dates",
+                order,
+                (
+                    why
+                    if order
+                    else f"{either} dates fit day first and month first alike, as "
+                    f"{next(iter(dated[0].counts))}"
+                ),
+                ("given" if why == "as set" and order else "likely" if order else "unsure"),
                 open=not order,
-                confidence="given"
-                if why == "as set" and order
-                else "likely"
-                if order
-                else "unsure",
                 choices=("dmy", "mdy"),
-                evidence=why
-                if order
-                else f"{either} dates fit day first and month first alike, as "
-                f"{next(iter(dated[0].counts))}",
             )
         )
     return guesses

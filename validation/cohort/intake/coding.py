@@ -1,10 +1,10 @@
-"""Which code of a column means that the event happened, with what shows it."""
+"""Find the code of a column that means the event, with evidence."""
 
 from __future__ import annotations
 
 import re
 
-from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.guesses import Guess, make_guess
 from validation.cohort.intake.names import (
     BIRTH,
     DEATH,
@@ -164,18 +164,16 @@ def sides_shown(event: Column, time: Column) -> str:
 
 
 def event_guess(event: Column, happened: list[str], shown: str, confidence: str, why: str) -> Guess:
-    """How a column of events is told.
+    """Build the guess about a column of events.
 
     Returns
     -------
     The guess, with all that shows it.
     """
-    return Guess.model_validate(
-        {
-            "key": "event",
-            "what": "event",
-            "value": f"{event.name}:{'|'.join(happened)}",
-            "evidence": f"{why}; {shown}; the others are censored",
-            "confidence": confidence,
-        }
+    return make_guess(
+        "event",
+        "event",
+        f"{event.name}:{'|'.join(happened)}",
+        f"{why}; {shown}; the others are censored",
+        confidence,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from sage.core.errors import InputError
 from validation.cohort.intake.coding import coding, is_number_of_death, side_of
-from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.guesses import Corrections, Guess, make_guess
 from validation.cohort.intake.names import (
     BIRTH,
     CONTACT,
@@ -131,13 +131,12 @@ def outcome_from_dates(
         end = end.where(~happened_at, dead)
         how += f", of the dead to {died.name}"
         guesses.append(
-            Guess(
-                key=f"{name}.event",
-                what=f"{name}: event",
+            make_guess(
+                f"{name}.event",
+                f"{name}: event",
+                f"a date in {died.name}",
+                f"{int(happened_at.sum())} of {len(happened_at)} rows have one",
                 fixed=True,
-                value=f"a date in {died.name}",
-                evidence=f"{int(happened_at.sum())} of {len(happened_at)} rows have one",
-                confidence="likely",
             )
         )
         spec |= {"event": f"{name}.died", "event_values": ["yes"], "censored_values": ["no"]}
@@ -157,12 +156,8 @@ def outcome_from_dates(
         evidence += f"; {below} below zero are left out of this outcome"
     guesses.insert(
         0,
-        Guess(
-            key=f"{name}.start",
-            what=f"{name}: time",
-            value=how,
-            evidence=evidence,
-            confidence="unsure" if below else "likely",
+        make_guess(
+            f"{name}.start", f"{name}: time", how, evidence, "unsure" if below else "likely"
         ),
     )
     return Outcome(name, start.table, spec, used, guesses, made)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ColumnGuess(Strict):
-    """What was made of one column."""
+    """Decision about a column."""
 
     column: str
     table: str
@@ -199,7 +199,7 @@ class Variables:
         return bool((known.groupby(owner).nunique() > 1).any())
 
     def report(self, column: Column, role: str, kind: str = "", **more: Any) -> ColumnGuess:
-        """What is told of a column."""
+        """Report a column: role, levels, missing share."""
         many = len(column.counts) > 20
         levels = (
             {}

@@ -1,9 +1,9 @@
-"""What was guessed of a cohort's files, on what evidence, and what a person said instead."""
+"""Guesses about a cohort's files with their evidence, and a person's corrections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import Field
 
@@ -42,7 +42,7 @@ OF_COLUMN = {
 
 
 class Guess(Strict):
-    """One thing that was read off the files.
+    """Guess inferred from the files.
 
     `key` is what `--set KEY=VALUE` takes. An `open` guess is not taken without a person's word; a
     `fixed` one is shown, but is nothing that a value of its key would replace.
@@ -59,7 +59,7 @@ class Guess(Strict):
 
     @property
     def settable(self) -> bool:
-        """Whether its value can be replaced by another under its key."""
+        """True if `--set` can replace the value."""
         plain = ("delimiter", "encoding", "decimal", "dates", "id")
         field = self.key.rpartition(".")[2]
         named = (
@@ -68,8 +68,32 @@ class Guess(Strict):
         return self.open or (named and not self.fixed)
 
 
+def make_guess(
+    key: str,
+    what: str,
+    value: str,
+    evidence: str,
+    confidence: str = "likely",
+    *,
+    choices: tuple[str, ...] = (),
+    open: bool = False,
+    fixed: bool = False,
+) -> Guess:
+    """Build a guess; `likely` unless its evidence settles it or settles nothing."""
+    return Guess(
+        key=key,
+        what=what,
+        value=value,
+        evidence=evidence,
+        confidence=cast("Confidence", confidence),
+        choices=choices,
+        open=open,
+        fixed=fixed,
+    )
+
+
 class Corrections(Strict):
-    """What a person set, by what it is about."""
+    """Settings given by a person, grouped by what they concern."""
 
     whole: dict[str, str] = Field(default_factory=dict)
     endpoints: dict[str, dict[str, str]] = Field(default_factory=dict)

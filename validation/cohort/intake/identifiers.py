@@ -1,4 +1,4 @@
-"""Which column names the patients."""
+"""Find the column that identifies patients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def people_twice(own: list[Column], chosen: Column) -> Column | None:
 
 
 def names_patients(column: Column) -> float:
-    """How much a column looks like names of patients: 0 where it is none, 5 and more if likely."""
+    """Score a column as patient identifier: 0 if it cannot be, 5 or more if likely."""
     known = column.known
     if column.dated or column.absent.mean() > 0.2:
         return 0.0

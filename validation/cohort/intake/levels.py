@@ -79,7 +79,7 @@ class Levels:
 
 
 def kind_of(column: Column) -> Levels | str:
-    """What a column is as a variable; a text says why it is none."""
+    """Classify a column as a variable, or return the reason why it cannot be used."""
     counts = column.counts
     if not counts:
         return "empty"
@@ -193,7 +193,7 @@ def _in_order(places: dict[str, int]) -> dict[str, str | int | float]:
 
 
 def fold(level: str) -> str:
-    """One spelling of a level: case, spaces, and the usual short forms."""
+    """Normalize the spelling of a level: case, spaces, and common abbreviations."""
     text = " ".join(re.sub(r"[_\-]+", " ", level.casefold()).split())
     return FOLDED.get(text, text) or level
 
@@ -210,7 +210,7 @@ def said_order(text: str, levels: list[str], name: str) -> dict[str, str | int |
 
 
 def says_baseline(name: str) -> bool:
-    """Whether a name says by its definition that the value was known at the start."""
+    """True if the name implies that the value was known at baseline."""
     from validation.cohort.intake.names import AFTER, AT_BASELINE, NOT_BASELINE
 
     text = words(name)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sage.core.errors import InputError
 from validation.cohort.ids import patient_of
-from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.guesses import Guess, make_guess
 from validation.cohort.intake.text import NUMBER, RawTable, decoded
 from validation.core.types import sha256_file
 
@@ -129,21 +129,16 @@ def matrix_of(path: Path, text: str, delimiter: str, *, certain: bool = True) ->
     values = [row[place].strip() for row in body for place in numeric]
     found.scale, evidence = _scale([value for value in values if NUMBER.match(value)])
     found.guesses = [
-        Guess(
-            key="expression",
-            what="expression matrix",
-            value=path.name,
-            evidence=f"{len(numeric)} columns of numbers, {genes:.0%} of the names looked at are "
-            f"genes; {found.orientation.replace('_', ' ')} by “{found.label}”",
-            confidence="likely",
+        make_guess(
+            "expression",
+            "expression matrix",
+            path.name,
+            (
+                f"{len(numeric)} columns of numbers, {genes:.0%} of the names looked at are "
+                f"genes; {found.orientation.replace('_', ' ')} by “{found.label}”"
+            ),
         ),
-        Guess(
-            key="expression",
-            what="scale of expression",
-            value=found.scale,
-            evidence=evidence,
-            confidence="likely",
-        ),
+        make_guess("expression", "scale of expression", found.scale, evidence),
     ]
     if not any(first):
         return None
@@ -209,12 +204,11 @@ def mutations_of(path: Path, text: str, cases: Path) -> RawTable:
     rows = {"SAMPLE_ID": samples, "mutation_count": [str(counts[name]) for name in samples]}
     for gene in often:
         rows[f"{gene}_mutated"] = ["yes" if name in carriers[gene] else "no" for name in samples]
-    guess = Guess(
-        key="mutations",
-        what="mutations",
-        value=f"{len(often)} genes and their number",
-        evidence=f"non-silent in {FEWEST_CARRIERS} samples and 5% of {len(samples)}: {known}",
-        confidence="likely",
+    guess = make_guess(
+        "mutations",
+        "mutations",
+        f"{len(often)} genes and their number",
+        f"non-silent in {FEWEST_CARRIERS} samples and 5% of {len(samples)}: {known}",
     )
     return RawTable(
         name="mutations",
@@ -269,12 +263,12 @@ def star_counts(sheet: Path, home: Path) -> RawMatrix | None:
         "\t".join([gene, *(samples[name][place] for name in names)])
         for place, gene in enumerate(genes)
     ]
-    guess = Guess(
-        key="expression",
-        what="expression matrix",
-        value=f"{len(names)} count files",
-        evidence=f"joined by {sheet.name}; {len(genes)} protein-coding genes",
-        confidence="sure",
+    guess = make_guess(
+        "expression",
+        "expression matrix",
+        f"{len(names)} count files",
+        f"joined by {sheet.name}; {len(genes)} protein-coding genes",
+        "sure",
     )
     return RawMatrix(
         "counts.tsv",

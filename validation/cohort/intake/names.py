@@ -1,4 +1,4 @@
-"""What a column's name says of it: outcome, time, identifier, baseline, after baseline."""
+"""Vocabulary of column names: outcome, time, identifier, baseline, after baseline."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _unaccented(text: str) -> str:
 
 
 def _path(name: str) -> bool:
-    """Whether a name is a path into a GDC case, such as `demographic.vital_status`."""
+    """True for a path into a GDC case, such as `demographic.vital_status`."""
     return re.match(r"^(cases|demographic|diagnoses|exposures|follow_ups)\.", name) is not None
 
 

@@ -1,4 +1,4 @@
-"""One endpoint as it will stand in `cohort.toml`, and how its columns are told."""
+"""Endpoint of `cohort.toml` and the guesses about its columns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sage.core.errors import InputError
-from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.guesses import Guess, make_guess
 from validation.cohort.intake.values import Column
 
 
 @dataclass
 class Outcome:
-    """One endpoint as it will stand in `cohort.toml`, and the columns that it takes."""
+    """Endpoint of `cohort.toml` and the columns it uses."""
 
     name: str
     table: str
@@ -49,7 +49,7 @@ def column_named(
 def time_guess(
     prefix: str, name: str, time: Column, event: Column, contact: Column | None = None
 ) -> Guess:
-    """How a column of times is told.
+    """Build the guess about a column of times, with range and median.
 
     Returns
     -------
@@ -62,13 +62,7 @@ def time_guess(
     )
     if contact is not None:
         evidence += f"; of those without the event {contact.name}"
-    return Guess(
-        key=f"{prefix}time",
-        what=f"{name}: time",
-        value=time.name,
-        evidence=evidence,
-        confidence="likely",
-    )
+    return make_guess(f"{prefix}time", f"{name}: time", time.name, evidence)
 
 
 def negative_times(
@@ -86,13 +80,15 @@ def negative_times(
     spec["invalid_times"] = "exclude"
     lowest = min(float(time.numbers.min()) for time in times)
     return [
-        Guess(
-            key=f"{prefix}time",
+        make_guess(
+            f"{prefix}time",
+            f"{name}: negative times",
+            "left out",
+            (
+                f"{below} times are below zero (lowest {lowest:g}); they are "
+                "left out of this outcome"
+            ),
+            "unsure",
             fixed=True,
-            what=f"{name}: negative times",
-            value="left out",
-            evidence=f"{below} times are below zero (lowest {lowest:g}); they are "
-            "left out of this outcome",
-            confidence="unsure",
         )
     ]

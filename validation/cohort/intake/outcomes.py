@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from validation.cohort.intake.dated import outcomes_by_dates
-from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.guesses import Corrections, make_guess
 from validation.cohort.intake.names import (
     stem,
     tokens,
@@ -19,35 +19,13 @@ from validation.cohort.intake.outcomes_set import outcome_as_set
 from validation.cohort.intake.paired import endpoint, pairs
 from validation.cohort.intake.values import Column
 
-RESPONSES = (
-    (
-        (
-            "cr",
-            "pr",
-            "cr/pr",
-            "complete response",
-            "partial response",
-            "responder",
-            "r",
-            "response",
-            "complete",
-            "partial",
-        ),
-        (
-            "sd",
-            "pd",
-            "sd/pd",
-            "stable disease",
-            "progressive disease",
-            "non-responder",
-            "nonresponder",
-            "nr",
-            "non-response",
-            "no response",
-            "stable",
-            "progressive",
-        ),
-    ),
+RESPONDED = frozenset(
+    {"cr", "pr", "cr/pr", "complete response", "partial response", "responder", "r", "response"}
+    | {"complete", "partial"}
+)
+NOT_RESPONDED = frozenset(
+    {"sd", "pd", "sd/pd", "stable disease", "progressive disease", "non-responder", "nr"}
+    | {"nonresponder", "non-response", "no response", "stable", "progressive"}
 )
 
 
@@ -110,36 +88,27 @@ def _responses(own: list[Column]) -> list[Outcome]:
         named = set(tokens(column.name))
         if not named & {"response", "responder", "responders", "recist"} or len(column.counts) != 2:
             continue
-        for yes, no in RESPONSES:
-            plus = [value for value in column.counts if value.casefold() in yes]
-            minus = [value for value in column.counts if value.casefold() in no]
-            if len(plus) == len(minus) == 1:
-                evidence = ", ".join(
-                    f"{value}: {rows} rows" for value, rows in column.counts.items()
-                )
-                guess = Guess(
-                    fixed=True,
-                    key="response.event",
-                    what="response",
-                    confidence="likely",
-                    value=f"{column.name}:{plus[0]}",
-                    evidence=evidence,
-                )
-                spec = {
-                    "kind": "binary",
-                    "table": column.table,
-                    "column": column.name,
-                    "positive_values": plus,
-                    "negative_values": minus,
-                    "label": "Response to treatment",
-                }
-                return [Outcome("response", column.table, spec, {column.name}, [guess])]
+        positive = [value for value in column.counts if value.casefold() in RESPONDED]
+        negative = [value for value in column.counts if value.casefold() in NOT_RESPONDED]
+        if len(positive) == len(negative) == 1:
+            evidence = ", ".join(f"{value}: {rows} rows" for value, rows in column.counts.items())
+            value = f"{column.name}:{positive[0]}"
+            guess = make_guess("response.event", "response", value, evidence, fixed=True)
+            spec = {
+                "kind": "binary",
+                "table": column.table,
+                "column": column.name,
+                "positive_values": positive,
+                "negative_values": negative,
+                "label": "Response to treatment",
+            }
+            return [Outcome("response", column.table, spec, {column.name}, [guess])]
     return []
 
 
 def _guessed(
     columns: Mapping[tuple[str, str], Column], said: Corrections, name: str
 ) -> Outcome | None:
-    """What would be guessed of one endpoint if nothing were set of it."""
+    """Guess an endpoint while ignoring its settings."""
     plain = Corrections(whole=said.whole, columns=said.columns)
     return next((item for item in find_outcomes(columns, plain) if item.name == name), None)

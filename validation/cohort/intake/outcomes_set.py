@@ -9,7 +9,7 @@ from typing import Any
 from sage.core.errors import InputError
 from validation.cohort.intake.coding import sides_shown
 from validation.cohort.intake.dated import outcome_from_dates
-from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.guesses import make_guess
 from validation.cohort.intake.names import (
     LABELS,
 )
@@ -81,23 +81,19 @@ def outcome_as_set(
     if "unit" in fields:
         spec["time_unit"] = fields["unit"]
         guesses.append(
-            Guess(
-                key=f"{name}.unit",
-                what=f"unit of {spec['time']}",
-                value=fields["unit"],
-                evidence="as set",
-                confidence="given",
-            )
+            make_guess(f"{name}.unit", f"unit of {spec['time']}", fields["unit"], "as set", "given")
         )
     if "event" in fields:
         guesses.append(
-            Guess(
-                key=f"{name}.event",
-                what=f"{name}: event",
-                value=f"{spec['event']}:{'|'.join(spec['event_values'])}",
-                evidence=f"as set; censored: {'|'.join(spec['censored_values'])}; "
-                + (sides_shown(event, timed) if timed is not None else ""),
-                confidence="given",
+            make_guess(
+                f"{name}.event",
+                f"{name}: event",
+                f"{spec['event']}:{'|'.join(spec['event_values'])}",
+                (
+                    f"as set; censored: {'|'.join(spec['censored_values'])}; "
+                    + (sides_shown(event, timed) if timed is not None else "")
+                ),
+                "given",
             )
         )
     made = guessed.made if guessed else {}

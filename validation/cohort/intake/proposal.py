@@ -18,7 +18,7 @@ from sage.core.errors import InputError
 from validation.cohort.ids import BARCODE, patient_of, sample_type_of
 from validation.cohort.intake.cells import columns_of
 from validation.cohort.intake.declared import ColumnGuess, Variables
-from validation.cohort.intake.guesses import Corrections, Guess, read_corrections
+from validation.cohort.intake.guesses import Corrections, Guess, make_guess, read_corrections
 from validation.cohort.intake.identifiers import names_patients, people_twice
 from validation.cohort.intake.matrix import RawMatrix, rewritten
 from validation.cohort.intake.names import (
@@ -53,7 +53,7 @@ Columns = dict[tuple[str, str], Column]
 
 @dataclass
 class Proposal:
-    """What was read off the files, and the cohort that follows, ready to be written."""
+    """Cohort proposed from the files, ready to be written."""
 
     name: str
     guesses: list[Guess] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Proposal:
 
     @property
     def open(self) -> list[Guess]:
-        """What is not taken without a person's word."""
+        """Guesses that need a person's answer."""
         return [guess for guess in self.guesses if guess.open]
 
     def require_answers(self) -> None:
@@ -152,14 +152,16 @@ class _Draft:
             self.guesses += outcome.guesses
         if not outcomes:
             self.guesses.append(
-                Guess(
-                    key="time",
-                    what="outcome",
-                    value="",
-                    confidence="unsure",
+                make_guess(
+                    "time",
+                    "outcome",
+                    "",
+                    (
+                        "no column reads as an outcome; without one nothing is tested; set "
+                        "time=COLUMN and event=COLUMN:CODE"
+                    ),
+                    "unsure",
                     open=False,
-                    evidence="no column reads as an outcome; without one nothing is tested; set "
-                    "time=COLUMN and event=COLUMN:CODE",
                 )
             )
         base = self._base(outcomes)
@@ -222,12 +224,12 @@ class _Draft:
                     )
                 keep = table.rows[name].isin(values).to_numpy()
                 self.guesses.append(
-                    Guess(
-                        key="where",
-                        what="rows",
-                        value=given,
-                        confidence="given",
-                        evidence=f"keeps {int(keep.sum())} of {len(keep)} rows",
+                    make_guess(
+                        "where",
+                        "rows",
+                        given,
+                        f"keeps {int(keep.sum())} of {len(keep)} rows",
+                        "given",
                     )
                 )
                 table.rows = table.rows[keep].reset_index(drop=True)
@@ -241,12 +243,8 @@ class _Draft:
         given = self.said.ids.get(table.name) or self.said.whole.get("id")
         if given is not None and given in table.rows.columns:
             self.guesses.append(
-                Guess(
-                    key=self._id_key(table),
-                    what=f"{table.origin}: patient",
-                    value=given,
-                    evidence="as set",
-                    confidence="given",
+                make_guess(
+                    self._id_key(table), f"{table.origin}: patient", given, "as set", "given"
                 )
             )
             return given
@@ -281,12 +279,12 @@ class _Draft:
                 "rows, so people may be counted twice"
             )
         self.guesses.append(
-            Guess(
-                key=self._id_key(table),
-                what=f"{table.origin}: patient",
-                value=column.name,
-                evidence=evidence[:300],
-                confidence="unsure" if others else "likely",
+            make_guess(
+                self._id_key(table),
+                f"{table.origin}: patient",
+                column.name,
+                evidence[:300],
+                "unsure" if others else "likely",
             )
         )
         return column.name
@@ -296,15 +294,17 @@ class _Draft:
         cells = table.rows.index.to_series().map(lambda at: f"row-{at + 1}")
         self.columns[(table.name, ROWS)] = Column(table.name, ROWS, cells, -1)
         self.guesses.append(
-            Guess(
-                key=self._id_key(table),
-                what=f"{table.origin}: patient",
-                value=ROWS,
-                evidence="each row is a patient of its own, as set"
-                if given
-                else "no column names the patients; rows can be numbered if each is a patient of "
-                f"its own. Columns: {', '.join(names)[:200]}",
-                confidence="given" if given else "unsure",
+            make_guess(
+                self._id_key(table),
+                f"{table.origin}: patient",
+                ROWS,
+                (
+                    "each row is a patient of its own, as set"
+                    if given
+                    else "no column identifies patients; rows can be numbered if each is a patient"
+                    f" of its own. Columns: {', '.join(names)[:200]}"
+                ),
+                "given" if given else "unsure",
                 open=not given,
                 choices=(ROWS, *names[:MOST_CHOICES]),
             )
@@ -330,14 +330,16 @@ class _Draft:
         rule = "tcga" if barcodes.mean() > 0.9 else "exact"
         if rule == "tcga":
             self.guesses.append(
-                Guess(
-                    key="id",
+                make_guess(
+                    "id",
+                    "identifiers",
+                    "TCGA barcodes",
+                    (
+                        f"{barcodes.mean():.0%} of {len(cells)} read as such; "
+                        "their first twelve characters are the patient"
+                    ),
+                    "sure",
                     fixed=True,
-                    what="identifiers",
-                    value="TCGA barcodes",
-                    evidence=f"{barcodes.mean():.0%} of {len(cells)} read as such; "
-                    "their first twelve characters are the patient",
-                    confidence="sure",
                 )
             )
         patients = {who for who in self._people(base, ids[base.name], rule) if who}
@@ -385,13 +387,12 @@ class _Draft:
                     self.columns[(table.name, PATIENT)] = patient
                     ids[table.name] = PATIENT
                     self.guesses.append(
-                        Guess(
-                            key=self._id_key(table),
-                            what=f"{table.origin}: patient",
+                        make_guess(
+                            self._id_key(table),
+                            f"{table.origin}: patient",
+                            f"by {samples}",
+                            f"{other.origin} says whose {name} it is",
                             fixed=True,
-                            value=f"by {samples}",
-                            evidence=f"{other.origin} says whose {name} it is",
-                            confidence="likely",
                         )
                     )
                     return True
@@ -481,12 +482,11 @@ class _Draft:
             made["sample_types"] = ["01"]
             keep &= cells.map(sample_type_of) == "01"
             self.guesses.append(
-                Guess(
-                    key="sample_types",
-                    what=f"{table.origin}: samples",
-                    value="primary tumors (01)",
-                    evidence=", ".join(f"{kind}: {n}" for kind, n in types.most_common(5)),
-                    confidence="likely",
+                make_guess(
+                    "sample_types",
+                    f"{table.origin}: samples",
+                    "primary tumors (01)",
+                    ", ".join(f"{kind}: {n}" for kind, n in types.most_common(5)),
                 )
             )
         owner = cells[keep].map(lambda cell: patient_of(cell, rule)).dropna()
@@ -517,12 +517,12 @@ class _Draft:
             else "their outcome is the same; of a variable that differs the mean or first is taken"
         )
         self.guesses.append(
-            Guess(
-                key="rows",
-                what=f"{table.origin}: rows per patient",
-                value=made["rows_per_patient"],
-                evidence=f"{repeated} patients have several rows; {how}",
-                confidence="unsure" if differ else "likely",
+            make_guess(
+                "rows",
+                f"{table.origin}: rows per patient",
+                made["rows_per_patient"],
+                f"{repeated} patients have several rows; {how}",
+                "unsure" if differ else "likely",
             )
         )
         return made, True
@@ -581,12 +581,11 @@ class _Draft:
         self.guesses += matrix.guesses
         looked = "" if matrix.orientation == "genes_by_samples" else "the first "
         self.guesses.append(
-            Guess(
-                key="expression",
-                what="samples of the matrix",
-                value=f"{found} of {looked}{len(matrix.samples)} are patients",
-                evidence=f"as {matrix.samples[0]}",
-                confidence="likely",
+            make_guess(
+                "expression",
+                "samples of the matrix",
+                f"{found} of {looked}{len(matrix.samples)} are patients",
+                f"as {matrix.samples[0]}",
             )
         )
         decimal = "," if matrix.delimiter != "," and _comma_decimals(matrix) else "."
@@ -629,12 +628,11 @@ class _Draft:
                         rename[name] = None if who is None or who in seen else who
                         seen |= {who} if who else set()
                     self.guesses.append(
-                        Guess(
-                            key="expression",
-                            what="samples of the matrix",
-                            value=column.name,
-                            evidence=f"{table.origin} says whose; a patient's first counts",
-                            confidence="likely",
+                        make_guess(
+                            "expression",
+                            "samples of the matrix",
+                            column.name,
+                            f"{table.origin} says whose; a patient's first counts",
                         )
                     )
                     return rename

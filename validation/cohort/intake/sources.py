@@ -19,7 +19,7 @@ from typing import Any
 
 from sage.core.errors import InputError
 from validation.cohort.cbioportal import EXPRESSION, meta
-from validation.cohort.intake.guesses import Corrections, Guess
+from validation.cohort.intake.guesses import Corrections, Guess, make_guess
 from validation.cohort.intake.matrix import RawMatrix, matrix_of, mutations_of, star_counts
 from validation.cohort.intake.text import (
     MOST_COLUMNS,
@@ -52,7 +52,7 @@ NO_TABLES = re.compile(r"^(meta_|readme|license|manifest)", re.IGNORECASE)
 
 @dataclass
 class Sources:
-    """What the files hold, before anything is made of it."""
+    """Contents of the files before interpretation."""
 
     tables: list[RawTable] = field(default_factory=list)
     matrices: list[RawMatrix] = field(default_factory=list)
@@ -264,12 +264,11 @@ def _book(path: Path) -> Iterator[RawTable]:
             table = table_of_rows(rows, _name(name), origin)
             if computed:
                 table.guesses.append(
-                    Guess(
-                        key="formulas",
-                        what="formulas",
-                        value=f"{computed} cells",
-                        evidence="the values that were saved with them are taken",
-                        confidence="likely",
+                    make_guess(
+                        "formulas",
+                        "formulas",
+                        f"{computed} cells",
+                        "the values that were saved with them are taken",
                     )
                 )
             table.sha256 = sha256_file(path)

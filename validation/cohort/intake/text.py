@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.guesses import Guess, make_guess
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,20 +116,18 @@ def _plain(text: str, origin: str) -> str:
 
 
 def _encoding(name: str, evidence: str, confidence: str) -> Guess:
-    return Guess.model_validate(
-        {
-            "key": "encoding",
-            "what": "encoding",
-            "value": name,
-            "evidence": evidence,
-            "confidence": confidence,
-            "choices": ("utf-8", "utf-16", "cp1252", "latin-1"),
-        }
+    return make_guess(
+        "encoding",
+        "encoding",
+        name,
+        evidence,
+        confidence,
+        choices=("utf-8", "utf-16", "cp1252", "latin-1"),
     )
 
 
 def delimiter_of(text: str, origin: str, given: str | None) -> tuple[str, Guess]:
-    """What separates the fields: the sign by which most lines have as many as the header.
+    """Detect the delimiter: the sign that splits most lines into as many fields as the header.
 
     Raises
     ------
@@ -168,15 +166,8 @@ def delimiter_of(text: str, origin: str, given: str | None) -> tuple[str, Guess]
 
 
 def _delimiter(name: str, evidence: str, confidence: str) -> Guess:
-    return Guess.model_validate(
-        {
-            "key": "delimiter",
-            "what": "delimiter",
-            "value": name,
-            "evidence": evidence,
-            "confidence": confidence,
-            "choices": tuple(DELIMITERS.values()),
-        }
+    return make_guess(
+        "delimiter", "delimiter", name, evidence, confidence, choices=tuple(DELIMITERS.values())
     )
 
 
@@ -388,7 +379,7 @@ def _unique(header: list[str], guesses: list[Guess]) -> list[str]:
 
 
 def _note(key: str, value: str, evidence: str) -> Guess:
-    return Guess(key=key, what="header", value=value, evidence=evidence, confidence="likely")
+    return make_guess(key, "header", value, evidence)
 
 
 def _labels(names: list[str], comments: list[list[str]]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from validation.cohort.intake.coding import FEWEST
-from validation.cohort.intake.guesses import Guess
+from validation.cohort.intake.guesses import Guess, make_guess
 from validation.cohort.intake.names import (
     CONTACT,
     DEATH,
@@ -33,16 +33,14 @@ def unit_of_time(
     """
 
     def guess(value: str, evidence: str, confidence: str, *, still_open: bool = False) -> Guess:
-        return Guess.model_validate(
-            {
-                "key": "unit",
-                "what": f"unit of {time.name}",
-                "value": value,
-                "evidence": evidence,
-                "confidence": confidence,
-                "choices": tuple(DAYS),
-                "open": still_open,
-            }
+        return make_guess(
+            "unit",
+            f"unit of {time.name}",
+            value,
+            evidence,
+            confidence,
+            choices=tuple(DAYS),
+            open=still_open,
         )
 
     values = time.numbers

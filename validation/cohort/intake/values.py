@@ -1,4 +1,4 @@
-"""What the cells of one column are: missing, numbers, dates, levels."""
+"""Interpret the cells of a column: missing, numbers, dates, levels."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ FEWEST_NUMBERS = 0.9
 
 @dataclass
 class Column:
-    """One column: its cells as strings, and what they are."""
+    """Column of strings with its interpretation."""
 
     table: str
     name: str
@@ -109,7 +109,7 @@ class Column:
 
     @cached_property
     def absent(self) -> pd.Series:
-        """Where a cell is a code for missing."""
+        """Mask of cells that hold a code for missing."""
         folded = self.cells.str.casefold()
         found = folded.isin(WORDS) | self.cells.isin(self.further | set(self.sentinels))
         return found | folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
@@ -121,7 +121,7 @@ class Column:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How often each known value stands."""
+        """Count of each known value."""
         return Counter(self.known)
 
     @cached_property
@@ -131,7 +131,7 @@ class Column:
 
     @cached_property
     def percent(self) -> bool:
-        """Whether its numbers are percents: some bear the sign, and the others are no fractions."""
+        """True if the numbers are percentages: some carry the sign, and no other is a fraction."""
         signed = self.known.str.endswith("%")
         if not signed.any():
             return False
@@ -146,22 +146,22 @@ class Column:
 
     @cached_property
     def numeric(self) -> bool:
-        """Whether the known cells are numbers, but for few."""
+        """True if nearly all known cells are numbers."""
         return bool(len(self.known)) and self.numbers.notna().mean() >= FEWEST_NUMBERS
 
     @cached_property
     def odd(self) -> list[str]:
-        """What stands among the numbers and is none."""
+        """Values among the numbers that are not numbers."""
         return sorted(set(self.known[self.numbers.isna()])) if self.numeric else []
 
     @cached_property
     def dated(self) -> bool:
-        """Whether the known cells look like dates."""
+        """True if all known cells look like dates."""
         return bool(len(self.known)) and all(looks_like_date(cell) for cell in self.counts)
 
     @cached_property
     def short_years(self) -> bool:
-        """Whether its dates have years of two digits, of which nobody can tell the century."""
+        """True if the dates have two-digit years, whose century is unknown."""
         return bool(len(self.known)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
 
     def dates(self) -> pd.Series:
@@ -217,7 +217,7 @@ def decimal_votes(cells: Counter[str]) -> tuple[int, int, int]:
 
 
 def looks_like_date(cell: str) -> bool:
-    """Whether a cell is written as a date with a year of four digits."""
+    """True if a cell is written as a date with a four-digit year."""
     return bool(YMD.match(cell) or XXY.match(cell) or NAMED.match(cell))
 
 
