@@ -54,9 +54,9 @@ def feedback(result: SandboxResult, code: str) -> list[str]:
 def objections(found: Reproduction) -> list[str]:
     """Why a reproduction is not complete, by test and number; SAGE's own values are not told."""
     said = []
-    if missing := found.of("missing"):
+    if missing := found.with_state("missing"):
         said.append(f"asked for and not given: {_named(missing)}")
-    if differing := found.of("differs"):
+    if differing := found.with_state("differs"):
         said.append(f"outside the tolerance of SAGE's own: {_named(differing)}")
     return said
 

@@ -147,7 +147,7 @@ class Carrying:
             given = DataInput(
                 cohort=self.cohort.id,
                 wanted=wanted,
-                present=tuple(key for key in wanted if dictionary.has(key)),
+                present=tuple(key for key in wanted if dictionary.has_variable(key)),
             )
             self.store.keep_data(self.reasoner.ask(DATA_AGENT, given).output)
         found = self.store.data()
@@ -165,7 +165,7 @@ class Carrying:
         It is the compiled program of the contract, run in the sandbox. A part that was computed
         before an interruption is taken as it is.
         """
-        from validation.run.prepare import code
+        from validation.run.prepare import render_program
         from validation.run.runner import read_analysis, record_crash, record_tests
 
         inputs, folder = self._prepare(part, cohort, handed), self.store.analysis(part)
@@ -173,7 +173,9 @@ class Carrying:
             self.tell("compute", {"part": part})
             left = self.store.folder / "inputs" / "left" / part
             shutil.rmtree(left, ignore_errors=True)
-            ended = self._execute(inputs, left, code(self.frozen), compiled=True, offers_sage=True)
+            ended = self._execute(
+                inputs, left, render_program(self.frozen), compiled=True, offers_sage=True
+            )
             if ended.reason is Reason.UNAVAILABLE:
                 raise InputError(f"the {self.sandbox.name} sandbox did not run: {ended.message}")
             if not ended.ok:

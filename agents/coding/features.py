@@ -137,7 +137,7 @@ def resolve_cohort(
     given = DataInput(
         cohort=cohort.id,
         wanted=tuple(dict.fromkeys(wanted)),
-        present=tuple(key for key in dict.fromkeys(wanted) if dictionary.has(key)),
+        present=tuple(key for key in dict.fromkeys(wanted) if dictionary.has_variable(key)),
         slides=sum(len(paths) for paths in slides_of(cohort).values()),
         tools=offers(registry),
     )

@@ -116,7 +116,7 @@ class DictionaryView(View):
         """True when `key` names a variable that this view offers, or a score of its genes."""
         signature = read_signature(key)
         if signature is not None:
-            return not signature.measured(set(self.genes))[1]
+            return not signature.split_measured(set(self.genes))[1]
         return key in self.keys()
 
     def names(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ class Held:
 def held(dictionary: DataDictionary, key: str) -> Held | None:
     """What the cohort holds of a variable, or None."""
     if key.startswith("expression:") or read_signature(key) is not None:
-        if not dictionary.has(key):
+        if not dictionary.has_variable(key):
             return None
         n = dictionary.expression_n or dictionary.n_patients
         return Held(n, 1.0 - n / max(1, dictionary.n_patients))

@@ -79,7 +79,7 @@ def _unfit(
 ) -> str:
     if key in {exposure.variable for exposure in hypothesis.exposures}:
         return "it is an exposure of the claim"
-    if not dictionary.has(key):
+    if not dictionary.has_variable(key):
         return "the cohort does not have it"
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     if endpoint is not None and key in endpoint.contained_in:

@@ -262,7 +262,7 @@ def _test_fact(outcome: TestOutcome, contract: Contract, q: float | None) -> Tes
         return TestFact(significant=significant)
     expected = expected_direction(contract, effect)
     worse = contract.direction is Direction.HIGHER_RISK
-    low, high = effect.signed(effect.lower), effect.signed(effect.upper)
+    low, high = effect.distance_from_null(effect.lower), effect.distance_from_null(effect.upper)
     return TestFact(
         significant=significant,
         expected=expected,

@@ -33,7 +33,7 @@ def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
     problems = [
         f'variable "{key}" is not in the data dictionary; use one of its keys'
         for key in named
-        if not known.has(key)
+        if not known.has_variable(key)
     ]
     endpoints = {endpoint.key for endpoint in known.endpoints}
     for key in (hypothesis.endpoint, *hypothesis.secondary_endpoints):
@@ -61,7 +61,7 @@ def proposal_problems(
     problems += [
         f'refinement "{refinement.variable}" is not in the data dictionary'
         for refinement in proposal.refinements
-        if not known.has(refinement.variable)
+        if not known.has_variable(refinement.variable)
     ]
     chains = {(relationship.chain, relationship.step) for relationship in given.brief.relationships}
     for step in proposal.support:

@@ -22,8 +22,8 @@ from validation.contracts.registered import uses_groups
 from validation.core.dictionary import DataDictionary, Endpoint, pool_levels
 from validation.core.hypothesis import Comparison, Hypothesis
 from validation.drafting.draft import draft
-from validation.drafting.power import power_of
-from validation.inputs.population import apply_filters, expose, find_cut, numbers_of
+from validation.drafting.power import compute_power
+from validation.inputs.population import apply_filters, expose, exposure_values, find_cut
 from validation.inputs.variables import find_variable
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class BlindCohort:
         return self._withheld[key]
 
     def _why_withheld(self, key: str) -> str:
-        if not self.dictionary.has(key):
+        if not self.dictionary.has_variable(key):
             near = ", ".join(self._near(key))
             return f"the cohort has no variable of this key; near: {near or 'none'}"
         if find_variable(self.dictionary, key).late:
@@ -353,7 +353,7 @@ class BlindCohort:
         import numpy as np
 
         hypothesis = contract.hypothesis
-        plain_claim = all(self.dictionary.has(use.key) for use in contract.exposures)
+        plain_claim = all(self.dictionary.has_variable(use.key) for use in contract.exposures)
         if not plain_claim or not uses_groups(hypothesis):
             return contract.power, None, None
         keys = list(dict.fromkeys(_asked_for(hypothesis)))
@@ -364,7 +364,7 @@ class BlindCohort:
         rows = rows.dropna(subset=[use.key for use in contract.exposures])
         if rows.empty:
             raise InputError("no patient has every exposure in this population")
-        values = tuple(numbers_of(rows, use) for use in contract.exposures)
+        values = tuple(exposure_values(rows, use) for use in contract.exposures)
         pairs = zip(values, contract.exposures, strict=True)
         cuts = tuple(find_cut(pair, use) for pair, use in pairs)
         groups = expose(contract.comparison, contract.exposures, values, cuts).x
@@ -376,7 +376,7 @@ class BlindCohort:
         if not exposed or not reference:
             raise InputError("one group is empty: choose another cut rule or comparison")
         events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
-        power = power_of(n, events, exposed / n, endpoint.kind, contract.rules, "dictionary")
+        power = compute_power(n, events, exposed / n, endpoint.kind, contract.rules, "dictionary")
         return power, exposed, reference
 
     def _rounded(self, count: float) -> int:

@@ -251,7 +251,7 @@ class Workbench:
         except ValidationError as error:
             raise InputError(problems_of(error)) from None
         matrix = frozenset(self.cohort.dictionary.expression)
-        measured, absent = signature.measured(matrix)
+        measured, absent = signature.split_measured(matrix)
         try:
             signature.require_measured(matrix, "signature", self.cohort.dictionary.cohort)
         except InputError as error:

@@ -96,19 +96,19 @@ class World:
         import numpy as np
 
         from validation.contracts.timing import as_known
-        from validation.inputs.population import cuts_of, held_back
+        from validation.inputs.population import confirmation_mask, find_cuts
         from validation.inputs.study import Study
         from validation.methods import run_method
         from validation.results.results import Book
 
         table = self.cohort.table(contract.keys(), [contract.primary_test.endpoint])
         table, _ = as_known(table, contract)
-        held = np.asarray(held_back(table, contract))
-        cuts = cuts_of(table[~held], contract)
+        held = np.asarray(confirmation_mask(table, contract))
+        cuts = find_cuts(table[~held], contract)
         adjusted = next((test for test in contract.tests if test.id == "adjusted"), None)
-        study = Study.of(contract, table[~held], cuts)
+        study = Study.build(contract, table[~held], cuts)
         yield run_method(study, contract.primary_test, Book(), {}), None
-        study = Study.of(contract, table[held], cuts)
+        study = Study.build(contract, table[held], cuts)
         beside = None if adjusted is None else run_method(study, adjusted, Book(), {})
         yield run_method(study, contract.primary_test, Book(), {}), beside
 

@@ -234,13 +234,13 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
 def claims_directly(plan: Contract, cohort: Cohort) -> bool:
     """Whether the adjusted test alone, or the primary one where nothing is adjusted for, claims."""
     from validation.contracts.timing import as_known
-    from validation.inputs.population import cuts_of
+    from validation.inputs.population import find_cuts
     from validation.inputs.study import Study
     from validation.methods import run_method
     from validation.results.results import Book
 
     table, _ = as_known(cohort.table(plan.keys(), [plan.primary_test.endpoint]), plan)
-    study = Study.of(plan, table, cuts_of(table, plan))
+    study = Study.build(plan, table, find_cuts(table, plan))
     test = next((test for test in plan.tests if test.id == "adjusted"), plan.primary_test)
     return claims(plan, run_method(study, test, Book(), {}))
 

@@ -258,7 +258,7 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
         n=found.n,
         events=safe_count(found.events),
         tested=len(names),
-        refused=found.refused(),
+        refused=found.count_refused(),
         significant_at_5_percent=sum(row.q is not None and row.q < 0.05 for row in rows),
         top=rows[: given.top],
         table="screen.csv",

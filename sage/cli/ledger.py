@@ -189,7 +189,7 @@ def export(
 
     if file.exists():
         raise InputError(f"{file} exists already: name a new file")
-    lines = list(_store().exported())
+    lines = list(_store().export_lines())
     log_command(load(), EXPORTED, file, command="ledger export")
     write_text(file, "".join(f"{line}\n" for line in lines))
     out.print(f"{amount(len(lines), 'row')} written to {file}", markup=False, soft_wrap=True)
@@ -220,7 +220,7 @@ def merge(
         if path.suffix == ".jsonl":
             lines = path.read_text(encoding="utf-8").splitlines()
         else:
-            lines = list(open_store(source).exported())
+            lines = list(open_store(source).export_lines())
         found[path.name] = read_lines(lines, path.name)
     store = _store(new=True)
     taken = {name: store.take(rows) for name, rows in found.items()}

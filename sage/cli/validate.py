@@ -293,7 +293,7 @@ def amend(
         if any(name.startswith("hypothesis") for name in wanted):
             raise InputError("give --hypothesis, or --set for its fields, not both")
         wanted["hypothesis"] = read_hypothesis(hypothesis).model_dump(mode="json")
-    parent = FrozenContract.read(contract)
+    parent = FrozenContract.load(contract)
     with working(f"reading {cohort}"):
         data = load_named(cohort, root, features)
         frozen = next_version(parent, data, reason=reason, changes=wanted)
@@ -333,7 +333,7 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
                 f"--out {save} is a folder: name a file in it, {save / 'contract.json'}"
             )
         save.parent.mkdir(parents=True, exist_ok=True)
-        frozen.write(save)
+        frozen.save(save)
     if as_json:
         print_json(frozen)
         return

@@ -75,7 +75,7 @@ def read_reproduction(
     path = home / "results" / "results.json"
     if coding is None or not path.exists():
         return None
-    found = Results.read(path).reproduction
+    found = Results.load(path).reproduction
     return ReproductionPage(
         sentences=tuple(_sentence(reproduction) for reproduction in found)
         or ("No second implementation ran: the analysis itself was refused, or gave no result.",),
@@ -95,10 +95,13 @@ def _sentence(found: Reproduction) -> str:
     if not found.ran:
         return f"The second implementation gave no numbers{where}: nothing is reproduced."
     counts = [
-        (len(found.of("reproduced")), "agree within the tolerance"),
-        (len(found.of("differs")), "differ"),
-        (len(found.of("missing")), "are missing and count as not reproduced"),
-        (len(found.of("no second implementation")), "have no second implementation available"),
+        (len(found.with_state("reproduced")), "agree within the tolerance"),
+        (len(found.with_state("differs")), "differ"),
+        (len(found.with_state("missing")), "are missing and count as not reproduced"),
+        (
+            len(found.with_state("no second implementation")),
+            "have no second implementation available",
+        ),
     ]
     said = ", ".join(f"{count} {words}" for count, words in counts if count)
     return f"Of {len(found.compared)} registered numbers{where} {said}."

@@ -118,7 +118,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
     path = home / "results" / "results.json"
     if not path.exists():
         return None
-    results = Results.read(path)
+    results = Results.load(path)
     for key, number in results.numbers.items():
         facts.put(f"{name}.{key}", number.value, number.text)
     return ResultsPage(
@@ -494,7 +494,7 @@ def read_contract(home: Path) -> ContractPage | None:
     path = home / "contract.json"
     if not path.exists():
         return None
-    frozen = FrozenContract.read(path)
+    frozen = FrozenContract.load(path)
     contract = frozen.contract
     kind = contract.endpoint(contract.primary_test.endpoint).kind
     return ContractPage(

@@ -49,7 +49,7 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
         else:
             frozen = freeze(contract, services.cohort)
         ledger.register(frozen, services.cohort)
-    frozen.write(services.folder.hypothesis(hypothesis.id) / "contract.json")
+    frozen.save(services.folder.hypothesis(hypothesis.id) / "contract.json")
     services.folder.event("frozen", hypothesis=hypothesis.id, sha256=frozen.sha256)
     return frozen.sha256
 
@@ -105,7 +105,7 @@ def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
     FaultError
         If the file is not the contract that the run froze.
     """
-    frozen = FrozenContract.read(services.folder.hypothesis(name) / "contract.json")
+    frozen = FrozenContract.load(services.folder.hypothesis(name) / "contract.json")
     if frozen.sha256 != sha256:
         raise FaultError(
             f"{name}: contract.json was exchanged after it was frozen"
@@ -259,7 +259,7 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
     from validation.verdict.relevance import unit_text
     from validation.verdict.verdict import adjusted_for, adjusted_plan
 
-    results: Results = Results.read(home / "results" / "results.json")
+    results: Results = Results.load(home / "results" / "results.json")
     counts = {
         key: int(number.value)
         for key, number in results.numbers.items()
@@ -271,12 +271,12 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         for key in results.numbers
         if key.endswith(".share") and f"{key.removesuffix('.share')}.events" in hidden
     }
-    contract = FrozenContract.read(home / "contract.json").contract
+    contract = FrozenContract.load(home / "contract.json").contract
     adjusted = results.test("adjusted")
     plan = adjusted_plan(contract)
     beside = adjusted_for(contract, plan, adjusted.absent if adjusted else ()) if plan else ""
     if beside and adjusted:
-        beside += adjusted.by
+        beside += adjusted.estimation_note
     return ResultsView(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,

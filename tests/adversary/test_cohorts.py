@@ -15,7 +15,7 @@ import pytest
 
 from tests.validation.core_help import load, patients, shared, validate, write
 from validation import cohort as cohorts
-from validation.statistics.leakage import leak_of
+from validation.statistics.leakage import find_leak
 
 STANFORD = Path(__file__).parents[1] / "validation" / "time_reference" / "stanford.csv"
 LEAKS = {"outcome_proxy", "grows_with_follow_up", "recorded_by_outcome"}
@@ -136,7 +136,7 @@ def test_honest_markers_are_not_suspected(seed: int, log_hr: float) -> None:
     table = patients(300, log_hr=log_hr, seed=seed)
     event, time = (table[item].to_numpy(dtype=float) for item in ("dead", "months"))
     for name in ("marker", "stage"):
-        assert leak_of(table[name].to_numpy(dtype=float), event, time) is None
+        assert find_leak(table[name].to_numpy(dtype=float), event, time) is None
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -147,7 +147,7 @@ def test_a_date_of_entry_is_not_taken_for_the_outcome(seed: int) -> None:
     entered = rng.uniform(0, 60, n)
     death = rng.exponential(50, n)
     stop = 66 - entered
-    found = leak_of(entered, (death <= stop).astype(float), np.minimum(death, stop))
+    found = find_leak(entered, (death <= stop).astype(float), np.minimum(death, stop))
     assert found is None
 
 
@@ -166,7 +166,7 @@ def test_a_treatment_that_some_wait_for_is_named() -> None:
         rng = np.random.default_rng(seed)
         event, time = left(rng, rng.exponential(1500, 400))
         treated = (rng.exponential(500, 400) < time) & (rng.random(400) < 0.7)
-        named += leak_of(treated.astype(float), event, time) is not None
+        named += find_leak(treated.astype(float), event, time) is not None
     assert named >= 54
 
 
@@ -181,7 +181,7 @@ def test_a_marker_whose_effect_fades_is_not_taken_for_a_wait(early: float, late:
         first = np.where(marker, risk / early, risk)
         later = 500 + (risk - 500 * np.where(marker, early, 1)) / np.where(marker, late, 1)
         event, time = left(rng, np.where(first < 500, first, later))
-        named += leak_of(marker.astype(float), event, time) is not None
+        named += find_leak(marker.astype(float), event, time) is not None
     assert named <= 3
 
 
@@ -193,8 +193,8 @@ def test_relabeling_time_and_direction_changes_no_suspicion() -> None:
         x = table["marker"].to_numpy(dtype=float)
         kinds = {
             leak.kind if leak is not None else None
-            for leak in (leak_of(x, event, time), leak_of(-x, event, time * 30.4),
-                         leak_of(np.arctan(x), event, time / 12))
+            for leak in (find_leak(x, event, time), find_leak(-x, event, time * 30.4),
+                         find_leak(np.arctan(x), event, time / 12))
         }  # fmt: skip
         assert len(kinds) == 1
         assert kinds != {None}

@@ -153,14 +153,14 @@ def test_a_contract_edited_with_its_hash_is_exploratory_and_a_frozen_one_is_not(
     (tmp_path / "h.json").write_text(claim().model_dump_json())
     given = ["validate", "contract", str(tmp_path / "h.json"), "--cohort", str(folder)]
     runner.invoke(app, [*given, "--out", str(tmp_path / "c.json")])
-    frozen = FrozenContract.read(tmp_path / "c.json")
+    frozen = FrozenContract.load(tmp_path / "c.json")
     rules = frozen.contract.rules.model_copy(update={"relevant_ratio": 1.2})
     edited = frozen.contract.model_copy(update={"rules": rules})
     forged = FrozenContract(
         contract=edited,
         data_hashes=frozen.data_hashes,
         sha256=digest(edited, frozen.data_hashes),
-    ).write(tmp_path / "forged.json")
+    ).save(tmp_path / "forged.json")
     verdicts = {}
     for path in (forged, tmp_path / "c.json"):
         out = str(tmp_path / path.stem)
@@ -239,7 +239,7 @@ def test_other_patients_and_other_questions_are_not_held_against_a_claim(tmp_pat
     two = book(tmp_path / "two")
     two.register(there, strangers)
     assert two.seen_before(there) is None
-    assert not two.screened(there)
+    assert not two.find_screened(there)
     assert two.is_registered(there)
     two.record(result(there))
     assert two.adjust()[0].family == 1
@@ -362,8 +362,8 @@ def test_what_was_screened_is_exploratory_under_any_name(tmp_path: Path, disguis
     frozen = frozen_for(copy, claim(id="new", exposures=[exposure]))
     two = book(tmp_path / "two")
     two.register(frozen, copy)
-    assert "was screened against OS before" in two.screened(frozen)
-    found = ledger_objections(two.state, registered=True, screened=two.screened(frozen))
+    assert "was screened against OS before" in two.find_screened(frozen)
+    found = ledger_objections(two.state, registered=True, screened=two.find_screened(frozen))
     assert [item.because for item in found] == ["registration"]
 
 
@@ -381,10 +381,10 @@ def test_a_claim_that_was_frozen_before_the_screen_stays_confirmatory(tmp_path: 
     screen_cohort(cohort, "OS", ledger=book(tmp_path / "two"))
     mine = book(tmp_path / "three")
     mine.register(frozen, cohort)
-    assert not mine.screened(frozen)
+    assert not mine.find_screened(frozen)
     second = amend(frozen, cohort, reason="afterwards", changes={"rules.relevant_ratio": 1.3})
     mine.register(second, cohort)
-    assert mine.screened(second)
+    assert mine.find_screened(second)
 
 
 def test_a_screen_of_a_colleague_counts_once_it_is_merged(tmp_path: Path) -> None:
@@ -394,14 +394,14 @@ def test_a_screen_of_a_colleague_counts_once_it_is_merged(tmp_path: Path) -> Non
     frozen = frozen_for(cohort)
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort)
-    assert not mine.screened(frozen)
+    assert not mine.find_screened(frozen)
     exported = tmp_path / "theirs.jsonl"
-    exported.write_text("\n".join(theirs.exported()))
+    exported.write_text("\n".join(theirs.export_lines()))
     done = runner.invoke(app, ["validate", "ledger", "merge", str(exported), "--json"])
     assert json.loads(done.stdout)["taken"] == {"theirs.jsonl": 1}
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort)
-    assert mine.screened(frozen)
+    assert mine.find_screened(frozen)
 
 
 def test_a_screen_is_on_record_before_its_first_number(
@@ -417,7 +417,7 @@ def test_a_screen_is_on_record_before_its_first_number(
     mine = book(tmp_path / "two")
     frozen = frozen_for(cohort)
     mine.register(frozen, cohort)
-    assert mine.screened(frozen)
+    assert mine.find_screened(frozen)
 
 
 # -- registered when it was frozen -----
@@ -440,7 +440,7 @@ def test_a_contract_frozen_elsewhere_is_known_after_a_merge(tmp_path: Path) -> N
     frozen = frozen_for(cohort)
     theirs = open_store(str(tmp_path / "theirs.sqlite"))
     Ledger(None, theirs).register(frozen, cohort)
-    open_store(str(store_path())).merge(theirs.exported(), "theirs")
+    open_store(str(store_path())).merge(theirs.export_lines(), "theirs")
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort, fresh=False)
     assert mine.is_registered(frozen)
@@ -536,7 +536,7 @@ def chain_anew(_: Path) -> None:
         for seq, row in enumerate(rows, start=1):
             new = Row(row.kind, row.contract, row.population, row.body, data[row.seq], "", seq,
                       row.at)  # fmt: skip
-            chain = new.chained(chain)
+            chain = new.chain_hash(chain)
             db.execute(
                 "INSERT INTO sage_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (seq, new.at, new.kind, new.contract, new.population, new.body, new.data,
@@ -679,7 +679,7 @@ def test_a_simulated_label_does_not_hide_real_patients(tmp_path: Path) -> None:
     frozen = frozen_for(real)
     mine = book(tmp_path / "two")
     mine.register(frozen, real)
-    assert mine.screened(frozen)
+    assert mine.find_screened(frozen)
 
 
 # -- what a person sees -----

@@ -121,11 +121,11 @@ def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None
     from validation.results.results import AnalysisResult, Reproduction, Results
 
     run = finished_run() / "hypotheses/h1"
-    contract = FrozenContract.read(run / "contract.json")
+    contract = FrozenContract.load(run / "contract.json")
     analysis = AnalysisResult.model_validate_json(
         (run / "results/analysis/all/analysis.json").read_text()
     )
-    (honest,) = Results.read(run / "results/results.json").reproduction
+    (honest,) = Results.load(run / "results/results.json").reproduction
     lying = [
         entry.model_copy(update={"state": "differs"}) if entry.test == "primary" else entry
         for entry in honest.compared

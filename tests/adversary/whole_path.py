@@ -126,7 +126,7 @@ class Attacked:
     @property
     def results(self) -> Results:
         """The published results."""
-        return Results.read(self.home / "results.json")
+        return Results.load(self.home / "results.json")
 
     @property
     def attempts(self) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ def attack(
     services = Services(folder, folder.manifest(), settings)
     scripted = reasoner(services) if reasoner else Scripted(list(programs), services)
     services.__dict__["reasoner"] = scripted
-    frozen = FrozenContract.read(run / "hypotheses/h1/contract.json")
+    frozen = FrozenContract.load(run / "hypotheses/h1/contract.json")
     status = validating.carry_out(services, "h1", frozen.sha256, (), mended=False)
     prompts = getattr(scripted, "prompts", [])
     if status == "done":

@@ -102,7 +102,7 @@ def test_a_missing_imaging_variable_is_computed_and_joins_the_cohort(
     )  # fmt: skip
 
     assert list(extended.column("imaging:dots_density").dropna().sort_values()) == list(range(10))
-    assert extended.dictionary().has("imaging:dots_density")
+    assert extended.dictionary().has_variable("imaging:dots_density")
     assert "features/dots_density.csv" in extended.hashes()
     assert sorted(cohort.root.rglob("*")) == before, "the given cohort was written to"
     assert heard[-1] == 12

@@ -32,8 +32,8 @@ RESOURCES = Resources(ontology=Ontology([], []))
 
 def results(verdict: str = "not_supported") -> ResultsView:
     book = Book()
-    book.put("kaplan_meier.exposed.median", math.inf, "months")
-    book.put("kaplan_meier.reference.median", 15.5, "months")
+    book.add("kaplan_meier.exposed.median", math.inf, "months")
+    book.add("kaplan_meier.reference.median", 15.5, "months")
     return ResultsView.model_validate(
         {
             "verdict": verdict,
@@ -121,17 +121,17 @@ def test_the_tasks_name_the_covariates_of_the_contract() -> None:
 def test_a_finding_says_of_whom_it_is_and_what_it_is_per() -> None:
     book = Book()
     for name in ("primary", "adjusted", "PFI.secondary"):
-        book.effect(name, Effect(value=0.7, lower=0.5, upper=0.9, scale="hazard ratio"), 0.006)
-        book.put(f"{name}.q", 0.02, "q-value")
-        book.put(f"{name}.n", 141, "patients")
-        book.put(f"{name}.events", 61, "events")
+        book.add_effect(name, Effect(value=0.7, lower=0.5, upper=0.9, scale="hazard ratio"), 0.006)
+        book.add(f"{name}.q", 0.02, "q-value")
+        book.add(f"{name}.n", 141, "patients")
+        book.add(f"{name}.events", 61, "events")
     for name, value in (("slope", 0.84), ("horizon", 45.1), ("harrell", 0.74)):
-        book.put(f"calibration.{name}", value, "months" if name == "horizon" else "")
-    book.put("calibration.n", 140, "patients")
-    book.put("calibration.events", 60, "events")
+        book.add(f"calibration.{name}", value, "months" if name == "horizon" else "")
+    book.add("calibration.n", 140, "patients")
+    book.add("calibration.events", 60, "events")
     for key, value in ((Key.KNOWN_POSITIVE_HR, 1.6), (Key.KNOWN_POSITIVE_P, 0.01)):
-        book.put(key, value, "")
-    book.put(Key.KNOWN_POSITIVE_EVENTS, 62, "events")
+        book.add(key, value, "")
+    book.add(Key.KNOWN_POSITIVE_EVENTS, 62, "events")
     numbers = tuple(KeyedNumber(key=key, text=one.text) for key, one in book.numbers.items())
     whose = {"part": "confirmation", "beside": "Age and Sex", "per": " per standard deviation"}
     given = interpreted().model_copy(

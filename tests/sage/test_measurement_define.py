@@ -66,7 +66,7 @@ def test_a_stable_measurement_becomes_a_variable_of_the_run(services: Services) 
     assert good.unit == "µm" and good.stability["jitter"] > 0.75
     assert "no NK cells were looked for" in unknown.refused and not unknown.variable
     assert "is no formula" in wrong.refused
-    assert there.cohort.dictionary.has(KEY) and services.dictionary.has(KEY)
+    assert there.cohort.dictionary.has_variable(KEY) and services.dictionary.has_variable(KEY)
     assert there.cohort.measured("spatial arrangement of B cells") == (KEY,)
     # the value is that of the maps, and a run that goes on finds it
     again = Services(services.folder, services.manifest, services.settings).cohort
@@ -75,7 +75,7 @@ def test_a_stable_measurement_becomes_a_variable_of_the_run(services: Services) 
     column = again.column(KEY)
     assert [column[p] for p in expected.patients] == pytest.approx(list(expected.table[:, 0]))
     (second,) = define(there, "mean(hotspot(cells.b_cell, 30))")
-    assert second.variable.startswith("imaging:defined2_") and services.dictionary.has(KEY)
+    assert second.variable.startswith("imaging:defined2_") and services.dictionary.has_variable(KEY)
 
 
 def test_no_outcome_changes_what_is_said(services: Services) -> None:

@@ -139,7 +139,7 @@ def test_a_planted_truth_of_each_kind_is_found(tmp_path: Path, kind: str) -> Non
     n = 500 if kind == "predictive" else 300
     found = result(world(tmp_path / "w", n, seed=1, **planted), claim(**changes))
     assert found.verdict.verdict == "supported", (found.verdict.badge, found.verdict.reasons)
-    assert found.reproduction and not found.reproduction[0].of("differs", "missing")
+    assert found.reproduction and not found.reproduction[0].with_state("differs", "missing")
 
 
 @pytest.mark.parametrize("kind", KINDS)

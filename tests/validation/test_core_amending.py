@@ -137,10 +137,10 @@ def test_freeze_amend_and_run_from_the_command_line(tmp_path: Path) -> None:
     change = ["--set", 'hypothesis.covariates=["clinical:sex"]', "--reason", "stage is disputed"]
     first = runner.invoke(app, [str(one), *data, "--out", str(out), "--json"])
     found = json.loads(first.stdout)[0]
-    assert found["contract_sha256"] == FrozenContract.read(one).sha256
+    assert found["contract_sha256"] == FrozenContract.load(one).sha256
     shown = runner.invoke(app, ["amend", str(one), *data, *change, "--out", str(two)])
     assert shown.exit_code == 0, shown.output
-    assert f"version 2 of {FrozenContract.read(one).sha256[:12]}: stage is disputed" in shown.stdout
+    assert f"version 2 of {FrozenContract.load(one).sha256[:12]}: stage is disputed" in shown.stdout
     second = runner.invoke(app, ["run", str(two), *data, "--out", str(out)])
     assert "inconclusive (registration)" in second.stdout
     assert (out / "marker-os" / "results.json").is_file()
@@ -149,7 +149,7 @@ def test_freeze_amend_and_run_from_the_command_line(tmp_path: Path) -> None:
 
 def test_a_frozen_contract_runs_as_it_is_or_not_at_all(tmp_path: Path) -> None:
     folder = write(tmp_path / "cohort", patients())
-    path = frozen_for(load(tmp_path / "cohort", patients())).write(tmp_path / "c.json")
+    path = frozen_for(load(tmp_path / "cohort", patients())).save(tmp_path / "c.json")
     out = ["--cohort", str(folder), "--out", str(tmp_path / "out")]
     for option in (["--seed", "0"], ["--alpha", "0.1"], ["--split", "0.5"], ["--impute"]):
         done = runner.invoke(app, [str(path), *out, *option])
@@ -176,7 +176,7 @@ def test_a_file_that_is_neither_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_setting_that_is_no_pair_is_refused(tmp_path: Path) -> None:
-    path = frozen_for(load(tmp_path / "cohort", patients())).write(tmp_path / "c.json")
+    path = frozen_for(load(tmp_path / "cohort", patients())).save(tmp_path / "c.json")
     given = ["--cohort", str(tmp_path / "cohort"), "--reason", "x"]
     done = runner.invoke(app, ["amend", str(path), *given, "--set", "seed"])
     assert "write NAME=VALUE" in str(done.exception)

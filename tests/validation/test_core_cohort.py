@@ -297,7 +297,7 @@ def test_a_cbioportal_study_is_read_as_it_is(tmp_path: Path) -> None:
     assert (endpoint.n, endpoint.events) == (30, 10)
     found = cohort.column("expression:CXCL13")["TCGA-AB-0003"]
     assert found == pytest.approx(np.log2(31))
-    assert cohort.dictionary().has("clinical:tmb")
+    assert cohort.dictionary().has_variable("clinical:tmb")
 
 
 def test_a_gdc_export_becomes_one_row_per_patient(tmp_path: Path) -> None:
@@ -409,8 +409,8 @@ def test_features_computed_on_slides_become_imaging_variables(tmp_path: Path) ->
     column = found.column(key)
     assert column["ID0003"] == 4.0
     assert int(column.notna().sum()) == 50
-    assert found.dictionary().has(key)
-    assert not cohort.dictionary().has(key)
+    assert found.dictionary().has_variable(key)
+    assert not cohort.dictionary().has_variable(key)
     assert "features/lymphoid_aggregates.csv" in found.hashes()
 
 

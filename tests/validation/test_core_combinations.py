@@ -127,7 +127,7 @@ def test_the_curve_of_a_confirmation_part_has_the_cut_of_the_discovery_part(
 def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     """One patient in five lies above the threshold, so one in five of each draw is exposed."""
     from validation import cohort as cohorts
-    from validation.controls.run import _rebuilt, numbers_of
+    from validation.controls.run import _rebuilt, exposure_values
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
     from validation.inputs.population import Cut
@@ -141,10 +141,10 @@ def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     frozen = freeze(draft(fixed, cohort.dictionary()), cohort)
     written = prepare(frozen, cohort, tmp_path / "inputs")
     cuts = tuple(Cut.model_validate(cut) for cut in written["cuts"])
-    study = Study.of(frozen.contract, pd.read_parquet(tmp_path / "inputs/table.parquet"), cuts)
+    study = Study.build(frozen.contract, pd.read_parquet(tmp_path / "inputs/table.parquet"), cuts)
     drawn = np.random.default_rng(2).exponential(size=300) * 1000
     table = pd.read_parquet(tmp_path / "inputs/table.parquet")
-    values = tuple(numbers_of(table, each) for each in frozen.contract.exposures)
+    values = tuple(exposure_values(table, each) for each in frozen.contract.exposures)
     rebuilt = _rebuilt(study, values, 0, drawn)
     assert rebuilt is not None
     assert np.nansum(rebuilt.x) == np.nansum(study.exposed.x) == 60

@@ -21,7 +21,7 @@ from validation.contracts.contract import (
 from validation.core.hypothesis import CutRule
 from validation.drafting.draft import draft
 from validation.drafting.freezing import freeze
-from validation.inputs.population import cuts_of, find_cut, in_population
+from validation.inputs.population import find_cut, find_cuts, population_mask
 
 
 def test_the_contract_states_what_a_protocol_states(tmp_path: Path) -> None:
@@ -66,23 +66,23 @@ def test_freezing_never_depends_on_who_had_the_event(tmp_path: Path) -> None:
 
 def test_a_frozen_contract_cannot_be_changed_unnoticed(tmp_path: Path) -> None:
     frozen = frozen_for(load(tmp_path, patients()))
-    path = frozen.write(tmp_path / "contract.json")
-    assert FrozenContract.read(path) == frozen
+    path = frozen.save(tmp_path / "contract.json")
+    assert FrozenContract.load(path) == frozen
     value = json.loads(path.read_text())
     value["contract"]["rules"]["alpha"] = 0.2
     path.write_text(json.dumps(value))
     with pytest.raises(InputError, match="changed after it was frozen"):
-        FrozenContract.read(path)
+        FrozenContract.load(path)
 
 
 @pytest.mark.parametrize("written", [VERSION - 1, VERSION + 1])
 def test_a_contract_of_another_format_is_not_called_changed(tmp_path: Path, written: int) -> None:
-    path = frozen_for(load(tmp_path, patients())).write(tmp_path / "contract.json")
+    path = frozen_for(load(tmp_path, patients())).save(tmp_path / "contract.json")
     value = json.loads(path.read_text())
     value["contract"]["schema_version"] = written
     path.write_text(json.dumps(value))
     with pytest.raises(InputError, match=f"format {written}.*reads format {VERSION}.*freeze"):
-        FrozenContract.read(path)
+        FrozenContract.load(path)
 
 
 def test_the_same_contract_and_data_hash_the_same(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_cut_points_come_from_the_exposure_alone(tmp_path: Path) -> None:
     cohort = load(tmp_path, patients())
     plan = draft(claim(), cohort.dictionary())
     table = cohort.table(["clinical:marker", "clinical:sex", "clinical:stage"], ["OS"])
-    first = cuts_of(table, plan)
+    first = find_cuts(table, plan)
     table["OS.event"] = 1 - table["OS.event"]
-    assert cuts_of(table, plan) == first
+    assert find_cuts(table, plan) == first
 
 
 def test_a_median_of_a_value_that_half_share_still_makes_two_groups() -> None:
@@ -191,7 +191,7 @@ def test_filters_keep_only_known_values(tmp_path: Path) -> None:
         {"variable": "clinical:sex", "op": "eq", "value": "male"}]})  # fmt: skip
     plan = draft(men, cohort.dictionary())
     table = cohort.table(plan.keys(), ["OS"])
-    assert int(in_population(table, plan).sum()) == int((raw["sex"] == "male").sum())
+    assert int(population_mask(table, plan).sum()) == int((raw["sex"] == "male").sum())
     assert "clinical:sex" not in plan.covariates
 
 

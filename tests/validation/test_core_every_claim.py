@@ -132,7 +132,7 @@ def test_an_empty_cell_gives_a_penalized_odds_ratio_that_can_be_read_back(tmp_pa
     found = run(
         frozen_for(cohort, claim(endpoint="node")), cohort, out, ledger=Ledger(tmp_path / "l")
     )
-    again = Results.read(out / "results.json")
+    again = Results.load(out / "results.json")
     primary = again.test("primary")
     assert primary is not None
     assert primary.effect is not None

@@ -168,7 +168,7 @@ def test_a_fetched_cohort_can_be_loaded_and_is_sound(api: tuple[Api, str], tmp_p
     assert endpoint is not None
     assert (endpoint.n, endpoint.events) == (60, 30)
     assert set(dictionary.expression) == {"ADRM1", "CXCL13", "FABP5"}
-    assert dictionary.has("clinical:stage")
+    assert dictionary.has_variable("clinical:stage")
     stage = next(variable for variable in dictionary.variables if variable.key == "clinical:stage")
     assert "1" not in stage.levels
     assert not [item for item in check_cohort(cohort) if item.severity == "error"]

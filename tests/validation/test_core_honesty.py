@@ -94,7 +94,7 @@ def test_results_of_another_contract_are_kept_beside_the_new_ones(tmp_path: Path
     first, second = validate(tmp_path, cohort), validate(tmp_path, cohort, "--seed", "9")
     kept = tmp_path / "out" / f"marker-os.{first['contract_sha256'][:12]}"
     for folder, found in ((kept, first), (tmp_path / "out" / "marker-os", second)):
-        assert FrozenContract.read(folder / "contract.json").sha256 == found["contract_sha256"]
+        assert FrozenContract.load(folder / "contract.json").sha256 == found["contract_sha256"]
         assert (folder / "results.json").is_file()
 
 
@@ -291,7 +291,7 @@ def test_strangers_are_as_near_as_their_own_kind(seed: int, share: float) -> Non
 def test_an_amendment_cannot_drop_what_a_verdict_needs(
     tmp_path: Path, setting: str, message: str
 ) -> None:
-    path = frozen_for(load(tmp_path / "one", patients())).write(tmp_path / "c.json")
+    path = frozen_for(load(tmp_path / "one", patients())).save(tmp_path / "c.json")
     given = ["amend", str(path), "--cohort", str(tmp_path / "one"), "--reason", "x"]
     done = runner.invoke(app, [*given, "--set", setting])
     assert message in str(done.exception)

@@ -88,7 +88,7 @@ def test_public_libraries_agree_with_every_number_that_they_can_compute(
     (found,) = results.reproduction
     primary = results.test("primary")
     assert primary is not None and primary.method == method
-    assert found.by == "SAGE" and not found.of("differs", "missing")
+    assert found.by == "SAGE" and not found.with_state("differs", "missing")
     of_primary = {item.field: item.state for item in found.compared if item.test == "primary"}
     assert of_primary["n"] == of_primary["effect"] == "reproduced"
     searching = method in ("spline", "maximally_selected")

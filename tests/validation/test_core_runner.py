@@ -26,7 +26,7 @@ from tests.validation.core_help import (
 from validation.analysis.analysis import Analysis, execute
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
-from validation.run.prepare import code, prepare
+from validation.run.prepare import prepare, render_program
 from validation.run.runner import collect
 
 
@@ -87,7 +87,7 @@ def test_every_number_has_a_key_a_unit_and_a_printed_form(tmp_path: Path) -> Non
     assert all(
         number.unit and number.text for key, number in found.numbers.items() if "cut." not in key
     )
-    again = Results.read(tmp_path / "out" / "results.json")
+    again = Results.load(tmp_path / "out" / "results.json")
     assert again.numbers["primary.p"].text == found.numbers["primary.p"].text
     with pytest.raises(InputError, match=r'no number "primary\.magic"'):
         found.number("primary.magic")
@@ -131,7 +131,7 @@ def test_the_compiled_code_gives_the_same_analysis_as_the_runner(tmp_path: Path)
     cohort = load(tmp_path / "cohort", patients(log_hr=STRONG))
     frozen = frozen_for(cohort)
     prepare(frozen, cohort, tmp_path / "inputs")
-    (tmp_path / "analysis.py").write_text(code(frozen))
+    (tmp_path / "analysis.py").write_text(render_program(frozen))
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, str(tmp_path / "analysis.py"), str(tmp_path / "inputs"),
@@ -156,14 +156,14 @@ def test_the_compiled_code_gives_the_same_analysis_as_the_runner(tmp_path: Path)
 def test_code_is_deterministic_and_refuses_other_inputs(tmp_path: Path) -> None:
     frozen = frozen_for(load(tmp_path, patients(), more=NODE))
     other = frozen_for(load(tmp_path, patients(), more=NODE), claim(endpoint="node"))
-    assert code(frozen) == code(frozen)
-    assert code(frozen) != code(other)
-    compile(code(frozen), "analysis.py", "exec")
+    assert render_program(frozen) == render_program(frozen)
+    assert render_program(frozen) != render_program(other)
+    compile(render_program(frozen), "analysis.py", "exec")
 
 
 def test_a_statement_cannot_break_out_of_the_compiled_code(tmp_path: Path) -> None:
     wicked = claim(statement='x""" + __import__("os").system("true") + """\\')
-    text = code(frozen_for(load(tmp_path, patients()), wicked))
+    text = render_program(frozen_for(load(tmp_path, patients()), wicked))
     import ast
 
     tree = ast.parse(text)

@@ -15,7 +15,7 @@ from tests.validation.test_stat_r import FIGURES
 from tests.validation.test_stat_r import patients as cohort_of_r
 from validation.controls.numeric import permutations
 from validation.drafting.draft import draft
-from validation.inputs.population import held_back
+from validation.inputs.population import confirmation_mask
 from validation.ledger.ledger import Ledger
 from validation.methods.sites import _share
 from validation.results.results import Results
@@ -105,7 +105,7 @@ def test_rows_of_one_person_stay_on_one_side_of_a_split_and_of_a_permutation(tmp
     cohort = load(tmp_path, eyes(), more=PERSON)
     plan = draft(claim(), cohort.dictionary())
     table = cohort.table(plan.keys())
-    held = pd.Series(held_back(table, plan), index=table["clinical:person"])
+    held = pd.Series(confirmation_mask(table, plan), index=table["clinical:person"])
     assert 0.3 < held.mean() < 0.7
     assert (held.groupby(level=0).nunique() == 1).all()
     codes = np.array([0, 0, 1, 1, 2, 2, 3, 4, 4, 4])

@@ -11,10 +11,10 @@ from lifelines import CoxPHFitter
 
 from tests.validation.core_help import claim, frozen_for, load, patients, run, run_once
 from tests.validation.test_time_known import late_cohort
-from validation.inputs.population import find_cut, numbers_of
+from validation.inputs.population import exposure_values, find_cut
 from validation.inputs.study import Study
 from validation.ledger.ledger import Ledger
-from validation.methods.regression import splined
+from validation.methods.regression import fit_spline
 
 CURVED = claim(
     exposures=[{"variable": "clinical:marker", "label": "marker", "cut": "spline", "level": "low"}],
@@ -40,8 +40,8 @@ def test_the_curve_is_that_of_another_basis_in_another_library(tmp_path: Path) -
     contract = frozen_for(cohort, CURVED.model_copy(update={"strata": ()})).contract
     table = cohort.table(contract.keys(), ["OS"])
     use = contract.exposures[0]
-    study = Study.of(contract, table, (find_cut(numbers_of(table, use), use),))
-    found = splined(study, contract.test("primary"))
+    study = Study.build(contract, table, (find_cut(exposure_values(table, use), use),))
+    found = fit_spline(study, contract.test("primary"))
     grid = np.linspace(-1.5, 1.5, 13)
     ratio, lower, upper = found.curve(grid, 0.2)
     t, e = study.follow_up("OS", found.keep)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, run, write
-from validation.controls.curve import cox_model, specification_curve
+from validation.controls.curve import cox_model, fit_specification_curve
 from validation.drafting.draft import draft
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
@@ -237,7 +237,7 @@ def test_a_stratified_specification_is_the_stratified_model() -> None:
     time, event = rng.exponential(size=80), rng.random(80) < 0.7
     x, layer = rng.integers(0, 2, 80).astype(float), rng.integers(0, 3, 80)
     layer[:5] = -1
-    curve = specification_curve(cox_model(time, event), {"own": x}, strata={"three": layer})
+    curve = fit_specification_curve(cox_model(time, event), {"own": x}, strata={"three": layer})
     fit = cox(time[5:], event[5:], x[5:, None], ["x"], strata=layer[5:])
     assert curve.specifications[0].value == pytest.approx(float(fit.hr[0]))
     assert curve.specifications[0].n == 75

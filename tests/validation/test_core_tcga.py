@@ -284,7 +284,7 @@ def test_training_slides_are_left_out(results: dict[str, Results]) -> None:
 
 
 def test_results_are_written_for_the_reader(results: dict[str, Results], tmp_path: Path) -> None:
-    text = results["e5_fabp5_tls"].write(tmp_path / "r.json").read_text()
+    text = results["e5_fabp5_tls"].save(tmp_path / "r.json").read_text()
     assert "TCGA-BL" not in text
     assert "TCGA-XF" not in text
 

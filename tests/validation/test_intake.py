@@ -19,7 +19,7 @@ from validation import cohort
 from validation.cohort.intake import Proposal, propose, publish
 from validation.cohort.intake.coding import side_of
 from validation.cohort.intake.levels import ordered_levels
-from validation.cohort.intake.values import Column, date_of, number_of
+from validation.cohort.intake.values import Column, parse_date, parse_number
 from validation.core.dictionary import DataDictionary, Variable
 
 STAGES = ("Stage I", "Stage II", "Stage III", "Stage IV")
@@ -411,7 +411,7 @@ def test_sides_of_codes(value: str, name: str, side: int | None) -> None:
     ],
 )  # fmt: skip
 def test_numbers(cell_: str, decimal: str, value: float | None) -> None:
-    got = number_of(cell_, decimal)
+    got = parse_number(cell_, decimal)
     assert got == value or (value is None and got != got)
 
 
@@ -425,7 +425,7 @@ def test_numbers(cell_: str, decimal: str, value: float | None) -> None:
     ],
 )  # fmt: skip
 def test_days(text: str, order: str, day: date | None) -> None:
-    assert date_of(text, order) == day
+    assert parse_date(text, order) == day
 
 
 @pytest.mark.parametrize(

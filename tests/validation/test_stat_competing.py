@@ -119,7 +119,7 @@ def test_incidences_are_those_of_cuminc(when, groups):
         for at, label in enumerate(labels):
             rows = PATIENTS[PATIENTS[groups] == label]
             curve = aalen_johansen(rows[when], rows["status"], cause)
-            here = curve.at([6, 12, 24, 36])
+            here = curve.index_at([6, 12, 24, 36])
             np.testing.assert_allclose(curve.incidence[here], printed[cause - 1, at], rtol=1e-9)
             # cuminc's variance is Aalen's, ours the delta method's: they agree while many are
             # followed, and differ by a tenth in the last handful.
@@ -304,7 +304,9 @@ def test_with_one_cause_the_cumulative_incidence_is_one_minus_kaplan_meier():
     s = survival_sample(100, [0.1], seed=1)
     incidence = aalen_johansen(s.time, s.event.astype(int))
     curve = kaplan_meier(s.time, s.event)
-    np.testing.assert_allclose(incidence.incidence, 1 - curve.at(incidence.times), atol=1e-12)
+    np.testing.assert_allclose(
+        incidence.incidence, 1 - curve.survival_at(incidence.times), atol=1e-12
+    )
     d, n = curve.events[1:], curve.at_risk[1:]
     greenwood = curve.survival[1:] ** 2 * np.cumsum(d / (n * np.maximum(n - d, 1)))
     np.testing.assert_allclose(incidence.se**2, greenwood, atol=1e-12)
@@ -315,7 +317,9 @@ def test_incidences_of_all_causes_and_survival_add_up_to_one():
 
     time, status, _ = two_causes()
     total = sum(aalen_johansen(time, status, c).incidence for c in (1, 2))
-    np.testing.assert_allclose(total, 1 - kaplan_meier(time, status > 0).at(np.unique(time)))
+    np.testing.assert_allclose(
+        total, 1 - kaplan_meier(time, status > 0).survival_at(np.unique(time))
+    )
 
 
 def test_cause_specific_hazards_censor_the_other_causes():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sage.core.errors import InputError
 from validation.controls.curve import cox_model
-from validation.controls.curve import specification_curve as curve_of
+from validation.controls.curve import fit_specification_curve as curve_of
 from validation.figures import (
     OKABE_ITO,
     ForestRow,

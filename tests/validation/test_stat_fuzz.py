@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validation.controls.curve import cox_model, specification_curve
+from validation.controls.curve import cox_model, fit_specification_curve
 from validation.controls.numeric import permuted_outcome
 from validation.screening.rank import screen
 from validation.statistics.auc import auc_at
@@ -71,7 +71,7 @@ def run_fine_gray(d):
 
 
 def run_specification(d):
-    curve = specification_curve(
+    curve = fit_specification_curve(
         cox_model(d["time"], d["event"]), {"a": d["X"][:, 0], "g": d["group"]}
     )
     good = [specification for specification in curve.specifications if specification.ok]

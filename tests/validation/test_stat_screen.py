@@ -7,7 +7,7 @@ import pytest
 from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
 
-from validation.controls.curve import cox_model, specification_curve
+from validation.controls.curve import cox_model, fit_specification_curve
 from validation.controls.numeric import (
     empirical_p,
     matched_features,
@@ -76,7 +76,7 @@ def test_features_that_cannot_be_fitted_say_why_and_still_count():
     G[:, 5] = -time
     G[:, 6] = np.where(event, 0.0, 1.0)
     result = screen(time, event, G, names=[f"g{i}" for i in range(60)])
-    assert result.refused() == {"constant_feature": 1, "missing_values": 1, "separation": 2}
+    assert result.count_refused() == {"constant_feature": 1, "missing_values": 1, "separation": 2}
     assert np.isnan(result.hr[[2, 4, 5, 6]]).all()
     assert set(result.ranking()[-4:]) == {2, 4, 5, 6}
     assert result.status[3] == "ok" and result.n_used[3] == 176
@@ -195,7 +195,7 @@ def specifications(s, **changes):
         "follow_up": {"all": None, "short": 1.0},
         "exclusions": {"none": None, "without early": s.time > 0.02},
     }
-    return specification_curve(cox_model(s.time, s.event), **(choices | changes))
+    return fit_specification_curve(cox_model(s.time, s.event), **(choices | changes))
 
 
 def test_specification_curve_holds_every_combination_in_order():
@@ -264,7 +264,7 @@ def test_features_that_few_patients_carry_are_fitted_at_the_top_of_their_likelih
         z = ((G[:, j] - G[:, j].mean()) / G[:, j].std())[:, None]
         assert abs(likelihood(sets, z, result.coef[[j]]).score[0]) < 1e-6
         assert result.coef[j] == pytest.approx(cox(time, event, z, ["g"]).coef[0], abs=1e-6)
-    assert set(result.refused()) <= {"separation"}
+    assert set(result.count_refused()) <= {"separation"}
     for j in np.flatnonzero(~result.ok):
         z = ((G[:, j] - G[:, j].mean()) / G[:, j].std())[:, None]
         far = [likelihood(sets, z, np.array([s * 25 / np.ptp(z)])).value for s in (-1, 1)]

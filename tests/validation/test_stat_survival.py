@@ -48,7 +48,7 @@ def test_kaplan_meier_gives_the_textbook_values_of_the_leukemia_trial():
     curve = kaplan_meier(MP_TIME, MP_EVENT)
     printed = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
     for week, survival in printed.items():
-        assert curve.at(week) == pytest.approx(survival, abs=5e-4)
+        assert curve.survival_at(week) == pytest.approx(survival, abs=5e-4)
     assert curve.median == 23
     assert curve.n_events == 9
     assert list(curve.at_risk[:4]) == [21, 21, 17, 16]
@@ -71,7 +71,7 @@ def test_kaplan_meier_agrees_with_lifelines_and_scikit_survival():
     np.testing.assert_allclose(ours.upper[1:], band[1:, 1], atol=1e-12)
     assert ours.median == theirs.median_survival_time_
     when, survival, limits = kaplan_meier_estimator(s.event, time, conf_type="log-log")
-    np.testing.assert_allclose(ours.at(when), survival)
+    np.testing.assert_allclose(ours.survival_at(when), survival)
     np.testing.assert_allclose(ours.lower[1:], limits[0], atol=1e-12)
 
 

@@ -57,7 +57,7 @@ def test_rows_stand_once_in_their_order_under_one_chain(place: str) -> None:
     assert store.id == open_store(place).id
     chain = first_chain(store.id)
     for entry in store.all_rows():
-        chain = entry.chained(chain)
+        chain = entry.chain_hash(chain)
     head = store.head()
     assert head is not None
     assert (head.seq, head.chain) == (3, chain)
@@ -73,7 +73,7 @@ def test_patients_are_found_by_their_records(place: str, tmp_path: Path) -> None
     store = open_store(place)
     mine = Patients(load(tmp_path / "mine", raw))
     population = mine.population
-    store.append([Row("population", "", population.digest, "{}", population.packed)])
+    store.append([Row("population", "", population.digest, "{}", population.pack)])
     known = raw.assign(patient=[f"X{at}" for at in range(300)])
     cases = {
         "the same": (raw, True),
@@ -97,7 +97,7 @@ def test_a_merged_store_is_known_by_what_folders_remember(place: str, tmp_path: 
     rows = source.append([row("a"), row("b")])
     store = open_store(place)
     store.append([row("b"), row("z")])
-    lines = list(source.exported())
+    lines = list(source.export_lines())
     assert store.merge(lines, "other") == 1
     assert store.merge(lines, "other") == 0
     assert sorted(row.contract for row in store.all_rows() if row.contract) == ["a", "b", "z"]
@@ -122,7 +122,7 @@ def test_an_edited_export_is_refused_whole(tmp_path: Path, change, message: str)
     source.append([row("a"), row("b")])
     store = open_store(str(tmp_path / "mine.sqlite"))
     with pytest.raises(InputError, match=message):
-        store.merge(change(list(source.exported())), "ledger-2026.jsonl")
+        store.merge(change(list(source.export_lines())), "ledger-2026.jsonl")
     assert store.head() is None
 
 
@@ -213,7 +213,7 @@ def test_a_ledger_over_it_knows_what_other_folders_did(place: str, tmp_path: Pat
     two = Ledger(tmp_path / "two" / "ledger.jsonl", open_store(place))
     two.register(again, copy)
     assert two.seen_before(again) == frozen.sha256
-    assert "was screened against OS before" in two.screened(again)
+    assert "was screened against OS before" in two.find_screened(again)
     assert (one.state, two.state) == ("intact", "intact")
     assert one.is_registered(frozen)
 
@@ -287,7 +287,7 @@ def test_fingerprints_hold_no_identifier(tmp_path: Path) -> None:
     raw = patients(120).assign(patient=[f"CANARY-{at}" for at in range(120)])
     one = Patients(load(tmp_path / "one", raw)).population
     two = Patients(load(tmp_path / "two", raw.assign(patient=range(120)))).population
-    assert b"CANARY" not in one.packed
+    assert b"CANARY" not in one.pack
     assert one.digest == two.digest
 
 
@@ -315,7 +315,7 @@ def test_patients_who_hardly_differ_are_known_by_the_very_same_table_alone(
     store = open_store(str(tmp_path / "ledger.sqlite"))
     raw = patients(200).assign(**few)
     mine = Patients(load(tmp_path / "one", raw)).population
-    store.append([Row("population", "", mine.digest, "{}", mine.packed)])
+    store.append([Row("population", "", mine.digest, "{}", mine.pack)])
     renamed = raw.sample(frac=1, random_state=1).assign(patient=range(200))
     assert store.same_patients(Patients(load(tmp_path / "two", renamed)))
     other = patients(200, seed=4).assign(**few)

@@ -116,7 +116,7 @@ class Analysis:
 
         try:
             provenance = json.loads((inputs / "provenance.json").read_text(encoding="utf-8"))
-            frozen = FrozenContract.read(inputs / "contract.json")
+            frozen = FrozenContract.load(inputs / "contract.json")
         except FileNotFoundError as error:
             raise InputError(f"{inputs}: not prepared inputs ({error.filename} missing)") from None
         except (json.JSONDecodeError, ValidationError) as error:
@@ -178,7 +178,7 @@ class Analysis:
         if not cuts:
             return None, none
         try:
-            return Study.of(self.contract, self._table, cuts, self.model), none
+            return Study.build(self.contract, self._table, cuts, self.model), none
         except Exception as error:  # noqa: BLE001 - raised again inside each test, which records it
             return None, error
 
@@ -204,7 +204,7 @@ class Analysis:
             return _without_terms(study, plan.model_copy(update=have), found)
 
         book, tables = Book(), dict[str, Any]()
-        outcome = self._guarded(
+        outcome = self._run_recorded(
             work,
             TestOutcome(
                 id=plan.id,
@@ -221,14 +221,14 @@ class Analysis:
             if plan.role in COUNTED or plan.method == "calibration":
                 for name, count in (("n", outcome.n), ("events", outcome.events)):
                     if count is not None and f"{plan.id}.{name}" not in book.numbers:
-                        book.put(
+                        book.add(
                             f"{plan.id}.{name}", count, "patients" if name == "n" else "events"
                         )
             self._book.numbers.update(book.numbers)
             self._tables.update(tables)
         self._tests.append(outcome)
 
-    def _guarded(self, work: Callable[[], TestOutcome], blank: TestOutcome) -> TestOutcome:
+    def _run_recorded(self, work: Callable[[], TestOutcome], blank: TestOutcome) -> TestOutcome:
         """Run one test; a refusal keeps its words, a crash is recorded as a crash."""
         self._note({"test": blank.id, "state": "started", "part": self.part})
         if self._progress is not None:
@@ -342,7 +342,9 @@ class Analysis:
             ran.append(work())
             return control_outcome(name, method, endpoint, **ledger_fields(ran[0]))
 
-        outcome = self._guarded(attempt, control_outcome(name, method, endpoint, status="crashed"))
+        outcome = self._run_recorded(
+            attempt, control_outcome(name, method, endpoint, status="crashed")
+        )
         self._tests.append(outcome)
         if outcome.status == "ok":
             return ran[0]

@@ -38,11 +38,11 @@ def e_value(effect: Effect, share: float) -> EValue:
         for part in (effect.lower, effect.value, effect.upper)
     )
     if low <= 1.0 <= high:
-        return EValue(_of(value), 1.0)
-    return EValue(_of(value), _of(low if value > 1.0 else high))
+        return EValue(_e_value(value), 1.0)
+    return EValue(_e_value(value), _e_value(low if value > 1.0 else high))
 
 
-def _of(ratio: float) -> float:
+def _e_value(ratio: float) -> float:
     ratio = 1.0 / ratio if 0.0 < ratio < 1.0 else ratio
     if not math.isfinite(ratio) or ratio <= 0.0:
         return math.inf
@@ -67,5 +67,5 @@ def put_e_value(outcome: TestOutcome, book: Book) -> None:
     if outcome.effect is None or not outcome.n or outcome.method == "mediation":
         return
     found = e_value(outcome.effect, (outcome.events or 0) / outcome.n)
-    book.put(f"{outcome.id}.e_value", found.estimate, "risk ratio")
-    book.put(f"{outcome.id}.e_value_limit", found.limit, "risk ratio")
+    book.add(f"{outcome.id}.e_value", found.estimate, "risk ratio")
+    book.add(f"{outcome.id}.e_value_limit", found.limit, "risk ratio")

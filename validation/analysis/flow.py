@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contracts.contract import Contract
 from validation.core.dictionary import JoinReport
-from validation.inputs.population import apply_filters, outcome_known
+from validation.inputs.population import apply_filters, outcome_mask
 from validation.inputs.study import Study
 from validation.results.results import Book
 
@@ -20,18 +20,18 @@ def group_numbers(study: Study, book: Book) -> None:
     import numpy as np
 
     x = study.exposed.x
-    book.put("population.n", study.patients(), "patients")
-    book.put("population.in_comparison", study.patients(~np.isnan(x)), "patients")
+    book.add("population.n", study.patients(), "patients")
+    book.add("population.in_comparison", study.patients(~np.isnan(x)), "patients")
     if study.exposed.grouped:
-        book.put("groups.exposed.n", study.patients(x == 1), "patients")
-        book.put("groups.reference.n", study.patients(x == 0), "patients")
+        book.add("groups.exposed.n", study.patients(x == 1), "patients")
+        book.add("groups.reference.n", study.patients(x == 0), "patients")
     for number, cut in enumerate(study.cuts, start=1):
         use = study.contract.exposures[number - 1]
         if cut.upper is not None and cut.lower is not None:
             unit = use.unit or ""
-            book.put(f"cut.{number}.upper", cut.upper, unit)
+            book.add(f"cut.{number}.upper", cut.upper, unit)
             if cut.lower != cut.upper:
-                book.put(f"cut.{number}.lower", cut.lower, unit)
+                book.add(f"cut.{number}.lower", cut.lower, unit)
 
 
 def patient_flow(
@@ -55,7 +55,7 @@ def patient_flow(
     for use in contract.exposures:
         keep &= table[use.key].notna()
         step("exposure", f"{use.label} known")
-    keep &= outcome_known(table, contract.primary_test.endpoint)
+    keep &= outcome_mask(table, contract.primary_test.endpoint)
     step("outcome", f"{contract.primary_test.endpoint} known")
     if contract.hypothesis.time_dependent:
         keep &= table[f"{contract.primary_test.endpoint}.time"] > 0

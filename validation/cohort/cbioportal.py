@@ -64,10 +64,12 @@ def describe(folder: Path) -> CohortSpec:
         If the study has no patient file, or no survival status that can be read.
     """
     study = meta(folder / "meta_study.txt")
-    patients = _one(folder, ("data_clinical_patient.txt", "data_bcr_clinical_data_patient.txt"))
+    patients = _first_file(
+        folder, ("data_clinical_patient.txt", "data_bcr_clinical_data_patient.txt")
+    )
     if patients is None:
         raise InputError(f"{folder}: no data_clinical_patient.txt; is the download complete?")
-    samples = _one(folder, ("data_clinical_sample.txt", "data_bcr_clinical_data_sample.txt"))
+    samples = _first_file(folder, ("data_clinical_sample.txt", "data_bcr_clinical_data_sample.txt"))
     table = read_text_table(patients, separator="\t", comment="#")
     ids = "tcga" if table["PATIENT_ID"].str.startswith("TCGA-").mean() > 0.9 else "exact"
     tables: dict[str, Any] = {
@@ -96,13 +98,13 @@ def describe(folder: Path) -> CohortSpec:
         "variables": variables,
         "endpoints": _endpoints(patients, table),
     }
-    matrix = _one(folder, EXPRESSION)
+    matrix = _first_file(folder, EXPRESSION)
     if matrix is not None:
         spec["expression"] = _expression(matrix, ids)
     return CohortSpec.model_validate(spec)
 
 
-def _one(folder: Path, names: tuple[str, ...]) -> Path | None:
+def _first_file(folder: Path, names: tuple[str, ...]) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 

@@ -70,7 +70,7 @@ class CohortColumns(CohortData):
         """The genes of a signature variable ("signature:NAME") that the matrix holds."""
         composed = read_signature(key)
         if composed is not None and self.expression is not None:
-            return composed.measured(self.expression)[0]
+            return composed.split_measured(self.expression)[0]
         if key not in self.signatures or self.expression is None:
             raise InputError(self._unknown(key))
         matrix = self.expression
@@ -102,7 +102,7 @@ class CohortColumns(CohortData):
             values = self._signature(self.signatures[key])
         elif (signature := read_signature(key)) is not None:
             if key not in self._columns:
-                self._columns[key] = self._composed(signature)
+                self._columns[key] = self._compose_score(signature)
             values = self._columns[key]
         elif key.endswith(SINCE):
             values = months_known(self, key.removesuffix(SINCE))
@@ -169,7 +169,7 @@ class CohortColumns(CohortData):
         raw = table.column(spec.column, f"variables.{key.split(':', 1)[1]}")
         rule = spec.collapse or table.spec.rows_per_patient
         if spec.values:
-            values = _mapped(raw, spec, table, where)
+            values = _map_codes(raw, spec, table, where)
         elif spec.kind == "continuous" or spec.kind == "ordinal":
             values = numeric(raw, table.missing, where)
         else:
@@ -212,14 +212,14 @@ class CohortColumns(CohortData):
             scores = ssgsea(np.asarray(matrix.values, dtype=float), members)
         return pd.Series(scores, index=matrix.patients)
 
-    def _composed(self, signature: GeneSignature) -> pd.Series:
+    def _compose_score(self, signature: GeneSignature) -> pd.Series:
         import numpy as np
         import pandas as pd
 
         matrix = self.expression
         if matrix is None:
             raise InputError(f'cohort "{self.id}" has no expression matrix, which a score needs')
-        genes, lacking = signature.measured(matrix)
+        genes, lacking = signature.split_measured(matrix)
         if len(genes) < 2:
             raise InputError(
                 f'cohort "{self.id}" measures {len(genes)} of the {len(signature.genes)} genes of '
@@ -242,7 +242,7 @@ class CohortColumns(CohortData):
         return f'cohort "{self.id}" has no variable "{key}"; near: {", ".join(near) or "none"}'
 
 
-def _mapped(raw: pd.Series, spec: VariableSpec, table: Loaded, where: str) -> pd.Series:
+def _map_codes(raw: pd.Series, spec: VariableSpec, table: Loaded, where: str) -> pd.Series:
     import pandas as pd
 
     seen = codes(raw)

@@ -110,7 +110,7 @@ def ssgsea(values: Floats, members: NDArray[np.bool_], weight: float = 0.25) -> 
     inside = int(members.sum())
     if inside == 0 or inside == len(members):
         raise InputError("ssGSEA needs genes inside the set and genes outside it")
-    return Ranking.of(values, weight).score(members.nonzero()[0])
+    return Ranking.build(values, weight).score(members.nonzero()[0])
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Ranking:
     left: Floats
 
     @classmethod
-    def of(cls, values: Floats, weight: float = 0.25) -> Ranking:
+    def build(cls, values: Floats, weight: float = 0.25) -> Ranking:
         """Rank the genes (rows) of each patient (column); ties share their mean rank."""
         import numpy as np
         from scipy.stats import rankdata
@@ -177,7 +177,7 @@ def composed_scores(
     import numpy as np
 
     if signature.method == "rank":
-        ranking = Ranking.of(values)
+        ranking = Ranking.build(values)
         return [ranking.score(np.unique(genes)) for genes in sets]
     if signature.method == "mean_z":
         return [mean_z(values[np.unique(genes)]) for genes in sets]

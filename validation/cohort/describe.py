@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from validation.cohort.endpoints import coding_text
 from validation.cohort.model import CompetingSpec, ContinuousSpec, SurvivalSpec
 from validation.cohort.tables import text_of
-from validation.cohort.timing import before, known_at
+from validation.cohort.timing import known_at, value_before
 from validation.core.dictionary import Endpoint, JoinReport, Variable, pool_levels
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def variable_of(cohort: CohortColumns, key: str) -> Variable:
             levels=levels,
             synonyms=spec.synonyms,
             known_at=known_at(cohort, key),
-            before=before(cohort, key),
+            before=value_before(cohort, key),
             note=spec.note,
         )
     if key in cohort.derived:

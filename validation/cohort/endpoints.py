@@ -53,11 +53,11 @@ def _in_time(name: str, spec: SurvivalSpec | CompetingSpec, table: Loaded) -> pd
     if isinstance(spec, CompetingSpec) and other is None:
         sides.append((2, spec.competing_values))
     column = table.column(spec.event, f"endpoints.{name}.event")
-    event = _coded(column, sides, table.missing, where, spec.event)
+    event = _code_events(column, sides, table.missing, where, spec.event)
     if isinstance(spec, CompetingSpec) and other is not None:
         column = table.column(other, f"endpoints.{name}.competing")
         sides = [(0, spec.censored_values), (2, spec.competing_values)]
-        second = _coded(column, sides, table.missing, where, other)
+        second = _code_events(column, sides, table.missing, where, other)
         # Without the event the second flag decides; where the one that decides is missing, the
         # patient has no outcome.
         event = event.where(event != 0, second)
@@ -125,7 +125,7 @@ def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -
     return rows.groupby("owner").last()[["time", "event"]]
 
 
-def _coded(
+def _code_events(
     column: pd.Series,
     sides: list[tuple[int, tuple[str | int | float | bool, ...]]],
     missing: frozenset[str],
@@ -158,7 +158,7 @@ def _binary(name: str, spec: BinarySpec, table: Loaded) -> pd.DataFrame:
     column = table.column(spec.column, f"endpoints.{name}.column")
     missing = table.missing | {text_of(value) for value in spec.missing_values}
     sides = [(0, spec.negative_values), (1, spec.positive_values)]
-    value = _coded(column, sides, missing, where, spec.column, ("no", "yes"))
+    value = _code_events(column, sides, missing, where, spec.column, ("no", "yes"))
     one = collapse(value, table.patient, table.spec.rows_per_patient, where)
     return one.dropna().to_frame("value")
 

@@ -81,7 +81,7 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
 
     path = inside(root, spec.file, "cohort.toml: expression")
     if cache is None:
-        planned = _planned(spec, path, root, ids)
+        planned = _plan_samples(spec, path, root, ids)
         none = np.empty((0, len(planned.patients)), dtype=np.float32)
         values = np.concatenate([none, *planned.blocks])
         return Expression(
@@ -94,8 +94,8 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
     text = canonical_json(spec.model_dump(mode="json")) + _digest(path, cache) + ids + "v1"
     folder = cache / f"expression-{sha256_text(text)[:24]}"
     if (folder / "index.json").is_file():
-        return _cached(folder)
-    patients, genes, blocks, reports, notes = _planned(spec, path, root, ids)
+        return _load_cached(folder)
+    patients, genes, blocks, reports, notes = _plan_samples(spec, path, root, ids)
     with writing(folder / "values.npy") as stream:
         shape = {"descr": "<f4", "fortran_order": False, "shape": (len(genes), len(patients))}
         np.lib.format.write_array_header_1_0(stream, shape)
@@ -108,7 +108,7 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
         "notes": notes,
     }
     write_text(folder / "index.json", json.dumps(index))
-    return _cached(folder)
+    return _load_cached(folder)
 
 
 SETTLED_S = 5.0
@@ -136,7 +136,7 @@ def _digest(path: Path, cache: Path) -> str:
     return digest
 
 
-def _cached(folder: Path) -> Expression:
+def _load_cached(folder: Path) -> Expression:
     import numpy as np
 
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
@@ -159,7 +159,7 @@ class _Planned(NamedTuple):
     notes: list[str]
 
 
-def _planned(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> _Planned:
+def _plan_samples(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> _Planned:
     raw = read_matrix(spec, path)
     notes: list[str] = []
     reports: list[JoinReport] = []

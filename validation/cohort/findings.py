@@ -49,7 +49,7 @@ def _identifiers(cohort: Cohort, table: Loaded) -> list[Finding]:
     """Short ids that look like the tail of a barcode, and tables that hardly join."""
     everybody = set(cohort.patients)
     if table.name == cohort.spec.patient.table:
-        return _twice(cohort, table)
+        return _find_case_variants(cohort, table)
     forms = _other_forms(set(table.patient), everybody)
     if forms:
         return [_in_another_form(f"tables.{table.name}", forms, cohort.spec.patient.table)]
@@ -107,7 +107,7 @@ def _in_another_form(where: str, forms: list[tuple[str, str]], base: str) -> Fin
     return finding("error", "ids_in_another_form", where, text, "write them alike in both files")
 
 
-def _twice(cohort: Cohort, table: Loaded) -> list[Finding]:
+def _find_case_variants(cohort: Cohort, table: Loaded) -> list[Finding]:
     """Patients who differ in the case of their identifier alone, and samples of such."""
     found = []
     folded: dict[str, set[str]] = {}

@@ -240,7 +240,7 @@ def of_flags(cohort: Cohort, table: Loaded) -> list[Finding]:
     return found
 
 
-def outdated(cohort: Cohort) -> list[Finding]:
+def find_outdated(cohort: Cohort) -> list[Finding]:
     """Other tables' deaths against the endpoint's, for the same patients."""
     spec = cohort.spec.endpoints.get("OS")
     if not isinstance(spec, SurvivalSpec):

@@ -57,7 +57,7 @@ def of_timing(cohort: Cohort) -> list[Finding]:
 
 def _leaks(cohort: Cohort, key: str, values: pd.Series) -> list[Finding]:
     """At most one finding for a variable: the first outcome that it gives away."""
-    from validation.statistics.leakage import leak_of
+    from validation.statistics.leakage import find_leak
 
     where = f"variables.{key}"
     for name, spec in cohort.spec.endpoints.items():
@@ -72,7 +72,7 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> list[Finding]:
         event = outcome["event" if timed else "value"].to_numpy(dtype=float)
         time = outcome["time"].to_numpy(dtype=float) if timed else None
         for level, numbers in _columns(rows):
-            leak = leak_of(numbers.to_numpy(dtype=float), event, time)
+            leak = find_leak(numbers.to_numpy(dtype=float), event, time)
             if leak is not None:
                 code = CODES.get(leak.kind, "recorded_by_outcome")
                 text = f"{name}{f' ({level})' if level else ''}: {leak.text}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from validation.cohort.data import CohortData
 
 
-def declared(cohort: CohortData, key: str) -> Known:
+def declared_timing(cohort: CohortData, key: str) -> Known:
     """Return a variable's declared timing: its own, else its table's, else the cohort's.
 
     The tissue source site of a barcode was known when the tissue came.
@@ -41,7 +41,7 @@ def known_at(cohort: CohortData, key: str) -> KnownAt:
             if state in parts:
                 return state
         return max((part for part in parts if isinstance(part, float)), default="baseline")
-    said = declared(cohort, key)
+    said = declared_timing(cohort, key)
     if isinstance(said, KnownSpec):
         if said.time is None:
             return "column"
@@ -51,9 +51,9 @@ def known_at(cohort: CohortData, key: str) -> KnownAt:
     return said * TO_MONTHS[_unit(cohort, key, None)] if said > 0 else "baseline"
 
 
-def before(cohort: CohortData, key: str) -> str | float | None:
+def value_before(cohort: CohortData, key: str) -> str | float | None:
     """Value of a variable before it becomes known; None if not declared."""
-    said = None if key in cohort.derived else declared(cohort, key)
+    said = None if key in cohort.derived else declared_timing(cohort, key)
     if not isinstance(said, KnownSpec) or said.before is None:
         return None
     spec = cohort.variables[key]
@@ -77,7 +77,7 @@ def months_known(cohort: CohortData, key: str) -> pd.Series:
     if key in cohort.derived:
         parts = [months_known(cohort, name) for name in cohort.derived[key].of]
         return pd.concat(parts, axis=1).max(axis=1, skipna=False)
-    said = declared(cohort, key)
+    said = declared_timing(cohort, key)
     if not isinstance(said, KnownSpec) or said.column is None:
         when = known_at(cohort, key)
         if when == "unknown":

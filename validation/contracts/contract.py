@@ -421,7 +421,7 @@ class FrozenContract(Strict):
             raise ValueError("the contract was changed after it was frozen (hash does not match)")
         return self
 
-    def write(self, path: Path) -> Path:
+    def save(self, path: Path) -> Path:
         """Write as JSON; the text is the same for equal contracts."""
         text = json.dumps(
             self.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False
@@ -430,7 +430,7 @@ class FrozenContract(Strict):
         return path
 
     @classmethod
-    def read(cls, path: Path) -> FrozenContract:
+    def load(cls, path: Path) -> FrozenContract:
         """Read and verify a frozen contract.
 
         Raises
@@ -438,7 +438,7 @@ class FrozenContract(Strict):
         InputError
             If the file is missing, not JSON, no frozen contract, or was changed since.
         """
-        given = _read(path)
+        given = _load_json(path)
         contract = given.get("contract") if isinstance(given, dict) else None
         written = contract.get("schema_version") if isinstance(contract, dict) else None
         if isinstance(written, int) and written != VERSION:
@@ -463,9 +463,9 @@ def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
 
 def read_claim(path: Path) -> Hypothesis | FrozenContract:
     """Read a hypothesis file, or a frozen contract; InputError if it is neither."""
-    found = _read(path)
+    found = _load_json(path)
     frozen = isinstance(found, dict) and "contract" in found
-    return FrozenContract.read(path) if frozen else read_hypothesis(path)
+    return FrozenContract.load(path) if frozen else read_hypothesis(path)
 
 
 def read_hypothesis(path: Path) -> Hypothesis:
@@ -484,12 +484,12 @@ def _validated(model: type[Any], path: Path) -> Any:
     from validation.cohort.model import describe
 
     try:
-        return model.model_validate(_read(path))
+        return model.model_validate(_load_json(path))
     except ValidationError as error:
         raise InputError(f"{path}: {describe(error)}") from None
 
 
-def _read(path: Path) -> Any:
+def _load_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

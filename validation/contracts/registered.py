@@ -60,7 +60,7 @@ def tests_of(
 ) -> tuple[TestPlan, ...]:
     """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
     if hypothesis.time_dependent:
-        return tuple(_followed(hypothesis, endpoint, secondary, covariates, strata))
+        return tuple(_extended_cox_tests(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
     whole = WHOLE.get(hypothesis.comparison)
@@ -146,7 +146,7 @@ def _each_within_the_other(
     return found
 
 
-def _followed(
+def _extended_cox_tests(
     hypothesis: Hypothesis,
     endpoint: Endpoint,
     secondary: list[Endpoint],

@@ -57,10 +57,12 @@ def require_known(
             )
     for use in late:
         if landmark is None and not hypothesis.time_dependent:
-            raise InputError(f"{_named(use)} became known {_when(use)}: {_remedies(use)}")
+            raise InputError(
+                f"{_describe_use(use)} became known {_describe_time(use)}: {_remedies(use)}"
+            )
         if landmark is not None and isinstance(use.known_at, float) and use.known_at > landmark:
             raise InputError(
-                f"{_named(use)} became known {_when(use)}, later than the landmark at "
+                f"{_describe_use(use)} became known {_describe_time(use)}, later than the landmark at "
                 f"{landmark:g} months: set `landmark` to {use.known_at:g} or more"
             )
     if hypothesis.time_dependent:
@@ -72,14 +74,16 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
     for use in late:
         if use.known_at != "column" or use.before is None:
             raise InputError(
-                f"{_named(use)} cannot be followed in time: declare in cohort.toml when each "
+                f"{_describe_use(use)} cannot be followed in time: declare in cohort.toml when each "
                 'patient\'s value became known and what it was before, known_at = { column = "...",'
                 ' before = "no" }; or set `landmark`'
             )
         if use.role not in ("exposure", "covariate"):
-            raise InputError(f"{_named(use)} changes with time: it can be no {use.role}")
+            raise InputError(f"{_describe_use(use)} changes with time: it can be no {use.role}")
         if use.role == "exposure" and use.kind != "binary":
-            raise InputError(f"{_named(use)} is {use.kind}; a time-dependent exposure is yes or no")
+            raise InputError(
+                f"{_describe_use(use)} is {use.kind}; a time-dependent exposure is yes or no"
+            )
     if not late and endpoints:
         raise InputError("`time_dependent`: every variable was known at baseline; leave it out")
     if any(exposure.cut is CutRule.OPTIMAL for exposure in claim.exposures):
@@ -88,11 +92,11 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
         raise InputError("`time_dependent` takes no subgroups: name them as the population")
 
 
-def _named(use: VariableUse) -> str:
+def _describe_use(use: VariableUse) -> str:
     return f'{use.role.replace("_", " ")} "{use.label}" ({use.key})'
 
 
-def _when(use: VariableUse) -> str:
+def _describe_time(use: VariableUse) -> str:
     if isinstance(use.known_at, float):
         return f"{known_text(use.known_at)} after the start of follow-up"
     return "during follow-up, at a time of each patient's own"

@@ -74,12 +74,12 @@ class SpecificationCurve:
         """Rows of text for a file, per specification."""
         return [
             {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
-             "n": s.n, "events": s.events, "reason": s.reason, "same fit": _others(s)}
+             "n": s.n, "events": s.events, "reason": s.reason, "same fit": _further_choices(s)}
             for s in (*self.specifications, *self.left_out)
         ]  # fmt: skip
 
 
-def _others(kept: Specification) -> str:
+def _further_choices(kept: Specification) -> str:
     """The further choices of a fit, by what sets them apart: "follow-up 60 months; …"."""
     return "; ".join(
         ", ".join(f"{name} {value}" for name, value in other.items() if value != kept.choices[name])
@@ -208,7 +208,7 @@ def _first(
     return float(value[0]), float(lower[0]), float(upper[0]), float(p[0])
 
 
-def specification_curve(
+def fit_specification_curve(
     model: Model,
     exposures: Mapping[str, npt.ArrayLike],
     covariates: Mapping[str, tuple[Sequence[str], npt.ArrayLike] | None] | None = None,

@@ -71,7 +71,7 @@ def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-s
     return float((1 + int(extreme.sum())) / (1 + len(null)))
 
 
-def _signed(
+def _signed_scores(
     t: FloatArray, e: BoolArray, features: FloatArray, c: FloatArray | None
 ) -> tuple[FloatArray, BoolArray]:
     """Signed root of the score statistic per column, and which columns have one."""
@@ -170,8 +170,8 @@ def permuted_outcome(
     x, _ = design(as_float(exposure, "exposure"), ["exposure"], len(t))
     c = _standard(covariates, len(t))
     orders = permutations(len(t), times, seed, strata, clusters)
-    observed, _ = _signed(t, e, x, c)
-    null, usable = _signed(t, e, x[:, 0][orders].T, c)
+    observed, _ = _signed_scores(t, e, x, c)
+    null, usable = _signed_scores(t, e, x[:, 0][orders].T, c)
     kept = null[usable]
     if len(kept) < 0.8 * len(null) or len(kept) == 0:
         raise ConvergenceError(

@@ -12,7 +12,7 @@ from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
 from validation.core.hypothesis import CutRule, Direction
-from validation.inputs.population import Exposed, cut_for, expose, numbers_of, rescaled
+from validation.inputs.population import Exposed, cut_for, expose, exposure_values, rescale
 from validation.inputs.study import Study
 from validation.results.controls import (
     ControlResult,
@@ -72,7 +72,7 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     whole = Study(contract, rows, study.cuts, study.exposed)
     value, event = whole.outcome(contract.primary_test.endpoint)
     plain = [use.model_copy(update={"rescale": None}) for use in contract.exposures]
-    values = [numbers_of(rows, use) for use in plain]
+    values = [exposure_values(rows, use) for use in plain]
     absent: Any = np.isnan(np.column_stack(values)).any(axis=1)
     layers = all_layers(whole)
     keep: Any = ~np.isnan(value)
@@ -95,41 +95,41 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
     """Put the numbers of the controls that ran under their keys."""
     permuted, positive, curve = controls.permuted, controls.known_positive, controls.specification
     if permuted is not None and permuted.ran:
-        book.put(Key.PERMUTED_P, permuted.p, "p-value")
-        book.put(Key.PERMUTED_DRAWS, permuted.draws, "permutations")
-        book.put(Key.PERMUTED_RATE, permuted.false_positive_rate, "share")
+        book.add(Key.PERMUTED_P, permuted.p, "p-value")
+        book.add(Key.PERMUTED_DRAWS, permuted.draws, "permutations")
+        book.add(Key.PERMUTED_RATE, permuted.false_positive_rate, "share")
     for at, found in enumerate(controls.random):
         if found.ran:
-            book.put(random_key(at, "percentile"), found.percentile, "share")
-            book.put(random_key(at, "draws"), found.draws, str(found.kind))
-            book.put(random_key(at, "p"), found.p, "p-value")
+            book.add(random_key(at, "percentile"), found.percentile, "share")
+            book.add(random_key(at, "draws"), found.draws, str(found.kind))
+            book.add(random_key(at, "p"), found.p, "p-value")
     if positive is not None and positive.ran:
-        book.put(Key.KNOWN_POSITIVE_HR, positive.hr, "hazard ratio")
-        book.put(Key.KNOWN_POSITIVE_LOWER, positive.lower, "hazard ratio")
-        book.put(Key.KNOWN_POSITIVE_UPPER, positive.upper, "hazard ratio")
-        book.put(Key.KNOWN_POSITIVE_P, positive.p, "p-value")
-        book.put(Key.KNOWN_POSITIVE_EVENTS, positive.events, "events")
+        book.add(Key.KNOWN_POSITIVE_HR, positive.hr, "hazard ratio")
+        book.add(Key.KNOWN_POSITIVE_LOWER, positive.lower, "hazard ratio")
+        book.add(Key.KNOWN_POSITIVE_UPPER, positive.upper, "hazard ratio")
+        book.add(Key.KNOWN_POSITIVE_P, positive.p, "p-value")
+        book.add(Key.KNOWN_POSITIVE_EVENTS, positive.events, "events")
     missing = controls.missingness
     if missing is not None and missing.ran and missing.p is not None:
-        book.put(Key.MISSING, missing.missing, "patients")
-        book.put(Key.MISSING_P, missing.p, "p-value")
+        book.add(Key.MISSING, missing.missing, "patients")
+        book.add(Key.MISSING_P, missing.p, "p-value")
     if curve is not None and curve.ran:
         failed = curve.failed or 0
         total = (curve.n or 0) + failed
-        book.put(Key.SPECIFICATIONS, curve.n, "specifications")
-        book.put(Key.EXPECTED_SIGN, curve.expected_sign, "share")
-        book.put(Key.SPECIFICATIONS_SIGNIFICANT, curve.significant, "share")
-        book.put(Key.SPECIFICATION_MEDIAN, curve.median, scale)
-        book.put(Key.SPECIFICATION_LOWEST, curve.lowest, scale)
-        book.put(Key.SPECIFICATION_HIGHEST, curve.highest, scale)
+        book.add(Key.SPECIFICATIONS, curve.n, "specifications")
+        book.add(Key.EXPECTED_SIGN, curve.expected_sign, "share")
+        book.add(Key.SPECIFICATIONS_SIGNIFICANT, curve.significant, "share")
+        book.add(Key.SPECIFICATION_MEDIAN, curve.median, scale)
+        book.add(Key.SPECIFICATION_LOWEST, curve.lowest, scale)
+        book.add(Key.SPECIFICATION_HIGHEST, curve.highest, scale)
         if curve.left_out:
-            book.put(Key.SITES_LEFT_OUT, curve.left_out, "specifications")
-            book.put(Key.LEFT_OUT_LOWEST, curve.left_out_lowest, scale)
-            book.put(Key.LEFT_OUT_HIGHEST, curve.left_out_highest, scale)
-            book.put(Key.LEFT_OUT_SIGN, curve.left_out_sign, "share")
+            book.add(Key.SITES_LEFT_OUT, curve.left_out, "specifications")
+            book.add(Key.LEFT_OUT_LOWEST, curve.left_out_lowest, scale)
+            book.add(Key.LEFT_OUT_HIGHEST, curve.left_out_highest, scale)
+            book.add(Key.LEFT_OUT_SIGN, curve.left_out_sign, "share")
         failures = f"{failed} of {total}"
-        book.put(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
-        book.put(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
+        book.add(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
+        book.add(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
 
 
 def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
@@ -199,7 +199,7 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     else:
         orders = permutations(len(x), plan.permutations, seed, layers, clusters)
         if flags is not None and layers is not None:
-            value, base = _within(value, flags == 1, layers)
+            value, base = _stratified_scores(value, flags == 1, layers)
             others = base if others is None else np.column_stack([base, others])
         null = _score_z(value, x[orders].T, others)
         observed = float(_score_z(value, x[:, None], others)[0])
@@ -226,7 +226,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     use = contract.exposures[exposure]
     keep = _arrays(study)[0]
     rows = study.rows
-    own = numbers_of(rows, use.model_copy(update={"rescale": None}))
+    own = exposure_values(rows, use.model_copy(update={"rescale": None}))
     prefix = f"{use.key}{SEPARATOR}"
     columns = (
         []
@@ -253,7 +253,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     # draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
     outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
-    values = tuple(numbers_of(rows, each) for each in contract.exposures)
+    values = tuple(exposure_values(rows, each) for each in contract.exposures)
     draws = (_rebuilt(study, values, exposure, raw[:, at]) for at in range(raw.shape[1]))
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     if study.exposed.mediated and exposure == 0:
@@ -312,7 +312,7 @@ def _rebuilt(
     cuts = list(study.cuts)
     use = uses[exposure]
     try:
-        raw = rescaled(raw, use)
+        raw = rescale(raw, use)
     except InputError:
         return None
     if use.cut is CutRule.FIXED:
@@ -378,11 +378,11 @@ def _draw(
     column, outcome = x[keep], value[keep]
     if column.size < 4 or np.all(column == column[0]):
         return float("nan")
-    base = [part[keep][:, None] for part in exposed.beside]
+    base = [part[keep][:, None] for part in exposed.model_parts]
     if event is not None and layers is None:
         outcome = scores.of(outcome, event[keep] == 1, keep)
     elif event is not None and layers is not None:
-        outcome, indicators = _within(outcome, event[keep] == 1, layers[keep])
+        outcome, indicators = _stratified_scores(outcome, event[keep] == 1, layers[keep])
         base.append(indicators)
     others = np.column_stack(base) if base else None
     return float(_score_z(outcome, column[:, None], others)[0])
@@ -395,7 +395,7 @@ def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
     return float(_score_z(mediator[known], exposure[known][:, None], None)[0])
 
 
-def _within(
+def _stratified_scores(
     time: Floats, event: NDArray[np.bool_], layers: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
     """Log-rank scores within each stratum, and the strata's indicators (all but the first)."""
@@ -414,7 +414,7 @@ def timing(study: Study) -> TimingResult:
     """Test whether an exposure reveals the outcome or the length of follow-up."""
     import numpy as np
 
-    from validation.statistics.leakage import leak_of
+    from validation.statistics.leakage import find_leak
 
     endpoint = study.contract.primary_test.endpoint
     kind = study.contract.endpoint(endpoint).kind
@@ -422,8 +422,12 @@ def timing(study: Study) -> TimingResult:
     leaks = []
     for use in study.contract.exposures if kind != "continuous" else ():
         known = ~np.isnan(value) if event is None else ~(np.isnan(value) | np.isnan(event))
-        x = numbers_of(study.rows, use)[known]
-        leak = leak_of(x, value[known]) if event is None else leak_of(x, event[known], value[known])
+        x = exposure_values(study.rows, use)[known]
+        leak = (
+            find_leak(x, value[known])
+            if event is None
+            else find_leak(x, event[known], value[known])
+        )
         if leak is not None:
             leaks.append(f"{use.label}: {leak.text}")
     return TimingResult(status=ControlStatus.RAN, leaks=tuple(leaks), n=len(study.rows))

@@ -9,7 +9,7 @@ from sage.core.errors import InputError
 from validation.contracts.registered import SEARCHING
 from validation.controls.run import all_layers
 from validation.core.hypothesis import Comparison, CutRule, Direction
-from validation.inputs.population import Cut, cut_for, expose, numbers_of
+from validation.inputs.population import Cut, cut_for, expose, exposure_values
 from validation.inputs.study import Study
 from validation.results.controls import ControlStatus, Specifications
 
@@ -35,19 +35,19 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     InputError
         If none could be estimated.
     """
-    from validation.controls.curve import specification_curve
+    from validation.controls.curve import fit_specification_curve
 
     contract = study.contract
-    known = _known(study)
+    known = _outcome_rows(study)
     own_cut = _own_cut(study)
     choices = _choices(study, known)
-    curve = specification_curve(_model(study, known), *choices, alpha=contract.rules.alpha)
+    curve = fit_specification_curve(_model(study, known), *choices, alpha=contract.rules.alpha)
     if contract.site is not None and own_cut in choices.exposures:
         curve = _sites_left_out(study, known, choices, own_cut, curve)
     return _summary(study, curve, own_cut), curve
 
 
-def _known(study: Study) -> Mask:
+def _outcome_rows(study: Study) -> Mask:
     """(n,) whose primary outcome is known."""
     import numpy as np
 
@@ -88,7 +88,7 @@ def _choices(study: Study, known: Mask) -> _Choices:
     exclusions = {
         "none" if months == 0 else f"under {months:g} month": None
         if months == 0
-        else study.followed(endpoint)[known] >= months
+        else study.follow_up(endpoint)[known] >= months
         for months in plan.exclude_first_months
     }
     strata = {}
@@ -205,7 +205,7 @@ def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
         return None
     try:
         return tuple(
-            cut_for(study.contract.comparison, numbers_of(study.rows, use), use, rule)
+            cut_for(study.contract.comparison, exposure_values(study.rows, use), use, rule)
             for use in uses
         )
     except InputError:
@@ -217,10 +217,10 @@ def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
     import numpy as np
 
     contract = study.contract
-    values = tuple(numbers_of(study.rows, use) for use in contract.exposures)
+    values = tuple(exposure_values(study.rows, use) for use in contract.exposures)
     comparison = contract.comparison
     slope = comparison in (Comparison.PER_SD, Comparison.PER_DOUBLING)
     if slope and cuts[0].rule is not CutRule.CONTINUOUS:
         comparison = Comparison.EXTREMES
     exposed = expose(comparison, contract.exposures, values, cuts)
-    return np.column_stack([exposed.x, *exposed.beside]) if exposed.beside else exposed.x
+    return np.column_stack([exposed.x, *exposed.model_parts]) if exposed.model_parts else exposed.x

@@ -112,12 +112,12 @@ class DataDictionary(Strict):
     license: str = ""
     notes: tuple[str, ...] = ()
 
-    def has(self, key: str) -> bool:
+    def has_variable(self, key: str) -> bool:
         """True when `key` names a variable of this cohort."""
         if key.startswith("expression:"):
             return key.removeprefix("expression:") in set(self.expression)
         if (signature := read_signature(key)) is not None:
-            return len(signature.measured(set(self.expression))[0]) > 1
+            return len(signature.split_measured(set(self.expression))[0]) > 1
         return any(variable.key == key for variable in self.variables)
 
     def endpoint(self, key: str) -> Endpoint | None:

@@ -318,7 +318,7 @@ class Hypothesis(Strict):
             ("stratum", self.strata),
             ("exposure variable", [exposure.variable for exposure in self.exposures]),
         ):
-            if (twice := _repeated(names)) is not None:
+            if (twice := _first_repeated(names)) is not None:
                 raise ValueError(f'{what} "{twice}" is named twice: keep one')
         if self.negative_endpoint in endpoints:
             raise ValueError(
@@ -364,5 +364,5 @@ def disjoint(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
     return any(others.get(variable, level) != level for variable, level in some.items())
 
 
-def _repeated(names: Sequence[str]) -> str | None:
+def _first_repeated(names: Sequence[str]) -> str | None:
     return next((item for at, item in enumerate(names) if item in names[:at]), None)

@@ -73,14 +73,14 @@ class GeneSignature(Strict):
         parts = ",".join(f"{gene}*{weight / largest:.6g}" for gene, weight in pairs)
         return f"signature:weighted({parts})"
 
-    def measured(self, matrix: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def split_measured(self, matrix: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The genes that a matrix holds, and those that it lacks."""
         held = tuple(gene for gene in self.genes if gene in matrix)
         return held, tuple(gene for gene in self.genes if gene not in matrix)
 
     def of_measured(self, matrix: Container[str]) -> GeneSignature:
         """The same score of the genes that a matrix holds."""
-        held, _ = self.measured(matrix)
+        held, _ = self.split_measured(matrix)
         weights = dict(zip(self.genes, self.weights, strict=False))
         kept = tuple(weights[gene] for gene in held) if weights else ()
         return self.model_copy(update={"genes": held, "weights": kept})
@@ -93,7 +93,7 @@ class GeneSignature(Strict):
         InputError
             Naming the genes that are missing.
         """
-        held, lacking = self.measured(matrix)
+        held, lacking = self.split_measured(matrix)
         if len(held) < 2 or len(held) < self.min_measured * len(self.genes):
             raise InputError(
                 f'exposure "{label}": cohort "{cohort}" measures {len(held)} of '

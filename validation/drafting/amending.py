@@ -72,8 +72,8 @@ def amend(
         )
     dictionary = cohort.dictionary()
     before = settings(old)
-    wanted = _changed(before, changes)
-    plan = _drafted(wanted, dictionary)
+    wanted = _apply_changes(before, changes)
+    plan = _draft_settings(wanted, dictionary)
     plain, fresh = _plain(before, dictionary), settings(plan)
     own = {
         part: fresh[part] | _own(before[part], plain[part]) | _own(wanted[part], before[part])
@@ -116,7 +116,7 @@ def differences(before: Any, after: Any, name: str = "") -> list[tuple[str, Any,
     return [] if before == after else [(name, before, after)]
 
 
-def _changed(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _apply_changes(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """The settings with the named changes, each part validated."""
     wanted = dict(before)
     for name, value in changes.items():
@@ -147,7 +147,7 @@ def _changed(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return wanted
 
 
-def _drafted(wanted: dict[str, Any], dictionary: DataDictionary) -> Contract:
+def _draft_settings(wanted: dict[str, Any], dictionary: DataDictionary) -> Contract:
     rules = Rules.model_validate(wanted["rules"])
     seed = wanted["seed"]
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
@@ -169,7 +169,7 @@ def _plain(before: dict[str, Any], dictionary: DataDictionary) -> dict[str, Any]
     Data that no longer bear them give the settings themselves: then nothing counts as set by hand.
     """
     try:
-        return settings(_drafted(before, dictionary))
+        return settings(_draft_settings(before, dictionary))
     except InputError:
         return before
 

@@ -38,10 +38,10 @@ from validation.drafting.power import planned_power
 from validation.inputs.population import two_levels
 from validation.inputs.variables import (
     MOST_LEVELS,
+    describe_use,
     find_variable,
     refuse_unfit_strata,
     stratum,
-    use_of,
 )
 
 STANDARD_COVARIATES = (
@@ -95,20 +95,20 @@ def draft(
     positive = _known_positive(hypothesis, dictionary, endpoint)
     strata = _strata(hypothesis, dictionary)
     variables = [*exposures]
-    variables += [use_of(dictionary, key, "covariate") for key in covariates]
+    variables += [describe_use(dictionary, key, "covariate") for key in covariates]
     variables += [stratum(dictionary, key, hypothesis) for key in strata]
     variables += [
-        use_of(dictionary, condition.variable, "filter")
+        describe_use(dictionary, condition.variable, "filter")
         for condition in hypothesis.population.filters
     ]
     variables += [
-        use_of(dictionary, subgroup.variable, "filter") for subgroup in hypothesis.subgroups
+        describe_use(dictionary, subgroup.variable, "filter") for subgroup in hypothesis.subgroups
     ]
     if positive is not None:
-        variables.append(use_of(dictionary, positive.variable, "known_positive"))
+        variables.append(describe_use(dictionary, positive.variable, "known_positive"))
     for role in ("cluster", "site"):
         if (key := getattr(dictionary, role)) is not None:
-            variables.append(use_of(dictionary, key, role))
+            variables.append(describe_use(dictionary, key, role))
     secondary = [_endpoint(dictionary, key) for key in hypothesis.secondary_endpoints]
     _refuse_unfit_exposures(hypothesis, endpoint, secondary)
     if hypothesis.strata:
@@ -321,7 +321,7 @@ def _covariates(
         return tuple(key for key in hypothesis.covariates if key not in taken | fixed)
     found = []
     for names in STANDARD_COVARIATES:
-        one = next((key for key in names if dictionary.has(key)), None)
+        one = next((key for key in names if dictionary.has_variable(key)), None)
         if one is None or one in taken | fixed:
             continue
         known = find_variable(dictionary, one)
@@ -343,7 +343,10 @@ def reasoned_adjustment(
         [exposure.variable for exposure in hypothesis.exposures],
         endpoint.key,
         measured=[
-            name for edge in read_arrows(hypothesis.causes) for name in edge if dictionary.has(name)
+            name
+            for edge in read_arrows(hypothesis.causes)
+            for name in edge
+            if dictionary.has_variable(name)
         ],
         chosen=hypothesis.covariates,
     )
@@ -366,7 +369,7 @@ def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ..
         condition.variable for condition in hypothesis.population.filters if condition.op == "eq"
     }
     for key in PLACES:
-        if not dictionary.has(key) or key in taken:
+        if not dictionary.has_variable(key) or key in taken:
             continue
         found = find_variable(dictionary, key)
         few = 2 <= len(found.levels) <= MOST_LEVELS
@@ -390,7 +393,7 @@ def _known_positive(
     if survival is None:
         return None
     for key in STAGE_LIKE:
-        if dictionary.has(key) and key not in taken:
+        if dictionary.has_variable(key) and key not in taken:
             found = find_variable(dictionary, key)
             if found.kind in ("ordinal", "continuous") and not found.late:
                 return KnownPositive(

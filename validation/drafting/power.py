@@ -15,13 +15,13 @@ from validation.core.hypothesis import Comparison, CutRule, Filter, Hypothesis
 from validation.inputs.population import (
     UNSCALED,
     Exposed,
+    confirmation_mask,
     cut_for,
+    describe_losses,
     expose,
-    held_back,
-    in_population,
-    losses,
-    numbers_of,
-    outcome_known,
+    exposure_values,
+    outcome_mask,
+    population_mask,
 )
 from validation.inputs.variables import MOST_LEVELS, find_variable
 
@@ -60,7 +60,7 @@ def planned_power(
     n = int(min([endpoint.n, *known]) * share)
     if hypothesis.comparison is Comparison.MEDIATION:
         events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
-        return power_of(n, events, None, "mediation", rules, "dictionary")
+        return compute_power(n, events, None, "mediation", rules, "dictionary")
     exposed, reference = exposed_fraction(hypothesis)
     grouped = uses_groups(hypothesis)
     analyzed = int(n * (exposed + reference)) if grouped else n
@@ -74,7 +74,9 @@ def planned_power(
         spread = math.sqrt((groups**2 - 1) / 12)
     elif not grouped:
         spread = 1.0
-    return power_of(analyzed, events, fraction, endpoint.kind, rules, "dictionary", spread=spread)
+    return compute_power(
+        analyzed, events, fraction, endpoint.kind, rules, "dictionary", spread=spread
+    )
 
 
 def _product_spread(hypothesis: Hypothesis) -> float:
@@ -96,7 +98,7 @@ def _z(rules: Rules) -> float:
     return normal.inv_cdf(1 - rules.alpha / 2) + normal.inv_cdf(0.8)
 
 
-def power_of(
+def compute_power(
     n: int,
     events: float | None,
     fraction: float | None,
@@ -188,26 +190,26 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     """Power with the observed group sizes; expected events follow the cohort's overall rate."""
     import numpy as np
 
-    from validation.drafting.power import power_of
+    from validation.drafting.power import compute_power
 
     primary = contract.primary_test.endpoint
     _refuse_outcome_columns(contract, cohort)
     table, _ = as_known(cohort.table(contract.keys(), [primary]), contract)
-    blind = outcome_known(table, primary)
+    blind = outcome_mask(table, primary)
     events = [
         column for column in table.columns if column in (f"{primary}.event", f"{primary}.value")
     ]
     overall = table.loc[blind, events[0]]
     kind = contract.endpoint(primary).kind
     rate = None if kind == "continuous" else float((overall == 1).mean())
-    rows = table[in_population(table, contract)]
+    rows = table[population_mask(table, contract)]
     if contract.split.policy != "none":
-        held = np.asarray(held_back(rows, contract))
+        held = np.asarray(confirmation_mask(rows, contract))
         rows = rows[held] if held.any() else rows
     if rows.empty:
-        raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
+        raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
     uses = contract.exposures
-    values = tuple(numbers_of(rows, use) for use in uses)
+    values = tuple(exposure_values(rows, use) for use in uses)
     cuts = tuple(
         cut_for(contract.comparison, of_all, use) for of_all, use in zip(values, uses, strict=True)
     )
@@ -222,12 +224,12 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
     if exposed.mediated:
-        return power_of(n, expected, None, "mediation", contract.rules, "cohort")
+        return compute_power(n, expected, None, "mediation", contract.rules, "cohort")
     unit_sd = None
     if contract.comparison in UNSCALED:
         unit_sd = float(np.nanstd(exposed.x, ddof=1))
     rules = contract.rules
-    return power_of(n, expected, share, kind, rules, "cohort", spread=spread, unit_sd=unit_sd)
+    return compute_power(n, expected, share, kind, rules, "cohort", spread=spread, unit_sd=unit_sd)
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:

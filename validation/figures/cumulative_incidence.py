@@ -9,8 +9,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from validation.figures.curves import Frame, band, follow_up, steps, told
-from validation.figures.style import INK, OKABE_ITO, save, wrapped
+from validation.figures.curves import Frame, band, count_text, follow_up, steps
+from validation.figures.style import INK, OKABE_ITO, save, wrap_text
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.competing import CumulativeIncidence
 
@@ -91,9 +91,12 @@ def cumulative_incidence_figure(
                 )
                 highest = max(highest, float(values[times <= last].max(initial=0.0)))
                 others = incidence.n_events if incidence is both.competing else others
-            seen, others_seen = told(both.event.n_events, smallest), told(others, smallest)
+            seen, others_seen = (
+                count_text(both.event.n_events, smallest),
+                count_text(others, smallest),
+            )
             counts = f"{seen} events, {others_seen} competing, of {both.n}"
-            label = f"{wrapped(name, 36, lines=1)}: {counts}"
+            label = f"{wrap_text(name, 36, lines=1)}: {counts}"
             handles.append(
                 Line2D([], [], color=color, marker=marker, markersize=4.5, linewidth=1.7,
                        label=label)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Required, TypedDict
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.figures.style import INK, OKABE_ITO, canvas, heading, wrapped
+from validation.figures.style import INK, OKABE_ITO, canvas, heading, wrap_text
 from validation.statistics.base import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def follow_up(
     marks = np.asarray(
         ticks if ticks is not None else round_ticks(end, time_unit), dtype=np.float64
     )
-    labels = {name: wrapped(name, 24) for name in curves}
+    labels = {name: wrap_text(name, 24) for name in curves}
     if len(set(labels.values())) < len(labels):  # cut off, groups would look alike
-        labels = {name: wrapped(name, 24, 4) for name in curves}
+        labels = {name: wrap_text(name, 24, 4) for name in curves}
     widest = max(len(line) for label in labels.values() for line in label.split("\n"))
     left = max(0.12, 0.033 + 0.0115 * widest)
     lines = max(label.count("\n") for label in labels.values())
@@ -118,7 +118,7 @@ def follow_up(
             )
             for mark, count in zip(marks, at_risk(curve, marks), strict=True):
                 x = left + (0.97 - left) * float(mark) / (end * 1.005)
-                text = told(int(count), smallest)
+                text = count_text(int(count), smallest)
                 figure.text(x, y, text, fontsize=8, ha="center", va="center", color=INK)
         yield figure, axes, marks, end
 
@@ -137,8 +137,8 @@ def band(
     shown = times <= end
     axes.fill_between(
         np.append(times[shown], end),
-        extended(lower[shown]),
-        extended(upper[shown]),
+        repeat_last(lower[shown]),
+        repeat_last(upper[shown]),
         step="post",
         color=color,
         alpha=0.16,
@@ -156,7 +156,7 @@ def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look:
     end : time up to which it is drawn, in the unit of `times`
     """
     shown = times <= end
-    axes.step(np.append(times[shown], end), extended(values[shown]), where="post", **look)
+    axes.step(np.append(times[shown], end), repeat_last(values[shown]), where="post", **look)
 
 
 def at_risk(curve: Followed, when: FloatArray) -> IntArray:
@@ -166,12 +166,12 @@ def at_risk(curve: Followed, when: FloatArray) -> IntArray:
     return np.asarray(padded[position], dtype=np.int64)
 
 
-def told(count: int, smallest: int) -> str:
+def count_text(count: int, smallest: int) -> str:
     """A count as printed; one that is too small to be told, as such."""
     return f"<{smallest}" if 0 < count < smallest else str(count)
 
 
-def extended(values: FloatArray) -> FloatArray:
+def repeat_last(values: FloatArray) -> FloatArray:
     """Values with the last one repeated, for the end of the axis."""
     return np.append(values, values[-1])
 

@@ -39,7 +39,7 @@ def kaplan_meier_figure(
             label = f"{name} ({curve.n_events}/{curve.n} events)"
             look = {"color": color, "linestyle": dash, "linewidth": 1.7, "label": label}
             steps(axes, curve.times, curve.survival, end, **look)
-            censored = (_censored(curve) > 0) & (curve.times <= end)
+            censored = (_count_censored(curve) > 0) & (curve.times <= end)
             axes.plot(
                 curve.times[censored],
                 curve.survival[censored],
@@ -49,7 +49,7 @@ def kaplan_meier_figure(
                 markeredgewidth=0.8,
             )
         # A long legend, or a curve that stays high: room above, so that it hides none of them.
-        high = any(float(curve.at([0.4 * end])[0]) > HIGH for curve in curves.values())
+        high = any(float(curve.survival_at([0.4 * end])[0]) > HIGH for curve in curves.values())
         crowded = high or len(curves) > 2
         axes.set_ylim(0, 1.02 + (0.085 * len(curves) if crowded else 0.0))
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25", "50", "75", "100"])
@@ -71,7 +71,7 @@ def kaplan_meier_figure(
         return save(figure, path, title=frame["title"], description=described)
 
 
-def _censored(curve: KaplanMeier) -> IntArray:
+def _count_censored(curve: KaplanMeier) -> IntArray:
     """Patients censored at each time."""
     after = np.append(curve.at_risk[1:], 0)
     return np.asarray(curve.at_risk - curve.events - after, dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from validation.figures.style import INK, MUTED, canvas, heading, save, wrapped
+from validation.figures.style import INK, MUTED, canvas, heading, save, wrap_text
 from validation.methods.nomogram import Line, Nomogram
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def nomogram_figure(
 
 def _row(axes: Axes, y: float, line: Line) -> None:
     marks = sorted(line.marks, key=lambda mark: mark[1])
-    axes.text(-3, y, wrapped(line.label, 26), ha="right", va="center", fontsize=8, color=INK)
+    axes.text(-3, y, wrap_text(line.label, 26), ha="right", va="center", fontsize=8, color=INK)
     if not marks:
         axes.text(0, y, "outside the range", fontsize=7.5, color=MUTED, va="center")
         return

@@ -181,7 +181,7 @@ def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Pa
     time, event = study.follow_up(model.endpoint, keep)
     outside = f"{outcome.id}.ratio" in analysis.numbers
     if outside:
-        model = model.within(time)
+        model = model.at_horizon_of(time)
     survival = model.survival(X)
     found = calibration(time, event, survival, model.horizon)
     numbers = analysis.numbers
@@ -224,11 +224,11 @@ def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -
     import numpy as np
 
     from validation.figures import spline_figure
-    from validation.methods.regression import splined
+    from validation.methods.regression import fit_spline
 
     contract, numbers = analysis.contract, analysis.numbers
     use, cut = contract.exposures[0], study.cuts[0]
-    found = splined(study, contract.test(outcome.id))
+    found = fit_spline(study, contract.test(outcome.id))
     assert cut.mean is not None
     assert cut.sd is not None
     scale = cut.sd if use.level == "high" else -cut.sd
@@ -298,7 +298,7 @@ def _risk_of(contract: Contract, key: str) -> str:
 
 def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
     from validation.figures import nomogram_figure
-    from validation.figures.style import wrapped
+    from validation.figures.style import wrap_text
     from validation.methods.nomogram import nomogram_of
 
     assert analysis.model is not None
@@ -313,7 +313,7 @@ def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
         partial(
             nomogram_figure,
             found,
-            title=wrapped(f"Nomogram: {label}", 70, 1),
+            title=wrap_text(f"Nomogram: {label}", 70, 1),
             description=f"Points of each term, and the risk of {risk_of} for their sum",
         ),
         f"Nomogram of the adjusted model: risk of {risk_of} by {found.horizon:.0f} months",

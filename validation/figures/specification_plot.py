@@ -13,11 +13,11 @@ from validation.figures.style import (
     MUTED,
     OKABE_ITO,
     canvas,
-    drawn,
+    clean_text,
     heading,
     ratio_ticks,
     save,
-    wrapped,
+    wrap_text,
 )
 
 _WIDTH = 38
@@ -25,7 +25,7 @@ _WIDTH = 38
 
 def _rows(value: str) -> float:
     """Height of a choice's label in rows."""
-    return 1.3 if "\n" in wrapped(value, _WIDTH) else 1.0
+    return 1.3 if "\n" in wrap_text(value, _WIDTH) else 1.0
 
 
 def specification_curve_figure(
@@ -128,12 +128,12 @@ def _choices(figure, fitted, keys, used, left, below, height) -> None:  # type: 
             x = [i for i, s in enumerate(fitted) if s.choices[key] == value]
             axes.plot(x, [row] * len(x), "|", color=INK, markersize=6, markeredgewidth=1.1)
             axes.axhline(row, color="#E4E4E4", linewidth=0.5, zorder=0)
-            labels.append(wrapped(value, _WIDTH))
+            labels.append(wrap_text(value, _WIDTH))
             places.append(row)
             row += (_rows(value) + 1.0) / 2.0
     axes.set_ylim(row - 0.3, -0.6)
     axes.set_xlim(-1, len(fitted))
-    axes.set_yticks(places, [drawn(label) for label in labels], fontsize=7.5)
+    axes.set_yticks(places, [clean_text(label) for label in labels], fontsize=7.5)
     for label in axes.get_yticklabels():
         if "\n" in label.get_text():
             label.set_fontsize(6.5)

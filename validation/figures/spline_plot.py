@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, canvas, heading, save, wrapped
+from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, canvas, heading, save, wrap_text
 
 MOST_MARKS = 1000
 """Marks of the rug; of more values, evenly spaced ones in their order are drawn."""
@@ -66,7 +66,7 @@ def spline_figure(
         inside = [knot for knot in knots if at.min() <= knot <= at.max()]
         axes.plot(inside, np.full(len(inside), 0.055), "v", color=MUTED, markersize=4,
                   transform=across, clip_on=False, zorder=3)  # fmt: skip
-        axes.set_xlabel(wrapped(exposure, 80))
+        axes.set_xlabel(wrap_text(exposure, 80))
         axes.set_ylabel(f"Hazard ratio against {reference:.3g}")
         if annotation:
             axes.text(0.98, 0.97, "\n".join(annotation), transform=axes.transAxes, fontsize=8,

@@ -96,9 +96,12 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
     if not {".svg", ".png"}.issuperset(kinds):
         raise InputError(f"{path}: figures are written as .svg or .png")
     for text in figure.findobj(Text):
-        text.set_text(drawn(text.get_text()))
+        text.set_text(clean_text(text.get_text()))
     for kind in kinds:
-        metadata: dict[str, str | None] = {"Title": drawn(title), "Description": drawn(description)}
+        metadata: dict[str, str | None] = {
+            "Title": clean_text(title),
+            "Description": clean_text(description),
+        }
         metadata |= {"Date": None, "Creator": "SAGE"} if kind == ".svg" else {"Software": None}
         image = BytesIO()
         figure.savefig(image, format=kind[1:], dpi=DPI, metadata=metadata)
@@ -110,7 +113,7 @@ LONGEST = 300
 """Characters of one drawn line: several times what any figure here is wide."""
 
 
-def drawn(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text that a figure can draw and an SVG can hold: printable, its lines of bounded length."""
     shown = []
     for char in text:
@@ -148,7 +151,7 @@ def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left:
         )
 
 
-def wrapped(text: str, width: int, lines: int = 2) -> str:
+def wrap_text(text: str, width: int, lines: int = 2) -> str:
     """Text broken into at most `lines` lines; what does not fit ends in an ellipsis."""
     parts = textwrap.wrap(text, width, break_long_words=True)
     if len(parts) > lines:

@@ -86,7 +86,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def rescaled(values: Floats, use: VariableUse) -> Floats:
+def rescale(values: Floats, use: VariableUse) -> Floats:
     """Values on the scale that the contract asks for: logarithms to base 2, or percentiles.
 
     Raises
@@ -132,12 +132,12 @@ def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
     return low, high
 
 
-def numbers_of(table: pd.DataFrame, use: VariableUse) -> Floats:
+def exposure_values(table: pd.DataFrame, use: VariableUse) -> Floats:
     """An exposure as numbers on the contract's scale.
 
     Binary text becomes 0/1, `high` being yes, positive, mutated ...
     """
-    return rescaled(_numbers(table, use), use)
+    return rescale(_numbers(table, use), use)
 
 
 def _numbers(table: pd.DataFrame, use: VariableUse) -> Floats:
@@ -277,12 +277,12 @@ class Exposed:
     mediated: bool = False
 
     @property
-    def beside(self) -> tuple[Floats, ...]:
+    def model_parts(self) -> tuple[Floats, ...]:
         """The parts that every model holds beside `x`."""
         return self.parts if self.product else self.parts[:1] if self.mediated else ()
 
 
-def side(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
+def assign_sides(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
     """Assign values to the exposed and the opposite side (1, 0, NaN if unknown)."""
     import numpy as np
 
@@ -319,7 +319,9 @@ def expose(
         cuts = tuple(cut.model_copy(update={"rule": CutRule.CONTINUOUS, "sd": 1.0}) for cut in cuts)
     continuous = [cut.rule in CONTINUOUS for cut in cuts]
     coded = tuple(
-        _z(item, cut, use.level or "high") if flat else side(item, cut, use.level or "high")[0]
+        _z(item, cut, use.level or "high")
+        if flat
+        else assign_sides(item, cut, use.level or "high")[0]
         for item, cut, use, flat in zip(values, cuts, uses, continuous, strict=True)
     )
     if comparison.is_product:
@@ -338,7 +340,7 @@ def expose(
     if comparison is Comparison.EXTREMES:
         opposite = np.vstack(
             [
-                side(item, cut, use.level or "high")[1]
+                assign_sides(item, cut, use.level or "high")[1]
                 for item, cut, use in zip(values, cuts, uses, strict=True)
             ]
         )
@@ -375,7 +377,7 @@ def _step(values: Floats, cut: Cut, level: str) -> Floats:
     return np.where(np.isnan(values), np.nan, step)
 
 
-def outcome_known(table: pd.DataFrame, endpoint: str) -> pd.Series:
+def outcome_mask(table: pd.DataFrame, endpoint: str) -> pd.Series:
     """Mask of patients with a known outcome; its value is not read."""
     columns = [item for item in (f"{endpoint}.time", f"{endpoint}.value") if item in table.columns]
     if not columns:
@@ -383,24 +385,24 @@ def outcome_known(table: pd.DataFrame, endpoint: str) -> pd.Series:
     return table[columns[0]].notna()
 
 
-def in_population(table: pd.DataFrame, contract: Contract) -> pd.Series:
+def population_mask(table: pd.DataFrame, contract: Contract) -> pd.Series:
     """Filters kept, every exposure known, primary outcome known."""
     keep = apply_filters(table, contract.filters)
     for use in contract.exposures:
         keep &= table[use.key].notna()
-    return keep & outcome_known(table, contract.primary_test.endpoint)
+    return keep & outcome_mask(table, contract.primary_test.endpoint)
 
 
-def cuts_of(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
+def find_cuts(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
     """The cut-points of every exposure in the analyzed population."""
-    rows = table[in_population(table, contract)]
+    rows = table[population_mask(table, contract)]
     if rows.empty:
-        raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
+        raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
     compared = contract.comparison
-    return tuple(cut_for(compared, numbers_of(rows, use), use) for use in contract.exposures)
+    return tuple(cut_for(compared, exposure_values(rows, use), use) for use in contract.exposures)
 
 
-def losses(table: pd.DataFrame, contract: Contract) -> str:
+def describe_losses(table: pd.DataFrame, contract: Contract) -> str:
     """Describe how many patients each condition leaves."""
     parts = [f"{len(table)} patients"]
     keep = apply_filters(table, ())
@@ -412,12 +414,12 @@ def losses(table: pd.DataFrame, contract: Contract) -> str:
     for use in contract.exposures:
         keep &= table[use.key].notna()
         parts.append(f"{int(keep.sum())} with {use.label}")
-    keep &= outcome_known(table, contract.primary_test.endpoint)
+    keep &= outcome_mask(table, contract.primary_test.endpoint)
     parts.append(f"{int(keep.sum())} with {contract.primary_test.endpoint}")
     return ", ".join(parts)
 
 
-def held_back(table: pd.DataFrame, contract: Contract) -> list[bool]:
+def confirmation_mask(table: pd.DataFrame, contract: Contract) -> list[bool]:
     """Mask of rows in the confirmation part; a cluster is never split."""
     labels = table.index if contract.cluster is None else table[contract.cluster]
     return [in_confirmation(str(label), contract) for label in labels]

@@ -81,7 +81,7 @@ class PredictionModel(Strict):
 
         return np.asarray(np.exp(-self.baseline * np.exp(self.linear(X))), dtype=float)
 
-    def within(self, time: Floats) -> PredictionModel:
+    def at_horizon_of(self, time: Floats) -> PredictionModel:
         """The model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
 
         Raises

@@ -14,10 +14,10 @@ from validation.inputs.population import (
     Cut,
     Exposed,
     apply_filters,
+    describe_losses,
     expose,
-    in_population,
-    losses,
-    numbers_of,
+    exposure_values,
+    population_mask,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Study:
     curves: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(
+    def build(
         cls,
         contract: Contract,
         table: pd.DataFrame,
@@ -89,13 +89,13 @@ class Study:
         InputError
             If nobody is left, a group is empty, or an exposure is the outcome in other words.
         """
-        rows = table[in_population(table, contract)]
+        rows = table[population_mask(table, contract)]
         if rows.empty:
-            raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
+            raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
         uses, followed = contract.exposures, contract.hypothesis.time_dependent
         if followed:
             rows = records(rows, contract)
-        values = tuple(numbers_of(rows, use) for use in uses)
+        values = tuple(exposure_values(rows, use) for use in uses)
         found = cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
         for use, array in zip(uses, values, strict=True) if not followed else ():
             _refuse_the_outcome_itself(found, use, array)
@@ -106,7 +106,7 @@ class Study:
         index = self.rows.index if keep is None else self.rows.index[keep]
         return int(index.nunique())
 
-    def followed(self, endpoint: str) -> Floats:
+    def follow_up(self, endpoint: str) -> Floats:
         """(rows,) months to the end of the follow-up of the patient that a row belongs to."""
         time = self.rows[f"{endpoint}.time"]
         return time.groupby(level=0).transform("max").to_numpy(dtype=float)
@@ -240,7 +240,9 @@ class Study:
         beside its mediator.
         """
         uses = self.contract.exposures
-        return [(use.label, part) for use, part in zip(uses, self.exposed.beside, strict=False)]
+        return [
+            (use.label, part) for use, part in zip(uses, self.exposed.model_parts, strict=False)
+        ]
 
     @property
     def first_term(self) -> str:

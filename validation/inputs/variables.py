@@ -25,11 +25,11 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     for variable in dictionary.variables:
         if variable.key == key:
             return variable
-    if dictionary.has(key):
+    if dictionary.has_variable(key):
         signature = read_signature(key)
         label, source = f"{key.removeprefix('expression:')} expression", "expression matrix"
         if signature is not None:
-            label, source = signature.text, _measured(signature, dictionary)
+            label, source = signature.text, _describe_coverage(signature, dictionary)
         return Variable(
             key=key,
             label=label,
@@ -50,14 +50,14 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     )
 
 
-def _measured(signature: GeneSignature, dictionary: DataDictionary) -> str:
+def _describe_coverage(signature: GeneSignature, dictionary: DataDictionary) -> str:
     """Of how many genes a score is made here, and which ones are missing."""
-    held, lacking = signature.measured(set(dictionary.expression))
+    held, lacking = signature.split_measured(set(dictionary.expression))
     found = f"{WORDS[signature.method]} of {len(held)} of {len(signature.genes)} genes"
     return f"{found}; not measured: {', '.join(lacking)}" if lacking else found
 
 
-def use_of(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
+def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
     """A variable in one role of the contract, on the scale that the role needs."""
     found = find_variable(dictionary, key)
     transform = "as_is"
@@ -103,7 +103,7 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
         for condition in hypothesis.population.filters
     ):
         raise InputError(f'stratum "{key}" has one value in this population; leave it out')
-    return use_of(dictionary, key, "stratum")
+    return describe_use(dictionary, key, "stratum")
 
 
 def refuse_unfit_strata(hypothesis: Hypothesis, endpoints: list[Endpoint]) -> None:

@@ -77,7 +77,9 @@ def screened_before(
         if key in cohort.derived:
             keys += cohort.derived[key].of
         if (signature := read_signature(key)) is not None and cohort.expression is not None:
-            keys += [f"expression:{gene}" for gene in signature.measured(cohort.expression)[0]]
+            keys += [
+                f"expression:{gene}" for gene in signature.split_measured(cohort.expression)[0]
+            ]
     found = {}
     for row in store.rows(related, ("screen",)):
         said = Screened.model_validate_json(row.body)

@@ -73,7 +73,7 @@ class Journal:
                 self.pending = []
                 for line in (*pending, *new):
                     if self._is_new(line):
-                        self._put(handle, line)
+                        self._append(handle, line)
 
     def _is_new(self, line: Line) -> bool:
         """True if this folder's journal lacks the entry."""
@@ -97,7 +97,7 @@ class Journal:
             handle.flush()
             os.fsync(handle.fileno())
 
-    def _put(self, handle: Any, line: Line) -> None:
+    def _append(self, handle: Any, line: Line) -> None:
         value = line_body(line.said)
         if line.at:
             value["at"] = line.at

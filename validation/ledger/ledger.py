@@ -183,7 +183,7 @@ class Ledger:
         if self.store is None or cohort is None:
             self._add([mine])
             return mine
-        patients, related = self._related(cohort)
+        patients, related = self._related_populations(cohort)
         data = patients_data(patients, mine.exposures)
         earlier = [
             row
@@ -226,7 +226,7 @@ class Ledger:
         mine = self.registration(frozen.sha256)
         if self.store is None or mine is None:
             return
-        patients, related = self._related(cohort)
+        patients, related = self._related_populations(cohort)
         digest = patients.population.digest
         labels = asked_before(self.store, patients, related, mine)
         said = mine.model_copy(
@@ -246,7 +246,7 @@ class Ledger:
         """Take over what the store knows of these patients from other folders."""
         if self.store is None:
             return
-        _, related = self._related(cohort)
+        _, related = self._related_populations(cohort)
         own = {
             registration.registered for registration in self._journal.all_of(Registration, own=True)
         }
@@ -285,7 +285,7 @@ class Ledger:
         what = sha256_text(canonical_json([endpoint, sorted(names)]))[:16]
         said = Screened(screen=what, cohort=cohort.id, endpoint=endpoint, features=len(names))
         if self.store is not None:
-            patients, _ = self._related(cohort)
+            patients, _ = self._related_populations(cohort)
             said = said.model_copy(update={"population": patients.population.digest})
         self._add([said], data)
 
@@ -298,12 +298,12 @@ class Ledger:
             known = self._patients[id(cohort)] = (cohort, Patients(cohort))
         return known[1]
 
-    def _related(self, cohort: Cohort) -> tuple[Patients, Related]:
+    def _related_populations(self, cohort: Cohort) -> tuple[Patients, Related]:
         """A cohort's patients, and the stored populations that share some with it."""
         assert self.store is not None
         patients = self.patients(cohort)
         mine = patients.population
-        row = Row("population", "", mine.digest, canonical_json(mine.digest), mine.packed)
+        row = Row("population", "", mine.digest, canonical_json(mine.digest), mine.pack)
         self.store.append([row])
         related = self.store.same_patients(patients)
         self._kin[mine.digest] = frozenset({mine.digest, *related})
@@ -344,7 +344,7 @@ class Ledger:
         ]
         return bool(registered) and (not results or min(registered) < min(results))
 
-    def screened(self, frozen: FrozenContract) -> str:
+    def find_screened(self, frozen: FrozenContract) -> str:
         """Exposures screened in these patients before."""
         mine = self.registration(frozen.sha256)
         return "; ".join(mine.screened) if mine is not None else ""

@@ -65,7 +65,7 @@ class Population:
     outcomes: dict[str, Tokens]
 
     @cached_property
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """As bytes, equal for equal populations."""
         names = sorted(self.outcomes)
         header = {"patients": self.patients, "known": self.known, "outcomes": names}
@@ -75,7 +75,7 @@ class Population:
     @property
     def digest(self) -> str:
         """Names these patients as this cohort describes them."""
-        return hashlib.sha256(self.packed).hexdigest()
+        return hashlib.sha256(self.pack).hexdigest()
 
     @classmethod
     def unpack(cls, data: bytes) -> Population:
@@ -143,14 +143,14 @@ class Patients:
         return [int(item) for item in np.unique(wanted).view(np.int64)]
 
     @cached_property
-    def _sorted(self) -> tuple[Tokens, NDArray[np.int64]]:
+    def _sorted_tokens(self) -> tuple[Tokens, NDArray[np.int64]]:
         flat = self._told.ravel()
         order = np.argsort(flat, kind="stable")
         return flat[order], order % self._told.shape[1]
 
     def match(self, stored: Population) -> Match | None:
         """The common patients, by the view that shows most of them; None for strangers."""
-        tokens, owner = self._sorted
+        tokens, owner = self._sorted_tokens
         best: Match | None = None
         for view, known in zip(stored.views, stored.known, strict=True):
             pilots = np.flatnonzero(view)

@@ -89,7 +89,7 @@ class Row:
             return self.data_sha256
         return hashlib.sha256(self.data).hexdigest()
 
-    def chained(self, before: str) -> str:
+    def chain_hash(self, before: str) -> str:
         """The hash of this row together with all rows before it."""
         values = [self.seq, self.at, self.kind, self.contract, self.population, self.body]
         return sha256_text(before + canonical_json([*values, self.digest, self.origin]))
@@ -203,7 +203,7 @@ class Store(ABC):
                 latest = max(at, latest)
                 seq += 1
                 row = replace(row, seq=seq, at=at)
-                chain = row.chained(chain)
+                chain = row.chain_hash(chain)
                 last = replace(row, chain=chain, data_sha256=row.digest)
                 self._insert(db, last)
                 kept.append(last)
@@ -228,13 +228,13 @@ class Store(ABC):
 
     def rows(self, populations: Iterable[str], kinds: Sequence[Kind] = ()) -> list[Row]:
         """Rows about any of these patients, oldest first, without attached bytes."""
-        return self._where("population", sorted(set(populations)), kinds)
+        return self._select("population", sorted(set(populations)), kinds)
 
     def of_contract(self, contracts: Iterable[str]) -> list[Row]:
         """Rows about any of these contracts, oldest first."""
-        return self._where("contract", sorted(set(contracts)), ())
+        return self._select("contract", sorted(set(contracts)), ())
 
-    def _where(self, column: str, wanted: list[str], kinds: Sequence[Kind]) -> list[Row]:
+    def _select(self, column: str, wanted: list[str], kinds: Sequence[Kind]) -> list[Row]:
         if not wanted:
             return []
         slots = ", ".join("?" * len(wanted))
@@ -271,7 +271,7 @@ class Store(ABC):
         with self._open() as db:
             names = self._find(db, wanted)
         found = {}
-        for row in self._where("population", names, ("population",)):
+        for row in self._select("population", names, ("population",)):
             population = Population.unpack(self.data(row))
             match = patients.match(population)
             if match is not None:
@@ -319,7 +319,7 @@ class Store(ABC):
         for at, row in enumerate(self.all_rows(), start=1):
             if row.seq != at:
                 return [*found, f"{self.where}: row {at} was removed; {RENEWED}"]
-            chain = row.chained(chain)
+            chain = row.chain_hash(chain)
             if row.chain != chain:
                 return [*found, f"{self.where}: row {row.seq} ({row.kind}) was edited; {RENEWED}"]
             if row.kind == "population":
@@ -338,7 +338,7 @@ class Store(ABC):
 
     # -- to and from files -----
 
-    def exported(self) -> Iterator[str]:
+    def export_lines(self) -> Iterator[str]:
         """The store as lines of JSON, one per row."""
         for row in self.all_rows():
             data = base64.b64encode(self.data(row)).decode() if row.data_sha256 else None
@@ -402,7 +402,7 @@ def read_lines(lines: Iterable[str], name: str) -> ReadLines:
             said.kind, said.contract, said.population, said.body, data, said.origin,
             said.seq, said.at,
         )  # fmt: skip
-        if row.chained(before) != said.chain or said.seq != number:
+        if row.chain_hash(before) != said.chain or said.seq != number:
             raise InputError(
                 f"{name}: line {number} was edited, or a line before it was removed; export "
                 "the ledger again"

@@ -62,7 +62,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "logistic": other.logistic,
     "rank": other.linear,
     "linear": other.linear,
-    "nested": other.nested,
+    "nested": other.nested_models,
     "mediation": mediation.mediation,
     "concordance": survival.concordance,
     "calibration": prediction.calibration,

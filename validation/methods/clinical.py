@@ -61,7 +61,7 @@ def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     }
     for use in uses.values():
         rows += _described(study.rows[use.key], use, heads, [mine for _, mine in columns])
-    rows += _followed(study, plan, heads, [mine for _, mine in columns])
+    rows += _follow_up_rows(study, plan, heads, [mine for _, mine in columns])
     tables[plan.id] = rows
     return outcome_of(plan, n=int(everybody[1].sum()))
 
@@ -152,7 +152,7 @@ def _distance(floats: Floats, two: Floats) -> str:
     return f"{math.sqrt(max(float(gap @ np.linalg.pinv(covariance) @ gap), 0.0)):.2f}"
 
 
-def _followed(
+def _follow_up_rows(
     study: Study, plan: TestPlan, heads: list[str], masks: list[Mask]
 ) -> list[dict[str, str]]:
     """Follow-up (reverse Kaplan-Meier median) and events of a survival endpoint."""
@@ -264,11 +264,11 @@ def missing_data(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     absent = study.rows.loc[keep, list(keys)].isna()
     n = int(keep.sum())
     complete = int((~absent.any(axis=1)).sum())
-    book.put(f"{plan.id}.complete", complete / n, "share")
+    book.add(f"{plan.id}.complete", complete / n, "share")
     rows = []
     for key in keys:
         count = int(absent[key].sum())
-        book.put(f"{plan.id}.{key.replace(':', '.')}", count, "patients")
+        book.add(f"{plan.id}.{key.replace(':', '.')}", count, "patients")
         rows.append({"missing": labels[key], "patients": f"{count} ({100 * count / n:.0f}%)"})
     together = absent.value_counts()
     shown = 0
@@ -305,13 +305,13 @@ def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
     overall = curves.overall
     at = int(np.argmin(np.abs(curves.thresholds - overall)))
     if math.isfinite(horizon):
-        book.put(f"{plan.id}.horizon", horizon, "months")
+        book.add(f"{plan.id}.horizon", horizon, "months")
     threshold = float(curves.thresholds[at])
-    book.put(f"{plan.id}.threshold", threshold, "share")
+    book.add(f"{plan.id}.threshold", threshold, "share")
     for name, curve in curves.benefit.items():
-        book.put(f"{plan.id}.{name}", float(curve[at]), "net benefit", f"{curve[at]:.3f}")
+        book.add(f"{plan.id}.{name}", float(curve[at]), "net benefit", f"{curve[at]:.3f}")
     gain = float(curves.benefit["with"][at] - curves.benefit["without"][at])
-    book.put(f"{plan.id}.gain", gain, "net benefit", f"{gain:+.3f}")
+    book.add(f"{plan.id}.gain", gain, "net benefit", f"{gain:+.3f}")
     shown = [place for place in range(len(curves.thresholds)) if (place + 1) % 10 == 0]
     tables[plan.id] = [
         {
@@ -376,7 +376,7 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     from validation.statistics.survival import kaplan_meier
 
     when = horizon if math.isfinite(horizon) else float(time.max())
-    overall = 1.0 - float(kaplan_meier(time, event).at([when])[0])
+    overall = 1.0 - float(kaplan_meier(time, event).survival_at([when])[0])
     top = min(0.99, max(float(np.quantile(risk, REACHED)) for risk in risks.values()))
     thresholds = np.arange(1, max(2, math.floor(top / STEP) + 1)) * STEP
     benefit = {

@@ -42,9 +42,9 @@ def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
     cluster = clusters_of(study, keep, notes)
     fit = fit_cox(time, (codes == 1).astype(float), X, names, study, notes, cluster=cluster)
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
-    book.put(f"{plan.id}.n", len(codes), "patients")
-    book.put(f"{plan.id}.events", int((codes == 1).sum()), "events")
-    book.put(f"{plan.id}.competing", int((codes == 2).sum()), "events")
+    book.add(f"{plan.id}.n", len(codes), "patients")
+    book.add(f"{plan.id}.events", int((codes == 1).sum()), "events")
+    book.add(f"{plan.id}.competing", int((codes == 2).sum()), "events")
     return outcome
 
 
@@ -80,15 +80,15 @@ def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     time, codes = study.status(plan.endpoint, keep)
     group = study.exposed.x[keep]
     found = gray_test(time, codes, group)
-    book.put(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
-    book.put(f"{plan.id}.p", found.p, "p-value")
+    book.add(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
+    book.add(f"{plan.id}.p", found.p, "p-value")
     notes = []
     if not (codes == 2).any():
         notes.append(f"{NONE_COMPETE}: this is close to the log-rank test")
     else:
         try:
             other = gray_test(time, codes, group, cause=2)
-            book.put(f"{plan.id}.competing_p", other.p, "p-value")
+            book.add(f"{plan.id}.competing_p", other.p, "p-value")
         except StatisticsError as error:
             notes.append(f"competing event: {error}")
     return outcome_of(
@@ -122,8 +122,8 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         time, codes = study.status(plan.endpoint, mine)
         event, other = (aalen_johansen(time, codes, cause, need_events=False) for cause in (1, 2))
         key = f"{plan.id}.{name}"
-        book.put(f"{key}.events", event.n_events, "events")
-        book.put(f"{key}.competing", other.n_events, "events")
+        book.add(f"{key}.events", event.n_events, "events")
+        book.add(f"{key}.competing", other.n_events, "events")
         row = {"group": label, "n": str(event.n), "events": str(event.n_events)}
         row["competing"] = str(other.n_events)
         for months in HORIZONS:
@@ -133,8 +133,8 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
                 (event, "at", "event"),
                 (other, "competing_at", "other event"),
             ):
-                value, text = _at(curve, months)
-                book.put(f"{key}.{part}_{months}", value, "share", text)
+                value, text = _incidence_at(curve, months)
+                book.add(f"{key}.{part}_{months}", value, "share", text)
                 row[f"{column} by {months} months"] = text
         rows.append(row)
     tables[plan.id] = rows
@@ -142,9 +142,9 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     return outcome_of(plan, n=len(codes), events=int((codes == 1).sum()))
 
 
-def _at(curve: CumulativeIncidence, months: float) -> tuple[float, str]:
+def _incidence_at(curve: CumulativeIncidence, months: float) -> tuple[float, str]:
     """Incidence by a time, and how it is printed with its interval."""
-    at = int(curve.at(months))
+    at = int(curve.index_at(months))
     if at < 0 or curve.incidence[at] == 0.0:
         return 0.0, "0%"
     value, low, high = (float(values[at]) for values in (curve.incidence, curve.lower, curve.upper))

@@ -92,19 +92,19 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     found = test(t, e, g, layers)
     X = np.column_stack([(g == code).astype(float) for code in range(1, len(names))])
     fit = fit_cox(t, e, X, list(names[1:]), study, notes, layers)
-    book.put(f"{plan.id}.p", found.p, "p-value")
-    book.put(f"{plan.id}.statistic", found.statistic, f"chi-squared, {found.df} df")
+    book.add(f"{plan.id}.p", found.p, "p-value")
+    book.add(f"{plan.id}.statistic", found.statistic, f"chi-squared, {found.df} df")
     rows = []
     for code, name in enumerate(names):
         curve = kaplan_meier(t[g == code], e[g == code])
         key = f"{plan.id}.{slug(name)}"
-        book.put(f"{key}.n", curve.n, "patients")
-        book.put(f"{key}.median", curve.median, "months")
+        book.add(f"{key}.n", curve.n, "patients")
+        book.add(f"{key}.median", curve.median, "months")
         row = {"group": name, "n": str(curve.n), "events": str(curve.n_events)}
         row["median (months)"] = book.numbers[f"{key}.median"].text
         if code:
             at = code - 1
-            book.effect(key, effect_of(fit, "hazard ratio", at), float(fit.p[at]))
+            book.add_effect(key, effect_of(fit, "hazard ratio", at), float(fit.p[at]))
             row |= row_at(fit, name, "hazard ratio", at)
             row.pop("term")
         else:

@@ -55,7 +55,7 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
         return fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
 
     events = int(e.sum())
-    return _pooled(
+    return _pool_fits(
         study, plan, book, tables, keep, outcome_predictors(t, e), fit, events, "hazard ratio",
         {"events": events, "notes": notes},
     )  # fmt: skip
@@ -69,7 +69,7 @@ def imputed_logistic(
     value, _ = study.outcome(plan.endpoint)
     y = value[keep]
     notes: list[str] = []
-    return _pooled(
+    return _pool_fits(
         study, plan, book, tables, keep, y[:, None],
         lambda X, names: fit_logistic(y, X, names, study, notes),
         len(y), "odds ratio", {"events": int((y == 1).sum()), "notes": notes},
@@ -83,14 +83,14 @@ def imputed_linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
     keep = study.complete(plan.endpoint)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep] / float(value[keep].std(ddof=1))
-    return _pooled(
+    return _pool_fits(
         study, plan, book, tables, keep, y[:, None],
         lambda X, names: linear(y, X, names, robust=True), len(y), "difference (SD)",
         {"notes": []},
     )  # fmt: skip
 
 
-def _pooled(
+def _pool_fits(
     study: Study,
     plan: TestPlan,
     book: Book,
@@ -132,7 +132,7 @@ def _pooled(
         upper=shown(pooled.upper[0]),
         scale=scale,
     )
-    book.effect(plan.id, effect, float(pooled.p[0]))
+    book.add_effect(plan.id, effect, float(pooled.p[0]))
     tables[plan.id] = [
         row_of(
             name,

@@ -33,7 +33,7 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         y, flags = study.follow_up(plan.endpoint, keep)
         layers = layers_of(study, plan, keep, flags, notes)
         unit, scale = float(flags.sum() / y.sum()), "relative hazard difference"
-        book.put(f"{plan.id}.average_hazard", 12 * 100 * unit, "events in 100 patient-years")
+        book.add(f"{plan.id}.average_hazard", 12 * 100 * unit, "events in 100 patient-years")
         notes.append(
             "additive hazards; 0.10 changes the hazard by a tenth of the average one, "
             f"{1200 * unit:.1f} events in 100 patient-years"
@@ -55,12 +55,12 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         )
 
     effect = scaled(found.indirect)
-    book.effect(plan.id, effect, found.p)
+    book.add_effect(plan.id, effect, found.p)
     rows = []
     parts = (("indirect", found.indirect), ("direct", found.direct), ("total", found.total))
     for name, part in parts:
         mine = scaled(part)
-        book.effect(f"{plan.id}.{name}", mine, None)
+        book.add_effect(f"{plan.id}.{name}", mine, None)
         interval = f"(95% CI {mine.lower:.2f} to {mine.upper:.2f})"
         rows.append({"effect": name, scale: f"{mine.value:.2f} {interval}"})
     first, second = study.contract.exposures
@@ -68,12 +68,12 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         ("first", f"{first.label} to {second.label}", found.first, found.first_p),
         ("second", f"{second.label} to {plan.endpoint}", found.second / unit, found.second_p),
     ):
-        book.put(f"{plan.id}.path.{name}", size, "coefficient", f"{size:.2f}")
-        book.put(f"{plan.id}.path.{name}.p", p, "p-value")
+        book.add(f"{plan.id}.path.{name}", size, "coefficient", f"{size:.2f}")
+        book.add(f"{plan.id}.path.{name}.p", p, "p-value")
         rows.append({"effect": f"path {label}", scale: f"{size:.2f}, p {p_text(p)}"})
     if found.total.lower > 0 or found.total.upper < 0:
         share = found.indirect.value / found.total.value
-        book.put(f"{plan.id}.mediated", share, "share", f"{share:.0%}")
+        book.add(f"{plan.id}.mediated", share, "share", f"{share:.0%}")
         rows.append({"effect": "share of the total effect that is indirect", scale: f"{share:.0%}"})
     tables[plan.id] = rows
     notes.append(f"percentile intervals of {found.draws} bootstrap resamples of patients")

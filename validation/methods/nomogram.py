@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from validation.core.hypothesis import Comparison
-from validation.inputs.population import numbers_of
+from validation.inputs.population import exposure_values
 from validation.inputs.prediction import PredictionModel, Term
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Ma
                     "mean": cut.mean, "sd": cut.sd, "coefficient": turn * term.coefficient,
                 }
             )  # fmt: skip
-            values = numbers_of(study.rows[study.rows[use.key].notna()], use)
+            values = exposure_values(study.rows[study.rows[use.key].notna()], use)
             unit = f", {use.rescale or use.unit}" if use.rescale or use.unit else ""
             return f"{use.label}{unit}", _numeric(values, own)
     known = study.exposed.x[~np.isnan(study.exposed.x)]

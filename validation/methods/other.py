@@ -45,15 +45,15 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
         fit = logistic(y, g[:, None], [study.contract.exposed], penalty="firth")
         effect = effect_of(fit, "odds ratio")
         notes.append("Firth's penalty: nobody in one cell of the table; p is Fisher's")
-    book.effect(plan.id, effect, found.p)
+    book.add_effect(plan.id, effect, found.p)
     rows = []
     names = (("exposed", study.contract.exposed), ("reference", study.contract.reference))
     for (name, label), (yes, no) in zip(names, counts, strict=True):
         share = yes / (yes + no)
         text = f"{yes} of {yes + no} ({100 * share:.0f}%)"
-        book.put(f"{plan.id}.{name}.n", yes + no, "patients")
-        book.put(f"{plan.id}.{name}.events", yes, "patients")
-        book.put(f"{plan.id}.{name}.share", share, "share", text)
+        book.add(f"{plan.id}.{name}.n", yes + no, "patients")
+        book.add(f"{plan.id}.{name}.events", yes, "patients")
+        book.add(f"{plan.id}.{name}.share", share, "share", text)
         rows.append({"group": label, "with": text})
     tables[plan.id] = rows
     return outcome_of(
@@ -69,7 +69,7 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     y = value[keep]
     fit = fit_logistic(y, X, names, study, notes)
     effect = effect_of(fit, "odds ratio")
-    book.effect(plan.id, effect, float(fit.p[0]))
+    book.add_effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, "odds ratio")
     return outcome_of(
         plan,
@@ -103,11 +103,11 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     if plan.method == "rank":
         ranks = rank_test(y, X[:, 0])
         p, statistic = ranks.test.p, ranks.superiority
-    book.effect(plan.id, effect, p)
+    book.add_effect(plan.id, effect, p)
     return outcome_of(plan, n=int(keep.sum()), effect=effect, p=p, statistic=statistic, notes=notes)
 
 
-def nested(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """All exposures added to the covariates: one test of two nested models, and every term.
 
     Hazard and logistic models are compared by the likelihood ratio, least squares by the F-test.
@@ -124,11 +124,11 @@ def nested(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     compare, scale = _nested_models(study, plan, keep, notes)
     found = compare(X, Z, full, [*names], labels, len(terms))
     effect = effect_of(found.mean, scale)
-    book.effect(plan.id, effect, found.p)
-    book.put(f"{plan.id}.statistic", found.statistic, f"{found.name}, {len(terms)} df")
+    book.add_effect(plan.id, effect, found.p)
+    book.add(f"{plan.id}.statistic", found.statistic, f"{found.name}, {len(terms)} df")
     for at, use in enumerate(uses):
         term = effect_of(found.full, scale, at)
-        book.effect(f"{plan.id}.terms.{slug(use.label)}", term, float(found.full.p[at]))
+        book.add_effect(f"{plan.id}.terms.{slug(use.label)}", term, float(found.full.p[at]))
     mean = row_at(found.mean, "mean of the exposures (per SD)", scale)
     tables[plan.id] = [*rows_of(found.full, labels, scale), mean]
     return outcome_of(

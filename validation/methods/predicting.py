@@ -64,10 +64,10 @@ def recut(study: Study, model: PredictionModel) -> bool:
     """True when these patients' exposure is cut or standardized otherwise than the model's."""
     grouped = study.exposed.grouped
 
-    def used(cuts: tuple[Cut, ...]) -> list[tuple[float | None, ...]]:
+    def cut_values(cuts: tuple[Cut, ...]) -> list[tuple[float | None, ...]]:
         return [(cut.lower, cut.upper) if grouped else (cut.mean, cut.sd) for cut in cuts]
 
-    return bool(model.cuts) and used(study.cuts) != used(model.cuts)
+    return bool(model.cuts) and cut_values(study.cuts) != cut_values(model.cuts)
 
 
 def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:

@@ -93,13 +93,13 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
         shrinkage=slope,
     )
     found = calibrate(t, e, model.survival(X), horizon)
-    book.put(f"{plan.id}.horizon", horizon, "months")
-    book.put(f"{plan.id}.slope", slope, "calibration slope")
-    book.put(f"{plan.id}.harrell", harrell, "concordance")
-    book.put(f"{plan.id}.harrell_apparent", apparent, "concordance")
-    book.put(f"{plan.id}.brier", found.brier, "Brier score", f"{found.brier:.3f}")
+    book.add(f"{plan.id}.horizon", horizon, "months")
+    book.add(f"{plan.id}.slope", slope, "calibration slope")
+    book.add(f"{plan.id}.harrell", harrell, "concordance")
+    book.add(f"{plan.id}.harrell_apparent", apparent, "concordance")
+    book.add(f"{plan.id}.brier", found.brier, "Brier score", f"{found.brier:.3f}")
     reference = found.brier_reference
-    book.put(f"{plan.id}.brier_reference", reference, "Brier score", f"{reference:.3f}")
+    book.add(f"{plan.id}.brier_reference", reference, "Brier score", f"{reference:.3f}")
     tables[plan.id] = _rows(found)
     study.model = model
     notes.append(
@@ -124,17 +124,17 @@ def _external(
             f"{int(e.sum())} events among {len(t)} patients who have every term of the model; the "
             f"contract asks for {least}"
         )
-    asked, model = model.horizon, model.within(t)
+    asked, model = model.horizon, model.at_horizon_of(t)
     found = calibrate(t, e, model.survival(X), model.horizon)
-    book.put(f"{plan.id}.horizon", model.horizon, "months")
-    book.put(f"{plan.id}.slope", found.slope.value, "calibration slope")
-    book.put(f"{plan.id}.slope_lower", found.slope.lower, "calibration slope")
-    book.put(f"{plan.id}.slope_upper", found.slope.upper, "calibration slope")
-    book.put(f"{plan.id}.ratio", found.ratio, "observed / expected")
-    book.put(f"{plan.id}.harrell", harrell(t, e, model.linear(X)), "concordance")
-    book.put(f"{plan.id}.brier", found.brier, "Brier score", f"{found.brier:.3f}")
+    book.add(f"{plan.id}.horizon", model.horizon, "months")
+    book.add(f"{plan.id}.slope", found.slope.value, "calibration slope")
+    book.add(f"{plan.id}.slope_lower", found.slope.lower, "calibration slope")
+    book.add(f"{plan.id}.slope_upper", found.slope.upper, "calibration slope")
+    book.add(f"{plan.id}.ratio", found.ratio, "observed / expected")
+    book.add(f"{plan.id}.harrell", harrell(t, e, model.linear(X)), "concordance")
+    book.add(f"{plan.id}.brier", found.brier, "Brier score", f"{found.brier:.3f}")
     reference = found.brier_reference
-    book.put(f"{plan.id}.brier_reference", reference, "Brier score", f"{reference:.3f}")
+    book.add(f"{plan.id}.brier_reference", reference, "Brier score", f"{reference:.3f}")
     tables[plan.id] = _rows(found)
     notes = [
         f"external: coefficients, scales and baseline hazard of the model of {model.n} patients "

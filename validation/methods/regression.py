@@ -40,7 +40,7 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     for at, name in enumerate(names[1:], start=1):
         term = effect_of(fit, "hazard ratio", at)
-        book.effect(f"{plan.id}.terms.{slug(name)}", term, float(fit.p[at]))
+        book.add_effect(f"{plan.id}.terms.{slug(name)}", term, float(fit.p[at]))
     return outcome
 
 
@@ -81,7 +81,7 @@ class Splined:
         return np.exp(log), np.exp(log - half), np.exp(log + half)
 
 
-def splined(study: Study, plan: TestPlan) -> Splined:
+def fit_spline(study: Study, plan: TestPlan) -> Splined:
     """The exposure by a spline of 4 knots, or of 3 where its values tie too much for 4."""
     from validation.statistics.cox import cox
     from validation.statistics.errors import ConstantFeatureError
@@ -114,7 +114,7 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     layers = layers_of(study, plan, keep, e, notes)
     entry = study.entry(keep)
     linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers, entry)
-    curve = splined(study, plan)
+    curve = fit_spline(study, plan)
     if len(curve.knots) == 3:
         notes.append("3 knots: too many patients share a value for 4")
     straight = cox(t, e, X[:, :1], names[:1], strata=layers, entry=entry)
@@ -123,8 +123,8 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     bend = 2 * (curve.fit.loglik - straight.loglik)
     effect = effect_of(linear, "hazard ratio")
     p = chi2_p(statistic, df)
-    book.effect(plan.id, effect, p)
-    book.put(f"{plan.id}.nonlinearity.p", chi2_p(max(bend, 0.0), df - 1), "p-value")
+    book.add_effect(plan.id, effect, p)
+    book.add(f"{plan.id}.nonlinearity.p", chi2_p(max(bend, 0.0), df - 1), "p-value")
     notes.append("p tests any association (spline); the effect is the linear slope per SD")
     return outcome_of(
         plan,
@@ -156,9 +156,9 @@ def best_cut(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     assert cut.mean is not None
     assert cut.sd is not None
     sign = 1.0 if use.level == "high" else -1.0
-    book.effect(plan.id, effect, found.p)
-    book.put(f"{plan.id}.cut", cut.mean + sign * found.cut * cut.sd, use.unit or "unit")
-    book.put(f"{plan.id}.p_uncorrected", found.p_uncorrected, "p-value")
+    book.add_effect(plan.id, effect, found.p)
+    book.add(f"{plan.id}.cut", cut.mean + sign * found.cut * cut.sd, use.unit or "unit")
+    book.add(f"{plan.id}.p_uncorrected", found.p_uncorrected, "p-value")
     notes.append(
         f"best of {found.candidates} cuts; p corrected for the search, effect per SD (linear)"
     )

@@ -298,7 +298,7 @@ def wald_outcome(
 ) -> TestOutcome:
     """The outcome of a model that is tested by its first term; effect and table are kept."""
     effect = effect_of(fit, scale)
-    book.effect(plan.id, effect, float(fit.p[0]))
+    book.add_effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, scale)
     return outcome_of(
         plan,

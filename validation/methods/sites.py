@@ -55,17 +55,17 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
         outcome, flags = study.follow_up(plan.endpoint, keep)
         outcome_p, events = logrank(outcome, flags, merged).p, int(flags.sum())
-    book.put("site.sites", len(count), "sites")
-    book.put("site.small", int((count < FEWEST_AT_A_SITE).sum()), "sites")
-    book.put(EXPOSURE_P, explained[0], "p-value")
-    book.put("site.exposure.share", explained[1], "share")
-    book.put(OUTCOME_P, outcome_p, "p-value")
+    book.add("site.sites", len(count), "sites")
+    book.add("site.small", int((count < FEWEST_AT_A_SITE).sum()), "sites")
+    book.add(EXPOSURE_P, explained[0], "p-value")
+    book.add("site.exposure.share", explained[1], "share")
+    book.add(OUTCOME_P, outcome_p, "p-value")
     effect = p = None
     if event is not None:
         cluster = clusters_of(study, keep, notes)
         fit = fit_cox(outcome, flags, X, names, study, notes, codes, cluster=cluster)
         effect, p = effect_of(fit, "hazard ratio"), float(fit.p[0])
-        book.effect("site.within", effect, p)
+        book.add_effect("site.within", effect, p)
         tables[plan.id] = [row_at(fit, f"{names[0]}, within sites", "hazard ratio")]
     return outcome_of(plan, n=int(keep.sum()), events=events, effect=effect, p=p, notes=notes)
 

@@ -50,13 +50,13 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
         found = fit.robust_score
         notes.append("the log-rank statistic's variance is that between patients, not rows")
     effect = effect_of(fit, "hazard ratio")
-    book.effect(plan.id, effect, found.p)
-    book.put(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
-    book.put(f"{plan.id}.n", int(keep.sum()), "patients")
-    book.put(f"{plan.id}.events", int(e.sum()), "events")
+    book.add_effect(plan.id, effect, found.p)
+    book.add(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
+    book.add(f"{plan.id}.n", int(keep.sum()), "patients")
+    book.add(f"{plan.id}.events", int(e.sum()), "events")
     for name, side in (("exposed", 1.0), ("reference", 0.0)):
-        book.put(f"{plan.id}.{name}.n", int((g == side).sum()), "patients")
-        book.put(f"{plan.id}.{name}.events", int(e[g == side].sum()), "events")
+        book.add(f"{plan.id}.{name}.n", int((g == side).sum()), "patients")
+        book.add(f"{plan.id}.{name}.events", int(e[g == side].sum()), "events")
     tables[plan.id] = [
         row | {"p": p_text(found.p)} for row in rows_of(fit, names[:1], "hazard ratio")
     ]
@@ -87,7 +87,7 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
         time, event = study.follow_up(plan.endpoint, mine)
         curve = kaplan_meier(time, event)
         key = f"{plan.id}.{name}"
-        book.put(f"{key}.median", curve.median, "months")
+        book.add(f"{key}.median", curve.median, "months")
         row = {"group": label, "n": str(curve.n), "events": str(curve.n_events)}
         row["median (months)"] = book.numbers[f"{key}.median"].text
         for months in HORIZONS:
@@ -99,7 +99,7 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
                 for part in (curve.survival, curve.lower, curve.upper)
             )
             text = f"{100 * alive:.0f}% ({100 * low:.0f} to {100 * high:.0f}%)"
-            book.put(f"{key}.at_{months}", alive, "share", text)
+            book.add(f"{key}.at_{months}", alive, "share", text)
             row[f"free of event at {months} months"] = text
         rows.append(row)
     tables[plan.id] = rows
@@ -118,8 +118,8 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     found = schoenfeld(t, e, X, fit, strata=layers)
     if study.contract.cluster is not None:
         notes.append("this test takes rows as independent: it errs towards finding a change")
-    book.put(f"{plan.id}.p", found.tests[0].p, "p-value")
-    book.put(f"{plan.id}.global_p", found.global_test.p, "p-value")
+    book.add(f"{plan.id}.p", found.tests[0].p, "p-value")
+    book.add(f"{plan.id}.global_p", found.global_test.p, "p-value")
     return outcome_of(
         plan,
         n=int(keep.sum()),
@@ -144,11 +144,11 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
         study.contract.rules.rmst_months, *(float(t[g == value].max()) for value in (0.0, 1.0))
     )
     found = rmst_difference(t, e, g, tau)
-    book.put(f"{plan.id}.horizon", tau, "months")
-    book.put(f"{plan.id}.difference", found.value, "months")
-    book.put(f"{plan.id}.lower", found.lower, "months")
-    book.put(f"{plan.id}.upper", found.upper, "months")
-    book.put(f"{plan.id}.p", found.p, "p-value")
+    book.add(f"{plan.id}.horizon", tau, "months")
+    book.add(f"{plan.id}.difference", found.value, "months")
+    book.add(f"{plan.id}.lower", found.lower, "months")
+    book.add(f"{plan.id}.upper", found.upper, "months")
+    book.add(f"{plan.id}.p", found.p, "p-value")
     return outcome_of(
         plan,
         n=int(keep.sum()),
@@ -177,11 +177,11 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
         penalty="firth",
         cluster=study.clusters(keep),
     )
-    book.put(f"{plan.id}.cut", cut, "months")
+    book.add(f"{plan.id}.cut", cut, "months")
     rows = []
     for name, period in zip(("early", "late"), found, strict=True):
         effect = effect_of(period.fit, "hazard ratio")
-        book.effect(f"{plan.id}.{name}", effect, float(period.fit.p[0]))
+        book.add_effect(f"{plan.id}.{name}", effect, float(period.fit.p[0]))
         stop = "the end" if math.isinf(period.stop) else f"{period.stop:.1f}"
         rows.append(
             {"months": f"{period.start:.1f} to {stop}"} | row_at(period.fit, name, "hazard ratio")
@@ -224,9 +224,9 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
         fit = fit_cox(t, e, X[:, first:], names[first:], study, notes)
         risk = (X[:, first:] * fit.coef).sum(axis=1)  # row by row, so that equal patients tie
         risks.append(risk)
-        book.put(f"{plan.id}.{name}.harrell", harrell(t, e, risk), "concordance")
-        book.put(f"{plan.id}.{name}.uno", uno(t, e, risk, tau=tau), "concordance")
-        book.put(f"{plan.id}.{name}.auc", float(auc_at(t, e, risk, [horizon])[0]), "AUC")
+        book.add(f"{plan.id}.{name}.harrell", harrell(t, e, risk), "concordance")
+        book.add(f"{plan.id}.{name}.uno", uno(t, e, risk, tau=tau), "concordance")
+        book.add(f"{plan.id}.{name}.auc", float(auc_at(t, e, risk, [horizon])[0]), "AUC")
         row = {
             "model": label,
             "Harrell's C": book.numbers[f"{plan.id}.{name}.harrell"].text,
@@ -234,15 +234,15 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
         }
         for months, value in zip(later, auc_at(t, e, risk, later), strict=True):
             key = f"{plan.id}.{name}.auc_{months}"
-            book.put(key, float(value), "AUC")
+            book.add(key, float(value), "AUC")
             row[f"AUC at {months} months"] = book.numbers[key].text
         rows.append(row)
     tables[plan.id] = rows
     value, lower, upper = _gain(t, e, risks[0], risks[1], study.contract.seed)
-    book.put(f"{plan.id}.horizon", horizon, "months")
-    book.put(f"{plan.id}.gain", value, "change in concordance", f"{value:.3f}")
-    book.put(f"{plan.id}.gain_lower", lower, "change in concordance", f"{lower:.3f}")
-    book.put(f"{plan.id}.gain_upper", upper, "change in concordance", f"{upper:.3f}")
+    book.add(f"{plan.id}.horizon", horizon, "months")
+    book.add(f"{plan.id}.gain", value, "change in concordance", f"{value:.3f}")
+    book.add(f"{plan.id}.gain_lower", lower, "change in concordance", f"{lower:.3f}")
+    book.add(f"{plan.id}.gain_upper", upper, "change in concordance", f"{upper:.3f}")
     notes.append("apparent values, on the patients that the models were fitted to")
     return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()), notes=notes)
 

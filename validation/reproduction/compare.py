@@ -192,7 +192,7 @@ def task_of(
     return Task(contract_sha256=sha256, part=part, tests=tuple(tests))
 
 
-def _known(keys: tuple[str, ...], columns: Sequence[str] | None) -> tuple[str, ...]:
+def _present_keys(keys: tuple[str, ...], columns: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(key for key in keys if columns is None or key in columns)
 
 
@@ -306,7 +306,7 @@ def compare(
         answer = found.numbers.get(outcome.id) if found is not None else None
         for name, value in _numbers(outcome).items():
             second = getattr(answer, name) if answer is not None else None
-            compared.append(_one(outcome, name, value, second, name in report))
+            compared.append(_compare_number(outcome, name, value, second, name in report))
     return Reproduction(
         contract_sha256=reference.contract_sha256,
         part=reference.part,
@@ -334,7 +334,7 @@ def _numbers(outcome: TestOutcome) -> dict[Quantity, float]:
     }
 
 
-def _one(
+def _compare_number(
     outcome: TestOutcome, name: Quantity, value: float, second: float | None, asked: bool
 ) -> Compared:
     if not asked:
@@ -435,19 +435,21 @@ def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reprodu
         where = "" if entry.part == "all" else f" ({entry.part})"
         if not entry.ran:
             doubts.append(f"the second implementation gave no numbers{where}")
-        if differing := entry.of("differs"):
-            doubts.append(f"a second implementation{where} differs in {_named(differing)}")
-        if missing := entry.of("missing") if entry.ran else ():
-            doubts.append(f"not reproduced{where}: {_named(missing)}")
+        if differing := entry.with_state("differs"):
+            doubts.append(
+                f"a second implementation{where} differs in {_describe_numbers(differing)}"
+            )
+        if missing := entry.with_state("missing") if entry.ran else ():
+            doubts.append(f"not reproduced{where}: {_describe_numbers(missing)}")
     if doubts:
         return _doubt(doubts)
     own = [item for item in mine.compared if item.test == contract.primary]
     apart = [item for item in own if item.state == "no second implementation"]
     if apart:
-        text = f"no second implementation is available for {_named(apart)}"
+        text = f"no second implementation is available for {_describe_numbers(apart)}"
         reason = Reason(rule="reproduction", outcome="limits", text=text)
         return Weighed(qualifiers=(QUALIFIER,), reasons=(reason,))
-    agreed = len(mine.of("reproduced"))
+    agreed = len(mine.with_state("reproduced"))
     text = f"a second implementation agrees in all {agreed} numbers that it can compute"
     return Weighed(reasons=(Reason(rule="reproduction", outcome="for", text=text),))
 
@@ -457,7 +459,7 @@ def _doubt(doubts: Sequence[str]) -> Weighed:
     return Weighed((objection,), (QUALIFIER,), (objection.reason,))
 
 
-def _named(numbers: Sequence[Compared]) -> str:
+def _describe_numbers(numbers: Sequence[Compared]) -> str:
     """Tests with their numbers, in words: "primary (effect, p), adjusted (n)"."""
     by_test: dict[str, list[str]] = {}
     for number in numbers:

@@ -18,7 +18,7 @@ from sage.core.files import write_text
 from validation.contracts.contract import Contract, FrozenContract, TestPlan, VariableUse
 from validation.core.dictionary import known_since
 from validation.core.hypothesis import Filter
-from validation.inputs.population import POSITIVE, Cut, numbers_of
+from validation.inputs.population import POSITIVE, Cut, exposure_values
 from validation.results.results import AnalysisResult
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
         raise InputError(f"{inputs}: not the inputs of this analysis")
     contract, table = opened.contract, opened.table
     for use in contract.exposures:
-        table[use.key] = numbers_of(table, use.model_copy(update={"rescale": None}))
+        table[use.key] = exposure_values(table, use.model_copy(update={"rescale": None}))
     folder.mkdir(parents=True, exist_ok=True)
     handed_over = opened.part == "confirmation"
     text = _plan(contract, analysis, analysis.cuts if handed_over else ())
     body = (Path(__file__).parent / BODY).read_text(encoding="utf-8")
     write_text(folder / "table.csv", table.to_csv(index_label="patient"))
     write_text(folder / "columns.csv", _columns(table))
-    write_text(folder / "expected.csv", _expected(analysis))
+    write_text(folder / "expected.csv", _expected_rows(analysis))
     write_text(folder / BODY, _head(opened.frozen, opened.part) + text + "\n\n" + body)
     return folder / BODY
 
@@ -128,7 +128,7 @@ def _columns(table: pd.DataFrame) -> str:
     return _csv(("column", "class"), rows)
 
 
-def _expected(analysis: AnalysisResult) -> str:
+def _expected_rows(analysis: AnalysisResult) -> str:
     rows: list[tuple[str, object]] = []
     for outcome in analysis.tests:
         if outcome.status != "ok" or outcome.id.startswith("control."):
@@ -195,7 +195,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "cluster": contract.cluster or "",
         "rmst_months": contract.rules.rmst_months,
         "late": [
-            {"key": use.key, "since": known_since(use.key), "before": _before(contract, use)}
+            {"key": use.key, "since": known_since(use.key), "before": _value_before(contract, use)}
             for use in {variable.key: variable for variable in contract.variables}.values()
             if contract.hypothesis.time_dependent and use.known_at == "column"
         ],
@@ -204,7 +204,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
     return f"plan <- {_r(plan)}"
 
 
-def _before(contract: Contract, use: VariableUse) -> str | int | float | bool | None:
+def _value_before(contract: Contract, use: VariableUse) -> str | int | float | bool | None:
     """A value until it became known: of an exposure, which the table holds as a number, that."""
     text = str(use.before).casefold()
     exposure = use.key in {exposure.key for exposure in contract.exposures}

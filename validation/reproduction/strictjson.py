@@ -30,7 +30,7 @@ def read_bounded(path: Path, largest: int) -> Any:
     except UnicodeDecodeError:
         raise InputError(f"{name} is not UTF-8") from None
     try:
-        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_once)
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_require_unique)
     except InputError as error:
         raise InputError(f"{name} {error}") from None
     except (ValueError, RecursionError):
@@ -53,7 +53,7 @@ def _refuse(_: str) -> Any:
     raise InputError("holds NaN or infinity")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise InputError("holds a name twice")

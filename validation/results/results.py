@@ -63,7 +63,7 @@ class Effect(Strict):
         """True where no effect is 0, and not a ratio of 1."""
         return self.scale in DIFFERENCES
 
-    def signed(self, value: float) -> float:
+    def distance_from_null(self, value: float) -> float:
         """A value of this scale as a distance from no effect (log for ratios)."""
         if self.scale in DIFFERENCES:
             return value
@@ -96,7 +96,7 @@ class TestOutcome(Strict):
     no second level with enough of them."""
 
     @property
-    def by(self) -> str:
+    def estimation_note(self) -> str:
         """Words for the way an estimate was made, where it is not the plain one."""
         penalized = any("Firth's penalty" in note for note in self.notes)
         return ", with Firth's penalty" if penalized else ""
@@ -238,7 +238,7 @@ class Reproduction(Strict):
     ran: bool = True
     compared: tuple[Compared, ...] = ()
 
-    def of(self, *states: State) -> tuple[Compared, ...]:
+    def with_state(self, *states: State) -> tuple[Compared, ...]:
         """The numbers in one of these states."""
         return tuple(comparison for comparison in self.compared if comparison.state in states)
 
@@ -290,13 +290,13 @@ class Results(Strict):
         other = test.part != self.tests[0].part
         return f"{PREFIX.get(test.part, '') if other else ''}{test.id}"
 
-    def write(self, path: Path) -> Path:
+    def save(self, path: Path) -> Path:
         """Write as JSON, keys sorted, floats at twelve significant digits."""
         write_text(path, stable_json(self.model_dump(mode="json")))
         return path
 
     @classmethod
-    def read(cls, path: Path) -> Results:
+    def load(cls, path: Path) -> Results:
         """Read `results.json`."""
         try:
             return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
@@ -310,16 +310,16 @@ def stable_json(value: Any) -> str:
     """JSON whose floats are rounded to twelve significant digits, so that the last bits of a sum
     (which depend on the processor) do not change the file.
     """
-    return json.dumps(_rounded(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(_round_floats(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _rounded(value: Any) -> Any:
+def _round_floats(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.12g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: _round_floats(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
+        return [_round_floats(item) for item in value]
     return value
 
 
@@ -369,7 +369,7 @@ class Book:
     def __init__(self) -> None:
         self.numbers: dict[str, Number] = {}
 
-    def put(self, key: str, value: float | int | None, unit: str, text: str | None = None) -> None:
+    def add(self, key: str, value: float | int | None, unit: str, text: str | None = None) -> None:
         """Add one number; its text is derived from value and unit unless given.
 
         Parameters
@@ -392,21 +392,21 @@ class Book:
             text = _text(value, unit)
         self.numbers[key] = Number(value=value, unit=unit, text=text)
 
-    def effect(self, key: str, effect: Effect, p: float | None) -> None:
+    def add_effect(self, key: str, effect: Effect, p: float | None) -> None:
         """An effect, its interval, its p-value, and the usual one-line form."""
         ratio = effect.scale not in DIFFERENCES
-        self.put(f"{key}.effect", effect.value, effect.scale)
-        self.put(f"{key}.lower", effect.lower, effect.scale)
-        self.put(f"{key}.upper", effect.upper, effect.scale)
+        self.add(f"{key}.effect", effect.value, effect.scale)
+        self.add(f"{key}.lower", effect.lower, effect.scale)
+        self.add(f"{key}.upper", effect.upper, effect.scale)
         short = {"hazard ratio": "HR", "odds ratio": "OR", "subdistribution hazard ratio": "sHR"}
         name = short.get(effect.scale, "difference") if ratio else "difference"
         unit = " SD" if effect.scale == "difference (SD)" else ""
         name = name if ratio else effect.scale.removesuffix(" (SD)")
         upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
         text = f"{name} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
-        self.put(f"{key}.summary", effect.value, effect.scale, text)
+        self.add(f"{key}.summary", effect.value, effect.scale, text)
         if p is not None:
-            self.put(f"{key}.p", p, "p-value")
+            self.add(f"{key}.p", p, "p-value")
 
 
 def _text(value: float | int | None, unit: str) -> str:

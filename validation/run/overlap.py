@@ -99,7 +99,7 @@ def _refuse_barcodes(second: Cohort, first: Cohort) -> None:
 
 def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort) -> None:
     _refuse_barcodes(second, first)
-    share = copied(frozen, second, first)
+    share = copied_share(frozen, second, first)
     if share > ALIKE:
         raise InputError(
             f'a second cohort needs other patients: {share:.0%} of the patients of "{second.id}", '
@@ -161,7 +161,7 @@ def _measured_alike(first: Cohort, second: Cohort) -> tuple[pd.DataFrame, pd.Dat
     return ours, theirs
 
 
-def copied(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
+def copied_share(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
     """Share of one cohort's patients whose record stands in the other, the larger of both ways.
 
     A record is those exposures and covariates that both cohorts have, without the outcome (a newer

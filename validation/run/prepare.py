@@ -20,8 +20,8 @@ from validation.core.dictionary import known_since
 from validation.core.signature import GeneSignature, read_signature
 from validation.core.types import canonical_json, sha256_file, sha256_text
 from validation.drafting.freezing import changed_data
-from validation.inputs.population import Cut, cuts_of, held_back
-from validation.inputs.variables import use_of
+from validation.inputs.population import Cut, confirmation_mask, find_cuts
+from validation.inputs.variables import describe_use
 from validation.ledger.ledger import Ledger
 from validation.run.overlap import DESCRIPTION, require_other_patients
 
@@ -65,7 +65,7 @@ if __name__ == "__main__":
 '''
 
 
-def code(frozen: FrozenContract) -> str:
+def render_program(frozen: FrozenContract) -> str:
     """The analysis program of a contract: the same text for the same contract.
 
     It takes two arguments, the folder of inputs and the folder for results.
@@ -131,28 +131,28 @@ def prepare(
         extra = [
             key
             for key in (*contract.covariates, *contract.strata, contract.cluster)
-            if key is not None and _has(cohort, key)
+            if key is not None and _has_variable(cohort, key)
         ]
         late = {use.key for use in contract.variables if use.known_at == "column"}
         extra += [known_since(key) for key in extra if key in late]
-        keys = list(dict.fromkeys([*_asked(contract), *extra]))
+        keys = list(dict.fromkeys([*_required_variables(contract), *extra]))
         endpoints = [contract.primary_test.endpoint]
     table = cohort.table(keys, endpoints)
     total = len(table)
     table, steps = as_known(table, contract)
     if part in ("discovery", "confirmation"):
-        held = held_back(table, contract)
+        held = confirmation_mask(table, contract)
         keep = [item == (part == "confirmation") for item in held]
         table = table[keep]
     reason = ""
     if cuts is None:
         try:
-            cuts = cuts_of(table, contract)
+            cuts = find_cuts(table, contract)
         except InputError as error:
             # The analysis will refuse the primary test with this reason; it must reach the ledger.
             cuts, reason = (), str(error)
     folder.mkdir(parents=True, exist_ok=True)
-    frozen.write(folder / "contract.json")
+    frozen.save(folder / "contract.json")
     _write_table(table, folder / "table.parquet")
     features = None
     if part in ("all", "discovery", "confirmation") and contract.controls.random_features:
@@ -186,7 +186,7 @@ def prepare(
     return provenance
 
 
-def _asked(contract: Contract) -> list[str]:
+def _required_variables(contract: Contract) -> list[str]:
     """The variables that a second cohort must have."""
     found = [exposure.key for exposure in contract.exposures] + [
         condition.variable for condition in contract.filters
@@ -209,8 +209,10 @@ def require_variables(frozen: FrozenContract, second: Cohort) -> None:
         if exposure.signature is not None:
             measured = set(second.dictionary().expression)
             exposure.signature.require_measured(measured, exposure.label, second.id)
-    second.table(list(dict.fromkeys(_asked(contract))), [contract.primary_test.endpoint])
-    uses = [use_of(second.dictionary(), use.key, use.role) for use in contract.exposures]
+    second.table(
+        list(dict.fromkeys(_required_variables(contract))), [contract.primary_test.endpoint]
+    )
+    uses = [describe_use(second.dictionary(), use.key, use.role) for use in contract.exposures]
     require_known(contract.hypothesis, uses, [])
 
 
@@ -254,19 +256,19 @@ def _may_read(frozen: FrozenContract, cohort: Cohort, part: Part, ledger: Ledger
             )
 
 
-def _has(cohort: Cohort, key: str) -> bool:
+def _has_variable(cohort: Cohort, key: str) -> bool:
     if key.startswith("expression:"):
         matrix = cohort.expression
         return matrix is not None and key.removeprefix("expression:") in matrix
     if read_signature(key) is not None:
-        return cohort.dictionary().has(key)
+        return cohort.dictionary().has_variable(key)
     return any(item == key for item in cohort.keys())  # noqa: SIM118 (a method, not a mapping)
 
 
 def _source(cohort: Cohort, key: str) -> str:
     from validation.inputs.variables import find_variable
 
-    return find_variable(cohort.dictionary(), key).source if _has(cohort, key) else ""
+    return find_variable(cohort.dictionary(), key).source if _has_variable(cohort, key) else ""
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:

@@ -71,7 +71,7 @@ def run(
     set_aside(out, frozen)
     clear(out)
     out.mkdir(parents=True, exist_ok=True)
-    frozen.write(out / "contract.json")
+    frozen.save(out / "contract.json")
     trace = out / "attempts.jsonl"
     trace.unlink(missing_ok=True)
 
@@ -108,7 +108,7 @@ def _silent(_: str) -> None:
 def set_aside(out: Path, frozen: FrozenContract) -> None:
     """Move results of another contract from `out` to a folder of their own beside it."""
     try:
-        earlier = FrozenContract.read(out / "contract.json").sha256
+        earlier = FrozenContract.load(out / "contract.json").sha256
     except InputError:
         return
     if earlier != frozen.sha256:
@@ -240,7 +240,7 @@ def collect(
                 *ledger_objections(
                     state,
                     registered=ledger.is_registered(frozen),
-                    screened=ledger.screened(frozen),
+                    screened=ledger.find_screened(frozen),
                     taken=ledger.place_taken(frozen),
                 ),
                 *weighed.objections,
@@ -259,7 +259,7 @@ def collect(
     found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)
     found = found.model_copy(update={"reproduction": reproductions})
     _copy_figures(folder, out, found)
-    found.write(out / "results.json")
+    found.save(out / "results.json")
     return found
 
 
@@ -361,23 +361,23 @@ def _results(
     book = Book()
     power = contract.power
     if power.events is not None:
-        book.put("power.events", power.events, "events", f"{power.events:.0f}")
+        book.add("power.events", power.events, "events", f"{power.events:.0f}")
     if power.minimum_detectable is not None:
-        book.put("power.minimum_detectable", power.minimum_detectable, contract.scale)
+        book.add("power.minimum_detectable", power.minimum_detectable, contract.scale)
     if power.required_events is not None:
-        book.put("power.required_events", power.required_events, "events")
-    book.put("power.n", power.n, "patients")
-    book.put("rules.alpha", contract.rules.alpha, "level")
-    book.put("rules.relevant_ratio", contract.relevant_ratio, contract.scale)
+        book.add("power.required_events", power.required_events, "events")
+    book.add("power.n", power.n, "patients")
+    book.add("rules.alpha", contract.rules.alpha, "level")
+    book.add("rules.relevant_ratio", contract.relevant_ratio, contract.scale)
     if adjusted is not None:
-        book.put("primary.q", adjusted.q, "q-value")
+        book.add("primary.q", adjusted.q, "q-value")
         beside = _q_instead(frozen, main, ledger, "adjusted")
         if beside is not None:
-            book.put("adjusted.q", beside, "q-value")
-        book.put("primary.e", adjusted.e, "e-value")
-        book.put("ledger.claims", adjusted.family, "claims")
+            book.add("adjusted.q", beside, "q-value")
+        book.add("primary.e", adjusted.e, "e-value")
+        book.add("ledger.claims", adjusted.family, "claims")
     for status, count in sorted(ledger.counts().items()):
-        book.put(f"ledger.{status}", count, "tests")
+        book.add(f"ledger.{status}", count, "tests")
     numbers: dict[str, Number] = dict(main.numbers)
     numbers.update(book.numbers)
     for prefix, other in (("replicate", second), ("discovery", discovery)):

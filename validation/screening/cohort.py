@@ -51,7 +51,7 @@ class CohortScreen:
             "events": found.events,
             "covariates": list(found.covariates),
             "significant": passing,
-            "refused": found.refused(),
+            "refused": found.count_refused(),
             "undetected": self.undetected,
             "left_out": dict(self.losses),
             "warnings": self.warnings(),

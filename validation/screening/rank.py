@@ -73,7 +73,7 @@ class ScreenResult(HazardRatios):
         worse = np.fmax(self.p, self.p_score)
         return np.argsort(np.where(self.ok, worse, np.inf), kind="stable").astype(np.int64)
 
-    def refused(self) -> dict[str, int]:
+    def count_refused(self) -> dict[str, int]:
         """Count refused features by reason."""
         reasons = [s for s in self.status if s != "ok"]
         return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
@@ -145,7 +145,9 @@ def screen(
     for j in np.flatnonzero(unsettled | any_missing):
         rows = ~missing[:, j]
         n_used[j] = int(rows.sum())
-        status[j], coef[j], se[j], score[j], scale[j] = _one(t, e, x[:, j], c, rows, labels[j])
+        status[j], coef[j], se[j], score[j], scale[j] = _fit_single(
+            t, e, x[:, j], c, rows, labels[j]
+        )
     unit = np.ones(p) if per_sd else scale
     with np.errstate(over="ignore", invalid="ignore"):
         half = z_of(level) * se
@@ -194,7 +196,7 @@ def _covariates(
     return z, labels
 
 
-def _one(
+def _fit_single(
     t: FloatArray,
     e: BoolArray,
     x: FloatArray,

@@ -167,7 +167,7 @@ def calibration(
         lower.append(1.0 - high)
         upper.append(1.0 - low)
         n.append(int(here.sum()))
-    overall = float(1.0 - kaplan_meier(t, e).at([when])[0])
+    overall = float(1.0 - kaplan_meier(t, e).survival_at([when])[0])
     clipped = np.clip(s, 1e-9, 1.0 - 1e-9)
     until = e & (t <= when)
     fit = cox(np.minimum(t, when), until, np.log(-np.log(clipped)), ["predicted risk"])

@@ -41,7 +41,7 @@ class CumulativeIncidence:
     n: int
     n_events: int
 
-    def at(self, when: npt.ArrayLike) -> IntArray:
+    def index_at(self, when: npt.ArrayLike) -> IntArray:
         """Index of the last time at or before each of `when`; -1 before the first."""
         found = np.searchsorted(self.times, np.asarray(when, dtype=np.float64), side="right") - 1
         return np.asarray(found, dtype=np.int64)

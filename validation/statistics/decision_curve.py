@@ -56,7 +56,7 @@ def net_benefit(
         treated = predicted >= threshold
         if not treated.any():
             continue
-        reached = 1.0 - float(kaplan_meier(t[treated], e[treated]).at([when])[0])
+        reached = 1.0 - float(kaplan_meier(t[treated], e[treated]).survival_at([when])[0])
         odds = threshold / (1.0 - threshold)
         found[place] = treated.mean() * (reached - (1.0 - reached) * odds)
     return found

@@ -68,7 +68,7 @@ class Leak:
     text: str
 
 
-def leak_of(values: FloatArray, event: FloatArray, time: FloatArray | None = None) -> Leak | None:
+def find_leak(values: FloatArray, event: FloatArray, time: FloatArray | None = None) -> Leak | None:
     """Find outcome information in `values` that no baseline variable can have.
 
     Parameters
@@ -130,7 +130,7 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak 
         return None
     immortal = None if leaving < 0 else _immortal(z, t)
     if immortal is None and with_event < -0.7 * slope:
-        immortal = _awaited(z, e, t)
+        immortal = _detect_awaited(z, e, t)
     return None if immortal is None else Leak("follow_up", immortal)
 
 
@@ -152,7 +152,7 @@ def _immortal(z: FloatArray, t: FloatArray) -> str | None:
     )
 
 
-def _awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
+def _detect_awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
     """Detect an exposure whose safer side requires having been followed: a treatment awaited.
 
     If waits are exponential with mean w, the hazard of a carrier to leave, whatever the reason, is

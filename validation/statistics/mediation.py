@@ -79,7 +79,7 @@ def additive_hazards(
     t, e = survival_arrays(time, event)
     x = as_float(X, "covariates")
     weights = np.ones((1, len(t)))
-    coef = _solved(t, e, x, weights, strata)[0]
+    coef = _solve_weighted(t, e, x, weights, strata)[0]
     left, spread = np.zeros((x.shape[1],) * 2), np.zeros((x.shape[1],) * 2)
     for mine in _layers(strata, len(t)):
         left += _system(t[mine], e[mine], x[mine], weights[:, mine])[0][0]
@@ -141,7 +141,7 @@ def mediation(
     else:
         t, e = survival_arrays(y, event)
         parts = [
-            _solved(t, e, to_outcome, counts[at : at + CHUNK].astype(float), strata)[:, :2]
+            _solve_weighted(t, e, to_outcome, counts[at : at + CHUNK].astype(float), strata)[:, :2]
             for at in range(0, draws, CHUNK)
         ]
         seconds = np.vstack(parts)
@@ -196,7 +196,7 @@ def _solve(left: FloatArray, right: FloatArray) -> FloatArray:
     return found
 
 
-def _solved(
+def _solve_weighted(
     t: FloatArray,
     e: npt.NDArray[np.bool_],
     X: FloatArray,

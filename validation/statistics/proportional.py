@@ -59,7 +59,7 @@ class NonProportionality:
     correlation: FloatArray
     transform: str
 
-    def violated(self, alpha: float = 0.05) -> tuple[str, ...]:
+    def violating(self, alpha: float = 0.05) -> tuple[str, ...]:
         """Covariates whose effect changes with time at this level."""
         return tuple(n for n, t in zip(self.names, self.tests, strict=True) if t.p < alpha)
 

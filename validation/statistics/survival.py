@@ -46,7 +46,7 @@ class KaplanMeier:
     n: int = 0
     n_events: int = 0
 
-    def at(self, when: npt.ArrayLike) -> FloatArray:
+    def survival_at(self, when: npt.ArrayLike) -> FloatArray:
         """Survival at the given times (a right-continuous step function)."""
         where = np.searchsorted(self.times, np.asarray(when, dtype=np.float64), side="right") - 1
         return self.survival[np.maximum(where, 0)]

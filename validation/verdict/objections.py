@@ -136,13 +136,13 @@ def _did_not_run(name: str, result: ControlResult | None) -> Objection:
     return Objection(
         because="control",
         rule=name,
-        words=f"the control {name} {_ended(status)}",
+        words=f"the control {name} {_describe_end(status)}",
         text=f"the registered control was {status}{why}",
         any_reading=True,
     )
 
 
-def _ended(status: str) -> str:
+def _describe_end(status: str) -> str:
     return "crashed" if status == ControlStatus.CRASHED else f"was {status}"
 
 

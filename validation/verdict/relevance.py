@@ -12,7 +12,7 @@ from validation.results.results import Effect, amount_text
 
 def expected_direction(contract: Contract, effect: Effect) -> bool:
     """True when an effect lies on the side that the hypothesis names."""
-    distance = effect.signed(effect.value)
+    distance = effect.distance_from_null(effect.value)
     return distance > 0 if contract.direction is Direction.HIGHER_RISK else distance < 0
 
 
@@ -31,16 +31,16 @@ def allows_relevant(contract: Contract, effect: Effect) -> bool:
     """
     relevant = smallest_relevant(contract, effect)
     if relevant > 0:
-        return effect.signed(effect.upper) >= relevant
-    return effect.signed(effect.lower) <= relevant
+        return effect.distance_from_null(effect.upper) >= relevant
+    return effect.distance_from_null(effect.lower) <= relevant
 
 
 def shows_relevant(contract: Contract, effect: Effect) -> bool:
     """True when the whole interval is at least as large as the smallest relevant effect."""
     relevant = smallest_relevant(contract, effect)
     if relevant > 0:
-        return effect.signed(effect.lower) >= relevant
-    return effect.signed(effect.upper) <= relevant
+        return effect.distance_from_null(effect.lower) >= relevant
+    return effect.distance_from_null(effect.upper) <= relevant
 
 
 def unit_text(contract: Contract) -> str:

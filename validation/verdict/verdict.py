@@ -169,7 +169,7 @@ def judge(evidence: Evidence) -> Verdict:
         )
         if objection.any_reading
     ]
-    if primary is None or not _measured(primary):
+    if primary is None or not _is_measured(primary):
         why = "the primary test did not run" if primary is None else primary.reason
         reason = Reason(rule="data", outcome="prevents", text=why or "the primary test has no p")
         found = _Found("inconclusive", "data", (reason,), "the primary test gave no result")
@@ -185,7 +185,12 @@ def judge(evidence: Evidence) -> Verdict:
             reasons = (*(objection.reason for objection in unsafe), *found.reasons)
             found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
     later = later_endpoints(
-        contract, analysis, evidence.q_of, found.verdict, measured=_measured, undirected=_undirected
+        contract,
+        analysis,
+        evidence.q_of,
+        found.verdict,
+        measured=_is_measured,
+        undirected=_undirected,
     )
     return Verdict(
         verdict=found.verdict,
@@ -205,7 +210,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
     contract, alpha = evidence.contract, evidence.contract.rules.alpha
     effect, p, q = _estimate(primary)[0], _estimate(primary)[1], evidence.q
     expected = expected_direction(contract, effect)
-    text = f"{_told(contract, effect)}, {p_is(p)}, {_over_the_ledger(evidence)}"
+    text = f"{_effect_per_unit(contract, effect)}, {p_is(p)}, {_over_the_ledger(evidence)}"
     if contract.online is not None:
         text += f", {p_is(contract.online.level, 'level')} in the campaign"
     if _undirected(primary) and p < alpha:
@@ -231,7 +236,7 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
     contract, q = evidence.contract, evidence.q_adjusted
     plan = adjusted_plan(contract)
     found = None if plan is None else evidence.analysis.test(plan.id)
-    if found is None or not _measured(found) or primary.method in SEARCHED or evidence.locked:
+    if found is None or not _is_measured(found) or primary.method in SEARCHED or evidence.locked:
         return False
     if _ranks_turn(primary):
         return False
@@ -278,7 +283,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         text = f"nothing to adjust for: {declared}" if declared else "adjusted for nothing"
         return _answer("independence", "not answered", text)
     found = primary if plan is None else evidence.analysis.test(plan.id)
-    if found is None or not _measured(found):
+    if found is None or not _is_measured(found):
         why = "it did not run" if found is None else found.reason
         return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
     if not independent_of(evidence):
@@ -293,8 +298,8 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
     lacking = f" (no term for {', '.join(absent)})" if (absent := _absent(evidence)) else ""
-    beside = f"{independent_of(evidence)}{lacking}{found.by}"
-    text = f"beside {beside}: {_told(contract, effect)}, {p_is(p)}"
+    beside = f"{independent_of(evidence)}{lacking}{found.estimation_note}"
+    text = f"beside {beside}: {_effect_per_unit(contract, effect)}, {p_is(p)}"
     if answer == "no":
         why = "the interval excludes the smallest relevant effect"
         text += f": {'significant in the other direction' if significant else why}"
@@ -307,7 +312,11 @@ def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
     plan = adjusted_plan(contract)
     adjusted = None if plan is None else evidence.analysis.test(plan.id)
     shown = primary
-    if adjusted is not None and _measured(adjusted) and allows_relevant(contract, _effect(primary)):
+    if (
+        adjusted is not None
+        and _is_measured(adjusted)
+        and allows_relevant(contract, _effect(primary))
+    ):
         shown = adjusted
     effect, p = _estimate(shown)
     effects = (_effect(primary), effect)
@@ -317,7 +326,9 @@ def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer, words = "yes", "lies wholly at or beyond"
     else:
         answer, words = "unclear", "reaches"
-    text = f"{_told(contract, effect)}: the interval {words} the smallest relevant effect"
+    text = (
+        f"{_effect_per_unit(contract, effect)}: the interval {words} the smallest relevant effect"
+    )
     text += f" ({_relevant(evidence)})"
     return _answer("relevance", answer, text, effect, p)
 
@@ -365,7 +376,7 @@ def _on_answers(
     if hazard is not None and _crosses(evidence.contract, evidence.analysis):
         reasons.append(Reason(rule=hazard.rule, outcome="limits", text=hazard.text))
     if evidence.locked:
-        reasons.append(_locked(evidence, primary))
+        reasons.append(_locked_reason(evidence, primary))
     again = _replication(evidence)
     if again is not None:
         # Without a claim in the first cohort there is nothing to replicate; it is reported.
@@ -376,13 +387,13 @@ def _on_answers(
 def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list[str]) -> _Found:
     contract, analysis = evidence.contract, evidence.analysis
     association, independence, relevance = answers
-    reasons = [_for("primary", association.text)]
+    reasons = [_supports("primary", association.text)]
     doubts = timing_objections(contract)
     dependent = _dependence(evidence, independence)
     if dependent is not None:
         doubts.append(dependent)
     elif independence.answer == "yes":
-        reasons.append(_for("adjusted model", independence.text))
+        reasons.append(_supports("adjusted model", independence.text))
     if relevance.answer == "no":
         text = f"{TOO_SMALL}: {relevance.text}"
         doubts.append(Objection("relevance", "relevant effect", TOO_SMALL, text))
@@ -498,11 +509,13 @@ def _if_unclear(evidence: Evidence, primary: TestOutcome, association: Answer) -
         text = f"{association.text}: below {alpha:g} alone, but not among the claims of the ledger"
     else:
         because, rule, words = "power", "power", "neither shown nor excluded"
-        text = f"{association.text}; neither shown nor excluded{_needed(evidence, primary)}"
+        text = (
+            f"{association.text}; neither shown nor excluded{_describe_needed(evidence, primary)}"
+        )
     return _Found("inconclusive", because, (_prevents(rule, text),), words)
 
 
-def _needed(evidence: Evidence, primary: TestOutcome) -> str:
+def _describe_needed(evidence: Evidence, primary: TestOutcome) -> str:
     needed = evidence.contract.power.required_events
     if needed is None:
         return ""
@@ -512,7 +525,7 @@ def _needed(evidence: Evidence, primary: TestOutcome) -> str:
     )
 
 
-def _locked(evidence: Evidence, primary: TestOutcome) -> Reason:
+def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
     text = (
         f"the discovery part ({p_is(primary.p)}) did not reach the registered level "
         f"{evidence.contract.split.unlock_alpha:g} in the expected direction; the confirmation "
@@ -541,7 +554,7 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
         why = f" ({test.reason})" if test is not None and test.reason else ""
         return _prevents(rule, f"registered, and could not be tested{why}")
     if not _crosses(contract, analysis):
-        return _for(rule, f"no sign against proportional hazards ({p_is(test.p)})")
+        return _supports(rule, f"no sign against proportional hazards ({p_is(test.p)})")
     text = f"hazards are not proportional ({p_is(test.p)}{_by_period(analysis)})"
     if "rmst" not in registered:
         text += ": the hazard ratio is an average over follow-up"
@@ -557,7 +570,7 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     )
     agrees = worse == (contract.direction is Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:
-        return _for(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
+        return _supports(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
     return _prevents(rule, f"{text}; {detail} ({p_is(rmst.p)}), which does not bear the claim out")
 
 
@@ -588,7 +601,7 @@ def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:
 
 def _was_tested(second: AnalysisResult | None, contract: Contract) -> bool:
     found = second.test(contract.primary) if second is not None else None
-    return found is not None and _measured(found)
+    return found is not None and _is_measured(found)
 
 
 def _replication(evidence: Evidence) -> Reason | None:
@@ -597,7 +610,7 @@ def _replication(evidence: Evidence) -> Reason | None:
     contract = evidence.contract
     found = evidence.replicate.test(contract.primary)
     elsewhere = _confirmed_elsewhere(evidence)
-    if found is None or not _measured(found):
+    if found is None or not _is_measured(found):
         why = found.reason if found is not None else "the test did not run"
         return Reason(
             rule="replication",
@@ -605,7 +618,7 @@ def _replication(evidence: Evidence) -> Reason | None:
             text=f'cohort "{evidence.replicate.cohort}" could not be tested: {why}',
         )
     effect, p = _estimate(found)
-    text = f'cohort "{evidence.replicate.cohort}": {_told(contract, effect)}, {p_is(p)}'
+    text = f'cohort "{evidence.replicate.cohort}": {_effect_per_unit(contract, effect)}, {p_is(p)}'
     turned = _ranks_turn(found)
     against = "" if expected_direction(contract, effect) else "the other direction"
     if turned:
@@ -636,7 +649,7 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append("no results of another version in this ledger")
     if evidence.replicate is None:
         limits.append("one cohort only; no external validation")
-    limits += _noted(contract)
+    limits += _contract_notes(contract)
     limits += kind_limits(contract, evidence.analysis)
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
@@ -666,7 +679,7 @@ def _limits(evidence: Evidence) -> list[str]:
     return limits
 
 
-def _noted(contract: Contract) -> list[str]:
+def _contract_notes(contract: Contract) -> list[str]:
     """Notes about cohort, exposures and primary endpoint."""
     labels = [contract.cohort, *(use.label for use in contract.exposures)]
     labels.append(contract.endpoint(contract.primary_test.endpoint).label)
@@ -677,7 +690,7 @@ def _noted(contract: Contract) -> list[str]:
 # -- small parts ---------------------------------------------------------------------------------
 
 
-def _measured(outcome: TestOutcome) -> bool:
+def _is_measured(outcome: TestOutcome) -> bool:
     """True for a test that ran, with an effect, an interval and a p that are numbers."""
     if outcome.status != "ok" or outcome.effect is None or outcome.p is None:
         return False
@@ -693,7 +706,7 @@ def _estimate(outcome: TestOutcome) -> tuple[Effect, float]:
     return outcome.effect, outcome.p
 
 
-def _told(contract: Contract, effect: Effect) -> str:
+def _effect_per_unit(contract: Contract, effect: Effect) -> str:
     """An effect with its interval, and what it is per."""
     return f"{effect_text(effect)}{unit_text(contract)}"
 
@@ -707,7 +720,7 @@ def _undirected(primary: TestOutcome) -> bool:
     spans none, or ranks that point the other way than the means.
     """
     effect, any_direction = _effect(primary), primary.method in UNDIRECTED
-    spans = effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+    spans = effect.distance_from_null(effect.lower) < 0 < effect.distance_from_null(effect.upper)
     return (any_direction and spans) or _ranks_turn(primary)
 
 
@@ -716,7 +729,7 @@ def _ranks_turn(primary: TestOutcome) -> bool:
     if primary.method != "rank" or primary.statistic is None:
         return False
     effect = _effect(primary)
-    higher = effect.signed(effect.value) > 0
+    higher = effect.distance_from_null(effect.value) > 0
     return primary.statistic < 0.5 if higher else primary.statistic > 0.5
 
 
@@ -734,7 +747,7 @@ def _answer(
     )
 
 
-def _for(rule: str, text: str) -> Reason:
+def _supports(rule: str, text: str) -> Reason:
     return Reason(rule=rule, outcome="for", text=text)
 
 

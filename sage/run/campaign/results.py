@@ -103,8 +103,8 @@ def _finding(
     home = folder.hypothesis(name)
     state = _state(folder)
     try:
-        frozen = FrozenContract.read(home / "contract.json")
-        results = Results.read(home / "results" / "results.json")
+        frozen = FrozenContract.load(home / "contract.json")
+        results = Results.load(home / "results" / "results.json")
     except (InputError, FileNotFoundError):
         return Finding(
             **common,

@@ -14,17 +14,17 @@ from validation.cohort.intake.names import (
 from validation.cohort.intake.text import RawTable
 from validation.cohort.intake.values import (
     Column,
-    date_of,
     date_votes,
     decimal_votes,
-    sentinel_codes,
+    find_sentinels,
+    parse_date,
 )
 
 if TYPE_CHECKING:
     pass
 
 
-def columns_of(table: RawTable, said: Corrections) -> tuple[list[Column], list[Guess]]:
+def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column], list[Guess]]:
     """The columns of a table with decimal sign, order of dates and typed codes for missing."""
     own = [
         Column(
@@ -44,11 +44,19 @@ def columns_of(table: RawTable, said: Corrections) -> tuple[list[Column], list[G
             if unit_in(column.name)
             and min(column.numbers, default=0) < 0
             and ("birth" in tokens(column.name))
-            else sentinel_codes(column)
+            else find_sentinels(column)
         )
         if found:
             column.sentinels = tuple(code for code, _ in found)
-            for cached in ("absent", "known", "counts", "percent", "numbers", "numeric", "odd"):
+            for cached in (
+                "absent",
+                "known_cells",
+                "counts",
+                "percent",
+                "numbers",
+                "numeric",
+                "odd",
+            ):
                 column.__dict__.pop(cached, None)
             guesses.append(
                 make_guess(
@@ -141,7 +149,7 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
 
 def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]:
     guesses: list[Guess] = []
-    dated = [column for column in own if column.dated]
+    dated = [column for column in own if column.is_date]
     votes = {column.name: date_votes(column.counts) for column in dated}
     days = sum(vote[0] for vote in votes.values())
     months = sum(vote[1] for vote in votes.values())
@@ -168,7 +176,7 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
         )
     for column in dated:
         column.order = order or "dmy"  # an open order is not written
-        bad = [cell for cell in column.counts if date_of(cell, column.order) is None]
+        bad = [cell for cell in column.counts if parse_date(cell, column.order) is None]
         if bad:
             raise InputError(
                 f"{table.origin}, line {column.line_of(bad[0], table.lines)}: "

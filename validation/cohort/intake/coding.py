@@ -50,20 +50,20 @@ def side_of(value: str, name: str) -> int | None:
     return None
 
 
-def coding(
+def detect_coding(
     event: Column, time: Column, own: list[Column]
 ) -> tuple[list[str], list[str], Guess] | None:
     """Codes of the event and of the censored, with what shows the direction; None if no outcome."""
     values = sorted(event.counts)
     sides = {value: side_of(value, event.name) for value in values}
-    shown = sides_shown(event, time)
+    shown = describe_sides(event, time)
     if all(side is not None for side in sides.values()):
         happened = [value for value in values if sides[value] == 1]
         censored = [value for value in values if sides[value] == 0]
         if not happened or not censored:
             return None
         return happened, censored, event_guess(event, happened, shown, "likely", "by its words")
-    plain = sorted(set(codes(event.known)))
+    plain = sorted(set(codes(event.known_cells)))
     if plain in (["0", "1"], ["1", "2"]):
         return _coded_by_number(event, plain, own, shown)
     happened = [value for value in values if sides[value] == 1]
@@ -129,7 +129,7 @@ def _told_by_others(event: Column, plain: list[str], own: list[Column]) -> tuple
         elif (
             DEATH.search(words(other.name))
             and not BIRTH.search(words(other.name))
-            and (other.dated or (is_number_of_death(other)))
+            and (other.is_date or (is_number_of_death(other)))
         ):
             theirs = (~other.absent).astype(float)
         else:
@@ -153,11 +153,11 @@ def is_number_of_death(column: Column) -> bool:
     )
 
 
-def sides_shown(event: Column, time: Column) -> str:
+def describe_sides(event: Column, time: Column) -> str:
     """Each code with its rows and the median time: who is followed longer is seldom the event."""
     parts = []
     for value, rows in sorted(event.counts.items()):
-        at = time.numbers.reindex(event.known.index[event.known == value]).dropna()
+        at = time.numbers.reindex(event.known_cells.index[event.known_cells == value]).dropna()
         median = f", median time {at.median():g}" if len(at) else ""
         parts.append(f"{value}: {rows} rows{median}")
     return "; ".join(parts[:6])

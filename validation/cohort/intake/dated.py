@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sage.core.errors import InputError
-from validation.cohort.intake.coding import coding, is_number_of_death, side_of
+from validation.cohort.intake.coding import detect_coding, is_number_of_death, side_of
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess
 from validation.cohort.intake.names import (
     BIRTH,
@@ -21,11 +21,11 @@ from validation.cohort.intake.names import (
     words,
 )
 from validation.cohort.intake.outcome import Outcome
-from validation.cohort.intake.paired import endpoint, is_event, pairs
+from validation.cohort.intake.paired import build_endpoint, is_event, pair_columns
 from validation.cohort.intake.values import Column
 
 
-def outcomes_by_dates(
+def find_dated_outcomes(
     own: list[Column], columns: Mapping[tuple[str, str], Column], said: Corrections, taken: set[str]
 ) -> list[Outcome]:
     """Overall survival from days to death and to last contact, or from dates.
@@ -34,7 +34,7 @@ def outcomes_by_dates(
     -------
     None or one.
     """
-    if "OS" in taken or any(name == "OS" for name, _, _ in pairs(own)):
+    if "OS" in taken or any(name == "OS" for name, _, _ in pair_columns(own)):
         return []
     event = next(
         (
@@ -58,9 +58,9 @@ def outcomes_by_dates(
         None,
     )
     if event is not None and death is not None and contact is not None:
-        made = endpoint("OS", event, death, own, columns, said)
+        made = build_endpoint("OS", event, death, own, columns, said)
         return [made] if made is not None else []
-    dates = [column for column in own if column.dated and not BIRTH.search(words(column.name))]
+    dates = [column for column in own if column.is_date and not BIRTH.search(words(column.name))]
     died = next((column for column in dates if DEATH.search(words(column.name))), None)
     last = next(
         (column for column in dates if LAST.search(words(column.name)) and column is not died), None
@@ -75,10 +75,10 @@ def outcomes_by_dates(
     )
     if start is None or last is None or (died is None and event is None):
         return []
-    return [outcome_from_dates("OS", start, last, died, event, own)]
+    return [build_dated_outcome("OS", start, last, died, event, own)]
 
 
-def outcome_from_dates(
+def build_dated_outcome(
     name: str,
     start: Column,
     last: Column,
@@ -113,7 +113,7 @@ def outcome_from_dates(
         if codes_of is not None:
             spec |= codes_of(spec)
         else:
-            coded = coding(event, lasting, own)
+            coded = detect_coding(event, lasting, own)
             if coded is None:
                 raise InputError(f"{event.name}: which code is it? set event={event.name}:CODE")
             spec |= {"event": event.name, "event_values": coded[0], "censored_values": coded[1]}

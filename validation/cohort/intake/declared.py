@@ -9,13 +9,13 @@ from pydantic import Field
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from validation.cohort.intake.guesses import Confidence, Corrections
-from validation.cohort.intake.levels import Levels, kind_of, said_order, says_baseline
+from validation.cohort.intake.levels import Levels, classify_column, implies_baseline, parse_order
 from validation.cohort.intake.names import (
     ADMINISTRATIVE,
     AFTER,
     BEFORE,
     OUTCOME,
-    shown,
+    label_from,
     slug,
     tokens,
     unit_in,
@@ -53,12 +53,12 @@ class Variables:
         self.said = said
         self.reports: list[ColumnGuess] = []
 
-    def variable(
+    def declare(
         self, column: Column, taken: set[str], people: list[str | None], several: bool
     ) -> tuple[str, dict[str, Any]] | None:
         """A column as a variable of `cohort.toml`, with its key; None where it is left out."""
         said = self.said.columns.get(column.name, {})
-        if column.name in self.said.dropped:
+        if column.name in self.said.dropped_columns:
             self.reports.append(self.report(column, "left out", evidence="as set"))
             return None
         text = words(column.name)
@@ -73,7 +73,7 @@ class Variables:
                 )
             )
             return None
-        found = kind_of(column)
+        found = classify_column(column)
         if isinstance(found, str) and said.get("kind", "") in ("binary", "categorical"):
             found = Levels(said["kind"], "as set")
         if isinstance(found, str) and said.get("kind") == "continuous" and column.numeric:
@@ -91,11 +91,11 @@ class Variables:
                 self.report(column, "left out", evidence="numbers rows; no measure")
             )
             return None
-        return self._declared(column, found, said, taken, people, several)
+        return self._declare_variable(column, found, said, taken, people, several)
 
     def _as_said(self, column: Column, found: Levels, said: dict[str, str]) -> Levels:
         if "order" in said:
-            order = said_order(said["order"], list(column.counts), column.name)
+            order = parse_order(said["order"], list(column.counts), column.name)
             if isinstance(order, str):
                 raise InputError(f"--set {order}")
             return Levels("ordinal", "as set", order, drops_others=True)
@@ -120,13 +120,13 @@ class Variables:
         whole = bool((values % 1 == 0).all())
         return (
             whole
-            and len(column.counts) >= max(20, 0.95 * len(column.known))
+            and len(column.counts) >= max(20, 0.95 * len(column.known_cells))
             and bool(
                 named & {"id", "patient", "sample", "nr", "no", "x", "index", "row", "unnamed"}
             )
         )
 
-    def _declared(
+    def _declare_variable(
         self,
         column: Column,
         found: Levels,
@@ -145,7 +145,7 @@ class Variables:
             "table": column.table,
             "column": column.name,
             "kind": found.kind,
-            "label": column.label or shown(column.name),
+            "label": column.label or label_from(column.name),
         }
         if found.kind == "continuous" and (unit := unit_in(column.name)):
             made["unit"] = unit
@@ -173,7 +173,7 @@ class Variables:
         elif AFTER.search(words(column.name)) and not BEFORE.search(words(column.name)):
             made["known_at"], evidence = "unknown", ""
             warning = "may have begun after follow-up did: say when it became known"
-        elif says_baseline(column.name):
+        elif implies_baseline(column.name):
             made["known_at"], evidence = "baseline", "baseline: by its name, recorded at diagnosis"
         else:
             evidence = ""
@@ -194,7 +194,7 @@ class Variables:
         return key, made
 
     def _differs(self, column: Column, people: list[str | None]) -> bool:
-        known = column.known
+        known = column.known_cells
         owner = [people[place] for place in range(len(people)) if not column.absent.iloc[place]]
         return bool((known.groupby(owner).nunique() > 1).any())
 

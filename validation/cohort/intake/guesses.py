@@ -101,7 +101,7 @@ class Corrections(Strict):
     ids: dict[str, str] = Field(default_factory=dict)
 
     @property
-    def dropped(self) -> frozenset[str]:
+    def dropped_columns(self) -> frozenset[str]:
         """Columns that are left out."""
         named = self.whole.get("drop", "").split(",")
         skipped = (name for name, said in self.columns.items() if said.get("kind") == "skip")

@@ -78,21 +78,21 @@ class Levels:
     sure: bool = True
 
 
-def kind_of(column: Column) -> Levels | str:
+def classify_column(column: Column) -> Levels | str:
     """Classify a column as a variable, or return the reason why it cannot be used."""
     counts = column.counts
     if not counts:
         return "empty"
     if len(counts) == 1:
         return f"the same for all ({next(iter(counts))[:40]})"
-    if column.dated or column.short_years:
+    if column.is_date or column.short_years:
         return "dates"
     if column.numeric:
         return _numbers(column)
     ordered = ordered_levels(list(counts), column.name)
     if ordered is not None:
         return ordered
-    folded = {level: fold(level) for level in counts}
+    folded = {level: normalize_level(level) for level in counts}
     levels = len(set(folded.values()))
     if levels > MOST_LEVELS:
         return f"free text: {levels} different values"
@@ -192,13 +192,13 @@ def _in_order(places: dict[str, int]) -> dict[str, str | int | float]:
     return {level: places[level] for level in sorted(places, key=lambda item: (places[item], item))}
 
 
-def fold(level: str) -> str:
+def normalize_level(level: str) -> str:
     """Normalize the spelling of a level: case, spaces, and common abbreviations."""
     text = " ".join(re.sub(r"[_\-]+", " ", level.casefold()).split())
     return FOLDED.get(text, text) or level
 
 
-def said_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:
+def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:
     """The places of levels as a person ordered them; a text says what does not fit."""
     order = [item.strip() for item in text.split("<") if item.strip()]
     strange = sorted(set(order) - set(levels))
@@ -209,7 +209,7 @@ def said_order(text: str, levels: list[str], name: str) -> dict[str, str | int |
     return {level: place for place, level in enumerate(order)}
 
 
-def says_baseline(name: str) -> bool:
+def implies_baseline(name: str) -> bool:
     """True if the name implies that the value was known at baseline."""
     from validation.cohort.intake.names import AFTER, AT_BASELINE, NOT_BASELINE
 

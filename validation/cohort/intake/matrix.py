@@ -13,7 +13,7 @@ from typing import Any
 from sage.core.errors import InputError
 from validation.cohort.ids import patient_of
 from validation.cohort.intake.guesses import Guess, make_guess
-from validation.cohort.intake.text import NUMBER, RawTable, decoded
+from validation.cohort.intake.text import NUMBER, RawTable, decode
 from validation.core.types import sha256_file
 
 GENE = re.compile(r"^(ENSG\d{11}(\.\d+)?|[A-Z][A-Z0-9]{1,9}([-.][A-Z0-9]{1,6})?|C\d+orf\d+)$")
@@ -54,7 +54,7 @@ class RawMatrix:
     sha256: str = ""
 
 
-def matrix_of(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
+def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
     """The matrix that a file holds; None where it is no matrix and need not be one.
 
     Raises
@@ -162,7 +162,7 @@ def _scale(values: list[str]) -> tuple[str, str]:
     return "intensity", f"{shown}: not on a log scale"
 
 
-def mutations_of(path: Path, text: str, cases: Path) -> RawTable:
+def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
     """Per sample the number of non-silent mutations, and the genes that are mutated often.
 
     Raises
@@ -191,7 +191,7 @@ def mutations_of(path: Path, text: str, cases: Path) -> RawTable:
         raise InputError(f"{path.name}, line {reader.line_num}: {error}") from None
     samples, known = sorted(counts), "the samples with a mutation in the file"
     if cases.is_file() and cases.resolve().is_relative_to(path.parent.resolve()):
-        listed = decoded(cases.read_bytes(), cases.name, None)[0].partition("case_list_ids:")[2]
+        listed = decode(cases.read_bytes(), cases.name, None)[0].partition("case_list_ids:")[2]
         if ids := listed.split("\n")[0].split():
             samples, known = sorted(set(ids)), "the study's list of sequenced samples"
     if not samples:
@@ -220,7 +220,7 @@ def mutations_of(path: Path, text: str, cases: Path) -> RawTable:
     )
 
 
-def star_counts(sheet: Path, home: Path) -> RawMatrix | None:
+def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
     """GDC's STAR or HTSeq count files as one matrix, by their sample sheet.
 
     Raises
@@ -228,7 +228,7 @@ def star_counts(sheet: Path, home: Path) -> RawMatrix | None:
     InputError
         If count files are there, but do not agree on their genes.
     """
-    text = decoded(sheet.read_bytes(), sheet.name, None)[0]
+    text = decode(sheet.read_bytes(), sheet.name, None)[0]
     separator = "\t" if "\t" in text.split("\n", 1)[0] else ","
     rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator))
     samples: dict[str, list[str]] = {}
@@ -286,7 +286,7 @@ def star_counts(sheet: Path, home: Path) -> RawMatrix | None:
 
 def _counts(path: Path) -> tuple[list[str], list[str]]:
     """Symbols and counts of one file of STAR counts."""
-    text = decoded(path.read_bytes()[: 64 << 20], path.name, None)[0]
+    text = decode(path.read_bytes()[: 64 << 20], path.name, None)[0]
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     if not lines or lines[0][:2] != ["gene_id", "gene_name"] or "unstranded" not in lines[0]:
         raise InputError(f"{path.name}: no STAR counts (gene_id, gene_name, …, unstranded)")
@@ -298,7 +298,7 @@ def _counts(path: Path) -> tuple[list[str], list[str]]:
     return [line[1] for line in kept], [line[at] for line in kept]
 
 
-def rewritten(matrix: RawMatrix, decimal: str, rename: dict[str, str | None], ids: str) -> str:
+def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None], ids: str) -> str:
     """The matrix as UTF-8 CSV, decimal points, with the samples that are kept under their names.
 
     Parameters

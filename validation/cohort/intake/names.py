@@ -277,7 +277,7 @@ def unit_in(name: str) -> str:
     return next((unit for unit, spelled in UNITS.items() if found & spelled), "")
 
 
-def shown(name: str) -> str:
+def label_from(name: str) -> str:
     """A label from a name."""
     text = re.sub(r"[_.]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)).strip()
     return (text[:1].upper() + (text[1:].lower() if text.isupper() else text[1:]))[:120]

@@ -24,7 +24,7 @@ class Outcome:
     """Columns that are computed from dates, by name."""
 
 
-def column_named(
+def find_column(
     name: str, columns: Mapping[tuple[str, str], Column], key: str, whole: str = ""
 ) -> Column:
     """The column that a setting names; with `whole`, the longest beginning that is one.

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from validation.cohort.intake.dated import outcomes_by_dates
+from validation.cohort.intake.dated import find_dated_outcomes
 from validation.cohort.intake.guesses import Corrections, make_guess
 from validation.cohort.intake.names import (
     stem,
     tokens,
 )
-from validation.cohort.intake.outcome import Outcome, column_named
-from validation.cohort.intake.outcomes_set import outcome_as_set
-from validation.cohort.intake.paired import endpoint, pairs
+from validation.cohort.intake.outcome import Outcome, find_column
+from validation.cohort.intake.outcomes_set import apply_settings
+from validation.cohort.intake.paired import build_endpoint, pair_columns
 from validation.cohort.intake.values import Column
 
 RESPONDED = frozenset(
@@ -46,21 +46,23 @@ def find_outcomes(columns: Mapping[tuple[str, str], Column], said: Corrections) 
         set_names = [owner, *(name for name in set_names if name != owner)]
     for table in dict.fromkeys(table for table, _ in columns):
         own = [column for (where, _), column in columns.items() if where == table]
-        for name, event, time in pairs(own):
+        for name, event, time in pair_columns(own):
             if name not in taken and name not in set_names:
-                made = endpoint(name, event, time, own, columns, said)
+                made = build_endpoint(name, event, time, own, columns, said)
                 if made is not None:
                     taken.add(name)
                     found.append(made)
         for made in [
-            *outcomes_by_dates(own, columns, said, taken | set(set_names)),
+            *find_dated_outcomes(own, columns, said, taken | set(set_names)),
             *_responses(own),
         ]:
             if made.name not in taken and made.name not in set_names:
                 taken.add(made.name)
                 found.append(made)
     set_so = [
-        outcome_as_set(name, columns, said.endpoints[name], _guessed(columns, said, name))
+        apply_settings(
+            name, columns, said.endpoints[name], _guess_without_settings(columns, said, name)
+        )
         for name in set_names
     ]
     return [*set_so, *found]
@@ -71,7 +73,7 @@ def _first_name(columns: Mapping[tuple[str, str], Column], said: Corrections) ->
     fields = said.endpoints[""]
     for key in ("event", "time"):
         if key in fields:
-            column = column_named(
+            column = find_column(
                 fields[key].split(":")[0] if key == "event" else fields[key],
                 columns,
                 key,
@@ -106,7 +108,7 @@ def _responses(own: list[Column]) -> list[Outcome]:
     return []
 
 
-def _guessed(
+def _guess_without_settings(
     columns: Mapping[tuple[str, str], Column], said: Corrections, name: str
 ) -> Outcome | None:
     """Guess an endpoint while ignoring its settings."""

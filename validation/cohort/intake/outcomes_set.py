@@ -7,19 +7,19 @@ from functools import partial
 from typing import Any
 
 from sage.core.errors import InputError
-from validation.cohort.intake.coding import sides_shown
-from validation.cohort.intake.dated import outcome_from_dates
+from validation.cohort.intake.coding import describe_sides
+from validation.cohort.intake.dated import build_dated_outcome
 from validation.cohort.intake.guesses import make_guess
 from validation.cohort.intake.names import (
     LABELS,
 )
-from validation.cohort.intake.outcome import Outcome, column_named, negative_times, time_guess
-from validation.cohort.intake.time_units import unit_of_time
+from validation.cohort.intake.outcome import Outcome, find_column, negative_times, time_guess
+from validation.cohort.intake.time_units import detect_time_unit
 from validation.cohort.intake.values import Column
 from validation.cohort.tables import codes
 
 
-def outcome_as_set(
+def apply_settings(
     name: str,
     columns: Mapping[tuple[str, str], Column],
     fields: dict[str, str],
@@ -39,7 +39,7 @@ def outcome_as_set(
     guesses = list(guessed.guesses) if guessed else []
     used = set(guessed.used) if guessed else set()
     if "time" in fields:
-        time = column_named(fields["time"], columns, "time")
+        time = find_column(fields["time"], columns, "time")
         if not time.numeric or time.odd:
             raise InputError(
                 f"--set {name}.time: {time.name} holds no numbers"
@@ -53,7 +53,7 @@ def outcome_as_set(
         raise InputError(f"--set {name}: which column holds its time? set {name}.time=COLUMN")
     timed = columns.get((spec["table"], spec["time"]))
     if "event" in fields:
-        event = column_named(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
+        event = find_column(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
         spec |= _codes_as_set(name, event, fields, spec)
         used.add(event.name)
     elif "event" not in spec:
@@ -68,10 +68,10 @@ def outcome_as_set(
     if "time" in fields and timed is not None and "event" in spec:
         guesses.append(
             time_guess(
-                f"{name}.", name, timed, column_named(spec["event"], columns, "event")
+                f"{name}.", name, timed, find_column(spec["event"], columns, "event")
             ).model_copy(update={"confidence": "given"})
         )
-        unit, how = unit_of_time(
+        unit, how = detect_time_unit(
             timed, None, [], [column for column in own_all if column.table == timed.table]
         )
         spec["time_unit"] = unit
@@ -91,7 +91,7 @@ def outcome_as_set(
                 f"{spec['event']}:{'|'.join(spec['event_values'])}",
                 (
                     f"as set; censored: {'|'.join(spec['censored_values'])}; "
-                    + (sides_shown(event, timed) if timed is not None else "")
+                    + (describe_sides(event, timed) if timed is not None else "")
                 ),
                 "given",
             )
@@ -104,7 +104,7 @@ def _codes_as_set(
     name: str, event: Column, fields: dict[str, str], spec: dict[str, Any]
 ) -> dict[str, Any]:
     """The codes on each side, as set; the others are censored."""
-    known = dict.fromkeys([*event.counts, *codes(event.known)])
+    known = dict.fromkeys([*event.counts, *codes(event.known_cells)])
     said = fields["event"][len(event.name) + 1 :]
     if said:
         happened = [code.strip() for code in said.split("|")]
@@ -123,14 +123,18 @@ def _codes_as_set(
         )
     if "censored" in fields:
         censored = [code.strip() for code in fields["censored"].split("|")]
-        left = set(codes(event.known)) - set(happened) - set(censored) - set(event.counts)
+        left = set(codes(event.known_cells)) - set(happened) - set(censored) - set(event.counts)
         rest = [
             code for code in event.counts if code not in {*happened, *censored} and code in left
         ]
         if rest:
             raise InputError(f"--set {name}.censored: {', '.join(rest[:3])} is on neither side")
     else:
-        plain = set(codes(event.known)) if set(happened) <= set(codes(event.known)) else set()
+        plain = (
+            set(codes(event.known_cells))
+            if set(happened) <= set(codes(event.known_cells))
+            else set()
+        )
         censored = sorted((plain or set(event.counts)) - set(happened))
     if not censored:
         raise InputError(f"--set {name}.event: every code would be the event; nobody is censored")
@@ -145,19 +149,19 @@ def _dates_as_set(
             raise InputError(
                 f"--set {name}: dates need both start and end; set {name}.{key}=COLUMN"
             )
-    start, end = (column_named(fields[key], columns, key) for key in ("start", "end"))
-    died = column_named(fields["death"], columns, "death") if "death" in fields else None
+    start, end = (find_column(fields[key], columns, key) for key in ("start", "end"))
+    died = find_column(fields["death"], columns, "death") if "death" in fields else None
     for column in (start, end, *([died] if died else [])):
-        if not column.dated:
+        if not column.is_date:
             why = "years of two digits" if column.short_years else "no dates"
             raise InputError(f"--set {name}: {column.name} holds {why}; write them as 2019-03-31")
     event = None
     if "event" in fields:
-        event = column_named(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
+        event = find_column(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
     if died is None and event is None:
         raise InputError(f"--set {name}: who had the event? set {name}.event or {name}.death")
     same = [column for column in own if column.table == start.table]
     codes_of = None
     if event is not None and fields["event"] != event.name:
         codes_of = partial(_codes_as_set, name, event, fields)
-    return outcome_from_dates(name, start, end, died, event, same, codes_of)
+    return build_dated_outcome(name, start, end, died, event, same, codes_of)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from validation.cohort.intake.coding import coding, is_number_of_death, side_of
+from validation.cohort.intake.coding import detect_coding, is_number_of_death, side_of
 from validation.cohort.intake.guesses import Corrections
 from validation.cohort.intake.names import (
     CONTACT,
@@ -19,14 +19,14 @@ from validation.cohort.intake.names import (
     words,
 )
 from validation.cohort.intake.outcome import Outcome, negative_times, time_guess
-from validation.cohort.intake.time_units import unit_of_time
+from validation.cohort.intake.time_units import detect_time_unit
 from validation.cohort.intake.values import Column
 from validation.cohort.tables import codes
 
 COVERED = 0.8
 
 
-def pairs(own: list[Column]) -> list[tuple[str, Column, Column]]:
+def pair_columns(own: list[Column]) -> list[tuple[str, Column, Column]]:
     """Names of endpoints with their event and time, the best pair of each."""
     died = any(is_number_of_death(column) for column in own)
     times = [
@@ -91,7 +91,7 @@ def is_event(column: Column) -> bool:
         return False
     if not stem(column.name) and not named & EVENT:
         return False
-    kept = set(codes(column.known))
+    kept = set(codes(column.known_cells))
     if kept <= {"0", "1"} or kept <= {"1", "2"}:
         return True
     sides = [side_of(value, column.name) for value in column.counts]
@@ -100,7 +100,7 @@ def is_event(column: Column) -> bool:
     return bool(stem(column.name)) or sides.count(None) == 0
 
 
-def endpoint(
+def build_endpoint(
     name: str,
     event: Column,
     time: Column,
@@ -114,12 +114,12 @@ def endpoint(
     -------
     The outcome; None where the codes show no direction.
     """
-    coded = coding(event, time, own)
+    coded = detect_coding(event, time, own)
     if coded is None:
         return None
     happened, censored, guess = coded
     contact = contact_of(event, time, own) if "death" in tokens(time.name) else None
-    unit, how = unit_of_time(time, event, happened, own)
+    unit, how = detect_time_unit(time, event, happened, own)
     prefix = f"{name}."
     spec = {
         "kind": "survival",

@@ -16,13 +16,13 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from validation.cohort.ids import BARCODE, patient_of, sample_type_of
-from validation.cohort.intake.cells import columns_of
+from validation.cohort.intake.cells import interpret_columns
 from validation.cohort.intake.declared import ColumnGuess, Variables
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess, read_corrections
 from validation.cohort.intake.identifiers import names_patients, people_twice
-from validation.cohort.intake.matrix import RawMatrix, rewritten
+from validation.cohort.intake.matrix import RawMatrix, rewrite_matrix
 from validation.cohort.intake.names import (
-    shown,
+    label_from,
     slug,
 )
 from validation.cohort.intake.outcome import Outcome
@@ -31,9 +31,9 @@ from validation.cohort.intake.sources import Sources, read_sources
 from validation.cohort.intake.text import RawTable
 from validation.cohort.intake.values import (
     Column,
-    date_of,
     decimal_votes,
-    plain_number,
+    format_number,
+    parse_date,
 )
 from validation.cohort.model import CohortSpec, describe
 
@@ -123,7 +123,7 @@ class _Draft:
                 guess.model_copy(update={"what": f"{table.origin}: {guess.what}"})
                 for guess in table.guesses
             ]
-            own, guesses = columns_of(table, self.said)
+            own, guesses = interpret_columns(table, self.said)
             self.guesses += guesses
             self.columns |= {(table.name, column.name): column for column in own}
         self._require_known_names()
@@ -142,7 +142,7 @@ class _Draft:
             {
                 key: column
                 for key, column in self.columns.items()
-                if column.name != ids.get(key[0]) and column.name not in self.said.dropped
+                if column.name != ids.get(key[0]) and column.name not in self.said.dropped_columns
             },
             self.said,
         )
@@ -165,7 +165,7 @@ class _Draft:
                 )
             )
         base = self._base(outcomes)
-        kept, rule = self._joined(base, ids)
+        kept, rule = self._join_tables(base, ids)
         spec = self._spec(name, kept, rule, ids, outcomes, base)
         files = {f"{table.name}.csv": self._file(table, spec, ids) for table in kept}
         self._expression(spec, files, kept, ids, rule)
@@ -180,7 +180,12 @@ class _Draft:
                 "began, else COLUMN.known_at=baseline for those that were"
             )
         return Proposal(
-            name, self.guesses, self.variables.reports, self.notes, _checked(spec, name), files
+            name,
+            self.guesses,
+            self.variables.reports,
+            self.notes,
+            _validate_spec(spec, name),
+            files,
         )
 
     def _name(self) -> str:
@@ -193,7 +198,11 @@ class _Draft:
 
     def _require_known_names(self) -> None:
         names = {column.name for column in self.columns.values()}
-        asked = [*self.said.columns, *(name for name in self.said.dropped), *self.said.ids.values()]
+        asked = [
+            *self.said.columns,
+            *(name for name in self.said.dropped_columns),
+            *self.said.ids.values(),
+        ]
         if "id" in self.said.whole:
             asked.append(self.said.whole["id"])
         strange = [name for name in asked if name not in names and name != ROWS]
@@ -252,7 +261,7 @@ class _Draft:
             (
                 (names_patients(column), -column.place, column)
                 for column in own
-                if len(column.known)
+                if len(column.known_cells)
             ),
             key=lambda item: item[:2],
             reverse=True,
@@ -267,15 +276,13 @@ class _Draft:
             for item in scored[1:4]
             if item[0] >= best[0] - 1 or (item[0] >= 6 and len(item[2].counts) >= distinct)
         ]
-        evidence = (
-            f"{distinct} different values in {len(column.known)} rows, as {column.known.iloc[0]}"
-        )
+        evidence = f"{distinct} different values in {len(column.known_cells)} rows, as {column.known_cells.iloc[0]}"
         if others:
             evidence += f"; could also be {', '.join(others)}"
         if (twice := people_twice(own, column)) is not None:
             others.append(twice.name)
             evidence += (
-                f"; {twice.name} names {len(twice.counts)} patients in {len(twice.known)} of the "
+                f"; {twice.name} names {len(twice.counts)} patients in {len(twice.known_cells)} of the "
                 "rows, so people may be counted twice"
             )
         self.guesses.append(
@@ -323,9 +330,9 @@ class _Draft:
     def _people(self, table: RawTable, column: str, rule: str) -> list[str | None]:
         return [patient_of(cell, rule) for cell in self.columns[(table.name, column)].cells]
 
-    def _joined(self, base: RawTable, ids: dict[str, str]) -> tuple[list[RawTable], str]:
+    def _join_tables(self, base: RawTable, ids: dict[str, str]) -> tuple[list[RawTable], str]:
         """The tables whose patients are those of the base, and the rule of the identifiers."""
-        cells = self.columns[(base.name, ids[base.name])].known
+        cells = self.columns[(base.name, ids[base.name])].known_cells
         barcodes = cells.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
         rule = "tcga" if barcodes.mean() > 0.9 else "exact"
         if rule == "tcga":
@@ -404,7 +411,7 @@ class _Draft:
             guess.key != "dates"
             or not guess.open
             or any(
-                self.columns[(item.table, name)].dated for item in outcomes for name in item.used
+                self.columns[(item.table, name)].is_date for item in outcomes for name in item.used
             )
         ):
             return guess
@@ -448,13 +455,13 @@ class _Draft:
             elif key in in_use:
                 self.variables.reports.append(self.variables.report(column, "outcome", in_use[key]))
             else:
-                made = self.variables.variable(column, taken, people[key[0]], collapse[key[0]])
+                made = self.variables.declare(column, taken, people[key[0]], collapse[key[0]])
                 if made is not None:
                     variables[made[0]] = made[1]
         known = {"known_at": "baseline"} if self.said.whole.get("known_at") == "baseline" else {}
         return {
             "id": name,
-            "title": self.said.whole.get("title") or self.sources.title or shown(name),
+            "title": self.said.whole.get("title") or self.sources.title or label_from(name),
             **known,
             "patient": {"table": base.name, "ids": rule},
             "tables": tables,
@@ -601,7 +608,7 @@ class _Draft:
             else [],
             "source": f"{matrix.origin}, SHA-256 {matrix.sha256[:16]}",
         }
-        files["expression.csv"] = rewritten(matrix, decimal, rename, rule)
+        files["expression.csv"] = rewrite_matrix(matrix, decimal, rename, rule)
         if matrix.orientation == "samples_by_genes" and rule == "tcga":
             spec["expression"]["duplicate_samples"] = "mean"
 
@@ -650,12 +657,12 @@ def _comma_decimals(matrix: RawMatrix) -> bool:
 def _cells(column: Column) -> pd.Series:
     """A column's cells as they are written."""
     cells = column.cells.where(~column.absent, "")
-    if column.dated:
-        return cells.map(lambda cell: str(date_of(cell, column.order) or "") if cell else "")
+    if column.is_date:
+        return cells.map(lambda cell: str(parse_date(cell, column.order) or "") if cell else "")
     if column.numeric:
         numbers = column.numbers.dropna()
-        plain = numbers.map(plain_number)
-        same = column.known.reindex(numbers.index)
+        plain = numbers.map(format_number)
+        same = column.known_cells.reindex(numbers.index)
         if (same != plain).any():
             cells = cells.copy()
             keep = same.str.fullmatch(r"-?\d+(\.\d+)?")
@@ -663,7 +670,7 @@ def _cells(column: Column) -> pd.Series:
     return cells
 
 
-def _checked(raw: dict[str, Any], name: str) -> CohortSpec:
+def _validate_spec(raw: dict[str, Any], name: str) -> CohortSpec:
     try:
         return CohortSpec.model_validate(raw)
     except ValidationError as error:

@@ -38,7 +38,7 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
     if spec is None:
         raise InputError("there is no cohort to write")
     _require_free(folder, force=force)
-    text = toml_of(proposal)
+    text = render_toml(proposal)
     if CohortSpec.model_validate(tomllib.loads(text)) != spec:
         raise InputError(
             f"{folder}: the description does not read back as it was meant; please "
@@ -54,7 +54,7 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
         cohort = Cohort(spec, stage)
         cohort.dictionary()
         findings = check_cohort(cohort)
-        _put(stage, folder)
+        _replace_folder(stage, folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
     return findings
@@ -83,7 +83,7 @@ def _write(path: Path, content: str) -> None:
         os.fsync(stream.fileno())
 
 
-def _put(stage: Path, folder: Path) -> None:
+def _replace_folder(stage: Path, folder: Path) -> None:
     """The staged folder under its name; what stood there is gone only once the new one stands."""
     old = stage.with_suffix(".old")
     if folder.exists():
@@ -98,7 +98,7 @@ def _put(stage: Path, folder: Path) -> None:
         stage.rename(folder)
 
 
-def toml_of(proposal: Proposal) -> str:
+def render_toml(proposal: Proposal) -> str:
     """The `cohort.toml`, with what was left out and why as comments."""
     assert proposal.spec is not None
     raw = proposal.spec.model_dump(mode="json", exclude_defaults=True)

@@ -20,15 +20,20 @@ from typing import Any
 from sage.core.errors import InputError
 from validation.cohort.cbioportal import EXPRESSION, meta
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess
-from validation.cohort.intake.matrix import RawMatrix, matrix_of, mutations_of, star_counts
+from validation.cohort.intake.matrix import (
+    RawMatrix,
+    join_star_counts,
+    parse_matrix,
+    parse_mutations,
+)
 from validation.cohort.intake.text import (
     MOST_COLUMNS,
     MOST_ROWS,
     RawTable,
-    decoded,
-    delimiter_of,
-    table_of_rows,
-    table_of_text,
+    build_table,
+    decode,
+    detect_delimiter,
+    parse_table,
 )
 from validation.core.types import sha256_file
 
@@ -117,7 +122,7 @@ def unzip(path: Path, folder: Path) -> None:
                     raise InputError(f"{path}: locked by a password; unpack it first")
             for item in members:
                 place = PurePosixPath(item.filename.replace("\\", "/"))
-                if not _wanted(place.name) or "__MACOSX" in place.parts:
+                if not _is_readable(place.name) or "__MACOSX" in place.parts:
                     continue
                 target = folder.joinpath(*place.parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +142,7 @@ def unzip(path: Path, folder: Path) -> None:
         raise InputError(f"{path}: no table in it (.csv, .tsv, .txt, .xlsx)")
 
 
-def _wanted(name: str) -> bool:
+def _is_readable(name: str) -> bool:
     lower = name.lower().removesuffix(".gz")
     return not name.startswith(".") and lower.endswith((*TABLES, *BOOKS, ".json"))
 
@@ -159,12 +164,12 @@ def _folder(folder: Path, said: Corrections, found: Sources) -> None:
         (name for name in files if re.match(r"gdc_sample_sheet.*\.(tsv|csv)$", name)), None
     )
     if sheet is not None:
-        made = star_counts(files[sheet], home)
+        made = join_star_counts(files[sheet], home)
         if made is not None:
             found.matrices.append(made)
             del files[sheet]
     for name, path in files.items():
-        if _wanted(name) and not NO_TABLES.match(name):
+        if _is_readable(name) and not NO_TABLES.match(name):
             _file(path, said, found)
 
 
@@ -179,11 +184,11 @@ def _cbioportal(files: dict[str, Path], said: Corrections, found: Sources) -> No
     matrix = next((name for name in EXPRESSION if name in files), None)
     matrix = matrix or next((name for name in files if name.startswith("data_mrna")), None)
     if matrix is not None:
-        found.matrices.append(matrix_of(files[matrix], _text(files[matrix], said)[0], "\t"))
+        found.matrices.append(parse_matrix(files[matrix], _text(files[matrix], said)[0], "\t"))
     mutations = next((name for name in MUTATIONS if name in files), None)
     if mutations is not None:
         cases = files[mutations].parent / "case_lists" / "cases_sequenced.txt"
-        table = mutations_of(files[mutations], _text(files[mutations], said)[0], cases)
+        table = parse_mutations(files[mutations], _text(files[mutations], said)[0], cases)
         found.tables.append(table)
     used = {*CLINICAL, matrix, mutations}
     found.left_out += [name for name in files if name.startswith("data_") and name not in used]
@@ -197,14 +202,12 @@ def _file(path: Path, said: Corrections, found: Sources) -> None:
         found.tables.append(_cases(path))
     elif lower.endswith(TABLES):
         text, encoding = _text(path, said)
-        delimiter, how = delimiter_of(text, path.name, said.whole.get("delimiter"))
-        matrix = matrix_of(path, text, delimiter, certain=False)
+        delimiter, how = detect_delimiter(text, path.name, said.whole.get("delimiter"))
+        matrix = parse_matrix(path, text, delimiter, certain=False)
         if matrix is not None:
             found.matrices.append(matrix)
             return
-        table = table_of_text(
-            text, _name(path.name), path.name, delimiter, said.whole.get("columns")
-        )
+        table = parse_table(text, _name(path.name), path.name, delimiter, said.whole.get("columns"))
         table.guesses = [encoding, how, *table.guesses]
         table.sha256 = sha256_file(path)
         found.tables.append(table)
@@ -218,7 +221,7 @@ def _file(path: Path, said: Corrections, found: Sources) -> None:
 
 
 def _text(path: Path, said: Corrections) -> tuple[str, Guess]:
-    return decoded(_bytes(path), path.name, said.whole.get("encoding"))
+    return decode(_bytes(path), path.name, said.whole.get("encoding"))
 
 
 def _bytes(path: Path) -> bytes:
@@ -261,7 +264,7 @@ def _book(path: Path) -> Iterator[RawTable]:
             if len(rows) < 2 or max(len(cells) for _, cells in rows) < 2:
                 continue
             name = path.name if len(book.worksheets) == 1 else f"{_name(path.name)}_{sheet.title}"
-            table = table_of_rows(rows, _name(name), origin)
+            table = build_table(rows, _name(name), origin)
             if computed:
                 table.guesses.append(
                     make_guess(
@@ -348,7 +351,7 @@ def _cases(path: Path) -> RawTable:
     ]
     if len(names) < 2:
         raise InputError(f"{path.name}: its cases hold fewer than two fields")
-    table = table_of_rows([(0, names), *rows], _name(path.name), path.name)
+    table = build_table([(0, names), *rows], _name(path.name), path.name)
     table.sha256 = sha256_file(path)
     return table
 

@@ -48,7 +48,7 @@ class RawTable:
     sha256: str = ""
 
 
-def decoded(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
+def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
     """The text of a file, and how its bytes were read.
 
     Raises
@@ -126,7 +126,7 @@ def _encoding(name: str, evidence: str, confidence: str) -> Guess:
     )
 
 
-def delimiter_of(text: str, origin: str, given: str | None) -> tuple[str, Guess]:
+def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Guess]:
     """Detect the delimiter: the sign that splits most lines into as many fields as the header.
 
     Raises
@@ -171,7 +171,7 @@ def _delimiter(name: str, evidence: str, confidence: str) -> Guess:
     )
 
 
-def table_of_text(
+def parse_table(
     text: str, name: str, origin: str, delimiter: str, columns: str | None = None
 ) -> RawTable:
     """The table that a text holds.
@@ -212,10 +212,10 @@ def table_of_text(
             f"{LONGEST_FIELD:,} characters ({error}); look for a quotation mark that is "
             "never closed"
         ) from None
-    return table_of_rows(rows, name, origin, columns, comments)
+    return build_table(rows, name, origin, columns, comments)
 
 
-def table_of_rows(
+def build_table(
     rows: list[tuple[int, list[str]]],
     name: str,
     origin: str,

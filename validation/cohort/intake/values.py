@@ -115,14 +115,14 @@ class Column:
         return found | folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
 
     @cached_property
-    def known(self) -> pd.Series:
+    def known_cells(self) -> pd.Series:
         """The cells that hold something."""
         return self.cells[~self.absent]
 
     @cached_property
     def counts(self) -> Counter[str]:
         """Count of each known value."""
-        return Counter(self.known)
+        return Counter(self.known_cells)
 
     @cached_property
     def missing_codes(self) -> Counter[str]:
@@ -132,43 +132,45 @@ class Column:
     @cached_property
     def percent(self) -> bool:
         """True if the numbers are percentages: some carry the sign, and no other is a fraction."""
-        signed = self.known.str.endswith("%")
+        signed = self.known_cells.str.endswith("%")
         if not signed.any():
             return False
-        rest = self.known[~signed].map(lambda cell: number_of(cell, self.decimal)).dropna()
+        rest = self.known_cells[~signed].map(lambda cell: parse_number(cell, self.decimal)).dropna()
         return bool(rest.empty or rest.max() > 1)
 
     @cached_property
     def numbers(self) -> pd.Series:
         """The known cells as numbers, percents without their sign; NaN where one is none."""
-        known = self.known.str.removesuffix("%").str.strip() if self.percent else self.known
-        return known.map(lambda cell: number_of(cell, self.decimal)).astype(float)
+        known = (
+            self.known_cells.str.removesuffix("%").str.strip() if self.percent else self.known_cells
+        )
+        return known.map(lambda cell: parse_number(cell, self.decimal)).astype(float)
 
     @cached_property
     def numeric(self) -> bool:
         """True if nearly all known cells are numbers."""
-        return bool(len(self.known)) and self.numbers.notna().mean() >= FEWEST_NUMBERS
+        return bool(len(self.known_cells)) and self.numbers.notna().mean() >= FEWEST_NUMBERS
 
     @cached_property
     def odd(self) -> list[str]:
         """Values among the numbers that are not numbers."""
-        return sorted(set(self.known[self.numbers.isna()])) if self.numeric else []
+        return sorted(set(self.known_cells[self.numbers.isna()])) if self.numeric else []
 
     @cached_property
-    def dated(self) -> bool:
+    def is_date(self) -> bool:
         """True if all known cells look like dates."""
-        return bool(len(self.known)) and all(looks_like_date(cell) for cell in self.counts)
+        return bool(len(self.known_cells)) and all(looks_like_date(cell) for cell in self.counts)
 
     @cached_property
     def short_years(self) -> bool:
         """True if the dates have two-digit years, whose century is unknown."""
-        return bool(len(self.known)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
+        return bool(len(self.known_cells)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
 
     def dates(self) -> pd.Series:
         """The cells as days since 1970; NaN where missing or no date of the calendar."""
 
         def days(cell: str) -> float:
-            found = date_of(cell, self.order)
+            found = parse_date(cell, self.order)
             return float("nan") if found is None else float((found - date(1970, 1, 1)).days)
 
         return self.cells.where(~self.absent, "").map(days).astype(float)
@@ -178,7 +180,7 @@ class Column:
         return lines[int((self.cells == cell).to_numpy().argmax())]
 
 
-def number_of(cell: str, decimal: str) -> float:
+def parse_number(cell: str, decimal: str) -> float:
     """A cell as a number under a decimal sign; NaN where it is none.
 
     The other sign, spaces and apostrophes group thousands.
@@ -238,7 +240,7 @@ def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
     return first, second, either
 
 
-def date_of(cell: str, order: str) -> date | None:
+def parse_date(cell: str, order: str) -> date | None:
     """The day that a cell names, or None.
 
     Parameters
@@ -259,13 +261,13 @@ def date_of(cell: str, order: str) -> date | None:
     return None
 
 
-def sentinel_codes(column: Column) -> list[tuple[str, str]]:
+def find_sentinels(column: Column) -> list[tuple[str, str]]:
     """Codes for missing that were typed as numbers, each with what shows it."""
-    if not column.numeric or len(column.known) < 10:
+    if not column.numeric or len(column.known_cells) < 10:
         return []
-    by_text = {code: column.numbers[column.known == code] for code in SENTINELS}
+    by_text = {code: column.numbers[column.known_cells == code] for code in SENTINELS}
     present = {code: len(found) for code, found in by_text.items() if len(found)}
-    rest = column.numbers[~column.known.isin(list(present))].dropna()
+    rest = column.numbers[~column.known_cells.isin(list(present))].dropna()
     if rest.empty or not present:
         return []
     low, high = float(rest.min()), float(rest.max())
@@ -288,6 +290,6 @@ def sentinel_codes(column: Column) -> list[tuple[str, str]]:
     return shown
 
 
-def plain_number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as `cohort.toml`'s tables have it."""
     return format(value, ".15g")
