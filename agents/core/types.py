@@ -112,7 +112,7 @@ class DictionaryView(View):
             f"expression:{gene}" for gene in self.genes
         }
 
-    def has(self, key: str) -> bool:
+    def has_variable(self, key: str) -> bool:
         """True when `key` names a variable that this view offers, or a score of its genes."""
         signature = read_signature(key)
         if signature is not None:

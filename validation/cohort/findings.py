@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.cohort.findings_outcomes import of_endpoints, of_flags, outdated
+from validation.cohort.findings_outcomes import find_outdated, of_endpoints, of_flags
 from validation.cohort.findings_timing import of_timing
 from validation.cohort.findings_variables import of_expression, of_variables
 from validation.cohort.ids import BARCODE
@@ -35,7 +35,7 @@ def check_cohort(cohort: Cohort) -> list[Finding]:
         findings += _training(cohort, table)
         findings += _several_rows(table)
         findings += of_flags(cohort, table)
-    findings += outdated(cohort)
+    findings += find_outdated(cohort)
     findings += of_expression(cohort)
     findings += of_variables(cohort)
     findings += of_timing(cohort)

@@ -62,8 +62,8 @@ def require_known(
             )
         if landmark is not None and isinstance(use.known_at, float) and use.known_at > landmark:
             raise InputError(
-                f"{_describe_use(use)} became known {_describe_time(use)}, later than the landmark at "
-                f"{landmark:g} months: set `landmark` to {use.known_at:g} or more"
+                f"{_describe_use(use)} became known {_describe_time(use)}, later than the landmark "
+                f"at {landmark:g} months: set `landmark` to {use.known_at:g} or more"
             )
     if hypothesis.time_dependent:
         _require_records(late, endpoints, hypothesis)
@@ -74,8 +74,8 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
     for use in late:
         if use.known_at != "column" or use.before is None:
             raise InputError(
-                f"{_describe_use(use)} cannot be followed in time: declare in cohort.toml when each "
-                'patient\'s value became known and what it was before, known_at = { column = "...",'
+                f"{_describe_use(use)} cannot be followed in time: declare in cohort.toml when "
+                'each patient\'s value became known and what it was before, known_at = { column = "...",'
                 ' before = "no" }; or set `landmark`'
             )
         if use.role not in ("exposure", "covariate"):

@@ -88,7 +88,7 @@ def _choices(study: Study, known: Mask) -> _Choices:
     exclusions = {
         "none" if months == 0 else f"under {months:g} month": None
         if months == 0
-        else study.follow_up(endpoint)[known] >= months
+        else study.months_followed(endpoint)[known] >= months
         for months in plan.exclude_first_months
     }
     strata = {}

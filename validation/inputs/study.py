@@ -106,7 +106,7 @@ class Study:
         index = self.rows.index if keep is None else self.rows.index[keep]
         return int(index.nunique())
 
-    def follow_up(self, endpoint: str) -> Floats:
+    def months_followed(self, endpoint: str) -> Floats:
         """(rows,) months to the end of the follow-up of the patient that a row belongs to."""
         time = self.rows[f"{endpoint}.time"]
         return time.groupby(level=0).transform("max").to_numpy(dtype=float)

@@ -50,7 +50,7 @@ def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column],
             column.sentinels = tuple(code for code, _ in found)
             for cached in (
                 "absent",
-                "known_cells",
+                "present",
                 "counts",
                 "percent",
                 "numbers",

@@ -63,7 +63,7 @@ def detect_coding(
         if not happened or not censored:
             return None
         return happened, censored, event_guess(event, happened, shown, "likely", "by its words")
-    plain = sorted(set(codes(event.known_cells)))
+    plain = sorted(set(codes(event.present)))
     if plain in (["0", "1"], ["1", "2"]):
         return _coded_by_number(event, plain, own, shown)
     happened = [value for value in values if sides[value] == 1]
@@ -157,7 +157,7 @@ def describe_sides(event: Column, time: Column) -> str:
     """Each code with its rows and the median time: who is followed longer is seldom the event."""
     parts = []
     for value, rows in sorted(event.counts.items()):
-        at = time.numbers.reindex(event.known_cells.index[event.known_cells == value]).dropna()
+        at = time.numbers.reindex(event.present.index[event.present == value]).dropna()
         median = f", median time {at.median():g}" if len(at) else ""
         parts.append(f"{value}: {rows} rows{median}")
     return "; ".join(parts[:6])

@@ -120,7 +120,7 @@ class Variables:
         whole = bool((values % 1 == 0).all())
         return (
             whole
-            and len(column.counts) >= max(20, 0.95 * len(column.known_cells))
+            and len(column.counts) >= max(20, 0.95 * len(column.present))
             and bool(
                 named & {"id", "patient", "sample", "nr", "no", "x", "index", "row", "unnamed"}
             )
@@ -194,7 +194,7 @@ class Variables:
         return key, made
 
     def _differs(self, column: Column, people: list[str | None]) -> bool:
-        known = column.known_cells
+        known = column.present
         owner = [people[place] for place in range(len(people)) if not column.absent.iloc[place]]
         return bool((known.groupby(owner).nunique() > 1).any())
 

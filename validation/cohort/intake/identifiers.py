@@ -31,14 +31,14 @@ def people_twice(own: list[Column], chosen: Column) -> Column | None:
     for column in own:
         named = set(tokens(column.name))
         names_people = named & OWNERS and named <= OWNERS | set(IDENTIFIER)
-        if names_people and 1 < len(column.counts) < len(column.known_cells):
+        if names_people and 1 < len(column.counts) < len(column.present):
             return column
     return None
 
 
 def names_patients(column: Column) -> float:
     """Score a column as patient identifier: 0 if it cannot be, 5 or more if likely."""
-    known = column.known_cells
+    known = column.present
     if column.is_date or column.absent.mean() > 0.2:
         return 0.0
     if column.numeric and any(value % 1 for value in column.numbers.dropna()):

@@ -104,7 +104,7 @@ def _codes_as_set(
     name: str, event: Column, fields: dict[str, str], spec: dict[str, Any]
 ) -> dict[str, Any]:
     """The codes on each side, as set; the others are censored."""
-    known = dict.fromkeys([*event.counts, *codes(event.known_cells)])
+    known = dict.fromkeys([*event.counts, *codes(event.present)])
     said = fields["event"][len(event.name) + 1 :]
     if said:
         happened = [code.strip() for code in said.split("|")]
@@ -123,18 +123,14 @@ def _codes_as_set(
         )
     if "censored" in fields:
         censored = [code.strip() for code in fields["censored"].split("|")]
-        left = set(codes(event.known_cells)) - set(happened) - set(censored) - set(event.counts)
+        left = set(codes(event.present)) - set(happened) - set(censored) - set(event.counts)
         rest = [
             code for code in event.counts if code not in {*happened, *censored} and code in left
         ]
         if rest:
             raise InputError(f"--set {name}.censored: {', '.join(rest[:3])} is on neither side")
     else:
-        plain = (
-            set(codes(event.known_cells))
-            if set(happened) <= set(codes(event.known_cells))
-            else set()
-        )
+        plain = set(codes(event.present)) if set(happened) <= set(codes(event.present)) else set()
         censored = sorted((plain or set(event.counts)) - set(happened))
     if not censored:
         raise InputError(f"--set {name}.event: every code would be the event; nobody is censored")

@@ -91,7 +91,7 @@ def is_event(column: Column) -> bool:
         return False
     if not stem(column.name) and not named & EVENT:
         return False
-    kept = set(codes(column.known_cells))
+    kept = set(codes(column.present))
     if kept <= {"0", "1"} or kept <= {"1", "2"}:
         return True
     sides = [side_of(value, column.name) for value in column.counts]

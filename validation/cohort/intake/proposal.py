@@ -261,7 +261,7 @@ class _Draft:
             (
                 (names_patients(column), -column.place, column)
                 for column in own
-                if len(column.known_cells)
+                if len(column.present)
             ),
             key=lambda item: item[:2],
             reverse=True,
@@ -276,13 +276,13 @@ class _Draft:
             for item in scored[1:4]
             if item[0] >= best[0] - 1 or (item[0] >= 6 and len(item[2].counts) >= distinct)
         ]
-        evidence = f"{distinct} different values in {len(column.known_cells)} rows, as {column.known_cells.iloc[0]}"
+        evidence = f"{distinct} different values in {len(column.present)} rows, as {column.present.iloc[0]}"
         if others:
             evidence += f"; could also be {', '.join(others)}"
         if (twice := people_twice(own, column)) is not None:
             others.append(twice.name)
             evidence += (
-                f"; {twice.name} names {len(twice.counts)} patients in {len(twice.known_cells)} of the "
+                f"; {twice.name} names {len(twice.counts)} patients in {len(twice.present)} of the "
                 "rows, so people may be counted twice"
             )
         self.guesses.append(
@@ -332,7 +332,7 @@ class _Draft:
 
     def _join_tables(self, base: RawTable, ids: dict[str, str]) -> tuple[list[RawTable], str]:
         """The tables whose patients are those of the base, and the rule of the identifiers."""
-        cells = self.columns[(base.name, ids[base.name])].known_cells
+        cells = self.columns[(base.name, ids[base.name])].present
         barcodes = cells.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
         rule = "tcga" if barcodes.mean() > 0.9 else "exact"
         if rule == "tcga":
@@ -662,7 +662,7 @@ def _cells(column: Column) -> pd.Series:
     if column.numeric:
         numbers = column.numbers.dropna()
         plain = numbers.map(format_number)
-        same = column.known_cells.reindex(numbers.index)
+        same = column.present.reindex(numbers.index)
         if (same != plain).any():
             cells = cells.copy()
             keep = same.str.fullmatch(r"-?\d+(\.\d+)?")

@@ -115,14 +115,14 @@ class Column:
         return found | folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
 
     @cached_property
-    def known_cells(self) -> pd.Series:
+    def present(self) -> pd.Series:
         """The cells that hold something."""
         return self.cells[~self.absent]
 
     @cached_property
     def counts(self) -> Counter[str]:
         """Count of each known value."""
-        return Counter(self.known_cells)
+        return Counter(self.present)
 
     @cached_property
     def missing_codes(self) -> Counter[str]:
@@ -132,39 +132,37 @@ class Column:
     @cached_property
     def percent(self) -> bool:
         """True if the numbers are percentages: some carry the sign, and no other is a fraction."""
-        signed = self.known_cells.str.endswith("%")
+        signed = self.present.str.endswith("%")
         if not signed.any():
             return False
-        rest = self.known_cells[~signed].map(lambda cell: parse_number(cell, self.decimal)).dropna()
+        rest = self.present[~signed].map(lambda cell: parse_number(cell, self.decimal)).dropna()
         return bool(rest.empty or rest.max() > 1)
 
     @cached_property
     def numbers(self) -> pd.Series:
         """The known cells as numbers, percents without their sign; NaN where one is none."""
-        known = (
-            self.known_cells.str.removesuffix("%").str.strip() if self.percent else self.known_cells
-        )
+        known = self.present.str.removesuffix("%").str.strip() if self.percent else self.present
         return known.map(lambda cell: parse_number(cell, self.decimal)).astype(float)
 
     @cached_property
     def numeric(self) -> bool:
         """True if nearly all known cells are numbers."""
-        return bool(len(self.known_cells)) and self.numbers.notna().mean() >= FEWEST_NUMBERS
+        return bool(len(self.present)) and self.numbers.notna().mean() >= FEWEST_NUMBERS
 
     @cached_property
     def odd(self) -> list[str]:
         """Values among the numbers that are not numbers."""
-        return sorted(set(self.known_cells[self.numbers.isna()])) if self.numeric else []
+        return sorted(set(self.present[self.numbers.isna()])) if self.numeric else []
 
     @cached_property
     def is_date(self) -> bool:
         """True if all known cells look like dates."""
-        return bool(len(self.known_cells)) and all(looks_like_date(cell) for cell in self.counts)
+        return bool(len(self.present)) and all(looks_like_date(cell) for cell in self.counts)
 
     @cached_property
     def short_years(self) -> bool:
         """True if the dates have two-digit years, whose century is unknown."""
-        return bool(len(self.known_cells)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
+        return bool(len(self.present)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
 
     def dates(self) -> pd.Series:
         """The cells as days since 1970; NaN where missing or no date of the calendar."""
@@ -263,11 +261,11 @@ def parse_date(cell: str, order: str) -> date | None:
 
 def find_sentinels(column: Column) -> list[tuple[str, str]]:
     """Codes for missing that were typed as numbers, each with what shows it."""
-    if not column.numeric or len(column.known_cells) < 10:
+    if not column.numeric or len(column.present) < 10:
         return []
-    by_text = {code: column.numbers[column.known_cells == code] for code in SENTINELS}
+    by_text = {code: column.numbers[column.present == code] for code in SENTINELS}
     present = {code: len(found) for code, found in by_text.items() if len(found)}
-    rest = column.numbers[~column.known_cells.isin(list(present))].dropna()
+    rest = column.numbers[~column.present.isin(list(present))].dropna()
     if rest.empty or not present:
         return []
     low, high = float(rest.min()), float(rest.max())
