@@ -75,8 +75,8 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
         if use.known_at != "column" or use.before is None:
             raise InputError(
                 f"{_describe_use(use)} cannot be followed in time: declare in cohort.toml when "
-                'each patient\'s value became known and what it was before, known_at = { column = "...",'
-                ' before = "no" }; or set `landmark`'
+                "each patient's value became known and what it was before, "
+                'known_at = { column = "...", before = "no" }; or set `landmark`'
             )
         if use.role not in ("exposure", "covariate"):
             raise InputError(f"{_describe_use(use)} changes with time: it can be no {use.role}")
