@@ -276,7 +276,8 @@ class _Draft:
             for item in scored[1:4]
             if item[0] >= best[0] - 1 or (item[0] >= 6 and len(item[2].counts) >= distinct)
         ]
-        evidence = f"{distinct} different values in {len(column.present)} rows, as {column.present.iloc[0]}"
+        example = column.present.iloc[0]
+        evidence = f"{distinct} different values in {len(column.present)} rows, as {example}"
         if others:
             evidence += f"; could also be {', '.join(others)}"
         if (twice := people_twice(own, column)) is not None:
