@@ -86,6 +86,66 @@ class LedgerSettings(Strict):
         return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
+class RunOptions(Strict):
+    """Defaults of every run, the table `[run]`; the options of `sage run` override them.
+
+    `cohort_root` is the folder of the files that cohort.toml names, if not its own. `features` are
+    tables of values that tools computed on the cohort's slides. `corpus` is a folder of literature
+    notes for the debate. A `replicate` cohort may contradict a claim. `confirm` is a second cohort
+    that must confirm it, or the share of patients (0.2 to 0.8) held back for that. `as_of` is the
+    year in which novelty is judged. `measure` first computes the standard suite of measurements on
+    the cohort's maps.
+    """
+
+    cohort: str = "demo"
+    cohort_root: Path | None = None
+    features: tuple[Path, ...] = ()
+    kg: Path | None = None
+    corpus: Path | None = None
+    replicate: str | None = None
+    confirm: float | str | None = None
+    hypotheses: int = Field(default=1, ge=1, le=10)
+    auto_approve: bool = False
+    seed: int = 0
+    budget_usd: float | None = Field(default=None, ge=0)
+    as_of: int | None = None
+    measure: bool = False
+
+    @field_validator("confirm", mode="before")
+    @classmethod
+    def _parse_share(cls, value: Any) -> Any:
+        """Read `0.5` as a share, anything else as a cohort."""
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            return value
+
+    @model_validator(mode="after")
+    def _confirm_once(self) -> RunOptions:
+        if self.split is not None and not 0.2 <= self.split <= 0.8:
+            raise ValueError("confirm takes a share from 0.2 to 0.8, or a cohort")
+        if self.confirms and self.replicate:
+            raise ValueError(
+                "give --replicate or --confirm COHORT, not both: a claim has one second cohort"
+            )
+        return self
+
+    @property
+    def split(self) -> float | None:
+        """Share of patients held back to confirm claims."""
+        return self.confirm if isinstance(self.confirm, float) else None
+
+    @property
+    def confirms(self) -> bool:
+        """True if a second cohort must confirm the claims."""
+        return isinstance(self.confirm, str)
+
+    @property
+    def second_cohort(self) -> str | None:
+        """The cohort on which claims are repeated."""
+        return self.confirm if isinstance(self.confirm, str) else self.replicate
+
+
 class Settings(BaseSettings):
     """Settings of SAGE. `sage admin config` prints those in force and where they come from.
 
@@ -122,6 +182,7 @@ class Settings(BaseSettings):
     checkpoint_url: SecretStr | None = None
     ledger: Annotated[LedgerSettings, NoDecode] = LedgerSettings()
 
+    run: RunOptions = RunOptions()
     paths: int = Field(default=6, ge=1, le=50)
     max_hops: int = Field(default=4, ge=1, le=8)
     weights: Weights = Weights()

@@ -80,8 +80,8 @@ def main() -> int:
         where = options.run or Path(place)
         where.mkdir(parents=True, exist_ok=True)
         run = where / OUT
-        asked = command(options.folder.resolve(), server.url, where)
-        ended = sage(*asked, cwd=Path(place), timeout=900, **surroundings(Path(place)))
+        asked = command(options.folder.resolve(), where)
+        ended = sage(*asked, cwd=Path(place), timeout=900, **surroundings(Path(place), server.url))
         sys.stdout.write(ended.out[-3000:] + ended.err[-3000:])
         if ended.code != 0 or not list(run.rglob("report.html")):
             sys.stderr.write("the run did not end in a report; the recording is as it was\n")

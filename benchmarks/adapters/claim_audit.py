@@ -215,7 +215,7 @@ def statements(root: Path) -> list[Statement]:
                 f" another version of SAGE; `sage admin replay {root} --out {root}` writes it anew"
             )
     lines = text.splitlines()
-    notes = _notes(Path(manifest.corpus) if manifest.corpus else data_root() / "corpus")
+    notes = _notes(Path(manifest.spec.corpus) if manifest.spec.corpus else data_root() / "corpus")
     pen = Pen(page.facts, page.sources, markdown_text)
     found: dict[str, Statement] = {}
     for name, hypothesis in ((one.id, one) for one in page.hypotheses):

@@ -321,21 +321,20 @@ class _Asker:
         return self._given[cohort]
 
     def _draft(self, item: GoldQuestion) -> Hypothesis:
-        from sage.run.begin import Request, begin
+        from sage.run.begin import begin
         from sage.run.hypothesis_nodes import ontologist, path_generation, scientist
-        from sage.run.questions import Corrections
+        from sage.run.spec import Corrections, RunSpec
 
         name, root = self.place(item.cohort)
         with tempfile.TemporaryDirectory() as place:
-            request = Request(
+            request = RunSpec(
                 prompt=item.prompt,
                 cohort=name,
                 cohort_root=root,
                 auto_approve=True,
-                out=Path(place) / "run",
                 corrections=Corrections(yes=True),
             )
-            services = begin(request, self.settings, lambda stage, done, total: None)
+            services = begin(request, self.settings, out=Path(place) / "run")
             state = {"prompt": item.prompt, "question": services.question}
             paths = path_generation(services, {**state})["paths"]  # type: ignore[typeddict-item]
             brief = ontologist(services, {**state, "paths": paths})["brief"]  # type: ignore[typeddict-item]

@@ -261,9 +261,9 @@ def referenced(settings: Settings) -> Iterator[Path]:
 
     for run in runs_and_rounds(settings.runs_dir):
         manifest = run.manifest()
-        named = [manifest.cohort, manifest.cohort_root, manifest.kg, manifest.corpus,
-                 *manifest.features]  # fmt: skip
-        yield from (Path(name) for name in named if name and "/" in name)
+        spec = manifest.spec
+        named = [spec.cohort, spec.cohort_root, manifest.kg, spec.corpus, *spec.features]
+        yield from (Path(name) for name in named if name and "/" in str(name))
     for path in [*Path().glob("cohort.toml"), *Path().glob("*/cohort.toml"),
                  *Path().glob("cohorts/*/cohort.toml")]:  # fmt: skip
         try:

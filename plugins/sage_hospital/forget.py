@@ -191,7 +191,7 @@ def _tokens(known: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 def _is_of(manifest: Manifest, names: set[str]) -> bool:
     """Whether a run, or its second cohort, was of the folder or built-in name."""
-    named = {name for name in (manifest.cohort, manifest.replicate) if name}
+    named = {name for name in (manifest.spec.cohort, manifest.spec.second_cohort) if name}
     places = {str(Path(name).resolve()) for name in names if name}
     return bool(named & names) or any(str(Path(name).resolve()) in places for name in named)
 

@@ -124,4 +124,4 @@ def _cost(place: str, known: KnownRun | None, promise: Promise | None) -> float:
         return max(spent, promised)
     if known is None or known.state in OVER:
         return spent
-    return max(spent, folder.manifest().budget_usd or 0.0)
+    return max(spent, folder.manifest().spec.budget_usd or 0.0)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
-    from sage.run.questions import Corrections
+    from collections.abc import Callable
+
+    from agents.question.types import Question
+    from sage.run.spec import Corrections
 
 Exposure = Annotated[
     list[str] | None, typer.Option(help="The exposure, in other words; may be repeated.")
@@ -26,10 +31,6 @@ Drop = Annotated[
     list[str] | None,
     typer.Option(help="Leave out a part of the question, by its words; the report says so."),
 ]
-QuestionFile = Annotated[
-    Path | None,
-    typer.Option("--question", metavar="FILE", help="A contract that `ask --json` wrote, edited."),
-]
 
 
 def corrections_of(
@@ -39,13 +40,10 @@ def corrections_of(
     treatment: str | None,
     population: list[str] | None,
     drop: list[str] | None,
-    question: Path | None,
-    *,
-    yes: bool,
 ) -> Corrections:
     """The command line's corrections as one value."""
     from agents.question.types import PartRole
-    from sage.run.questions import Corrections
+    from sage.run.spec import Corrections
 
     given = {
         PartRole.EXPOSURE: tuple(exposure or ()),
@@ -57,9 +55,45 @@ def corrections_of(
     return Corrections(
         replaced={role: words for role, words in given.items() if words},
         dropped=tuple(drop or ()),
-        edited=question,
-        yes=yes,
+        yes=True,
     )
+
+
+def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
+    """Make the function that shows a question's contract and has the user agree to it.
+
+    It asks on a terminal; elsewhere it refuses different diseases unless `yes`.
+    """
+    from sage.cli.console import err
+    from sage.run.questions import describe_question, refuse
+
+    def agree(question: Question) -> None:
+        if not quiet:
+            for line in describe_question(question):
+                err.print(line, markup=False, soft_wrap=True)
+        refuse(question)
+        if yes:
+            return
+        mismatches = " ".join(question.setting.mismatches)
+        remedy = (
+            "Give a cohort with --cohort, build a graph of its literature (`sage kg build`, then"
+            " --kg), or continue all the same with --yes."
+        )
+        if not sys.stdin.isatty():
+            if mismatches:
+                raise InputError(f"{mismatches} {remedy}")
+            return
+        if mismatches:
+            err.print(f"[yellow]{mismatches}[/] {remedy}", soft_wrap=True)
+        err.print("Continue? [y/N] " if mismatches else "Run this question? [Y/n] ", end="")
+        answer = sys.stdin.readline().strip().lower()
+        if answer not in ("y", "yes") and (answer or mismatches):
+            raise InputError(
+                "stopped at the question; correct it with `sage ask … --json > question.json`"
+                " (--exposure, --endpoint, --drop …), then `sage run --spec question.json`"
+            )
+
+    return agree
 
 
 def ask(
@@ -73,35 +107,31 @@ def ask(
     treatment: Treatment = None,
     population: Populations = None,
     drop: Drop = None,
-    question: QuestionFile = None,
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     as_json: AsJson = False,
 ) -> None:
     """Print what SAGE understands of a question: its parts, what is unknown, and what is missing.
 
     Nothing runs. Exit code 2 where the question cannot be answered as it stands. What is printed
-    with --json can be edited and given to `sage run --question FILE`.
+    with --json can be edited and given to `sage run --spec FILE`.
 
     Example: sage ask "Which stromal genes relate to lymph-node positivity?"
     """
     from sage.cli.console import counting, out, print_json
-    from sage.run.questions import contract, lines, question_input, refuse
+    from sage.run.questions import contract, describe_question, question_input, refuse
     from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph, question_reader
     from sage.settings import load
 
     settings = load(reasoner=reasoner)
-    root = str(cohort_root.resolve()) if cohort_root else None
-    dictionary = load_cohort(cohort, settings, root).dictionary()
+    dictionary = load_cohort(cohort, settings, cohort_root).dictionary()
     with counting("graph", quiet=as_json) as progress:
         graph = open_graph(graph_path(kg, settings, progress), settings)
     given = question_input(prompt, dictionary, graph)
-    corrections = corrections_of(
-        exposure, endpoint, modifier, treatment, population, drop, question, yes=True
-    )
+    corrections = corrections_of(exposure, endpoint, modifier, treatment, population, drop)
     found = contract(given, question_reader(settings)(given), make_ontology(), corrections)
     if as_json:
         print_json(found)
     else:
-        for line in lines(found):
+        for line in describe_question(found):
             out.print(line, markup=False, soft_wrap=True)
     refuse(found)

@@ -264,7 +264,7 @@ def extract_features(
     """Compute imaging variables that a cohort lacks, by registered tools on its slides.
 
     The data agent says which variables exist, which a tool can compute, and which cannot be had.
-    The tables serve `sage run --features` and `sage validate --features`.
+    The tables serve `sage validate --features` and runs (`features` in `[run]` of sage.toml).
 
     Example: sage cohort extract demo imaging:tls_area --out features
     """

@@ -321,7 +321,7 @@ def report_measured(
         f"{done} of {amount(found.slides, 'slide')}, {found.resumed} from before; "
         f"{found.valid} of {found.measurements * found.patients} values are valid"
     )
-    console.print(f"{found.table}  (sage run --features, or the lines of {found.declaration.name})")
+    console.print(f"{found.table}  (--features, or the lines of {found.declaration.name})")
     console.print(f"{found.validity}")
     for path in files.values():
         console.print(f"{path}")

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sage.cli.advance import go_on
-from sage.cli.ask import (
-    Drop,
-    Endpoint,
-    Exposure,
-    Modifier,
-    Populations,
-    QuestionFile,
-    Treatment,
-    corrections_of,
+from sage.cli.ask import ask_to_agree
+from sage.cli.options import (
+    Agreed,
+    AsJson,
+    AutoApprove,
+    BudgetUsd,
+    CohortName,
+    GraphPath,
+    Hypotheses,
+    ReasonerName,
+    Seed,
+    SpecFile,
 )
-from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
 
 if TYPE_CHECKING:
-    from agents.question.types import Question
     from sage.run.drive import Pause
     from sage.run.services import Services
     from sage.settings import Settings
@@ -36,150 +37,59 @@ RunName = typer.Argument(
 
 
 def run(
-    prompt: str = typer.Argument(
-        "", metavar="PROMPT", help="The research question; with --watch, the run to follow."
-    ),
-    kg: Path | None = typer.Option(
-        None, help="A knowledge graph: GraphML, or a folder that `sage kg build` wrote."
-    ),
-    cohort: str = typer.Option(
-        "demo", help='A cohort folder or built-in name; "demo" is the simulated cohort.'
-    ),
-    cohort_root: Path | None = typer.Option(
-        None, help="Where the files of the cohort's cohort.toml lie, when not beside it."
-    ),
-    features: list[Path] | None = typer.Option(
-        None, help="A table of what tools computed on the cohort's slides; may be repeated."
-    ),
-    measure: bool = typer.Option(
-        False,
-        "--measure",
-        help="First measure the standard suite on the cohort's maps; what passes the gate is a"
-        " variable of the run.",
-    ),
+    prompt: str = typer.Argument("", metavar="QUESTION", help="The research question."),
+    spec: SpecFile = None,
+    cohort: CohortName = None,
+    kg: GraphPath = None,
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     confirm: str | None = typer.Option(
-        None, help="A second cohort that has to confirm a claim; the first explores."
+        None,
+        metavar="SHARE|COHORT",
+        help="Confirm claims in this share of the patients (0.2 to 0.8), or in a second cohort.",
     ),
-    split: float | None = typer.Option(
-        None, min=0.2, max=0.8, help="Hold this share of the patients back to confirm a discovery."
-    ),
-    reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
-    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to test."),
-    drafts: int | None = typer.Option(
-        None, min=1, max=40, help="How many candidates to draft and rank before; default 12."
-    ),
-    tournament: bool | None = typer.Option(
-        None, "--tournament", help="Rank the candidates by comparing them in pairs (Elo)."
-    ),
-    auto_approve: bool = typer.Option(
-        False, "--auto-approve", help="Pass the human review without a human; the report says so."
-    ),
-    seed: int = typer.Option(0, help="Seed of everything random."),
-    budget_usd: float | None = typer.Option(
-        None, min=0, help="Hard bound on the model's cost; needs prices in sage.toml."
-    ),
-    literature: str | None = typer.Option(None, help="`local` (no network) or `online`."),
-    corpus: Path | None = typer.Option(
-        None, help="Folder of literature notes for the debate's local index."
-    ),
-    as_of: int | None = typer.Option(None, help="Judge novelty as of this year."),
-    sandbox: str | None = typer.Option(
-        None, help="`auto`, `docker`, `bubblewrap` or `subprocess`."
-    ),
-    base_url: str | None = typer.Option(None, help="An OpenAI-compatible endpoint."),
-    estimate: bool = typer.Option(
-        False, "--estimate", help="Print calls, tokens and money per agent, and end there."
-    ),
+    hypotheses: Hypotheses = None,
+    seed: Seed = None,
+    budget_usd: BudgetUsd = None,
+    reasoner: ReasonerName = None,
+    auto_approve: AutoApprove = None,
+    yes: Agreed = False,
     out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
-    exposure: Exposure = None,
-    endpoint: Endpoint = None,
-    modifier: Modifier = None,
-    treatment: Treatment = None,
-    population: Populations = None,
-    drop: Drop = None,
-    question: QuestionFile = None,
-    yes: bool = typer.Option(
-        False, "--yes", help="Take the question as it was read, also where diseases differ."
-    ),
     queue: bool = typer.Option(
         False,
         "--queue",
         help="Check the question here, then leave the run to a `sage admin worker`.",
     ),
-    watch: bool = typer.Option(
-        False,
-        "--watch",
-        help="Start nothing: follow a run that another terminal or the server works on, until it"
-        " ends or waits for you; by default the newest. Ctrl-C ends the watching, not the run.",
+    estimate: bool = typer.Option(
+        False, "--estimate", help="Print calls, tokens and money per agent, and stop there."
     ),
     as_json: AsJson = False,
 ) -> None:
     """Turn a research question into tested hypotheses and a report.
+
+    More options of a run are settings: the table `[run]` of sage.toml, or `SAGE_RUN__…`.
 
     Example: sage run "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --auto-approve
     """
     from sage.cli.console import counting, err
     from sage.core.hooks import ASKED, BEGAN, log_command
-    from sage.run.begin import Request, begin
-    from sage.run.questions import lines
+    from sage.run.begin import begin
+    from sage.run.spec import make_spec
     from sage.settings import load
 
-    if watch:
-        from sage.cli.watch import watch as follow
-
-        follow(prompt or "last", as_json=as_json)
-        return
-    if not prompt and not estimate:
-        raise InputError('ask something: sage run "QUESTION"; to follow a run: sage run --watch')
-    settings = load(
-        reasoner=reasoner,
-        literature=literature,
-        sandbox=sandbox,
-        base_url=base_url,
-        drafts=drafts,
-        tournament=tournament,
-    )
+    settings = load(reasoner=reasoner)
+    asked = make_spec(
+        settings, spec, prompt=prompt or None, cohort=cohort, kg=kg, replicate=replicate,
+        confirm=confirm, hypotheses=hypotheses, seed=seed, budget_usd=budget_usd,
+        auto_approve=auto_approve, yes=yes,
+    )  # fmt: skip
     if estimate:
-        _tell_estimate(settings, hypotheses, budget_usd, as_json=as_json)
+        _print_estimate(settings, asked.hypotheses, asked.budget_usd, as_json=as_json)
         return
-    request = Request(
-        prompt=prompt,
-        kg=kg,
-        cohort=cohort,
-        cohort_root=cohort_root,
-        features=tuple(features or ()),
-        measure=measure,
-        replicate=replicate,
-        confirm=confirm,
-        split=split,
-        hypotheses=hypotheses,
-        auto_approve=auto_approve,
-        seed=seed,
-        budget_usd=budget_usd,
-        corpus=corpus,
-        as_of=as_of,
-        out=out,
-        corrections=corrections_of(
-            exposure,
-            endpoint,
-            modifier,
-            treatment,
-            population,
-            drop,
-            question,
-            yes=yes,
-        ),
-    )
-
-    def show(found: Question) -> None:
-        for line in lines(found):
-            err.print(line, markup=False, soft_wrap=True)
-
     log_command(settings, ASKED)
     with counting("graph", quiet=as_json) as progress:
-        services = begin(request, settings, progress, (lambda found: None) if as_json else show)
+        agree = ask_to_agree(yes=asked.corrections.yes, quiet=as_json)
+        services = begin(asked, settings, out=out, progress=progress, agree=agree)
     log_command(settings, BEGAN, services.folder.id)
     if not as_json:
         err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
@@ -208,10 +118,10 @@ def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None =
         folder = services.folder
         print_json({"run": folder.id, "folder": str(folder.root), "status": "queued"})
         return
-    out.print(f"queued for a worker; follow it with: sage run --watch {services.folder.id}")
+    out.print(f"queued for a worker; follow it with: sage show {services.folder.id} --watch")
 
 
-def _tell_estimate(
+def _print_estimate(
     settings: Settings, hypotheses: int, budget_usd: float | None, *, as_json: bool
 ) -> None:
     """Print what a run would ask of models; nothing is called and no folder is made."""
@@ -324,7 +234,7 @@ def resume(
         return
     if retry or abandon:
         raise InputError("no analysis of this run is escalated; leave out --retry and --abandon")
-    if pause and not services.manifest.auto_approve:
+    if pause and not services.spec.auto_approve:
         _tell_review(services, pause, as_json=as_json)
         return
     _go(services, as_json=as_json)

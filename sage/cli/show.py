@@ -51,9 +51,9 @@ def list_all(limit: int, *, as_json: bool) -> None:
         out.print(f'no runs in {settings.runs_dir}; start one with: sage run "PROMPT"')
         return
     for folder, manifest in found:
-        cohort = manifest.cohort_title or manifest.cohort
+        cohort = manifest.cohort_title or manifest.spec.cohort
         out.print(f"[cyan]{folder.id}[/]  {standing(folder)}", soft_wrap=True)
-        out.print(f"    {manifest.prompt[:200]}", markup=False, soft_wrap=True)
+        out.print(f"    {manifest.spec.prompt[:200]}", markup=False, soft_wrap=True)
         out.print(f"    [dim]{cohort}; {manifest.reasoner}[/]", soft_wrap=True)
         if item := known.get(manifest.run_id):
             out.print(f"    {in_words(item)}", style="dim", markup=False, soft_wrap=True)
@@ -85,6 +85,9 @@ def show(
         help="A run's or campaign's id, its beginning, its path, or \"last\"; none: list the runs.",
     ),
     limit: int = typer.Option(20, min=1, help="How many runs to list, newest first."),
+    watch: bool = typer.Option(
+        False, "--watch", help="Follow the run until it ends or waits for you."
+    ),
     browser: bool = typer.Option(
         False, "--open", help="Open the report in the browser; without a screen, print its path."
     ),
@@ -102,7 +105,11 @@ def show(
 
         sage show last --open
     """
-    if browser:
+    if watch:
+        from sage.cli.watch import watch as follow
+
+        follow(name or "last", as_json=as_json)
+    elif browser:
         from sage.cli.watch import open_report
 
         open_report(name or "last", as_json=as_json)
@@ -145,7 +152,7 @@ def show_run(name: str, *, as_json: bool) -> None:
         )
         return
     out.print(f"[bold]{folder.id}[/]  {standing(folder)}", soft_wrap=True)
-    out.print(f"prompt: {manifest.prompt}", soft_wrap=True)
+    out.print(f"prompt: {manifest.spec.prompt}", soft_wrap=True)
     out.print(
         f"cohort: {manifest.cohort_title}{' (simulated)' if manifest.simulated else ''};"
         f" reasoner: {manifest.reasoner}"

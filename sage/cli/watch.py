@@ -1,4 +1,4 @@
-"""`sage run --watch` and `sage show --open`: follow a run, open its report."""
+"""`sage show --watch` and `sage show --open`: follow a run, open its report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
     manifest = folder.manifest()
     offset = 0
     if not as_json:
-        out.print(f"[bold]{folder.id}[/]  {manifest.prompt}", soft_wrap=True)
+        out.print(f"[bold]{folder.id}[/]  {manifest.spec.prompt}", soft_wrap=True)
     try:
         with err.status("") as status:
             while True:
@@ -126,7 +126,7 @@ def open_report(name: str, *, as_json: bool) -> None:
         folder = open_run(name)
         page = folder.root / "report.html"
         state = standing(folder)
-        follow = NEXT.get(state, "sage run --watch {run}").format(run=folder.id)
+        follow = NEXT.get(state, "sage show {run} --watch").format(run=folder.id)
         missing = f"run {folder.id} has no report yet: it is {state}; {follow}"
     if not page.is_file():
         raise InputError(missing)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class SageError(Exception):
@@ -27,3 +30,20 @@ class Paused(Exception):  # noqa: N818 - not an error
 
 class Cancelled(Exception):  # noqa: N818 - not an error
     """The caller cancelled the job; no fault of anyone."""
+
+
+def explain_validation(error: ValidationError, *, limit: int = 1) -> str:
+    """Describe the first wrong fields as `field.path: problem`, without their values.
+
+    Parameters
+    ----------
+    limit : most problems that are described
+    """
+    rows = error.errors(include_url=False, include_input=False)[:limit]
+    return "; ".join(_explain_row(row["loc"], row["msg"]) for row in rows)
+
+
+def _explain_row(place: tuple[int | str, ...], message: str) -> str:
+    field = ".".join(str(part) for part in place)
+    problem = message.removeprefix("Value error, ")
+    return f"{field}: {problem}" if field else problem

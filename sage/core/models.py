@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
 
 
@@ -21,20 +21,18 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_model(path: Path, model: type[M]) -> M:
-    """What a JSON file holds, as a model.
+    """Read a JSON file into a model.
 
     Raises
     ------
     FileNotFoundError
-        If there is none.
+        If there is no such file.
     InputError
-        If it holds something else; the first field that is wrong is named.
+        If the content does not fit the model; names the first wrong field.
     """
     try:
         return model.model_validate(read_json(path))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise InputError(
-            f"{path} is damaged: {where}: {first['msg']}. Restore it from a backup"
+            f"{path} is damaged: {explain_validation(error)}. Restore it from a backup"
         ) from None

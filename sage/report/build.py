@@ -18,7 +18,7 @@ from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
 from sage.run.folder import RunFolder
-from sage.run.questions import lines
+from sage.run.questions import describe_question
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -128,7 +128,7 @@ def _render(page: Page, name: str) -> str:
 
     rendered = template(name).render(
         run=page.run,
-        question_lines=lines(page.question, begun=True),
+        question_lines=describe_question(page.question, begun=True),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         candidates=page.candidates,

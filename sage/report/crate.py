@@ -38,7 +38,7 @@ def write_crate(root: Path, manifest: Manifest) -> Path:
 
     crate = ROCrate(gen_preview=False)
     crate.name = f"SAGE run {manifest.id}"
-    crate.description = manifest.prompt + (
+    crate.description = manifest.spec.prompt + (
         " (simulated cohort: no evidence about patients)" if manifest.simulated else ""
     )
     crate.root_dataset["dateCreated"] = manifest.created

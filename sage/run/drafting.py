@@ -97,7 +97,7 @@ def _drafted(
         wanted=wanted,
         already=tuple(draft.hypothesis.statement for draft in drafts),
         wishes=(wish,) if wish else (),
-        history=services.manifest.history or History(),
+        history=services.spec.history or History(),
     )
     try:
         answer = services.ask(at_the_bench(bench), given, f"scientist-{first}").output
@@ -208,7 +208,7 @@ def _rated(
         pairing = Pairing(question=question.prompt, first=contender, second=other)
         return services.ask(TOURNAMENT, pairing, f"tournament-{first}-r{count}").output.better
 
-    rated = dict(zip(order, play(contenders, prefer, services.manifest.seed), strict=True))
+    rated = dict(zip(order, play(contenders, prefer, services.spec.seed), strict=True))
     return [rated[at] for at in range(len(proposals))]
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from sage.core import clock
 from sage.core.errors import InputError, Paused
 from sage.core.files import read_json
-from sage.run.asking import ask_question
 from sage.run.checkpoints import checkpointer
 from sage.run.folder import RunFolder
-from sage.run.questions import Corrections, refuse
+from sage.run.questions import ask_question, refuse
 from sage.run.state import Decision, ReviewAnswer
 
 if TYPE_CHECKING:
@@ -59,11 +58,9 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         if answer is not None:
             begin = Command(resume=answer)
         elif snapshot.created_at is None:
-            if not folder.output(
-                "question_contract"
-            ).exists():  # stopped before its question was read
-                refuse(ask_question(services, Corrections()))
-            begin = {"prompt": services.manifest.prompt, "question": services.question}
+            if not folder.output("question_contract").exists():  # stopped before it was read
+                refuse(ask_question(services))
+            begin = {"prompt": services.spec.prompt, "question": services.question}
         else:
             begin = None
         _trace_decisions(services, answer or {})
@@ -97,7 +94,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
 def advance_to_person(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
     """As `advance`; with auto-approval, through the review as well."""
     pause = advance(services, answer)
-    while pause and pause.kind == "review" and services.manifest.auto_approve:
+    while pause and pause.kind == "review" and services.spec.auto_approve:
         decisions = tuple(
             Decision(hypothesis_id=item, action="approve", automatic=True) for item in pause.waiting
         )

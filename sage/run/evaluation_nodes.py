@@ -76,14 +76,14 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
     name = expanded.hypothesis.id
     with services.node("novelty", name):
         settings = DebateSettings(threshold=services.settings.novelty_threshold)
-        year = services.manifest.as_of
+        year = services.spec.as_of
         as_of = date(year, 12, 31) if year else None
         outcome = hold(
             expanded,
             services.reasoner,
             retriever(services.literature, settings, as_of),
             settings,
-            services.manifest.seed,
+            services.spec.seed,
             as_of=as_of,
             ontology=services.ontology,
         )

@@ -19,13 +19,13 @@ from typing import IO, Any, Literal
 
 from pydantic import Field
 
-from agents.core.types import History
 from sage.core import clock, log
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_json
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
 from sage.run.integrity import Record
+from sage.run.spec import RunSpec
 
 RunStatus = Literal[
     "queued",
@@ -39,66 +39,58 @@ RunStatus = Literal[
 ]
 
 
+FORMAT = 4
+"""Of run folders."""
+CHANGING: dict[str, Any] = {
+    **dict.fromkeys(("status", "finished", "problem", "place", "sealed", "checkpoint"), True),
+    "spec": {"budget_usd"},
+}
+
+
 class HeldError(InputError):
     """Another process works on the run."""
 
 
 class Manifest(Strict):
-    """What was asked, and with what. Holds no secret."""
+    """The spec of a run, and what was found when it began. Holds no secret.
 
-    format: int = 1
+    `kg_hash` is the SHA-256 of the graph, `settings` those that a resumed run keeps, `endpoint` the
+    model server without credentials, `sealed` the head of the file record at the last pause.
+    """
+
+    format: int = FORMAT
     id: str
-    run_id: str = ""
+    run_id: str
     thread: str = ""
     parent: str | None = None
     copied_thread: str = ""
     checkpoint: str = ""
     place: str = ""
     sealed: str = ""
-    prompt: str
+    spec: RunSpec
     created: str
     status: RunStatus = "running"
     reasoner: Literal["rules", "chat"]
     models: dict[str, str] = Field(default_factory=dict)
-    cohort: str
-    cohort_root: str | None = None
-    features: list[str] = Field(default_factory=list)
     cohort_title: str = ""
     simulated: bool = False
-    replicate: str | None = None
-    kg: str
+    kg: str = ""
     kg_hash: str = ""
-    seed: int = 0
-    hypotheses: int = 1
-    auto_approve: bool = False
-    budget_usd: float | None = None
-    literature: Literal["local", "online"] = "local"
-    corpus: str = ""
-    as_of: int | None = None
-    history: History | None = None
-    split: float | None = None
-    confirms: bool = False
-    campaign: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
     endpoint: str = ""
     finished: str | None = None
     problem: str | None = None
 
+    @property
+    def campaign(self) -> str:
+        """Campaign whose online error control the claims share; a confirming run is its own."""
+        return self.spec.campaign or (self.id if self.spec.confirms else "")
+
     def digest(self) -> str:
-        """Hash of what does not change while a run goes on."""
-        optional = (
-            "copied_thread", "endpoint", "history", "split", "confirms", "campaign",
-        )  # fmt: skip
-        unset = {name for name in optional if not getattr(self, name)}
-        fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
+        """Hash of the fields that stay as they are while a run continues."""
+        fixed = self.model_dump(mode="json", exclude=CHANGING)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
-
-
-FORMAT = 3
-"""Of run folders. 2: an identity apart from the folder's name, and a record of its files. 3: what
-one step needs of another is in the state, so that an evaluation begun before cannot go on."""
-CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed", "checkpoint"}
 
 
 LOOKS = 6
@@ -166,9 +158,17 @@ class RunFolder:
             manifest = read_model(path, Manifest)
         except FileNotFoundError:
             raise InputError(f"{self.root} is no run folder (it has no manifest.json)") from None
-        if manifest.format > FORMAT:
-            raise InputError(f"{path} is of a newer SAGE (format {manifest.format}); upgrade")
+        if manifest.format != FORMAT:
+            raise InputError(
+                f"{path} has format {manifest.format}, and this SAGE reads format {FORMAT};"
+                " use the SAGE version that wrote it"
+            )
         return manifest
+
+    def set_budget(self, budget_usd: float) -> Manifest:
+        """Replace the bound on the model's cost."""
+        spec = self.manifest().spec
+        return self.update(spec=spec.model_copy(update={"budget_usd": budget_usd}))
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest."""
@@ -183,13 +183,12 @@ class RunFolder:
     def verify(self, *, under_way: bool = False) -> None:
         """Refuse a folder whose files are not as the run left them (`Record.verify`).
 
-        A folder of the first format has no record and passes. A run that goes on (`under_way`) may
-        find what an interrupted step left, and a program that a person was asked to mend.
+        A run that is resumed (`under_way`) may hold what an interrupted step left, and a program
+        that a person was asked to mend.
         """
         manifest = self.manifest()
-        if manifest.format > 1 or self.record.exists():
-            mended = under_way and manifest.status == "escalated"
-            self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
+        mended = under_way and manifest.status == "escalated"
+        self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
 
     def hold(self) -> None:
         """Take the run for this process until it ends, and clear what a killed one left half-done.
@@ -227,7 +226,7 @@ class RunFolder:
             self._held.close()
 
     def adopt(self) -> Manifest:
-        """The manifest of a held run, brought up to date: older formats, folders moved or copied.
+        """Return the manifest of a held run, updated if its folder was moved or copied.
 
         A copy beside its original becomes a run of its own that names its parent.
 
@@ -239,23 +238,6 @@ class RunFolder:
         """
         self.verify(under_way=True)
         manifest, here = self.manifest(), str(self.root)
-        if manifest.format < FORMAT:
-            begun = any(self.root.glob("outputs/expanded-*.json"))
-            if begun and manifest.status != "finished":
-                raise InputError(
-                    f"{self.root} was stopped inside an evaluation by an earlier SAGE (format "
-                    f"{manifest.format}), which this one cannot continue; `sage show` and `sage "
-                    "replay` still read it. Start the question again: sage run"
-                )
-            update: dict[str, Any] = {"format": FORMAT}
-            if manifest.format == 1:
-                update |= {"run_id": str(uuid.uuid4()), "thread": manifest.id, "place": here}
-            first = manifest.format == 1
-            manifest = manifest.model_copy(update=update)
-            self.save(manifest)
-            if first:
-                self.record.seal()
-            self.record.seal_manifest()
         if manifest.place != here:
             copied = self._is_copy(manifest)
             if copied:

@@ -88,7 +88,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
             k=settings.paths,
             max_hops=settings.max_hops,
             **settings.weights.model_dump(),
-            seed=services.manifest.seed,
+            seed=services.spec.seed,
         ),
         services.embedder,
         domain=query.domain,
@@ -116,8 +116,8 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
         drafts: list[Draft] = list(state.get("drafts", []))
         wishes = list(state.get("wishes", []))
         if not wishes:
-            wanted = max(services.settings.drafts, services.manifest.hypotheses)
-            drafts += drafted(services, state, drafts, wanted, services.manifest.hypotheses)
+            wanted = max(services.settings.drafts, services.spec.hypotheses)
+            drafts += drafted(services, state, drafts, wanted, services.spec.hypotheses)
         for wish in wishes:
             try:
                 drafts += drafted(services, state, drafts, 1, 1, wish)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_servers.measures.table import Measured
     from validation.cohort.cohort import Cohort
 
-FOLDER, SECOND, STEM = "defined", "second", "defined"
+SECOND, STEM = "second", "defined"
 MOST = 40
 """Measurements that a run's scientist may define."""
 
@@ -60,7 +60,7 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
 
     if cohort.maps is None:
         raise InputError(
-            f"--measure: {cohort.id} says of no maps; name their folder in cohort.toml, as"
+            f"measure: {cohort.id} has no maps; name their folder in cohort.toml, as"
             ' maps = "maps", above the first section'
         )
     slides = MapsOnDisk(cohort.maps, set(cohort.patients))
@@ -68,7 +68,7 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
     report, measured = gate(suite, slides, seed=seed)
     places = [place for place, gated in enumerate(report.measurements) if gated.passed]
     if not places:
-        raise InputError(f"--measure: none of {len(suite)} measurements passes the gate")
+        raise InputError(f"measure: none of {len(suite)} measurements passes the gate")
     folder.mkdir(parents=True, exist_ok=True)
     write_gate(report, folder)
     _write(measured, places, folder, f"{STEM}1")

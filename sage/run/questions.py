@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
+from agents.question.agent import QUESTION, read_question
 from agents.question.carried import account_line, without_subgroups
 from agents.question.types import (
     CohortWords,
@@ -22,31 +18,20 @@ from agents.question.types import (
 )
 from sage.core.data import data_root
 from sage.core.errors import InputError
-from sage.core.files import read_json
+from sage.core.files import write_json
 from sage.core.models import Strict, read_model
 from sage.run.folder import RunFolder
+from sage.run.spec import Corrections
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
+    from sage.run.services import Services
     from validation.core.dictionary import DataDictionary
     from validation.core.hypothesis import Hypothesis
 
 
 LONGEST = 2000
-
-
-@dataclass(frozen=True)
-class Corrections:
-    """What the asker says beside the question: other parts, parts to leave out, a whole contract.
-
-    `yes` goes on without asking, also where graph, cohort and question are about other diseases.
-    """
-
-    replaced: dict[PartRole, tuple[str, ...]] = field(default_factory=dict)
-    dropped: tuple[str, ...] = ()
-    edited: Path | None = None
-    yes: bool = False
 
 
 def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None) -> QuestionInput:
@@ -111,7 +96,7 @@ def contract(
     given : the question, with the names that cohort and graph have
     reading : what the rules or a model read in it, in the question's own words
     ontology : finds entities by their names and synonyms
-    corrections : parts replaced or left out, or a file with a whole contract in place of both
+    corrections : parts replaced or dropped, or a whole contract in place of both
 
     Returns
     -------
@@ -120,7 +105,7 @@ def contract(
     Raises
     ------
     InputError
-        If an edited contract cannot be read, or a correction names what is not there.
+        If a correction names a part that the question does not have.
     """
     from agents.question.correct import corrected, edited
     from agents.question.ground import ground
@@ -129,24 +114,30 @@ def contract(
     vocabulary = Vocabulary(given, ontology)
     if corrections.edited is not None:
         read = ground(given, reading, vocabulary)
-        return edited(_read_file(corrections.edited), given, read)
+        return edited(corrections.edited, given, read)
     return corrected(given, reading, vocabulary, corrections.replaced, corrections.dropped)
 
 
-def _read_file(path: Path) -> Question:
-    try:
-        found = read_json(path)
-        return Question.model_validate(found.get("question", found))
-    except FileNotFoundError:
-        raise InputError(
-            f"--question: there is no {path}; `sage ask … --json` writes one"
-        ) from None
-    except (ValidationError, ValueError, AttributeError) as error:
-        first = str(error).splitlines()[0]
-        raise InputError(
-            f"--question {path}: this is no contract of a question ({first}); begin from"
-            " `sage ask … --json`"
-        ) from None
+def read_contract(services: Services) -> Question:
+    """Read the run's question by rules, without keeping anything."""
+    given = question_input(services.spec.prompt, services.dictionary, services.graph)
+    reading = read_question(given, services.resources)
+    return contract(given, reading, services.ontology, services.spec.corrections)
+
+
+def ask_question(services: Services) -> Question:
+    """Have the run's reasoner read its question, and save the contract."""
+    folder = services.folder
+    with services.node("question"):
+        given = question_input(services.spec.prompt, services.dictionary, services.graph)
+        try:
+            reading = services.ask(QUESTION, given, "question").output
+            question = contract(given, reading, services.ontology, services.spec.corrections)
+        except Exception as error:
+            folder.update(status="failed", problem=str(error)[:1000])
+            raise
+        write_json(folder.output("question_contract"), question)
+    return question
 
 
 class Redesign(Strict):
@@ -169,7 +160,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
     """
     path = folder.output("question_contract")
     if not path.exists():
-        return Question(prompt=folder.manifest().prompt)
+        return Question(prompt=folder.manifest().spec.prompt)
     question = read_model(path, Question)
     redesign = redesign_of(folder, hypothesis_id)
     if redesign is None:
@@ -198,40 +189,7 @@ def refuse(question: Question) -> None:
         raise InputError(" ".join(question.refusals))
 
 
-def settle(question: Question, *, yes: bool) -> None:
-    """Let the asker agree: on a terminal by asking, in a script by `--yes` where diseases differ.
-
-    Raises
-    ------
-    InputError
-        If diseases differ and nobody agreed, or the asker declined.
-    """
-    mismatches = question.setting.mismatches
-    if yes:
-        return
-    remedy = (
-        "Give a cohort with --cohort, build a graph of its literature (`sage kg build`, then --kg),"
-        " or go on all the same with --yes."
-    )
-    if not sys.stdin.isatty():
-        if mismatches:
-            raise InputError(f"{' '.join(mismatches)} {remedy}")
-        return
-    from sage.cli.console import err
-
-    if mismatches:
-        err.print(f"[yellow]{' '.join(mismatches)}[/] {remedy}", soft_wrap=True)
-    err.print("Go on with this question? [Y/n] " if not mismatches else "Go on? [y/N] ", end="")
-    answer = sys.stdin.readline().strip().lower()
-    if answer in ("y", "yes") or (answer == "" and not mismatches):
-        return
-    raise InputError(
-        "stopped at the question; correct it with --exposure, --endpoint, --modifier, --treatment,"
-        " --population, --drop, or edit what `sage ask … --json` prints and give it with --question"
-    )
-
-
-def lines(question: Question, *, begun: bool = False) -> list[str]:
+def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     """The contract in words, one line per part. Refusals end the command in a line of their own.
 
     A run that has `begun` was agreed to: nobody is asked to.

@@ -24,6 +24,7 @@ from sage.core.progress import Listener as ToldTo
 from sage.core.progress import told_to
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import question_of
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 Listener = Callable[[str, str, dict[str, Any]], None]
+DEFINED = "defined"
 BETWEEN_NOTES = 2.0
 """Seconds between two lines of the event log on how far a step is."""
 
@@ -56,6 +58,16 @@ class Services:
     settings: Settings
     listener: Listener = field(default=_silent)
     freezing: threading.Lock = field(default_factory=threading.Lock)
+    defined: Path = field(init=False)
+    """Folder of the measurements that the run defines."""
+
+    def __post_init__(self) -> None:
+        self.defined = self.folder.root / "outputs" / DEFINED
+
+    @property
+    def spec(self) -> RunSpec:
+        """What the run was asked."""
+        return self.manifest.spec
 
     @cached_property
     def ontology(self) -> Ontology:
@@ -74,7 +86,7 @@ class Services:
         return make_chat(
             self.settings,
             self.folder.root,
-            budget_usd=self.manifest.budget_usd,
+            budget_usd=self.spec.budget_usd,
             withheld=lambda: self.patient_identifiers,
             trace=self.trace,
         )
@@ -87,7 +99,7 @@ class Services:
     @cached_property
     def resources(self) -> Resources:
         """What rules may consult."""
-        return Resources(ontology=self.ontology, seed=self.manifest.seed)
+        return Resources(ontology=self.ontology, seed=self.spec.seed)
 
     @cached_property
     def graph(self) -> Graph:
@@ -106,24 +118,23 @@ class Services:
     @cached_property
     def cohort(self) -> Cohort:
         """The cohort that hypotheses are tested on, with what the run measured on its slides."""
-        from sage.run.measuring import FOLDER, with_defined
+        from sage.run.measuring import with_defined
         from sage.run.wiring import load_cohort
 
-        asked = self.manifest
-        found = load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
-        return with_defined(found, self.folder.root / "outputs" / FOLDER)
+        spec = self.spec
+        found = load_cohort(spec.cohort, self.settings, spec.cohort_root, spec.features)
+        return with_defined(found, self.defined)
 
     @cached_property
     def second_cohort(self) -> Cohort | None:
         """The cohort on which claims are repeated, if the run has one."""
-        from sage.run.measuring import FOLDER, SECOND, with_defined
+        from sage.run.measuring import SECOND, with_defined
         from sage.run.wiring import load_cohort
 
-        second = self.manifest.replicate
+        second = self.spec.second_cohort
         if not second:
             return None
-        defined = self.folder.root / "outputs" / FOLDER / SECOND
-        return with_defined(load_cohort(second, self.settings), defined)
+        return with_defined(load_cohort(second, self.settings), self.defined / SECOND)
 
     def reload_cohorts(self) -> None:
         """Forget the cohorts, after a measurement joined their variables."""
@@ -148,12 +159,12 @@ class Services:
     @cached_property
     def literature(self) -> Literature:
         """The literature search: the local index, and the services when the run is online."""
-        from sage.run.wiring import corpus_of, make_literature
+        from sage.run.wiring import make_literature
 
-        online = self.manifest.literature != "local"
+        online = self.settings.literature != "local"
         return make_literature(
             self.settings,
-            corpus_of(self.manifest.corpus),
+            self.spec.corpus or data_root() / "corpus",
             self.ontology,
             self.embedder.embed if online else None,
         )
@@ -165,32 +176,32 @@ class Services:
 
         from agents.scientist import BlindCohort, Workbench
 
-        year = self.manifest.as_of
+        year = self.spec.as_of
         return Workbench(
             graph=self.graph,
             literature=self.literature,
             cohort=BlindCohort(self.cohort, self.settings.min_count),
             ontology=self.ontology,
             embedder=lambda: self.embedder,
-            history=self.manifest.history,
+            history=self.spec.history,
             measures=self._measures(),
             as_of=date(year, 12, 31) if year else None,
-            seed=self.manifest.seed,
+            seed=self.spec.seed,
         )
 
     def _measures(self) -> MapMeasures | None:
         """What measures on the cohort's maps, where it has some."""
-        from sage.run.measuring import FOLDER, MapMeasures
+        from sage.run.measuring import MapMeasures
 
         if (maps := self.cohort.maps) is None:
             return None
         return MapMeasures(
             maps=maps,
-            folder=self.folder.root / "outputs" / FOLDER,
+            folder=self.defined,
             cohort=lambda: self.cohort,
             second=lambda: self.second_cohort,
             reload=self.reload_cohorts,
-            seed=self.manifest.seed,
+            seed=self.spec.seed,
             minimum=self.settings.min_count,
         )
 
@@ -204,7 +215,7 @@ class Services:
     @cached_property
     def evidence_clients(self) -> EvidenceClients | None:
         """Outside registries for feasibility when the run is online, else None."""
-        if self.manifest.literature == "local":
+        if self.settings.literature == "local":
             return None
         from agents.evidence.clients import EvidenceClients, Registries
 

@@ -59,11 +59,11 @@ def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
     from validation.contracts.contract import SplitRule
     from validation.drafting.draft import draft
 
-    share = services.manifest.split
+    share = services.spec.split
     split = SplitRule()
     if share is not None:
         split = SplitRule(policy="discovery_confirmation", confirmation=share)
-    return draft(hypothesis, services.dictionary, seed=services.manifest.seed, split=split)
+    return draft(hypothesis, services.dictionary, seed=services.spec.seed, split=split)
 
 
 def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
@@ -85,7 +85,7 @@ def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenCon
         if ledger.registration(taken.sha256) is not None:
             return taken
     ledger.follow(services.cohort)
-    if services.manifest.confirms and services.second_cohort is not None:
+    if services.spec.confirms and services.second_cohort is not None:
         ledger.follow(services.second_cohort)
     return at(ledger.next_place())
 

@@ -84,7 +84,7 @@ def make_embedder(settings: Settings) -> Embedder:
 
 
 def load_cohort(
-    name: str, settings: Settings, root: str | None = None, features: Sequence[str] = ()
+    name: str, settings: Settings, root: Path | None = None, features: Sequence[Path] = ()
 ) -> Cohort:
     """A cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
 
@@ -103,9 +103,9 @@ def load_cohort(
     cache = settings.cache_dir / "cohorts"
     cache.mkdir(parents=True, exist_ok=True)
     folder = demo_cohort(settings) if name == "demo" else name
-    found = cohort.load(folder, root=Path(root) if root else None, cache=cache)
+    found = cohort.load(folder, root=root, cache=cache)
     for path in features:
-        found = found.with_features(Path(path))
+        found = found.with_features(path)
     return found
 
 
@@ -253,16 +253,6 @@ def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
         place.mkdir(parents=True, exist_ok=True)
         reasoner = make_chat(settings, place, budget_usd=None)
     return lambda given: reasoner.ask(QUESTION, given).output
-
-
-def corpus_of(given: str) -> Path:
-    """The folder of papers that a manifest names; nothing stands for the corpus that ships.
-
-    Earlier formats name that one by its place then, which another installation does not have.
-    """
-    shipped = data_root() / "corpus"
-    path = Path(given) if given else shipped
-    return shipped if path.parts[-2:] == shipped.parts[-2:] and not path.is_dir() else path
 
 
 def make_literature(

@@ -13,9 +13,11 @@ import threading
 from pathlib import Path
 
 from sage.core.errors import InputError
+from sage.core.files import write_json
 from sage.core.hooks import OWNER
 from sage.core.printable import one_line, printable
 from sage.run.folder import RunFolder, held
+from sage.run.spec import RunSpec
 
 HOLDER = re.compile(r"process (\d+) on (\S+) since")
 STARTED = ".started"
@@ -30,10 +32,12 @@ class Commands:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
-    def start(self, name: str, *arguments: str, owner: str = "") -> None:
-        """Run sage with these arguments apart from this process; its words go to a file.
+    def start(
+        self, name: str, *arguments: str, spec: RunSpec | None = None, owner: str = ""
+    ) -> None:
+        """Run sage with these arguments in a process of its own; its output goes to a file.
 
-        `owner` is the person who asked, where the server knows.
+        `spec` is what a new run is asked, `owner` the person who asked, where the server knows.
 
         Raises
         ------
@@ -44,6 +48,10 @@ class Commands:
             if self.alive(name):
                 raise InputError(f"run {name} is being worked on already")
             self.home.mkdir(parents=True, exist_ok=True)
+            if spec is not None:
+                file = self.home / f"{Path(name).name[:200]}.spec.json"
+                write_json(file, spec)
+                arguments = (*arguments, f"--spec={file}")
             with self.log(name).open("wb") as said:
                 self._running[name] = subprocess.Popen(
                     [sys.executable, "-m", "sage", *arguments],

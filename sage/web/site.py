@@ -145,16 +145,12 @@ class Site:
 
     def whole_cohort_of(self, run: RunFolder) -> Cohort:
         """The cohort of a run with what was measured for it, loaded once."""
-        from sage.run.measuring import FOLDER, with_defined
+        from sage.run.services import Services
 
-        manifest = run.manifest()
         key = f"run {run.root}"
         with self.lock:
             if key not in self._cohorts:
-                plain = load_cohort(
-                    manifest.cohort, self.settings, manifest.cohort_root, manifest.features
-                )
-                self._cohorts[key] = with_defined(plain, run.root / "outputs" / FOLDER)
+                self._cohorts[key] = Services(run, run.manifest(), self.settings).cohort
             return self._cohorts[key]
 
     @cached_property

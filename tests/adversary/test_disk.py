@@ -206,56 +206,11 @@ def test_replay_refuses_in_one_line_and_writes_nothing(
     assert not (tmp_path / "again").exists()
 
 
-def test_an_older_folder_without_a_record_opens_and_goes_on(run: Path) -> None:
-    (run / NAME).unlink()
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_folder_of_another_format_is_refused(version: int, run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
-    for field in ("format", "run_id", "thread", "parent", "place", "sealed"):
-        del manifest[field]
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    folder = RunFolder(run)
-    assert collect(folder).hypotheses
-    folder.hold()
-    adopted = folder.adopt()
-    assert adopted.thread == manifest["id"]
-    assert adopted.run_id != adopted.thread
-    assert collect(RunFolder(run)).hypotheses
-    _digit(run / "outputs/brief.json")
-    with pytest.raises(InputError, match=r"brief\.json"):
-        collect(RunFolder(run))
-
-
-@pytest.mark.parametrize("damage", ["deleted", "emptied", "truncated", "garbage", "other"])
-def test_an_older_folder_that_is_damaged_is_one_line_too(damage: str, run: Path) -> None:
-    (run / NAME).unlink()
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
-    for file in ("outputs/novelty-h1.json", "outputs/state.json", "outputs/coding-h1.json"):
-        copy = Path(shutil.copytree(run, run.parent / "copy", dirs_exist_ok=True))
-        DAMAGE[damage](copy / file)
-        try:
-            collect(RunFolder(copy))
-        except InputError as refused:
-            assert "\n" not in str(refused)
-            assert Path(file).name in str(refused)
-        else:
-            assert damage in ("deleted", "other")
-
-
-def test_an_evaluation_begun_by_an_earlier_sage_is_not_continued(run: Path) -> None:
-    folder = RunFolder(run)
-    earlier = folder.manifest().model_copy(update={"format": 2})
-    folder.save(earlier.model_copy(update={"status": "failed"}))
-    folder.record.seal_manifest()
-    with pytest.raises(InputError, match="Start the question again"):
-        folder.adopt()
-    folder.save(earlier)
-    assert folder.adopt().format == 3
-
-
-def test_a_folder_of_a_newer_format_is_not_guessed_at(run: Path) -> None:
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 9}))
-    with pytest.raises(InputError, match="newer SAGE"):
+    (run / "manifest.json").write_text(json.dumps({**manifest, "format": version}))
+    with pytest.raises(InputError, match=f"format {version}"):
         collect(RunFolder(run))
 
 
@@ -294,16 +249,32 @@ def test_no_run_goes_on_from_a_file_that_was_changed(
     assert events(waiting) == before
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_older_format_does_not_launder_a_changed_manifest(version: int, run: Path) -> None:
+def test_a_changed_spec_is_refused(run: Path) -> None:
     path = run / "manifest.json"
     manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({**manifest, "format": version, "prompt": "Another question"}))
+    spec = {**manifest["spec"], "prompt": "Another question"}
+    path.write_text(json.dumps({**manifest, "spec": spec}))
     folder = RunFolder(run)
     folder.hold()
     with pytest.raises(InputError, match=r"manifest\.json was changed"):
         folder.adopt()
-    assert folder.manifest().format == version
+
+
+def test_of_two_copies_of_a_moved_run_neither_is_taken_for_the_original(tmp_path: Path) -> None:
+    first = Path(shutil.copytree(waiting_run(), tmp_path / "runs" / "first"))
+    manifest = json.loads((first / "manifest.json").read_text())
+    (first / "manifest.json").write_text(json.dumps({**manifest, "place": str(tmp_path / "gone")}))
+    second = Path(shutil.copytree(first, first.with_name("second")))
+    for run in (first, second):
+        refused = sage("resume", str(run), cwd=tmp_path)
+        assert refused.code == 2 and "hold the same run" in refused.err, refused.err
+    away = second.rename(tmp_path / "away")
+    assert sage("resume", str(first), "--json", cwd=tmp_path).json["status"] == "waiting for review"
+    away.rename(second)
+    copied = sage("resume", str(second), "--json", cwd=tmp_path)
+    assert copied.json["status"] == "waiting for review", copied.err
+    kept, own = RunFolder(first).manifest(), RunFolder(second).manifest()
+    assert own.parent == kept.run_id != own.run_id and own.thread != kept.thread
 
 
 def test_a_copy_of_a_copy_is_a_run_of_its_own_too(tmp_path: Path) -> None:

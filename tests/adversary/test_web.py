@@ -17,6 +17,7 @@ from mcp_servers.servers.options import HttpOptions
 from sage.cli.app import app
 from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage.web.app import STATIC, create_app
 from sage.web.guard import BODY, Guard, Secrets
@@ -530,17 +531,22 @@ def test_a_question_cannot_become_an_option(
     guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[tuple[str, ...]] = []
+    specs: list[RunSpec] = []
     inner: Any = guard.app
-    monkeypatch.setattr(
-        inner.state.commands, "start", lambda name, *given, owner: started.append(given)
-    )
+
+    def start(name: str, *given: str, spec: RunSpec, owner: str) -> None:
+        started.append(given)
+        specs.append(spec)
+
+    monkeypatch.setattr(inner.state.commands, "start", start)
     monkeypatch.setattr(inner.state.site, "cohort", lambda name: None)
     body = {"prompt": "--budget-usd=0 --out=/tmp/x", "dropped": ["--yes"],
             "replaced": {"exposure": ["--auto-approve"]}}  # fmt: skip
     assert ask(guard, "POST", "/api/runs", changing(), json=body).status_code == 200
-    (arguments,) = started
-    assert arguments[-2:] == ("--", "--budget-usd=0 --out=/tmp/x")
-    assert "--drop=--yes" in arguments and "--auto-approve" not in arguments
+    (arguments,), (spec,) = started, specs
+    assert [word.partition("=")[0] for word in arguments] == ["run", "--out"]
+    assert spec.prompt == "--budget-usd=0 --out=/tmp/x" and not spec.auto_approve
+    assert spec.corrections.dropped == ("--yes",)
 
 
 def test_a_cohort_that_is_not_of_the_list_is_refused(guard: Guard) -> None:
@@ -554,9 +560,9 @@ def write_run(folder: Path, prompt: str) -> RunFolder:
     folder.mkdir(parents=True)
     run = RunFolder(folder)
     run.save(
-        Manifest(id=folder.name, prompt=prompt, created="2026-01-01T00:00:00+00:00",
-                 status="failed", problem=EVIL, reasoner="rules", cohort="demo",
-                 cohort_title=EVIL, kg="none")
+        Manifest(id=folder.name, run_id="r", spec=RunSpec(prompt=prompt),
+                 created="2026-01-01T00:00:00+00:00", status="failed", problem=EVIL,
+                 reasoner="rules", cohort_title=EVIL)
     )  # fmt: skip
     run.event("run", prompt=prompt, reasoner="rules")
     run.event("note", node="scientist", message=EVIL)

@@ -27,7 +27,7 @@ from benchmarks.adapters.questions import Answer, GoldQuestion, compare, read_go
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.errors import InputError
-from sage.run.questions import lines, question_input
+from sage.run.questions import describe_question, question_input
 from validation import cohort as cohorts
 from validation.simulate import write_world
 
@@ -454,8 +454,11 @@ def test_what_is_adjusted_for_is_no_exposure(
 
 
 def test_a_question_without_an_endpoint_is_told_so(known: Known) -> None:
-    assert any("endpoint: none named" in line for line in lines(ask(known, "What does FGFR3 do?")))
-    named = lines(ask(known, "Does FGFR3 relate to overall survival?"))
+    assert any(
+        "endpoint: none named" in line
+        for line in describe_question(ask(known, "What does FGFR3 do?"))
+    )
+    named = describe_question(ask(known, "Does FGFR3 relate to overall survival?"))
     assert not any("none named" in line for line in named)
 
 
@@ -568,8 +571,12 @@ def test_what_is_no_question_any_more_is_refused() -> None:
 
 
 def test_two_names_of_one_organs_cancer_are_not_counted_alike_without_a_word(known: Known) -> None:
-    apart = lines(ask(known, "Does FGFR3 relate to overall survival in urothelial carcinoma?"))
+    apart = describe_question(
+        ask(known, "Does FGFR3 relate to overall survival in urothelial carcinoma?")
+    )
     note = "note: bladder cancer and urothelial carcinoma are taken as one setting"
     assert any(note in line for line in apart)
-    alike = lines(ask(known, "Does FGFR3 relate to overall survival in bladder cancer?"))
+    alike = describe_question(
+        ask(known, "Does FGFR3 relate to overall survival in bladder cancer?")
+    )
     assert not any("taken as one" in line for line in alike)

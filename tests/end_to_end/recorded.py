@@ -85,6 +85,6 @@ def program(model: Model) -> str:
 def run_with(server: Server, run: Path) -> Done:
     """`sage run` on TCGA-BLCA with this model, without a review."""
     return sage(
-        "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
-        "--cohort", str(SHARED), "--out", str(run), cwd=run.parent, timeout=600, **CHAT,
+        "run", PROMPT, "--reasoner", "chat", "--auto-approve", "--cohort", str(SHARED),
+        "--out", str(run), cwd=run.parent, timeout=600, SAGE_BASE_URL=server.url, **CHAT,
     )  # fmt: skip

@@ -24,20 +24,21 @@ COMMANDS = {
 }
 
 
-def command(recording: Path, url: str, place: Path, *more: str) -> tuple[str, ...]:
-    """The arguments of `sage` that ask what was recorded of the model at `url`.
+def command(recording: Path, place: Path, *more: str) -> tuple[str, ...]:
+    """The arguments of `sage` whose model calls were recorded.
 
     The run's folder is `place / OUT`: a campaign's contracts, and so its prompts, hold that name.
     """
     return (
-        *COMMANDS[recording], "--reasoner", "chat", "--base-url", url, "--auto-approve",
+        *COMMANDS[recording], "--reasoner", "chat", "--auto-approve",
         "--out", str(place / OUT), *more,
     )  # fmt: skip
 
 
-def surroundings(place: Path) -> dict[str, str]:
+def surroundings(place: Path, url: str) -> dict[str, str]:
     """The environment: a ledger of its own, as levels depend on what it knows of the patients."""
     return {
+        "SAGE_BASE_URL": url,
         "SAGE_API_KEY": "none",
         "SAGE_RETRIES": "0",
         "XDG_DATA_HOME": str(place),

@@ -34,8 +34,8 @@ censored_values = [0]
 """
 
 
-def _refused(*args: str, cwd: Path) -> str:
-    ended = sage(*args, cwd=cwd)
+def _refused(*args: str, cwd: Path, **variables: str) -> str:
+    ended = sage(*args, cwd=cwd, **variables)
     assert ended.code == 2, (ended.code, ended.err[-2000:])
     assert "Traceback" not in ended.err
     return ended.err
@@ -100,7 +100,7 @@ def test_wrong_settings_name_the_field_and_the_file(text: str, tmp_path: Path) -
 
 def test_budget_without_prices(tmp_path: Path) -> None:
     message = _refused(
-        "run", PROMPT, "--reasoner", "chat", "--base-url", "http://127.0.0.1:9/v1",
-        "--budget-usd", "1", cwd=tmp_path,
+        "run", PROMPT, "--reasoner", "chat", "--budget-usd", "1", cwd=tmp_path,
+        SAGE_BASE_URL="http://127.0.0.1:9/v1",
     )  # fmt: skip
     assert "price_in" in message

@@ -48,7 +48,7 @@ def test_a_killed_campaign_goes_on_and_learns_from_its_first_round(killed: Path)
     assert second["of"] == f"{told['campaign']}/r1-h1"
     assert second["kind"] in ("refine", "contrast", "explain")
     manifest = json.loads((killed / "round-2" / "manifest.json").read_text())
-    known = manifest["history"]["claims"][0]
+    known = manifest["spec"]["history"]["claims"][0]
     assert known["statement"] == first["statement"]
     assert known["verdict"].endswith("in the exploring patients")
 
@@ -86,7 +86,7 @@ def test_the_notebook_is_a_page_with_what_was_asked(killed: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--split", "0.5", "--confirm", "demo"], "not both"),
+        (["--confirm", "0.9"], "0.8"),
         (["--notebook", "bad.json"], "no notebook"),
         (["--cohort", "nowhere"], "nowhere"),
         (["--confirm", "demo"], "reads the same patients"),

@@ -49,8 +49,8 @@ def test_each_source_of_the_debate_stands_beside_its_identifier(finished: Path) 
 
 def test_a_tournament_orders_the_candidates_and_replays(tmp_path: Path) -> None:
     ended = sage(
-        "run", PROMPT, "--tournament", "--drafts", "5", "--json", "--out", str(tmp_path / "run"),
-        cwd=tmp_path,
+        "run", PROMPT, "--json", "--out", str(tmp_path / "run"), cwd=tmp_path, SAGE_DRAFTS="5",
+        SAGE_TOURNAMENT="true",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     ranking = json.loads((tmp_path / "run/outputs/candidates-h1.json").read_text())
@@ -70,8 +70,9 @@ def test_where_nothing_found_bears_on_the_claim_novelty_is_not_judged(tmp_path: 
     )
     run = tmp_path / "run"
     ended = sage(
-        "run", PROMPT, "--corpus", str(corpus), "--auto-approve", "--out", str(run), cwd=tmp_path
-    )
+        "run", PROMPT, "--auto-approve", "--out", str(run), cwd=tmp_path,
+        SAGE_RUN__CORPUS=str(corpus),
+    )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "novelty not judged" in ended.out
     page = (run / "report.html").read_text()

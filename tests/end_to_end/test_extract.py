@@ -20,7 +20,9 @@ def test_a_feature_computed_on_slides_becomes_a_variable_of_the_run(tmp_path: Pa
     assert ended.json["provenance"][0]["tool"] == "tls"
     table = tmp_path / "features" / "tls.csv"
     run = tmp_path / "run"
-    begun = sage("run", PROMPT, "--features", str(table), "--json", "--out", str(run), cwd=tmp_path)
+    features = json.dumps([str(table)])
+    begun = sage("run", PROMPT, "--json", "--out", str(run), cwd=tmp_path,
+                 SAGE_RUN__FEATURES=features)  # fmt: skip
     assert begun.code == 0, begun.err
     changes = tmp_path / "changes.json"
     exposure = {"variable": "imaging:tls_area", "label": "TLS area", "level": "low"}

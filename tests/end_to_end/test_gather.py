@@ -11,6 +11,7 @@ import pytest
 
 from agents.core.types import Citation
 from sage.run.folder import Manifest, RunFolder
+from sage.run.spec import RunSpec
 from tests.core.http_server import Answer
 from tests.end_to_end.harness import sage
 from tests.kg.catalogs import Catalogs, Paper, corpus, running
@@ -46,8 +47,8 @@ def call(world: Catalogs, place: Path, *line: str) -> Any:
 def run_of(path: dict[str, Any], folder: Path) -> None:
     """A run whose one hypothesis rests on a path, each step quoted."""
     run = RunFolder(folder)
-    run.save(Manifest(id=folder.name, prompt="q", created="2026-01-01T00:00:00", reasoner="rules",
-                      cohort="demo", kg="graph"))  # fmt: skip
+    run.save(Manifest(id=folder.name, run_id="r", spec=RunSpec(prompt="q"),
+                      created="2026-01-01T00:00:00", reasoner="rules"))  # fmt: skip
     evidence = [e for edge in path["edges"] for e in edge["evidence"]]
     cited = [
         Citation(title=e["title"], year=e["year"], doi=e["doi"], pmid=e["pmid"], quote=e["text"])

@@ -40,13 +40,13 @@ def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> N
     for name, seed in (("discovery", 31), ("confirmation", 32)):
         write_cohort(tmp_path / name, seed, 100)
 
-    def done(*words: str) -> str:
-        ended = sage(*words, cwd=tmp_path)
+    def done(*words: str, **variables: str) -> str:
+        ended = sage(*words, cwd=tmp_path, **variables)
         assert ended.code == 0, ended.err
         return ended.out
 
     two = ["--cohort", "discovery", "--confirm", "confirmation"]
-    done("run", QUESTION, "--measure", *two, "--auto-approve")
+    done("run", QUESTION, *two, "--auto-approve", SAGE_RUN__MEASURE="true")
     (run,) = (tmp_path / "runs").iterdir()
     gate = json.loads((run / "outputs" / "defined" / "gate.json").read_text())
     passed = {gated["name"] for gated in gate["measurements"] if gated["passed"]}
@@ -72,6 +72,7 @@ def test_without_maps_there_is_nothing_to_measure(tmp_path: Path) -> None:
     write_cohort(tmp_path / "c", 33, 12)
     text = (tmp_path / "c" / "cohort.toml").read_text()
     (tmp_path / "c" / "cohort.toml").write_text(text.replace('maps = "maps"', ""))
-    ended = sage("run", QUESTION, "--measure", "--cohort", "c", "--auto-approve", cwd=tmp_path)
-    assert ended.code == 2 and "says of no maps" in ended.err
+    ended = sage("run", QUESTION, "--cohort", "c", "--auto-approve", cwd=tmp_path,
+                 SAGE_RUN__MEASURE="true")  # fmt: skip
+    assert ended.code == 2 and "has no maps" in ended.err
     assert not (tmp_path / "runs").exists()

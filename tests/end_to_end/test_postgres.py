@@ -83,3 +83,16 @@ def test_an_unreachable_database_is_one_clear_fault_without_its_password(tmp_pat
     assert "checkpoint database" in ended.err
     assert not (tmp_path / "run").exists()  # what cannot be recorded does not begin
     assert "hunter2" not in ended.err
+
+
+def test_a_run_with_its_checkpoints_in_its_folder_does_not_begin_anew_in_a_database(
+    url: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert sage("run", PROMPT, "--json", "--out", str(run), cwd=tmp_path).code == 0
+    for command in (["resume", str(run)], ["review", str(run), "--approve"]):
+        refused = sage(*command, cwd=tmp_path, SAGE_CHECKPOINT_URL=url)
+        assert refused.code == 2
+        assert "checkpoints.sqlite" in refused.err and "SAGE_CHECKPOINT_URL=" in refused.err
+        manifest = json.loads((run / "manifest.json").read_text())
+        assert manifest["status"] == "waiting for review"

@@ -86,7 +86,7 @@ def test_ask_prints_a_contract_that_can_be_edited_and_given_to_a_run(tmp_path: P
     assert [part["role"] for part in question["parts"]] == ["exposure", "endpoint", "population"]
     question["parts"][1] |= {"endpoint": "nodes", "name": "lymph-node positivity"}
     (tmp_path / "question.json").write_text(json.dumps(question))
-    found, said = drafted(question["prompt"], tmp_path, "--question", "question.json")
+    found, said = drafted("", tmp_path, "--spec", "question.json")
     assert found["endpoint"] == "nodes"
     assert found["population"]["filters"][0]["value"] == "FEMALE"
     assert "lymph-node positivity (nodes)" in said
@@ -100,8 +100,7 @@ def test_ask_prints_a_contract_that_can_be_edited_and_given_to_a_run(tmp_path: P
         ("Czy ekspresja FGFR3 wiąże się z przeżyciem?", (), "language"),
         ("Does FGFR3 relate to overall survival in breast cancer?", (), "--cohort"),
         ("Does age relate to recurrence-free survival?", ("--cohort", "gbsg2"), "--yes"),
-        ("Does FGFR3 relate to survival?", ("--drop", "TP53"), "no such part"),
-        ("Does FGFR3 relate to survival?", ("--question", "none.json"), "there is no none.json"),
+        ("Does FGFR3 relate to survival?", ("--spec", "none.json"), "none.json not found"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_what_to_do(

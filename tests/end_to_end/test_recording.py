@@ -25,8 +25,8 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Server]:
     """The recorded run, replayed against a server that knows nothing but the recording."""
     place = tmp_path_factory.mktemp("recording")
     with serve(from_folder(RECORDING)) as server:
-        asked = command(RECORDING, server.url, place)
-        ended = sage(*asked, cwd=place, **surroundings(place))
+        asked = command(RECORDING, place)
+        ended = sage(*asked, cwd=place, **surroundings(place, server.url))
     assert ended.code == 0, ended.err[-3000:]
     return place / OUT, server
 
@@ -77,8 +77,8 @@ def test_a_spent_budget_stops_the_run_and_a_larger_one_goes_on_without_paying_ag
     (tmp_path / "sage.toml").write_text(prices)
     run = tmp_path / OUT
     with serve(from_folder(RECORDING)) as server:
-        model = surroundings(tmp_path) | {"SAGE_BASE_URL": server.url}
-        asked = command(RECORDING, server.url, tmp_path, "--budget-usd", "0.2")
+        model = surroundings(tmp_path, server.url)
+        asked = command(RECORDING, tmp_path, "--budget-usd", "0.2")
         stopped = sage(*asked, cwd=tmp_path, **model)
         assert stopped.code == 1
         assert "budget of 0.20 USD reached" in stopped.err
@@ -108,8 +108,8 @@ def test_a_model_that_can_see_gets_the_figures_with_the_results(
         return Answer(replies[0]) if name == "Interpretation" else known(body)
 
     with serve(answer) as server:
-        asked = command(RECORDING, server.url, tmp_path)
-        more = surroundings(tmp_path) | {"SAGE_VISION": "true"}
+        asked = command(RECORDING, tmp_path)
+        more = surroundings(tmp_path, server.url) | {"SAGE_VISION": "true"}
         ended = sage(*asked, cwd=tmp_path, **more)
     assert ended.code == 0, ended.err[-2000:]
     asked = [request["messages"][-1]["content"] for request in server.requests]

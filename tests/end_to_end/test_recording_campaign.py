@@ -21,8 +21,8 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     """The recorded campaign, replayed against a server that knows nothing but the recording."""
     place = tmp_path_factory.mktemp("recording")
     with serve(from_folder(RECORDING)) as server:
-        asked = command(RECORDING, server.url, place)
-        ended = sage(*asked, cwd=place, timeout=500, **surroundings(place))
+        asked = command(RECORDING, place)
+        ended = sage(*asked, cwd=place, timeout=500, **surroundings(place, server.url))
     assert ended.code == 0, ended.err[-3000:]
     return place / OUT, server, ended
 

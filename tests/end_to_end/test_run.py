@@ -231,8 +231,8 @@ def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:
     slow = Answer("x" * 400, pieces=40, pause=0.5)
     with serve(lambda body: slow) as server:
         ended = sage(
-            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
-            "--out", str(run), cwd=tmp_path, SAGE_TIMEOUT_S="2",
+            "run", PROMPT, "--reasoner", "chat", "--auto-approve", "--out", str(run), cwd=tmp_path,
+            SAGE_TIMEOUT_S="2", SAGE_BASE_URL=server.url,
         )  # fmt: skip
         assert len(server.requests) == 1, "what ran out of time is not asked for again"
     assert ended.code == 1
@@ -253,7 +253,7 @@ def test_an_estimate_tells_calls_tokens_and_money_and_calls_nothing(tmp_path: Pa
         )
     )
     with serve(lambda body: Answer("{}")) as server:
-        args = ("run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--estimate")
+        args = ("run", PROMPT, "--reasoner", "chat", "--estimate")
         one = sage(*args, "--json", cwd=tmp_path).json
         two = sage(*args, "--hypotheses", "2", "--json", cwd=tmp_path).json
         shown = sage(*args, "--budget-usd", "0.01", cwd=tmp_path)

@@ -32,7 +32,8 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def watching(home: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "sage", "run", "--watch", *more], cwd=home, env=environment(),
+        [sys.executable, "-m", "sage", "show", *(more or ("last",)), "--watch"],
+        cwd=home, env=environment(),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -66,7 +67,7 @@ def test_watching_ends_by_itself_where_nobody_works_and_says_what_is_next(waitin
         assert "interrupted" in shown and f"sage resume {run.name}" in shown
     finally:
         (run / "manifest.json").write_text(json.dumps(manifest))
-    refused = sage("run", "--watch", "no-such-run", cwd=waiting)
+    refused = sage("show", "no-such-run", "--watch", cwd=waiting)
     assert refused.code == 2
     assert sage("run", cwd=waiting).code == 2
 

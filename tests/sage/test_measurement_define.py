@@ -17,6 +17,7 @@ from mcp_servers.measures.table import measure_patients
 from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
 from sage.run.services import Services
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from tests.agents.bench import EMBEDDER, ONTOLOGY, bladder, graph, index
 from tests.agents.test_scientist_chat import Answer, Played, answering, calling, candidate
@@ -37,7 +38,12 @@ def services(tmp_path: Path) -> Services:
         COHORT.replace("simulated = true", 'simulated = true\nmaps = "maps"')
     )
     manifest = Manifest(
-        id="r", prompt="q", created="2026-01-01", reasoner="rules", cohort=str(place), kg="k"
+        id="r",
+        run_id="r",
+        created="2026-01-01",
+        reasoner="rules",
+        kg="k",
+        spec=RunSpec(prompt="q", cohort=str(place)),
     )
     (tmp_path / "run" / "outputs").mkdir(parents=True)
     settings = Settings(cache_dir=tmp_path / "cache")
@@ -80,7 +86,7 @@ def test_a_stable_measurement_becomes_a_variable_of_the_run(services: Services) 
 
 def test_no_outcome_changes_what_is_said(services: Services) -> None:
     said = define(bench(services), GOOD)
-    table = Path(services.manifest.cohort) / "clinical.csv"
+    table = Path(services.spec.cohort) / "clinical.csv"
     rows = [line.split(",") for line in table.read_text().splitlines()]
     turned = [
         rows[0],

@@ -17,6 +17,7 @@ from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
 from sage.run.queue.lease import LOST
 from sage.run.queue.runs import ATTEMPTS, Runs, open_runs
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from tests.end_to_end.harness import environment
 from tests.postgres import NEEDED, Line, server
@@ -56,7 +57,7 @@ def manifest(number: int) -> Manifest:
     """A run of the queue."""
     return Manifest(
         id=f"run-{number}", run_id=f"id-{number:03d}", place=f"/runs/run-{number}",
-        prompt="Does it matter?", created="", reasoner="rules", cohort="demo", kg="",
+        spec=RunSpec(prompt="Does it matter?"), created="", reasoner="rules",
     )  # fmt: skip
 
 

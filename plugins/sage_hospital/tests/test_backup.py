@@ -18,6 +18,7 @@ from sage.core.errors import InputError
 from sage.core.hooks import current_owner
 from sage.run.folder import Manifest, RunFolder, list_runs
 from sage.run.queue.runs import open_runs
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage_hospital.backup import backup, restore
 from tests.end_to_end.harness import PROMPT, sage
@@ -88,8 +89,9 @@ def write_run(home: Path) -> RunFolder:
     """A run with one recorded file."""
     run = RunFolder(home / "at-work")
     (run.root / "outputs").mkdir(parents=True)
-    run.save(Manifest(format=3, id="at-work", run_id="1", thread="1", place=str(run.root),
-                      prompt="q", created="", reasoner="rules", cohort="c", kg=""))  # fmt: skip
+    run.save(Manifest(id="at-work", run_id="1", thread="1", place=str(run.root),
+                      spec=RunSpec(prompt="q", cohort="c"), created="",
+                      reasoner="rules"))  # fmt: skip
     run.record.seal_manifest()
     (run.root / "outputs" / "a.json").write_text("0")
     run.record.seal()

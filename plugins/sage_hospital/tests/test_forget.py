@@ -15,6 +15,7 @@ from sage.run.folder import Manifest, RunFolder
 from sage.run.queue.database import open_database
 from sage.run.queue.runs import TABLES as RUNS
 from sage.run.queue.runs import open_runs
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage.web.reviews import TABLES as REVIEWS
 from sage_hospital.forget import forget
@@ -35,8 +36,8 @@ def write_run(home: Path, name: str, cohort: Path) -> RunFolder:
     run = RunFolder(home / name)
     inputs = run.root / "hypotheses/h1/results/inputs/all"
     inputs.mkdir(parents=True)
-    run.save(Manifest(format=3, id=name, run_id=name, thread=name, place=str(run.root), prompt="q",
-                      created="", reasoner="rules", cohort=str(cohort), kg=""))  # fmt: skip
+    run.save(Manifest(id=name, run_id=name, thread=name, place=str(run.root), created="",
+                      spec=RunSpec(prompt="q", cohort=str(cohort)), reasoner="rules"))  # fmt: skip
     run.record.seal_manifest()
     before = run.record.begin("coding")
     pd.DataFrame({"age": [60, 70]}, index=pd.Index(["P0001", "P0002"], name="patient")).to_parquet(

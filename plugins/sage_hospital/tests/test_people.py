@@ -19,6 +19,7 @@ from sage.core.hooks import OWNER, current_owner
 from sage.run.folder import Manifest, RunFolder
 from sage.run.queue.runs import open_runs
 from sage.run.review import HumanResponse
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage.web.app import create_app, measured
 from sage.web.guard import Guard
@@ -65,8 +66,9 @@ def guard(tmp_path: Path, settings: Settings, started: Any, monkeypatch: Any) ->
     found = create_app(site, HttpOptions(token=TOKEN, port=8766))
     inner: Any = found.app
     monkeypatch.setattr(
-        inner.state.commands, "start", lambda name, *given, owner: started.append((owner, given))
-    )
+        inner.state.commands, "start",
+        lambda name, *given, spec, owner: started.append((owner, spec)),
+    )  # fmt: skip
     monkeypatch.setattr(site, "cohort", lambda name: None)
     return found
 
@@ -90,8 +92,8 @@ def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
 ) -> None:
     run = RunFolder(settings.runs_dir / "open")
     run.root.mkdir(parents=True)
-    manifest = Manifest(id="open", run_id="open", place=str(run.root), prompt="q", created="",
-                        reasoner="chat", cohort="demo", kg="", budget_usd=7.5)  # fmt: skip
+    manifest = Manifest(id="open", run_id="open", place=str(run.root), created="",
+                            reasoner="chat", spec=RunSpec(prompt="q", budget_usd=7.5))  # fmt: skip
     run.save(manifest)
     with open_runs(settings, new=True) as runs:
         assert runs is not None
@@ -120,8 +122,8 @@ def test_a_run_that_goes_on_gets_no_more_than_is_left_of_its_owner_s_month(
     for name, state in (("old", "stopped"), ("new", "running")):
         run = RunFolder(settings.runs_dir / name)
         run.root.mkdir(parents=True)
-        manifest = Manifest(id=name, run_id=name, place=str(run.root), prompt="q", created="",
-                            reasoner="chat", cohort="demo", kg="", budget_usd=8.0)  # fmt: skip
+        manifest = Manifest(id=name, run_id=name, place=str(run.root), created="",
+                            reasoner="chat", spec=RunSpec(prompt="q", budget_usd=8.0))  # fmt: skip
         run.save(manifest)
         with open_runs(settings, new=True) as runs:
             assert runs is not None
@@ -319,8 +321,8 @@ def test_of_two_who_decide_at_once_one_is_told_that_the_other_did(
     object.__setattr__(guard.people.trust, "roles", read_roles(path))
     run = RunFolder(settings.runs_dir / "r")
     run.root.mkdir(parents=True)
-    run.save(Manifest(id="r", run_id="r", place=str(run.root), prompt="q", created="",
-                      reasoner="rules", cohort="demo", kg=""))  # fmt: skip
+    run.save(Manifest(id="r", run_id="r", place=str(run.root), created="",
+                      reasoner="rules", spec=RunSpec(prompt="q")))  # fmt: skip
     draft = SimpleNamespace(hypothesis=SimpleNamespace(id="h1"))
     monkeypatch.setattr(review, "_waiting", lambda site, run: [draft])
     monkeypatch.setattr(review, "_services", lambda site, run: None)

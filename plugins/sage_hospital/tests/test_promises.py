@@ -14,6 +14,7 @@ import pytest
 from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
 from sage.run.queue.runs import open_runs
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage_hospital.promises import Promises, open_promises
 from sage_hospital.quotas import Quotas, grant_budget
@@ -122,8 +123,8 @@ def write_run(settings: Settings, name: str, spent: float, most: float) -> Manif
     """A run's folder, as it stands after calls that cost so much."""
     run = RunFolder(settings.runs_dir / name)
     run.root.mkdir(parents=True)
-    manifest = Manifest(id=name, run_id=name, place=str(run.root), prompt="q", created="",
-                        reasoner="chat", cohort="demo", kg="", budget_usd=most)  # fmt: skip
+    manifest = Manifest(id=name, run_id=name, place=str(run.root), created="",
+                        reasoner="chat", spec=RunSpec(prompt="q", budget_usd=most))  # fmt: skip
     run.save(manifest)
     line = {"agent": "judge", "model": "m", "prompt_tokens": 1, "completion_tokens": 1,
             "usd": spent}  # fmt: skip

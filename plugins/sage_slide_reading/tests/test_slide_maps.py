@@ -12,6 +12,7 @@ from benchmarks.adapters.measures import COHORT
 from mcp_servers.measures.maps import read_maps, write_maps
 from sage.run.folder import Manifest, RunFolder
 from sage.run.services import Services
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage_slide_reading.reader.algorithm import Options
 from sage_slide_reading.reader.maps import maps_of
@@ -110,7 +111,12 @@ def test_findings_pass_the_gate_of_the_measurements_and_become_variables(tmp_pat
         COHORT.replace("simulated = true", 'simulated = true\nmaps = "maps"')
     )
     manifest = Manifest(
-        id="r", prompt="q", created="2026-01-01", reasoner="rules", cohort=str(place), kg="k"
+        id="r",
+        run_id="r",
+        created="2026-01-01",
+        reasoner="rules",
+        kg="k",
+        spec=RunSpec(prompt="q", cohort=str(place)),
     )
     (tmp_path / "run" / "outputs").mkdir(parents=True)
     services = Services(RunFolder(tmp_path / "run"), manifest, Settings(cache_dir=tmp_path / "c"))

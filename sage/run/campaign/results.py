@@ -52,7 +52,7 @@ def findings_of(
         "round": number,
         "run": str(folder.root),
         "cohort": services.dictionary.cohort,
-        "held_back": held_back(manifest.split, manifest.seed),
+        "held_back": held_back(manifest.spec.split, manifest.spec.seed),
         "at": clock.stamp(),
     }
     names = _drafted(folder)

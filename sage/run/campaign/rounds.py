@@ -25,6 +25,7 @@ from agents.campaign.moves import (
     information,
     next_moves,
 )
+from agents.question.types import Question
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_json
@@ -42,17 +43,16 @@ from sage.run.campaign.notebook import (
 )
 from sage.run.campaign.results import findings_of
 from sage.run.folder import RunFolder, list_runs, new_id
+from sage.run.spec import RunSpec
 
 if TYPE_CHECKING:
-    from agents.core.types import History
-    from agents.question.types import Question
     from sage.run.drive import Pause
     from sage.run.services import Services
     from sage.settings import Settings
     from validation.core.dictionary import DataDictionary
     from validation.core.hypothesis import Hypothesis
 
-FORMAT = 1
+FORMAT = 2
 FILE = "campaign.json"
 LEAST_BITS = 0.005
 """Expected information below which asking on is not worth a round."""
@@ -62,20 +62,17 @@ Status = Literal["running", "waiting", "finished"]
 class Plan(Strict):
     """What a campaign was asked, and how far it came.
 
-    `request` holds the fields of `Request` that every round shares, `settings` what was
-    said on the command line. `widened` counts how often the scientist ran out of claims, so that
-    the next round reads more paths.
+    `spec` is shared by all rounds; `settings` are those of the command line. `widened` counts how
+    often the scientist ran out of claims, so that the next round reads more paths.
     """
 
     format: int = FORMAT
     id: str
-    question: str
+    spec: RunSpec
     created: str
     rounds: int = Field(ge=1)
-    budget_usd: float | None = None
     least_bits: float = LEAST_BITS
     notebook: str
-    request: dict[str, Any]
     settings: dict[str, Any]
     status: Status = "running"
     stopped: str = ""
@@ -98,8 +95,8 @@ class CampaignFolder:
         """
         path = self.root / FILE
         found = read_model(path, Plan)
-        if found.format > FORMAT:
-            raise InputError(f"{path} is of a newer SAGE (format {found.format}); upgrade")
+        if found.format != FORMAT:
+            raise InputError(f"{path} has format {found.format}, and this SAGE reads {FORMAT}")
         return found
 
     def save(self, plan: Plan) -> Plan:
@@ -176,13 +173,11 @@ def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:
 
 
 def begin_campaign(
-    question: str,
-    request: dict[str, Any],
+    spec: RunSpec,
     settings: Settings,
     *,
     rounds: int,
-    said: dict[str, Any],
-    budget_usd: float | None = None,
+    overrides: dict[str, Any],
     least_bits: float = LEAST_BITS,
     notebook: Path | None = None,
     out: Path | None = None,
@@ -191,9 +186,9 @@ def begin_campaign(
 
     Parameters
     ----------
-    request : fields of `sage.run.begin.Request` that every round shares; JSON values
-    said : settings from the command line
-    rounds, budget_usd, least_bits : where to stop
+    spec : shared by all rounds; its budget is the campaign's
+    overrides : settings from the command line
+    rounds, least_bits : where to stop
     notebook : a file that several campaigns share; by default one in the folder
     out : the folder; by default a new one under the settings' runs
 
@@ -202,9 +197,8 @@ def begin_campaign(
     InputError
         If the folder is taken, the notebook is none, or the question is empty.
     """
-    if not question.strip():
-        raise InputError('the question is empty; say what to look for, e.g. "TLS and survival"')
-    root = (out or settings.runs_dir / f"{new_id(question)}-campaign").resolve()
+    spec = spec.resolve()
+    root = (out or settings.runs_dir / f"{new_id(spec.prompt)}-campaign").resolve()
     if root.is_dir() and any(root.iterdir()):
         raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` it")
     place = (notebook or root / "notebook.json").resolve()
@@ -214,14 +208,12 @@ def begin_campaign(
     folder.save(
         Plan(
             id=root.name,
-            question=question.strip(),
+            spec=spec.model_copy(update={"campaign": root.name}),
             created=clock.stamp(),
             rounds=rounds,
-            budget_usd=budget_usd,
             least_bits=least_bits,
             notebook=str(place),
-            request=request,
-            settings=said,
+            settings=overrides,
         )
     )
     return folder
@@ -235,7 +227,7 @@ def conduct(
     settings: Settings,
     advance: Callable[[Services], Pause | None],
     tell: Tell,
-    show: Callable[[Question], None],
+    agree: Callable[[Question], None],
 ) -> Pause | None:
     """Run rounds until one waits for a person (its pause) or a rule stops the campaign (None).
 
@@ -243,7 +235,7 @@ def conduct(
     ----------
     advance : takes a round's run to its end, or to where it waits
     tell : called with what happens, in words
-    show : shows the question's contract before the first round
+    agree : receives the question's contract before the first round; raises `InputError` to stop
     """
     from sage.run.campaign.page import write_pages
 
@@ -251,7 +243,7 @@ def conduct(
     while True:
         plan = folder.plan()
         number = notebook.read().rounds.get(plan.id, 0) + 1
-        found = _opening(folder, plan, number, settings, show)
+        found = _opening(folder, plan, number, settings, agree)
         if isinstance(found, str):
             folder.update(status="finished", stopped=found)
             notebook.enter(_asked(folder, found))
@@ -292,8 +284,8 @@ def _asked(folder: CampaignFolder, ended: str) -> Asked:
     manifest = folder.round(1).manifest() if first.exists() else None
     return Asked(
         id=plan.id,
-        question=plan.question,
-        cohort=(manifest.cohort_title or manifest.cohort) if manifest else plan.request["cohort"],
+        question=plan.spec.prompt,
+        cohort=(manifest.cohort_title or manifest.spec.cohort) if manifest else plan.spec.cohort,
         simulated=bool(manifest and manifest.simulated),
         created=plan.created,
         ended=ended,
@@ -309,16 +301,17 @@ def _opening(
     plan: Plan,
     number: int,
     settings: Settings,
-    show: Callable[[Question], None],
+    agree: Callable[[Question], None],
 ) -> tuple[Services, tuple[Move, ...]] | str:
     """The round under way or a new one with the moves that it makes; or why there is none."""
-    from sage.run.begin import Request, begin, reopen
-    from sage.run.questions import Corrections
+    from sage.run.begin import begin, reopen
+    from sage.run.questions import refuse
+    from sage.run.spec import Corrections
 
-    left = None
+    left, budget = None, plan.spec.budget_usd
     pages = folder.notebook(settings).read()
-    if plan.budget_usd is not None:
-        left = plan.budget_usd - spent(pages.findings, plan.id)
+    if budget is not None:
+        left = budget - spent(pages.findings, plan.id)
     run = folder.round(number)
     if (run.root / "manifest.json").is_file():
         services = reopen(str(run.root), budget_usd=left)
@@ -327,50 +320,28 @@ def _opening(
     if number > plan.rounds:
         return f"all {plan.rounds} rounds are done"
     if left is not None and left <= 0:
-        return f"the budget of {plan.budget_usd:.2f} USD is spent"
+        return f"the budget of {budget:.2f} USD is spent"
     known = _dictionary(plan, settings)
     mine = _same_patients(pages.findings, known.cohort, plan)
     earlier = earlier_claims(mine)
     moves, why = _chosen(earlier, plan, known)
     if why:
         return why
-    told = history(mine, next_moves(earlier, known), [move.hypothesis for move in moves])
-    request = _request(plan, left, told, run.root)
+    findings = history(mine, next_moves(earlier, known), [move.hypothesis for move in moves])
+    spec = plan.spec.model_copy(update={"history": findings, "budget_usd": left})
     wide = settings.model_copy(update={"paths": min(50, settings.paths * (1 + plan.widened))})
     asked = folder.round(1).output("question_contract")
-    again = asked if number > 1 and asked.exists() else None
-    request["corrections"] = Corrections(
-        edited=again or (Path(request.pop("question")) if request.get("question") else None),
-        yes=bool(again) or request["yes"],
-    )
-    for name in ("question", "yes"):
-        request.pop(name, None)
-    shown = (lambda question: None) if again else show
-    return begin(Request(**request), wide, lambda stage, done, total: None, shown), moves
-
-
-def _request(plan: Plan, left: float | None, told: History, out: Path) -> dict[str, Any]:
-    given = dict(plan.request)
-    for name in ("kg", "cohort_root", "corpus"):
-        given[name] = Path(given[name]) if given.get(name) else None
-    given["features"] = tuple(Path(path) for path in given.get("features", ()))
-    return given | {
-        "prompt": plan.question,
-        "history": told,
-        "budget_usd": left,
-        "campaign": plan.id,
-        "out": out,
-    }
+    if number > 1 and asked.exists():  # every round answers the question as it was agreed to
+        corrections = Corrections(edited=read_model(asked, Question), yes=True)
+        spec, agree = spec.model_copy(update={"corrections": corrections}), refuse
+    return begin(spec, wide, out=run.root, agree=agree), moves
 
 
 def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
     from sage.run.wiring import load_cohort
 
-    given = plan.request
-    cohort = load_cohort(
-        given["cohort"], settings, given.get("cohort_root"), given.get("features", ())
-    )
-    return cohort.dictionary()
+    spec = plan.spec
+    return load_cohort(spec.cohort, settings, spec.cohort_root, spec.features).dictionary()
 
 
 def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
@@ -379,7 +350,7 @@ def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list
     Where patients are held back, only from those that held back the same ones: what was explored
     in patients that are to confirm would choose the claims that they confirm.
     """
-    mine = held_back(plan.request.get("split"), plan.request.get("seed", 0))
+    mine = held_back(plan.spec.split, plan.spec.seed)
     return [
         finding
         for finding in findings
@@ -395,7 +366,7 @@ def _chosen(
     The literature comes first while a fresh claim promises more information than the best move,
     and the scientist has not run out of paths.
     """
-    share = 1 - plan.request["split"] if plan.request.get("split") else 1.0
+    share = 1 - (plan.spec.split or 0.0)
     best = Policy((), known, share).ranked(earlier)
     fresh = _fresh_bits(known, share) if plan.widened < 2 else 0.0
     if not best and plan.widened >= 2:
@@ -408,7 +379,7 @@ def _chosen(
         )
     if not best or best[0][0] < fresh:
         return (), ""
-    wanted = int(plan.request.get("hypotheses", 1))
+    wanted = plan.spec.hypotheses
     return tuple(move for bits, move in best[:wanted] if bits >= plan.least_bits), ""
 
 

@@ -258,11 +258,20 @@ def of_owner(execute: Execute, owner: str, within_s: float) -> list[KnownRun]:
 def _insert(
     execute: Execute, manifest: Manifest, owner: str, state: RunStatus, *, pooled: bool
 ) -> None:
+    prompt = manifest.spec.prompt
     execute(
         "INSERT INTO sage_runs (id, name, folder, owner, prompt, state, pooled, worker,"
         " leased_until, not_before, attempts, answer, problem, created, updated) VALUES"
         " (?, ?, ?, ?, ?, ?, ?, '', 0, 0, 0, '', '', {now}, {now}) ON CONFLICT (id) DO NOTHING",
-        [manifest.run_id, manifest.id, manifest.place, owner, manifest.prompt, state, int(pooled)],
+        [
+            manifest.run_id,
+            manifest.id,
+            manifest.place,
+            owner,
+            prompt,
+            state,
+            int(pooled),
+        ],
     )
 
 

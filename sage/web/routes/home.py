@@ -15,7 +15,8 @@ from sage.core.hooks import BEGAN
 from sage.core.models import Strict
 from sage.core.versions import own_version
 from sage.run.folder import RunFolder, held, new_id
-from sage.run.questions import LONGEST, Corrections, contract, lines, question_input
+from sage.run.questions import LONGEST, contract, describe_question, question_input
+from sage.run.spec import Corrections, RunSpec
 from sage.web.people import Role, check_count, roles
 from sage.web.processes import Commands
 
@@ -37,12 +38,6 @@ class Ask(Strict):
     def corrections(self) -> Corrections:
         """The same as the options of `sage ask`."""
         return Corrections(replaced=self.replaced, dropped=self.dropped, yes=True)
-
-    def options(self) -> list[str]:
-        """The same as arguments of the command line; no value can be taken for an option."""
-        flags = [f"--{role.value}={words}" for role, all_words in self.replaced.items()
-                 for words in all_words]  # fmt: skip
-        return [*flags, *(f"--drop={words}" for words in self.dropped)]
 
 
 class Start(Ask):
@@ -99,7 +94,7 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
     given = question_input(asked.prompt, site.cohort(asked.cohort).dictionary(), site.graph)
     reading = read_question(given, Resources(ontology=site.ontology))
     question = contract(given, reading, site.ontology, asked.corrections())
-    said = lines(question)
+    said = describe_question(question)
     return {
         "intent": said[0],
         "lines": said[1:],
@@ -175,7 +170,7 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
         plan = campaign.plan()
         campaigns.append(
             {"name": campaign.root.name, "status": plan.status, "stopped": plan.stopped,
-             "question": plan.question}
+             "question": plan.spec.prompt}
         )  # fmt: skip
     return {"runs": found, "campaigns": campaigns}
 
@@ -200,8 +195,8 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
         status = "interrupted"
     return {
         "name": name,
-        "prompt": manifest.prompt,
-        "cohort": manifest.cohort_title or manifest.cohort,
+        "prompt": manifest.spec.prompt,
+        "cohort": manifest.cohort_title or manifest.spec.cohort,
         "simulated": manifest.simulated,
         "reasoner": manifest.reasoner,
         "created": manifest.created,
@@ -225,19 +220,7 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     names = site.cohort_names()
     site.cohort(asked.cohort)  # refused here where it is not of the list or cannot be read
     name = new_id(asked.prompt)
-    arguments = [
-        "run",
-        f"--cohort={names[asked.cohort].path or asked.cohort}",
-        f"--hypotheses={asked.hypotheses}",
-        f"--seed={asked.seed}",
-        f"--out={site.settings.runs_dir / name}",
-        "--yes",
-        *asked.options(),
-    ]
-    if site.kg is not None:
-        arguments.append(f"--kg={site.kg}")
-    if asked.auto_approve:
-        arguments.append("--auto-approve")
+    arguments = ["run", f"--out={site.settings.runs_dir / name}"]
     if asked.reasoner:
         arguments.append(f"--reasoner={asked.reasoner}")
     if site.settings.checkpoint_url is not None:  # with workers
@@ -246,10 +229,17 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     site.people.release_failed(lambda place: bool(commands.failure(Path(place).name)))
     free = (asked.reasoner or site.settings.effective_reasoner) == "rules"
     run = RunFolder(site.settings.runs_dir / name)
-    bound = site.people.grant(run, owner, asked.budget_usd, free=free)
-    if bound is not None:
-        arguments.append(f"--budget-usd={bound}")
+    spec = RunSpec(
+        prompt=asked.prompt,
+        cohort=names[asked.cohort].path or asked.cohort,
+        kg=site.kg,
+        hypotheses=asked.hypotheses,
+        auto_approve=asked.auto_approve,
+        seed=asked.seed,
+        budget_usd=site.people.grant(run, owner, asked.budget_usd, free=free),
+        corrections=asked.corrections(),
+    )
     if (entry := request.scope["state"].get("logged")) is not None:
         site.people.log(entry.who, BEGAN, name, request=entry.seq)
-    commands.start(name, *arguments, "--", asked.prompt, owner=owner)
+    commands.start(name, *arguments, spec=spec, owner=owner)
     return {"name": name}

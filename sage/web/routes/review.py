@@ -82,7 +82,7 @@ def inbox(request: Request) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": name,
-                "prompt": manifest.prompt,
+                "prompt": manifest.spec.prompt,
                 "cohort": manifest.cohort_title,
                 "created": manifest.created,
                 "interrupts": [interrupt_of(draft).model_dump(mode="json") for draft in drafts],
@@ -101,7 +101,7 @@ def review(name: str, request: Request) -> dict[str, Any]:
     brief = OntologyBrief.model_validate(read_json(brief_path)) if brief_path.exists() else None
     return {
         "name": name,
-        "prompt": run.manifest().prompt,
+        "prompt": run.manifest().spec.prompt,
         "reviewers": site.reviewers,
         "endpoints": [
             {"key": endpoint.key, "label": endpoint.label, "kind": endpoint.kind,

@@ -94,8 +94,8 @@ def show(name: str, request: Request) -> dict[str, Any]:
     manifest = run.manifest()
     return {
         **state,
-        "budget_usd": manifest.budget_usd,
-        "seed": manifest.seed,
+        "budget_usd": manifest.spec.budget_usd,
+        "seed": manifest.spec.seed,
         "models": manifest.models,
         "folder": str(run.root),
         "hypotheses": _statements(run),
@@ -382,6 +382,6 @@ def _allowance(request: Request, run: RunFolder) -> tuple[str, float | None]:
         known = table.get(manifest.run_id) if table is not None else None
     who = known.owner if known is not None else request.scope["state"].get("person", "")
     bound = request.app.state.site.people.grant(
-        run, who, None, free=manifest.reasoner == "rules", at_most=manifest.budget_usd
+        run, who, None, free=manifest.reasoner == "rules", at_most=manifest.spec.budget_usd
     )
-    return who, None if bound == manifest.budget_usd else bound
+    return who, None if bound == manifest.spec.budget_usd else bound

@@ -21,6 +21,7 @@ from sage.run.drive import advance
 from sage.run.folder import Manifest, RunFolder
 from sage.run.review import HumanResponse, decisions_from
 from sage.run.services import Services
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage.web.processes import Commands, holder, stop
 from sage.web.routes.home import estimate
@@ -36,8 +37,8 @@ NOBODY: Any = None
 def write_run(folder: Path, created: str) -> RunFolder:
     folder.mkdir(parents=True)
     run = RunFolder(folder)
-    run.save(Manifest(id=folder.name, prompt="q", created=created, reasoner="rules", cohort="demo",
-                      kg="none"))  # fmt: skip
+    run.save(Manifest(id=folder.name, run_id=folder.name, spec=RunSpec(prompt="q"),
+                      created=created, reasoner="rules"))  # fmt: skip
     return run
 
 
