@@ -113,6 +113,8 @@ def settings() -> str:
 
     rows = []
     for name, field in Settings.model_fields.items():
+        if name == "run":
+            continue
         default = field.default
         if hasattr(default, "model_dump"):
             default = ""
@@ -125,8 +127,22 @@ def settings() -> str:
         "`~/.config/sage/`), then from the variables, then from the command line. `sage admin config` prints\n"
         "what is in force.\n\n| setting | variable | default | meaning |\n|---|---|---|---|\n"
         + "\n".join(rows)
+        + "\n\n## Runs\n\nThe table `[run]` holds defaults of every run; options of `sage run` and"
+        " `sage campaign`\noverride them.\n\n| setting | variable | default | meaning |\n|---|---|---|---|\n"
+        + "\n".join(run_settings())
         + "\n"
     )
+
+
+def run_settings() -> list[str]:
+    """Rows of the table `[run]`."""
+    from sage.settings import RunOptions
+
+    return [
+        f"| `run.{name}` | `SAGE_RUN__{name.upper()}` | {shown_default(field.default)} |"
+        f" {field.description} |"
+        for name, field in RunOptions.model_fields.items()
+    ]
 
 
 def tools() -> str:

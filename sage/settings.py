@@ -87,29 +87,36 @@ class LedgerSettings(Strict):
 
 
 class RunOptions(Strict):
-    """Defaults of every run, the table `[run]`; the options of `sage run` override them.
+    """Defaults of every run, the table `[run]`; the options of `sage run` override them."""
 
-    `cohort_root` is the folder of the files that cohort.toml names, if not its own. `features` are
-    tables of values that tools computed on the cohort's slides. `corpus` is a folder of literature
-    notes for the debate. A `replicate` cohort may contradict a claim. `confirm` is a second cohort
-    that must confirm it, or the share of patients (0.2 to 0.8) held back for that. `as_of` is the
-    year in which novelty is judged. `measure` first computes the standard suite of measurements on
-    the cohort's maps.
-    """
-
-    cohort: str = "demo"
-    cohort_root: Path | None = None
-    features: tuple[Path, ...] = ()
-    kg: Path | None = None
-    corpus: Path | None = None
-    replicate: str | None = None
-    confirm: float | str | None = None
-    hypotheses: int = Field(default=1, ge=1, le=10)
-    auto_approve: bool = False
-    seed: int = 0
-    budget_usd: float | None = Field(default=None, ge=0)
-    as_of: int | None = None
-    measure: bool = False
+    cohort: str = Field(default="demo", description="cohort folder or built-in name")
+    cohort_root: Path | None = Field(
+        default=None, description="folder of the files that cohort.toml names, if not its own"
+    )
+    features: tuple[Path, ...] = Field(
+        default=(), description="tables of values that tools computed on the cohort's slides"
+    )
+    kg: Path | None = Field(default=None, description="knowledge graph; empty: the one that ships")
+    corpus: Path | None = Field(
+        default=None, description="folder of literature notes for the debate; empty: as shipped"
+    )
+    replicate: str | None = Field(
+        default=None, description="second cohort, which may contradict a claim"
+    )
+    confirm: float | str | None = Field(
+        default=None,
+        description="share of patients (0.2 to 0.8) that confirm claims, or a second cohort",
+    )
+    hypotheses: int = Field(default=1, ge=1, le=10, description="hypotheses to test")
+    auto_approve: bool = Field(default=False, description="pass the human review")
+    seed: int = Field(default=0, description="seed of everything random")
+    budget_usd: float | None = Field(
+        default=None, ge=0, description="hard bound on the model's cost, USD"
+    )
+    as_of: int | None = Field(default=None, description="year in which novelty is judged")
+    measure: bool = Field(
+        default=False, description="first compute the standard suite of measurements on the maps"
+    )
 
     @field_validator("confirm", mode="before")
     @classmethod
