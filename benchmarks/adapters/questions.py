@@ -314,7 +314,7 @@ class _Asker:
             from sage.run.wiring import graph_path, load_cohort, make_ontology
 
             name, root = self.place(cohort)
-            dictionary = load_cohort(name, self.settings, str(root) if root else None).dictionary()
+            dictionary = load_cohort(name, self.settings, root).dictionary()
             graph = Graph.load(graph_path(None, self.settings))
             given = question_input("", dictionary, graph)
             self._given[cohort] = (given, Vocabulary(given, make_ontology()))
