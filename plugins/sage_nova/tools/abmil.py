@@ -1,4 +1,4 @@
-"""Attention MIL with several heads (Ilse et al. 2018, ICML): each head weighs the tiles by itself.
+"""Attention MIL with several heads (Ilse et al. 2018, ICML).
 
 slide vector = concatenation over heads of sum_k a_hk h_k, a_h = softmax_k(w_h'(tanh(V_h h_k) *
 sigmoid(U_h h_k))); without the gate the sigmoid is left out.
@@ -18,7 +18,7 @@ from sage.core.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Shape and training; `sample` patches are drawn from a bag each step, all where None."""
+    """Shape and training; `sample` patches are drawn from a bag each step, all if None."""
 
     n_heads: int = 1
     head_dim: int = 512
@@ -30,12 +30,12 @@ class Settings:
     sample: int | None = None
 
 
-def build(dimension: int, classes: int, settings: Settings) -> Any:
-    """The network: `forward(bag)` of (n, d) gives (classes,) logits and (heads, n) attention."""
+def build_network(dimension: int, classes: int, settings: Settings) -> Any:
+    """Network whose `forward` maps a bag (n, d) to (classes,) logits and (heads, n) attention."""
     import torch
     from torch import nn
 
-    heads, wide = settings.n_heads, settings.head_dim
+    heads, width = settings.n_heads, settings.head_dim
 
     class MultiHeadAbmil(nn.Module):
         def __init__(self) -> None:
@@ -43,9 +43,9 @@ def build(dimension: int, classes: int, settings: Settings) -> Any:
             self.embed = nn.Sequential(
                 nn.Linear(dimension, settings.hidden_dim), nn.ReLU(), nn.Dropout(settings.dropout)
             )
-            self.tanh = nn.Linear(settings.hidden_dim, heads * wide)
-            self.gate = nn.Linear(settings.hidden_dim, heads * wide) if settings.gated else None
-            self.weigh = nn.Parameter(torch.randn(heads, wide) / wide**0.5)
+            self.tanh = nn.Linear(settings.hidden_dim, heads * width)
+            self.gate = nn.Linear(settings.hidden_dim, heads * width) if settings.gated else None
+            self.weigh = nn.Parameter(torch.randn(heads, width) / width**0.5)
             self.drop = nn.Dropout(settings.dropout)
             self.classify = nn.Linear(heads * settings.hidden_dim, classes)
 
@@ -54,39 +54,31 @@ def build(dimension: int, classes: int, settings: Settings) -> Any:
             parts = torch.tanh(self.tanh(h))
             if self.gate is not None:
                 parts = parts * torch.sigmoid(self.gate(h))
-            parts = self.drop(parts).view(len(bag), heads, wide)
+            parts = self.drop(parts).view(len(bag), heads, width)
             attention = torch.softmax(torch.einsum("nhw,hw->hn", parts, self.weigh), dim=1)
             return self.classify((attention @ h).flatten()), attention
 
     return MultiHeadAbmil()
 
 
-def train(
+def train_network(
     bags: Sequence[F32],
     labels: Sequence[int],
     classes: int,
     settings: Settings,
     seed: int,
     device: str,
-    tick: Callable[[float], None],
+    on_progress: Callable[[float], None],
 ) -> Any:
-    """A network trained on bags (n_i, d), one bag a step; the same seed gives the same network.
+    """Train on bags (n_i, d), one bag a step; the same seed gives the same network.
 
-    Parameters
-    ----------
-    bags : features of each slide's tiles
-    labels : 0, 1, ...
-    classes : their number
-    settings : shape and training
-    seed : of weights and orders
-    device : of torch
-    tick : called with the share done, 0 to 1
+    `on_progress` gets the completed share, 0 to 1.
     """
     import torch
 
     torch.manual_seed(seed)
     rng = generator(seed)
-    network = build(bags[0].shape[1], classes, settings).to(device).train()
+    network = build_network(bags[0].shape[1], classes, settings).to(device).train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate)
     for epoch in range(settings.epochs):
         for index in rng.permutation(len(bags)).tolist():
@@ -98,7 +90,7 @@ def train(
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(logits[None], target).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        tick((epoch + 1) / settings.epochs)
+        on_progress((epoch + 1) / settings.epochs)
     return network.eval()
 
 
@@ -108,6 +100,6 @@ def predict(network: Any, bag: F32, device: str) -> tuple[F64, F32]:
 
     with torch.inference_mode():
         logits, attention = network(torch.from_numpy(np.ascontiguousarray(bag)).to(device))
-    chances: F64 = torch.softmax(logits.double(), dim=0).cpu().numpy()
+    probabilities: F64 = torch.softmax(logits.double(), dim=0).cpu().numpy()
     weights: F32 = attention.cpu().numpy()
-    return chances, weights
+    return probabilities, weights

@@ -1,13 +1,14 @@
-"""Whether a slide's store has a key: tissue, tiles, features, clusters, reductions.
+"""Checks for a key of a slide's store: tissue, tiles, features, clusters, reductions.
 
-A missing store or key is an answer, not an error.
+A missing store or key is a result, not an error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from mcp_servers.context import ToolContext
 from mcp_servers.spec import Resources
@@ -18,18 +19,18 @@ from sage_nova.tools.common import (
     KEY,
     TILES,
     TISSUES,
-    Job,
     NovaResult,
     WsiInput,
     nova_tool,
-    slide_of,
 )
 
-SMALL = Resources(memory_mb=512)
+SLIDE = "slide_features_"
+Found = dict[str, dict[str, int]]
+"""Keys with `count` (regions, tiles, rows, clusters) and `dimension` (features, reductions)."""
 
 
 class CheckResult(NovaResult):
-    """Whether the key is there, and which are."""
+    """True if the key exists, and the keys there are."""
 
     exists: bool
     key: str
@@ -38,156 +39,81 @@ class CheckResult(NovaResult):
     dimension: int | None = Field(default=None, description="Of features or of the reduction")
 
 
-class TissueKeyInput(WsiInput):
-    """Which key."""
-
-    tissue_key: str = Field(default=TISSUES, pattern=KEY)
-
-
-class TileKeyInput(WsiInput):
-    """Which key."""
-
-    tile_key: str = Field(default=TILES, pattern=KEY)
+def _list_shapes(held: Any, tiles: bool) -> Found:
+    return {
+        key: {"count": len(frame)}
+        for key, frame in held.shapes.items()
+        if ("tile_id" in frame.columns) == tiles
+    }
 
 
-class FeaturesKeyInput(WsiInput):
-    """Which key."""
-
-    patch_features_key: str = Field(default=FEATURES, pattern=KEY)
-
-
-class SlideKeyInput(FeaturesKeyInput):
-    """Which key, made of which features."""
-
-    slide_features_key: str = Field(pattern=KEY)
+def _list_features(held: Any, table: Any) -> Found:
+    return {
+        key: {"count": part.shape[0], "dimension": part.shape[1]}
+        for key, part in held.tables.items()
+    }
 
 
-class ClusterKeyInput(FeaturesKeyInput):
-    """Which key, of which features."""
-
-    clustering_key: str = Field(pattern=KEY)
-
-
-class ReductionKeyInput(FeaturesKeyInput):
-    """Which key, of which features."""
-
-    reduction_key: str = Field(pattern=KEY, description="X_pca, X_umap, X_tsne ...")
+def _list_slide_vectors(held: Any, table: Any) -> Found:
+    marks = [key for key in table.uns if key.startswith(SLIDE)]
+    return {key.removeprefix(SLIDE): {"dimension": len(table.uns[key])} for key in marks}
 
 
-def _store(given: WsiInput, context: ToolContext) -> Any:
-    """The slide's store, or None."""
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    found = job.find(store.store_name(slide))
-    return None if found is None else store.read_store(found)
+def _list_clusters(held: Any, table: Any) -> Found:
+    columns = [name for name in table.obs.columns if name != store.REGION]
+    kept = [name for name in columns if str(table.obs[name].dtype) == "category"]
+    return {name: {"count": int(table.obs[name].nunique())} for name in kept}
 
 
-def _answer(key: str, keys: Any, held: Any, **more: Any) -> CheckResult:
-    log = [] if held is not None else [f"the job has no store of this slide{ELSEWHERE}"]
-    return CheckResult(
-        exists=key in keys, key=key, available_keys=sorted(keys), operations_log=log, **more
-    )
+def _list_reductions(held: Any, table: Any) -> Found:
+    return {
+        key: {"count": int(values.shape[0]), "dimension": int(values.shape[1])}
+        for key, values in table.obsm.items()
+        if key != "spatial"
+    }
 
 
-@nova_tool(
-    "check_tissue_segmentation_key_in_wsi_tool",
-    version="1.0.0",
-    summary="Check if tissue segmentation results exist for a specific key in WSI.",
-    resources=SMALL,
-)
-def check_tissue(given: TissueKeyInput, context: ToolContext) -> CheckResult:
-    """Shapes whose rows are regions."""
-    held = _store(given, context)
-    shapes = {} if held is None else held.shapes
-    keys = [key for key, frame in shapes.items() if "tile_id" not in frame.columns]
-    count = len(shapes[given.tissue_key]) if given.tissue_key in keys else None
-    return _answer(given.tissue_key, keys, held, count=count)
+CHECKS: tuple[tuple[str, str, str, str | None, Callable[[Any, Any], Found]], ...] = (
+    ("tissue_segmentation", "tissue segmentation results", "tissue_key", TISSUES,
+     lambda held, _: _list_shapes(held, tiles=False)),
+    ("tile", "tile extraction results", "tile_key", TILES,
+     lambda held, _: _list_shapes(held, tiles=True)),
+    ("patch_features", "patch features", "patch_features_key", FEATURES, _list_features),
+    ("slide_features", "slide-level features", "slide_features_key", None, _list_slide_vectors),
+    ("clustering", "clustering results", "clustering_key", None, _list_clusters),
+    ("reduction", "dimensionality reduction results (X_pca ...)", "reduction_key", None,
+     _list_reductions),
+)  # fmt: skip
+"""Name, contents, argument and its default, and the keys of a store or a table of features."""
 
 
-@nova_tool(
-    "check_tile_key_in_wsi_tool",
-    version="1.0.0",
-    summary="Check if tile extraction results exist for a specific key in WSI.",
-    resources=SMALL,
-)
-def check_tiles(given: TileKeyInput, context: ToolContext) -> CheckResult:
-    """Shapes whose rows are tiles."""
-    held = _store(given, context)
-    shapes = {} if held is None else held.shapes
-    keys = [key for key, frame in shapes.items() if "tile_id" in frame.columns]
-    count = len(shapes[given.tile_key]) if given.tile_key in keys else None
-    return _answer(given.tile_key, keys, held, count=count)
+def _make_check(
+    name: str, contents: str, argument: str, default: str | None, list_keys: Callable[..., Found]
+) -> object:
+    fields: dict[str, Any] = {argument: (str, Field(default or ..., pattern=KEY))}
+    if default is None:
+        fields["patch_features_key"] = (str, Field(FEATURES, pattern=KEY))
+    model = create_model(f"{argument}_input", __base__=WsiInput, **fields)
+
+    def check(given: Any, context: ToolContext) -> CheckResult:
+        slide, job = given.open(context)
+        key, path = getattr(given, argument), job.find(store.store_name(slide))
+        held = None if path is None else store.read_store(path)
+        table = None if held is None else held.tables.get(getattr(given, "patch_features_key", ""))
+        found = (
+            {} if held is None or (default is None and table is None) else list_keys(held, table)
+        )
+        log = [] if held is not None else [f"the job has no store of this slide{ELSEWHERE}"]
+        return CheckResult(
+            exists=key in found, key=key, available_keys=sorted(found), operations_log=log,
+            **found.get(key, {}),
+        )  # fmt: skip
+
+    check.__annotations__["given"] = model
+    check.__doc__ = f"Check if {contents} exist for a specific key in WSI."
+    return nova_tool(f"check_{name}_key_in_wsi_tool", Resources(memory_mb=512))(check)
 
 
-def _table(held: Any, key: str) -> Any:
-    return None if held is None or key not in held.tables else held.tables[key]
-
-
-@nova_tool(
-    "check_patch_features_key_in_wsi_tool",
-    version="1.0.0",
-    summary="Check if patch features exist for a specific key in WSI.",
-    resources=SMALL,
-)
-def check_features(given: FeaturesKeyInput, context: ToolContext) -> CheckResult:
-    """Tables of features."""
-    held = _store(given, context)
-    table = _table(held, given.patch_features_key)
-    keys = [] if held is None else list(held.tables)
-    sizes = {} if table is None else {"count": table.shape[0], "dimension": table.shape[1]}
-    return _answer(given.patch_features_key, keys, held, **sizes)
-
-
-SLIDE = "slide_features_"
-
-
-@nova_tool(
-    "check_slide_features_key_in_wsi_tool",
-    version="1.0.0",
-    summary="Check if slide-level features exist for a specific key in WSI.",
-    resources=SMALL,
-)
-def check_slide(given: SlideKeyInput, context: ToolContext) -> CheckResult:
-    """Vectors of the slide, kept with the features they were made of."""
-    held = _store(given, context)
-    table = _table(held, given.patch_features_key)
-    marks = [] if table is None else [key for key in table.uns if key.startswith(SLIDE)]
-    keys = [key.removeprefix(SLIDE) for key in marks]
-    vector = table.uns[SLIDE + given.slide_features_key] if given.slide_features_key in keys else []
-    return _answer(given.slide_features_key, keys, held, dimension=len(vector) or None)
-
-
-@nova_tool(
-    "check_clustering_key_in_wsi_tool",
-    version="1.0.0",
-    summary="Check if clustering results exist for a specific key in WSI.",
-    resources=SMALL,
-)
-def check_clusters(given: ClusterKeyInput, context: ToolContext) -> CheckResult:
-    """Categories of tiles beside their identity."""
-    held = _store(given, context)
-    table = _table(held, given.patch_features_key)
-    own = (store.REGION,)
-    columns = [] if table is None else list(table.obs.columns)
-    keys = [c for c in columns if c not in own and str(table.obs[c].dtype) == "category"]
-    known = given.clustering_key in keys
-    count = int(table.obs[given.clustering_key].nunique()) if known else None
-    return _answer(given.clustering_key, keys, held, count=count)
-
-
-@nova_tool(
-    "check_reduction_key_in_wsi_tool",
-    version="1.0.0",
-    summary="Check if dimensionality reduction results exist for a specific key in WSI.",
-    resources=SMALL,
-)
-def check_reduction(given: ReductionKeyInput, context: ToolContext) -> CheckResult:
-    """Reductions of the features."""
-    held = _store(given, context)
-    table = _table(held, given.patch_features_key)
-    keys = [] if table is None else [key for key in table.obsm if key != "spatial"]
-    known = given.reduction_key in keys
-    sizes = {}
-    if known:
-        rows, dimension = table.obsm[given.reduction_key].shape
-        sizes = {"count": int(rows), "dimension": int(dimension)}
-    return _answer(given.reduction_key, keys, held, **sizes)
+(
+    check_tissue, check_tiles, check_features, check_slide, check_clusters, check_reduction,
+) = (_make_check(*row) for row in CHECKS)  # fmt: skip

@@ -1,19 +1,19 @@
-"""What the tools share: the job's folder, the slide's argument, the form of a result."""
+"""Shared parts of the tools: the job's folder, arguments, and the form of a result."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given, SlideInput, open_slide
-from mcp_servers.spec import InputPath, tool
+from mcp_servers.spec import DEFAULT_RESOURCES, InputPath, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,26 +21,42 @@ if TYPE_CHECKING:
 
 SUITE = "nova"
 TISSUES, TILES, FEATURES = "tissues", "tissue_tiles", "handcrafted_tissue_tiles"
-"""Keys under which a store holds tissue, tiles and features when a call names none."""
-ELSEWHERE = "; if it ran in a call of its own, give the folder of its files as job_dir"
+"""Default keys of tissue, tiles and features in a store."""
+ELSEWHERE = "; if another call made it, give the folder of its files as job_dir"
 """Over MCP each call writes into a folder of its own."""
 KEY = r"^[A-Za-z0-9_.-]{1,120}$"
+F = TypeVar("F", bound=Callable[..., BaseModel])
 
-# What lies in the job's folder decides too, so that no result is kept by its arguments alone.
-nova_tool = functools.partial(tool, suite=SUITE, cacheable=False)
-"""The decorator of these tools."""
+
+def nova_tool(
+    name: str,
+    resources: Resources = DEFAULT_RESOURCES,
+    *,
+    validity: Validity | None = None,
+    memory_mb: Callable[[Any], int] | None = None,
+) -> Callable[[F], F]:
+    """Register a function under NOVA's name; its docstring is the tool's summary.
+
+    Results are not cached, since they depend on the files in the job's folder too.
+    """
+
+    def attach(function: F) -> F:
+        summary = " ".join((function.__doc__ or "").split())
+        return tool(
+            name, SUITE, "2.0.0", summary, resources, validity, cacheable=False, memory_mb=memory_mb
+        )(function)
+
+    return attach
 
 
 class JobInput(Given):
-    """The job: a folder that holds what its tools wrote."""
+    """A job: a folder with the files of its tools."""
 
     job_dir: str = Field(
-        default="nova",
-        min_length=1,
-        max_length=1024,
+        default="nova", min_length=1, max_length=1024,
         description="Folder of the job: a name below the output folder, or a folder that an "
         "earlier call wrote",
-    )
+    )  # fmt: skip
 
 
 class WsiInput(JobInput):
@@ -51,16 +67,37 @@ class WsiInput(JobInput):
         default=None, gt=0, le=100, description="µm per level-0 pixel, to override the file"
     )
 
+    def open(self, context: ToolContext) -> tuple[Slide, Job]:
+        """Open the slide and its job."""
+        slide = open_slide(SlideInput(slide=self.wsi_path, mpp=self.base_mpp), context)
+        return slide, Job(self.job_dir, context)
+
+
+class GridInput(JobInput):
+    """A grid of patches."""
+
+    target_magnification: float = Field(default=20, gt=0, le=100, description="10 / µm per pixel")
+    patch_size: int = Field(default=512, ge=16, le=8192, description="Pixels at the magnification")
+    overlap: int = Field(default=0, ge=0, description="Pixels at the magnification")
+    saveto_folder: str | None = Field(
+        default=None, max_length=200, description="MAGx_SIZEpx_OVERLAPpx_overlap when absent"
+    )
+
+    def grid_folder(self) -> str:
+        """Folder of the grid in the job, by default with Trident's name."""
+        own = f"{self.target_magnification:g}x_{self.patch_size}px_{self.overlap}px_overlap"
+        return self.saveto_folder or own
+
 
 class NovaResult(BaseModel):
-    """What was done, in words, and what to know before believing it."""
+    """Log and warnings of a call."""
 
     operations_log: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 
 
 class Job:
-    """A job's folder: written below the output folder, read there or where an earlier call wrote.
+    """Folder of a job: written below the output folder, read there or in an earlier call's folder.
 
     `name` is its name below the output folder.
     """
@@ -80,15 +117,15 @@ class Job:
             with contextlib.suppress(InputError):
                 self.earlier = context.roots.input(job_dir, "folder")
                 if not (output / given).is_dir():
-                    self.name = self.earlier.name  # no path that grows from call to call
+                    self.name = self.earlier.name  # so that paths do not grow from call to call
         context.roots.write_path(self.out("x"), make=False)
 
     def out(self, name: str) -> str:
-        """The name below the output folder of the job's file `name`."""
+        """Name below the output folder of the job's file `name`."""
         return f"{self.name}/{name}" if self.name != "." else name
 
     def find(self, name: str) -> Path | None:
-        """The job's file or folder `name`, or None."""
+        """Path of the job's file or folder, or None."""
         for folder in (self.context.roots.output / self.name, self.earlier):
             path = None if folder is None else (folder / name).resolve()
             if path is not None and self.context.roots.allows(path) and path.exists():
@@ -96,34 +133,31 @@ class Job:
         return None
 
     def need(self, name: str, remedy: str) -> Path:
-        """As `find`; raises `InputError` with the remedy where it is absent."""
+        """Path of the job's file or folder; raises `InputError` with the remedy if absent."""
         found = self.find(name)
         if found is None:
             raise InputError(f"the job {self.name} has no {name}: {remedy}{ELSEWHERE}")
         return found
 
 
-def one_each(names: list[str], folder: str) -> None:
-    """Raise `InputError` where two files have one name without ending: results would be mixed."""
+def write_json_output(context: ToolContext, name: str, value: object) -> str:
+    """Write JSON below the output folder; returns its name."""
+    with context.writing(name) as path:
+        path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    return name
+
+
+def check_unique(names: list[str], folder: str) -> None:
+    """Raise `InputError` if two files share a name without ending, by which results are stored."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f'{folder}: two files are called "{twice}"; results go by that name')
-
-
-def slide_of(given: WsiInput, context: ToolContext) -> Slide:
-    """The slide of the arguments, open."""
-    return open_slide(SlideInput(slide=given.wsi_path, mpp=given.base_mpp), context)
+        raise InputError(f'{folder}: two files are called "{twice}"; results use that name')
 
 
 @contextlib.contextmanager
-def inside(context: ToolContext, folder: str) -> Iterator[ToolContext]:
-    """A context that writes below `folder` of the output; what it writes counts for the call."""
+def subfolder(context: ToolContext, folder: str) -> Iterator[ToolContext]:
+    """Context that writes below `folder` of the output; its files count for the call."""
     part = replace(context, roots=context.roots.below(folder), written=[])
     yield part
     for name in part.written:
         context.output(f"{folder}/{name}")
-
-
-def folder_name(magnification: float, patch_px: int, overlap_px: int) -> str:
-    """Trident's name for the folder of a grid."""
-    return f"{magnification:g}x_{patch_px}px_{overlap_px}px_overlap"

@@ -10,46 +10,33 @@ import numpy as np
 
 from mcp_servers.slides.arrays import F64
 
-
-def ring_of(points: Sequence[Sequence[float]]) -> F64:
-    """(n, 2) corners, without the first one again at the end."""
-    ring = np.asarray(points, dtype=np.float64).reshape(-1, 2)
-    if len(ring) > 1 and np.array_equal(ring[0], ring[-1]):
-        ring = ring[:-1]
-    return ring
+MEASURES = (
+    "area", "perimeter", "hull_area", "hull_perimeter", "solidity", "convexity", "circularity",
+    "eccentricity", "major_axis_length", "minor_axis_length",
+)  # fmt: skip
 
 
-def area(ring: F64) -> float:
-    """Area by the shoelace formula; 0 for fewer than three corners."""
-    x, y = ring[:, 0], ring[:, 1]
-    return float(abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2)
-
-
-def perimeter(ring: F64) -> float:
-    """Length of the closed outline."""
-    steps = np.roll(ring, -1, axis=0) - ring
-    return float(np.hypot(steps[:, 0], steps[:, 1]).sum())
-
-
-def hull(ring: F64) -> F64:
-    """(m, 2) corners of the convex hull; the corners themselves where they span no area."""
+def make_polygon(points: Sequence[Sequence[float]]) -> Any:
+    """Polygon of the corners, or their hull where they span no area."""
     import shapely
 
-    shape = shapely.MultiPoint(ring).convex_hull
+    ring = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+    return shapely.Polygon(ring) if len(ring) > 2 else shapely.MultiPoint(ring)
+
+
+def hull_corners(points: Sequence[Sequence[float]]) -> F64:
+    """(m, 2) corners of the convex hull; the corners themselves where they span no area."""
+    shape = make_polygon(points).convex_hull
     if shape.geom_type != "Polygon":
-        return np.unique(ring, axis=0)
+        return np.unique(np.asarray(points, dtype=np.float64), axis=0)
     return np.asarray(shape.exterior.coords, dtype=np.float64)[:-1]
 
 
-def ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+def fit_ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     """Major and minor axis and direction (radians) of the ellipse with the outline's second
     moments, as `skimage.measure.regionprops` defines them; zeros for an outline without area."""
-    ring = ring_of(points)
-    if len(ring) < 3:
-        return 0.0, 0.0, 0.0
-    ring = ring - ring.mean(axis=0)
-    x0, y0 = ring.T
-    x1, y1 = np.roll(ring, -1, axis=0).T
+    x0, y0 = (np.asarray(points, dtype=np.float64) - np.mean(points, axis=0)).T
+    x1, y1 = np.roll(x0, -1), np.roll(y0, -1)
     cross = x0 * y1 - x1 * y0
     total = cross.sum() / 2
     if abs(total) < 1e-12:
@@ -64,28 +51,32 @@ def ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     return 4 * sqrt(long), 4 * sqrt(short), atan2(2 * xy, xx - yy) / 2
 
 
-def shape_of(points: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Measures of an outline in the unit of its corners.
+def measure_shape(points: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Measures of an outline in the unit of its corners, zeros where it has fewer than three.
 
     `circularity` is 4 pi area / perimeter², `solidity` area over the hull's area, `convexity` the
-    hull's perimeter over the outline's; 0 where they cannot be had.
+    hull's perimeter over the outline's.
     """
-    ring = ring_of(points)
-    if len(ring) < 3:
-        keys = "area perimeter hull_area hull_perimeter solidity convexity circularity eccentricity"
-        return dict.fromkeys(keys.split(), 0.0)
-    around, inside, outer = perimeter(ring), area(ring), hull(ring)
-    major, minor, _ = ellipse(points)
-    hull_area, hull_around = area(outer), perimeter(outer)
+    shape = make_polygon(points)
+    if shape.geom_type != "Polygon":
+        return dict.fromkeys(MEASURES, 0.0)
+    area, around, outer = shape_area(points), shape.length, shape.convex_hull
+    hull_around = outer.length if outer.area else 2 * outer.length
+    major, minor, _ = fit_ellipse(points)
     return {
-        "area": inside,
+        "area": area,
         "perimeter": around,
-        "hull_area": hull_area,
+        "hull_area": outer.area,
         "hull_perimeter": hull_around,
-        "solidity": inside / hull_area if hull_area else 0.0,
+        "solidity": area / outer.area if outer.area else 0.0,
         "convexity": hull_around / around if around else 0.0,
-        "circularity": 4 * pi * inside / around**2 if around else 0.0,
+        "circularity": 4 * pi * area / around**2 if around else 0.0,
         "eccentricity": sqrt(max(0.0, 1 - (minor / major) ** 2)) if major else 0.0,
         "major_axis_length": major,
         "minor_axis_length": minor,
     }
+
+
+def shape_area(points: Sequence[Sequence[float]]) -> float:
+    """Area by the shoelace formula; 0 for fewer than three corners."""
+    return float(abs(make_polygon(points).area))

@@ -1,28 +1,30 @@
-"""A folder of slides: which there are, and whether tissue, coordinates, features exist and fit."""
+"""A folder of slides: its files, and checks of tissue, coordinates and features."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given
 from mcp_servers.spec import InputPath, Resources
 from mcp_servers.workers.cohort import SLIDE_SUFFIXES
 from sage.core.errors import InputError
-from sage_nova.tools.common import Job, JobInput, NovaResult, folder_name, nova_tool
+from sage_nova.tools.common import GridInput, Job, JobInput, NovaResult, nova_tool
 
 SMALL = Resources(memory_mb=256)
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .,+=@()-]{0,200}$"
+NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_ .,+=@()-]{0,200}$")
 
 
 class SourceInput(Given):
     """A folder of slides."""
 
     wsi_source: InputPath = Field(description="Folder of slides")
-    search_nested: bool = Field(default=False, description="Look into folders below it too")
+    search_nested: bool = Field(default=False, description="Search folders below it too")
     extensions: list[str] | None = Field(
         default=None, description='Only these endings, e.g. [".svs"]; all known ones when absent'
     )
@@ -36,43 +38,28 @@ class PathsResult(NovaResult):
     total: int
 
 
-@nova_tool(
-    "dataset_of_wsi_get_valid_slide_paths_tool",
-    version="1.0.0",
-    summary="Get valid WSI file paths from a directory with optional extension filtering.",
-    resources=SMALL,
-)
+@nova_tool("dataset_of_wsi_get_valid_slide_paths_tool", SMALL)
 def slide_paths(given: SourceInput, context: ToolContext) -> PathsResult:
-    """Files with the ending of a slide or image; none is opened."""
-    found = slides_in(context, given.wsi_source, given.search_nested, given.extensions)
-    paths = [str(path) for path in found]
-    return PathsResult(slide_paths=paths, slide_names=[p.stem for p in found], total=len(found))
+    """Get valid WSI file paths from a directory with optional extension filtering."""
+    found = list_slides(context, given.wsi_source, given.search_nested, given.extensions)
+    names = [path.stem for path in found]
+    return PathsResult(slide_paths=list(map(str, found)), slide_names=names, total=len(found))
 
 
-def slides_in(
+def list_slides(
     context: ToolContext, source: str, nested: bool, extensions: list[str] | None = None
 ) -> list[Path]:
-    """Slides of a folder in order of name; links that leave the roots are left out.
-
-    Parameters
-    ----------
-    context : roots
-    source : the folder
-    nested : folders below it too
-    extensions : endings to take
-    """
+    """List slides of a folder by name, without links that leave the roots."""
     folder = context.roots.input(source, "folder")
     wanted = SLIDE_SUFFIXES
     if extensions is not None:
         wanted = frozenset("." + word.lower().lstrip(".") for word in extensions)
         if unknown := sorted(wanted - SLIDE_SUFFIXES):
-            raise InputError(
-                f"{unknown[0]} is no ending of a slide; known: {', '.join(sorted(SLIDE_SUFFIXES))}"
-            )
-    files = folder.rglob("*") if nested else folder.glob("*")
+            known = ", ".join(sorted(SLIDE_SUFFIXES))
+            raise InputError(f"{unknown[0]} is not a slide's file ending; known: {known}")
     return sorted(
         path
-        for path in files
+        for path in (folder.rglob("*") if nested else folder.glob("*"))
         if path.suffix.lower() in wanted
         and not path.name.startswith(".")
         and path.is_file()
@@ -86,32 +73,12 @@ class NamesInput(JobInput):
     wsis: list[str] = Field(min_length=1, max_length=100_000, description="Names without ending")
     skip_wsi_to_check: list[str] = Field(default_factory=list)
 
-
-class GridInput(NamesInput):
-    """Of which grid."""
-
-    target_magnification: float = Field(default=20, gt=0, le=100)
-    patch_size: int = Field(default=512, ge=16, le=8192)
-    overlap: int = Field(default=0, ge=0)
-    saveto_folder: str | None = Field(
-        default=None, max_length=200, description="MAGx_SIZEpx_OVERLAPpx_overlap when absent"
-    )
-
-    def grid_folder(self) -> str:
-        """The folder of the grid in the job."""
-        made = folder_name(self.target_magnification, self.patch_size, self.overlap)
-        return self.saveto_folder or made
-
-
-class FileState(BaseModel):
-    """One file of the job."""
-
-    path: str = Field(description="Below the job's folder")
-    path_exists: bool
-    file_schema_ok: bool
-    rows: int | None = None
-    dimension: int | None = None
-    problem: str = ""
+    def names(self) -> list[str]:
+        """Names to check; raises `InputError` for one that is not a file name."""
+        for name in self.wsis:
+            if not NAME.match(name):
+                raise InputError(f"wsis: {name[:80]!r} is not a slide's name without ending")
+        return [name for name in self.wsis if name not in set(self.skip_wsi_to_check)]
 
 
 class SegmentationState(BaseModel):
@@ -126,136 +93,117 @@ class SegmentationState(BaseModel):
 
 
 class SegmentationResult(NovaResult):
-    """Per slide, which files there are."""
+    """Files of each slide."""
 
     slides: dict[str, SegmentationState]
     skipped: list[str]
     all_exist: bool
 
 
+@nova_tool("dataset_of_wsi_check_tissue_segmentation_exists_tool", SMALL)
+def check_segmentation(given: NamesInput, context: ToolContext) -> SegmentationResult:
+    """Check if tissue segmentation files exist for a dataset of WSIs."""
+    job, slides = Job(given.job_dir, context), {}
+    places = {"geojson": ("contours_geojson", "geojson"), "thumbnail": ("thumbnails", "jpg"),
+              "contour": ("contours", "jpg")}  # fmt: skip
+    for name in given.names():
+        state: dict[str, Any] = {}
+        for kind, (folder, ending) in places.items():
+            path = f"{folder}/{name}.{ending}"
+            state |= {f"{kind}_path": path, f"{kind}_exists": job.find(path) is not None}
+        slides[name] = SegmentationState(**state)
+    every = all(state.geojson_exists for state in slides.values())
+    return SegmentationResult(slides=slides, skipped=given.skip_wsi_to_check, all_exist=every)
+
+
+class FileState(BaseModel):
+    """One file of the job."""
+
+    path: str = Field(description="Below the job's folder")
+    path_exists: bool = False
+    file_schema_ok: bool = False
+    rows: int | None = None
+    dimension: int | None = None
+    problem: str = ""
+
+
 class FilesResult(NovaResult):
-    """Per slide, whether its file is there and has the form it should have."""
+    """Existence and form of each slide's file."""
 
     slides: dict[str, FileState]
     skipped: list[str]
     all_ok: bool
 
 
-@nova_tool(
-    "dataset_of_wsi_check_tissue_segmentation_exists_tool",
-    version="1.0.0",
-    summary="Check if tissue segmentation files exist for a dataset of WSIs.",
-    resources=SMALL,
-)
-def check_segmentation(given: NamesInput, context: ToolContext) -> SegmentationResult:
-    """contours_geojson/NAME.geojson, thumbnails/NAME.jpg, contours/NAME.jpg."""
-    job = Job(given.job_dir, context)
-    slides = {}
-    for name in checked(given):
-        files = [f"contours_geojson/{name}.geojson", f"thumbnails/{name}.jpg",
-                 f"contours/{name}.jpg"]  # fmt: skip
-        there = [job.find(file) is not None for file in files]
-        slides[name] = SegmentationState(
-            geojson_path=files[0],
-            geojson_exists=there[0],
-            thumbnail_path=files[1],
-            thumbnail_exists=there[1],
-            contour_path=files[2],
-            contour_exists=there[2],
-        )
-    every = all(state.geojson_exists for state in slides.values())
-    return SegmentationResult(slides=slides, skipped=given.skip_wsi_to_check, all_exist=every)
-
-
-def checked(given: NamesInput) -> list[str]:
-    """The names to look for; raises `InputError` for one that is no name of a file."""
-    import re
-
-    for name in given.wsis:
-        if not re.match(NAME, name):
-            raise InputError(f"wsis: {name[:80]!r} is no name of a slide (no folder, no ending)")
-    return [name for name in given.wsis if name not in set(given.skip_wsi_to_check)]
-
-
-def _files(
-    given: NamesInput, context: ToolContext, file: Callable[[str], str], key: str, axes: int
-) -> FilesResult:
-    """State of the HDF5 file of each slide: the dataset `key` must have `axes` axes."""
+def _check_file(path: Path, key: str, axes: int, state: FileState) -> None:
     from mcp_servers.formats.hdf5 import dataset, open_hdf5
 
-    job = Job(given.job_dir, context)
-    slides = {}
-    for name in checked(given):
-        at = file(name)
-        state = FileState(path=at, path_exists=False, file_schema_ok=False)
-        if (path := job.find(at)) is not None:
-            state.path_exists = True
-            try:
-                with open_hdf5(path) as held:
-                    shape = dataset(held, key, path).shape
-                    if len(shape) != axes or (key == "coords" and shape[1] != 2):
-                        state.problem = f"{key} has shape {shape}"
-                    else:
-                        state.file_schema_ok = True
-                        state.rows = int(shape[0]) if axes == 2 else 1
-                        state.dimension = int(shape[-1])
-            except InputError as error:
-                state.problem = str(error)
-        slides[name] = state
-    good = all(state.file_schema_ok for state in slides.values())
-    return FilesResult(slides=slides, skipped=given.skip_wsi_to_check, all_ok=good)
+    state.path_exists = True
+    try:
+        with open_hdf5(path) as held:
+            shape = dataset(held, key, path).shape
+    except InputError as error:
+        state.problem = str(error)
+        return
+    if len(shape) != axes or (key == "coords" and shape[1] != 2):
+        state.problem = f"{key} has shape {shape}"
+        return
+    state.file_schema_ok = True
+    state.rows, state.dimension = int(shape[0]) if axes == 2 else 1, int(shape[-1])
 
 
-@nova_tool(
-    "dataset_of_wsi_check_patch_coordinates_exist_and_schema_tool",
-    version="1.0.0",
-    summary="Check if patch coordinate files exist and validate their schema for a dataset of "
-    "WSIs: GRID/patches/NAME_patches.h5, dataset coords of (n, 2).",
-    resources=SMALL,
-)
-def check_coordinates(given: GridInput, context: ToolContext) -> FilesResult:
-    """Coordinates of a grid."""
-    folder = given.grid_folder()
-    return _files(given, context, lambda name: f"{folder}/patches/{name}_patches.h5", "coords", 2)
+def _make_check(
+    kind: str, content: str, form: str, key: str, axes: int, fields: dict[str, Any],
+    find_file: Callable[[Any, str], str],
+) -> object:  # fmt: skip
+    model = create_model(f"{kind}_input", __base__=(NamesInput, GridInput), **fields)
+
+    def check(given: Any, context: ToolContext) -> FilesResult:
+        job, slides = Job(given.job_dir, context), {}
+        for name in given.names():
+            state = FileState(path=f"{given.grid_folder()}/{find_file(given, name)}")
+            if (path := job.find(state.path)) is not None:
+                _check_file(path, key, axes, state)
+            slides[name] = state
+        good = all(state.file_schema_ok for state in slides.values())
+        return FilesResult(slides=slides, skipped=given.skip_wsi_to_check, all_ok=good)
+
+    check.__annotations__["given"] = model
+    check.__doc__ = (
+        f"Check if {content} files exist and validate their schema for a dataset of WSIs: {form}."
+    )
+    return nova_tool(f"dataset_of_wsi_check_{kind}_and_schema_tool", SMALL)(check)
 
 
-class PatchFeaturesInput(GridInput):
-    """Of which encoder."""
-
-    patch_encoder_name: str = Field(default="uni_v1", max_length=60)
-    patch_feats_save_folder: str | None = Field(default=None, max_length=200)
+def _encoder(default: str) -> Any:
+    return (str, Field(default, max_length=60))
 
 
-class SlideFeaturesInput(GridInput):
-    """Of which slide encoder."""
+FOLDER: Any = (str | None, Field(None, max_length=200))
+check_coordinates = _make_check(
+    "patch_coordinates_exist", "patch coordinate",
+    "GRID/patches/NAME_patches.h5, dataset coords of (n, 2)", "coords", 2, {},
+    lambda given, name: f"patches/{name}_patches.h5",
+)  # fmt: skip
+check_patch_features = _make_check(
+    "patch_features_exist", "patch feature",
+    "GRID/features_ENCODER/NAME.h5, dataset features of (n, d)", "features", 2,
+    {"patch_encoder_name": _encoder("uni_v1"), "patch_feats_save_folder": FOLDER},
+    lambda given, name: f"{patch_folder(given)}/{name}.h5",
+)  # fmt: skip
+check_slide_features = _make_check(
+    "slide_features_exist", "slide-level feature",
+    "GRID/slide_features_ENCODER/NAME.h5, dataset features of (d,)", "features", 1,
+    {"slide_encoder_name": _encoder("titan"), "slide_feats_save_folder": FOLDER},
+    lambda given, name: f"{slide_folder(given)}/{name}.h5",
+)  # fmt: skip
 
-    slide_encoder_name: str = Field(default="titan", max_length=60)
-    slide_feats_save_folder: str | None = Field(default=None, max_length=200)
+
+def patch_folder(given: Any) -> str:
+    """Folder of patch features in the grid's folder."""
+    return given.patch_feats_save_folder or f"features_{given.patch_encoder_name}"
 
 
-@nova_tool(
-    "dataset_of_wsi_check_patch_features_exist_and_schema_tool",
-    version="1.0.0",
-    summary="Check if patch feature files exist and validate their schema for a dataset of WSIs: "
-    "GRID/features_ENCODER/NAME.h5, dataset features of (n, d).",
-    resources=SMALL,
-)
-def check_patch_features(given: PatchFeaturesInput, context: ToolContext) -> FilesResult:
-    """Features of a grid."""
-    own = given.patch_feats_save_folder or f"features_{given.patch_encoder_name}"
-    folder = given.grid_folder()
-    return _files(given, context, lambda name: f"{folder}/{own}/{name}.h5", "features", 2)
-
-
-@nova_tool(
-    "dataset_of_wsi_check_slide_features_exist_and_schema_tool",
-    version="1.0.0",
-    summary="Check if slide-level feature files exist and validate their schema for a dataset of "
-    "WSIs: GRID/slide_features_ENCODER/NAME.h5, dataset features of (d,).",
-    resources=SMALL,
-)
-def check_slide_features(given: SlideFeaturesInput, context: ToolContext) -> FilesResult:
-    """Vectors of slides."""
-    own = given.slide_feats_save_folder or f"slide_features_{given.slide_encoder_name}"
-    folder = given.grid_folder()
-    return _files(given, context, lambda name: f"{folder}/{own}/{name}.h5", "features", 1)
+def slide_folder(given: Any) -> str:
+    """Folder of slide features in the grid's folder."""
+    return given.slide_feats_save_folder or f"slide_features_{given.slide_encoder_name}"

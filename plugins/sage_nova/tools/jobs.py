@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,61 +13,73 @@ from mcp_servers.pathology.common import Device
 from mcp_servers.slides.slide import Slide
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
-from sage_nova.tools.common import Job, JobInput, NovaResult, folder_name, nova_tool, one_each
-from sage_nova.tools.datasets import slides_in
-from sage_nova.tools.weights import PatchEncoder, SlideEncoder, encode_slide, encoder_memory
+from sage_nova.tools.common import (
+    GridInput,
+    Job,
+    JobInput,
+    NovaResult,
+    check_unique,
+    nova_tool,
+    write_json_output,
+)
+from sage_nova.tools.datasets import list_slides, patch_folder, slide_folder
+from sage_nova.tools.weights import (
+    SPECS,
+    ModelWeights,
+    PatchEncoder,
+    SlideEncoder,
+    encode_slide,
+    encoder_memory,
+    load_patch_encoder,
+)
+from sage_nova.tools.wsi import encode_squares
 
 
 class SlidesInput(JobInput):
-    """Which slides of a folder."""
+    """Slides of a folder."""
 
     wsi_source: InputPath = Field(description="Folder of slides")
     search_nested: bool = False
-    skip_errors: bool = Field(default=False, description="Go on past slides that fail")
+    skip_errors: bool = Field(default=False, description="Continue after slides that fail")
     skip_specific_wsi: list[str] = Field(default_factory=list, description="Names without ending")
     keep_only_these_wsi: list[str] | None = Field(default=None, description="Names without ending")
     base_mpp: float | None = Field(
         default=None, gt=0, le=100, description="µm per level-0 pixel, to override the files"
     )
-    overwrite: bool = Field(default=False, description="Compute again what is there")
+    overwrite: bool = Field(default=False, description="Compute existing results again")
+
+
+class SlidesGridInput(SlidesInput, GridInput):
+    """Slides of a folder and a grid of patches."""
 
 
 class Done(NovaResult):
-    """How many slides were done, and which failed."""
+    """Slides that were processed, found and failed."""
 
     processed: list[str]
-    found_before: list[str] = Field(description="Slides whose result was there")
+    found_before: list[str] = Field(description="Slides whose result existed")
     failed: dict[str, str] = Field(default_factory=dict)
 
 
-def chosen(given: SlidesInput, context: ToolContext) -> list[Path]:
-    """The slides to work on; raises `InputError` when there are none or a name is unknown."""
-    every = slides_in(context, given.wsi_source, given.search_nested)
+def select_slides(given: SlidesInput, context: ToolContext) -> list[Path]:
+    """Select the slides; raises `InputError` if there are none or a name is unknown."""
+    every = list_slides(context, given.wsi_source, given.search_nested)
     names = {path.stem for path in every}
     wanted = names if given.keep_only_these_wsi is None else set(given.keep_only_these_wsi)
     if unknown := sorted(wanted - names):
         raise InputError(f"keep_only_these_wsi: {given.wsi_source} has no slide {unknown[0]}")
     kept = [p for p in every if p.stem in wanted and p.stem not in set(given.skip_specific_wsi)]
     if not kept:
-        raise InputError(f"{given.wsi_source}: holds no slide to work on")
-    one_each([path.stem for path in kept], given.wsi_source)
+        raise InputError(f"{given.wsi_source}: contains no slide to work on")
+    check_unique([path.stem for path in kept], given.wsi_source)
     return kept
 
 
-def over(
-    given: SlidesInput, context: ToolContext, job: Job, file: str, make: Callable[[Slide], None]
+def process_slides(
+    given: SlidesInput, context: ToolContext, job: Job, file: str, process: Callable[[Slide], None]
 ) -> Done:
-    """Make the file of each slide where it is absent.
-
-    Parameters
-    ----------
-    given : which slides, and what to do with errors
-    context : roots, progress
-    job : their job
-    file : its name in the job, with NAME for the slide
-    make : makes it
-    """
-    slides = chosen(given, context)
+    """Call `process` for each slide without a result; `file` is its name in the job, with NAME."""
+    slides = select_slides(given, context)
     done = Done(processed=[], found_before=[])
     for number, path in enumerate(slides):
         if not given.overwrite and job.find(file.replace("NAME", path.stem)) is not None:
@@ -76,7 +87,7 @@ def over(
             continue
         try:
             with Slide.open(context.input(path, "file"), mpp=given.base_mpp) as slide:
-                make(slide)
+                process(slide)
             done.processed.append(path.stem)
         except InputError as error:
             if not given.skip_errors:
@@ -84,34 +95,49 @@ def over(
             done.failed[path.stem] = str(error)
         context.progress((number + 1) / len(slides), path.stem)
     done.operations_log.append(
-        f"{len(done.processed)} done, {len(done.found_before)} there before, "
-        f"{len(done.failed)} failed"
+        f"{len(done.processed)} processed, {len(done.found_before)} found,"
+        f" {len(done.failed)} failed"
     )
     return done
 
 
-def _config(job: Job, context: ToolContext, name: str, given: BaseModel, done: Done) -> list[str]:
-    """Write a step's arguments and log; their names."""
-    config, log = job.out(f"{name}.json"), job.out(name.replace("_config_", "_logs_") + ".txt")
-    with context.writing(config) as path:
-        path.write_text(given.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    with context.writing(log) as path:
+def _write_logs(job: Job, name: str, given: BaseModel, done: Done) -> tuple[str, str]:
+    """Write the arguments and log of a step; the names of both files."""
+    config = write_json_output(job.context, job.out(f"{name}.json"), given.model_dump(mode="json"))
+    log = job.out(name.replace("_config_", "_logs_") + ".txt")
+    with job.context.writing(log) as path:
         lines = [*done.operations_log, *(f"{k}: {v}" for k, v in done.failed.items())]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [config, log]
+    return config, log
+
+
+def _write_jpeg(job: Job, name: str, image: Any) -> None:
+    from PIL import Image
+
+    with job.context.writing(job.out(name)) as path:
+        Image.fromarray(image).save(path, format="JPEG", quality=90)
+
+
+def _write_features(job: Job, name: str, encoder: str, features: Any, **coords: Any) -> None:
+    import h5py
+
+    with job.context.writing(job.out(name)) as path, h5py.File(path, "w") as file:
+        file.create_dataset("features", data=features).attrs["encoder"] = encoder
+        if coords:
+            file.create_dataset("coords", data=coords["corners"]).attrs.update(coords["attributes"])
 
 
 class SegmentInput(SlidesInput):
-    """What counts as tissue."""
+    """Rules for tissue."""
 
     holes_are_tissue: bool = True
     remove_artifacts: bool = Field(
-        default=True, description="Leave out pen marks and tissue out of focus (1 µm per pixel)"
+        default=True, description="Exclude pen marks and tissue out of focus (1 µm per pixel)"
     )
 
 
 class SegmentResult(Done):
-    """Where the tissue is."""
+    """Files of the tissue."""
 
     dir_with_geojson_contours: str
     dir_with_tissue_contours_jpg: str
@@ -124,44 +150,37 @@ class SegmentResult(Done):
 
 @nova_tool(
     "dataset_of_wsi_tissue_segmentation_tool",
-    version="1.0.0",
-    summary="Perform tissue segmentation on a dataset of WSI files: contours_geojson/NAME.geojson "
-    "with tissue_id in level-0 pixels, contours/NAME.jpg, thumbnails/NAME.jpg. Method: classical "
-    "(no GrandQC or HEST weights).",
-    resources=Resources(cpu=2, memory_mb=1536, seconds_per_item=5.0),
+    Resources(cpu=2, memory_mb=1536, seconds_per_item=5.0),
 )
 def segment_tissue(given: SegmentInput, context: ToolContext) -> SegmentResult:
-    """Tissue of each slide."""
+    """Perform tissue segmentation on a dataset of WSI files: contours_geojson/NAME.geojson.
+
+    Features have tissue_id and level-0 pixels; also contours/NAME.jpg and thumbnails/NAME.jpg.
+    Method: classical (no GrandQC or HEST weights).
+    """
+    from mcp_servers.formats.geojson import feature
+    from mcp_servers.pathology.drawing import GREEN, draw_outlines
+    from mcp_servers.slides.geometry import Polygon, mask_polygons
+
     job = Job(given.job_dir, context)
 
-    def make(slide: Slide) -> None:
-        from mcp_servers.formats.geojson import feature
-        from mcp_servers.pathology.drawing import GREEN, draw_outlines
-        from mcp_servers.slides.geometry import Polygon, mask_polygons
-
-        mask, scale = tissue_mask(slide, given.remove_artifacts, context)
+    def segment(slide: Slide) -> None:
+        mask, scale = find_tissue(slide, given.remove_artifacts, context)
         polygons = mask_polygons(mask, scale, simplify_px=0.7)
         if given.holes_are_tissue:
             polygons = [Polygon(p.exterior) for p in polygons]
-        features = []
-        for number, polygon in enumerate(polygons):
-            item = feature(polygon, classification="Tissue")
+        features = [feature(polygon, classification="Tissue") for polygon in polygons]
+        for number, item in enumerate(features):
             item["properties"]["tissue_id"] = number
-            features.append(item)
-        text = json.dumps({"type": "FeatureCollection", "features": features})
-        with context.writing(job.out(f"contours_geojson/{slide.name}.geojson")) as path:
-            path.write_text(text + "\n", encoding="utf-8")
+        name = job.out(f"contours_geojson/{slide.name}.geojson")
+        write_json_output(context, name, {"type": "FeatureCollection", "features": features})
         picture = slide.thumbnail(1024)
-        ratio = slide.width / picture.shape[1]
-        for folder, image in (
-            ("thumbnails", picture),
-            ("contours", draw_outlines(picture, polygons, ratio, GREEN)),
-        ):
-            with context.writing(job.out(f"{folder}/{slide.name}.jpg")) as path:
-                write_jpeg(path, image)
+        drawn = draw_outlines(picture, polygons, slide.width / picture.shape[1], GREEN)
+        _write_jpeg(job, f"thumbnails/{slide.name}.jpg", picture)
+        _write_jpeg(job, f"contours/{slide.name}.jpg", drawn)
 
-    done = over(given, context, job, "contours_geojson/NAME.geojson", make)
-    config, log = _config(job, context, "_config_segmentation", given, done)
+    done = process_slides(given, context, job, "contours_geojson/NAME.geojson", segment)
+    config, log = _write_logs(job, "_config_segmentation", given, done)
     return SegmentResult(
         **done.model_dump(),
         dir_with_geojson_contours=job.out("contours_geojson"),
@@ -173,9 +192,11 @@ def segment_tissue(given: SegmentInput, context: ToolContext) -> SegmentResult:
     )
 
 
-def tissue_mask(slide: Slide, clean: bool, context: ToolContext) -> tuple[Any, float]:
-    """(height, width) of the tissue and level-0 pixels per its pixel; `clean` leaves out ink and
-    what is out of focus."""
+def find_tissue(slide: Slide, clean: bool, context: ToolContext) -> tuple[Any, float]:
+    """(height, width) mask of the tissue and level-0 pixels per its pixel.
+
+    `clean` excludes ink and what is out of focus.
+    """
     from mcp_servers.pathology.tissue import COARSEST_FOCUS_MPP, blurred_area, slide_tissue
 
     found, view = slide_tissue(slide, keep_pen=not clean)
@@ -185,98 +206,71 @@ def tissue_mask(slide: Slide, clean: bool, context: ToolContext) -> tuple[Any, f
     return mask, view.scale
 
 
-def write_jpeg(path: Path, image: Any) -> None:
-    """Write an image as JPEG of quality 90."""
-    from PIL import Image
-
-    Image.fromarray(image).save(path, format="JPEG", quality=90)
-
-
-class GridOf(SlidesInput):
-    """Which grid of patches."""
-
-    target_magnification: float = Field(default=20, gt=0, le=100, description="10 / µm per pixel")
-    patch_size: int = Field(default=512, ge=16, le=8192, description="Pixels at the magnification")
-    overlap: int = Field(default=0, ge=0, description="Pixels at the magnification")
-    saveto_folder: str | None = Field(
-        default=None, max_length=200, description="MAGx_SIZEpx_OVERLAPpx_overlap when absent"
-    )
-
-    def grid_folder(self) -> str:
-        """The folder of the grid in the job."""
-        made = folder_name(self.target_magnification, self.patch_size, self.overlap)
-        return self.saveto_folder or made
-
-
-class CoordinatesInput(GridOf):
-    """How much of a patch must be tissue."""
+class CoordinatesInput(SlidesGridInput):
+    """Share of tissue in a patch."""
 
     min_tissue_proportion: float = Field(default=0.95, ge=0, le=1)
     visualize: bool = True
 
 
 class CoordinatesResult(Done):
-    """Where the coordinates are."""
+    """Files of the coordinates."""
 
     patches_saved_dir: str
     patches_key_in_h5: str = "coords"
     dir_with_visualization: str | None
     patch_job_config_file: OutputName
     patch_job_log_file: OutputName
-    patches: dict[str, int] = Field(description="Count per slide that was done now")
+    patches: dict[str, int] = Field(description="Count per slide processed by this call")
 
 
 @nova_tool(
     "dataset_of_wsi_patch_coordinate_extraction_tool",
-    version="1.0.0",
-    summary="Extract patch coordinates from tissue regions in a dataset of WSIs: "
-    "GRID/patches/NAME_patches.h5, dataset coords (n, 2) of level-0 corners with the attributes "
-    "patch_size, patch_size_level0, level0_magnification, target_magnification.",
-    resources=Resources(memory_mb=1024, seconds_per_item=2.0),
+    Resources(memory_mb=1024, seconds_per_item=2.0),
 )
 def extract_coordinates(given: CoordinatesInput, context: ToolContext) -> CoordinatesResult:
-    """Coordinates over the tissue of the earlier step."""
+    """Extract patch coordinates from tissue regions in a dataset of WSIs.
+
+    GRID/patches/NAME_patches.h5 has the dataset coords (n, 2) of level-0 corners with attributes
+    patch_size, patch_size_level0, level0_magnification, target_magnification.
+    """
     import numpy as np
+
+    from mcp_servers.formats.geojson import read_polygons
+    from mcp_servers.formats.hdf5 import write_coords
+    from mcp_servers.formats.images import draw_squares
+    from mcp_servers.pathology.drawing import GREEN
+    from mcp_servers.pathology.tiles import TilesInput, every_tile
+    from mcp_servers.slides.geometry import covered, rasterize
 
     job, folder = Job(given.job_dir, context), given.grid_folder()
     counts: dict[str, int] = {}
 
-    def make(slide: Slide) -> None:
-        from mcp_servers.formats.geojson import read_polygons
-        from mcp_servers.formats.hdf5 import write_coords
-        from mcp_servers.formats.images import draw_squares
-        from mcp_servers.pathology.drawing import GREEN
-        from mcp_servers.pathology.tiles import TilesInput, every_tile
-        from mcp_servers.slides.geometry import covered, rasterize
-
+    def extract(slide: Slide) -> None:
         remedy = "run dataset_of_wsi_tissue_segmentation_tool first"
         outlines = job.need(f"contours_geojson/{slide.name}.geojson", remedy)
         cut = TilesInput(
-            slide=str(slide.path),
-            tile_px=given.patch_size,
-            at_mpp=10 / given.target_magnification,
+            slide=str(slide.path), tile_px=given.patch_size, at_mpp=10 / given.target_magnification,
             overlap_px=given.overlap,
-        )
+        )  # fmt: skip
         corners, grid = every_tile(slide, cut)
         scale = max(1.0, 8.0 / slide.need_mpp())
         shape = (int(np.ceil(slide.height / scale)), int(np.ceil(slide.width / scale)))
         mask = rasterize(read_polygons(outlines), scale, shape)
-        share = covered(mask, corners, grid.patch_size_level0, scale)
+        side = grid.patch_size_level0
+        share = covered(mask, corners, side, scale)
         keep = share >= max(given.min_tissue_proportion - 1e-9, 1e-9)
         with context.writing(job.out(f"{folder}/patches/{slide.name}_patches.h5")) as path:
             write_coords(path, corners[keep], grid, tissue_fraction=share[keep])
         counts[slide.name] = int(keep.sum())
         if given.visualize:
             picture = slide.thumbnail(1024)
-            ratio = slide.width / picture.shape[1]
-            labels = ["patch"] * counts[slide.name]
-            side = grid.patch_size_level0
+            ratio, labels = slide.width / picture.shape[1], ["patch"] * counts[slide.name]
             drawn = draw_squares(picture, corners[keep], side, ratio, {"patch": GREEN}, labels, 0.2)
-            with context.writing(job.out(f"{folder}/visualization/{slide.name}.jpg")) as path:
-                write_jpeg(path, drawn)
+            _write_jpeg(job, f"{folder}/visualization/{slide.name}.jpg", drawn)
 
-    done = over(given, context, job, f"{folder}/patches/NAME_patches.h5", make)
-    config, log = _config(job, context, f"{folder}/_config_coords", given, done)
+    done = process_slides(given, context, job, f"{folder}/patches/NAME_patches.h5", extract)
+    config, log = _write_logs(job, f"{folder}/_config_coords", given, done)
     return CoordinatesResult(
         **done.model_dump(),
         patches_saved_dir=job.out(f"{folder}/patches"),
@@ -287,25 +281,18 @@ def extract_coordinates(given: CoordinatesInput, context: ToolContext) -> Coordi
     )
 
 
-class PatchFeaturesInput(GridOf):
-    """Which encoder."""
+class PatchFeaturesInput(SlidesGridInput, ModelWeights):
+    """A patch encoder."""
 
     patch_encoder_name: PatchEncoder = Field(
         default="conch_v15", description="handcrafted needs no weights, and is used only if named"
     )
-    weights: InputPath | None = Field(default=None, description="Folder or file of its weights")
-    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
     patch_feats_save_folder: str | None = Field(default=None, max_length=200)
     device: Device = "auto"
 
-    @property
-    def model(self) -> PatchEncoder:
-        """The encoder."""
-        return self.patch_encoder_name
-
 
 class PatchFeaturesResult(Done):
-    """Where the features are."""
+    """Files of the features."""
 
     patch_features_dir: str
     patch_features_key_in_h5: str = "features"
@@ -318,56 +305,48 @@ class PatchFeaturesResult(Done):
 
 @nova_tool(
     "dataset_of_wsi_patch_features_extraction_tool",
-    version="1.0.0",
-    summary="Extract patch-level features from a dataset of WSIs using foundation models (the "
-    "user's weights): GRID/features_ENCODER/NAME.h5, datasets features (n, d) and coords (n, 2).",
-    resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=60.0),
+    Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=60.0),
     memory_mb=encoder_memory,
 )
 def extract_patch_features(given: PatchFeaturesInput, context: ToolContext) -> PatchFeaturesResult:
-    """Features at the coordinates of the earlier step."""
-    from sage_nova.tools.weights import SPECS, patch_encoder
+    """Extract patch-level features from a dataset of WSIs using foundation models.
 
-    job, folder = Job(given.job_dir, context), given.grid_folder()
-    own = given.patch_feats_save_folder or f"features_{given.patch_encoder_name}"
-    # said before the first slide is read, not after
-    patch_encoder(given.model, given.weights, given.hub, given.device, 0.5, context)
+    Weights are the user's. GRID/features_ENCODER/NAME.h5 has features (n, d) and coords (n, 2).
+    """
+    from mcp_servers.formats.hdf5 import read_coords
+
+    job, name = Job(given.job_dir, context), given.patch_encoder_name
+    folder, own = given.grid_folder(), patch_folder(given)
+    load_patch_encoder(name, given, 0.5, context)  # fails before the first slide is read
     sizes: list[int] = []
 
-    def make(slide: Slide) -> None:
-        import h5py
-
-        from mcp_servers.formats.hdf5 import read_coords
-        from sage_nova.tools.wsi import square_features
-
+    def extract(slide: Slide) -> None:
         remedy = "run dataset_of_wsi_patch_coordinate_extraction_tool with the same grid first"
         held = job.need(f"{folder}/patches/{slide.name}_patches.h5", remedy)
         corners, attributes = read_coords(held)
         if not len(corners):
             raise InputError(f"{slide.path}: no patch has enough tissue; nothing to encode")
         side = int(attributes["patch_size_level0"])
-        features = square_features(slide, corners, side, given, context)
+        features = encode_squares(slide, corners, side, name, given, context)
         sizes.append(features.shape[1])
-        name = job.out(f"{folder}/{own}/{slide.name}.h5")
-        with context.writing(name) as path, h5py.File(path, "w") as file:
-            file.create_dataset("features", data=features).attrs["encoder"] = given.model
-            file.create_dataset("coords", data=corners).attrs.update(attributes)
+        file = f"{folder}/{own}/{slide.name}.h5"
+        _write_features(job, file, name, features, corners=corners, attributes=attributes)
 
-    done = over(given, context, job, f"{folder}/{own}/NAME.h5", make)
-    config, log = _config(job, context, f"{folder}/_config_{own}", given, done)
+    done = process_slides(given, context, job, f"{folder}/{own}/NAME.h5", extract)
+    config, log = _write_logs(job, f"{folder}/_config_{own}", given, done)
     return PatchFeaturesResult(
         **done.model_dump(),
         patch_features_dir=job.out(f"{folder}/{own}"),
-        patch_encoder_name=given.patch_encoder_name,
+        patch_encoder_name=name,
         embedding_dim=sizes[0] if sizes else None,
-        license=SPECS[given.model].license,
+        license=SPECS[name].license,
         config_file=config,
         log_file=log,
     )
 
 
-class SlideFeaturesInput(GridOf):
-    """Which slide encoder, over which features."""
+class SlideFeaturesInput(SlidesGridInput, ModelWeights):
+    """A slide encoder, and the features that it reads."""
 
     slide_encoder_name: SlideEncoder = Field(
         default="titan", description="mean needs no weights, and is used only if named"
@@ -375,12 +354,10 @@ class SlideFeaturesInput(GridOf):
     patch_encoder_name: PatchEncoder = "conch_v15"
     patch_feats_save_folder: str | None = Field(default=None, max_length=200)
     slide_feats_save_folder: str | None = Field(default=None, max_length=200)
-    weights: InputPath | None = Field(default=None, description="ONNX or TorchScript file")
-    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
 
 
 class SlideFeaturesResult(Done):
-    """Where the vectors are."""
+    """Files of the vectors."""
 
     slide_features_dir: str
     slide_features_key_in_h5: str = "features"
@@ -392,52 +369,45 @@ class SlideFeaturesResult(Done):
 
 @nova_tool(
     "dataset_of_wsi_slide_features_extraction_tool",
-    version="1.0.0",
-    summary="Extract slide-level features from patch features for a dataset of WSIs using slide "
-    "encoders (the user's TITAN, PRISM, MADELEINE, GigaPath graph; or mean): "
-    "GRID/slide_features_ENCODER/NAME.h5, dataset features (d,).",
-    resources=Resources(memory_mb=4096, seconds_per_item=5.0),
+    Resources(memory_mb=4096, seconds_per_item=5.0),
 )
 def extract_slide_features(given: SlideFeaturesInput, context: ToolContext) -> SlideFeaturesResult:
-    """A vector per slide."""
-    job, folder = Job(given.job_dir, context), given.grid_folder()
-    source = given.patch_feats_save_folder or f"features_{given.patch_encoder_name}"
-    own = given.slide_feats_save_folder or f"slide_features_{given.slide_encoder_name}"
+    """Extract slide-level features from patch features for a dataset of WSIs.
+
+    Encoders: the user's TITAN, PRISM, MADELEINE or GigaPath graph; or mean.
+    GRID/slide_features_ENCODER/NAME.h5 has the dataset features (d,).
+    """
+    from mcp_servers.formats.hdf5 import read_features
+
+    job, name = Job(given.job_dir, context), given.slide_encoder_name
+    folder, source, own = given.grid_folder(), patch_folder(given), slide_folder(given)
     sizes: list[int] = []
 
-    def make(slide: Slide) -> None:
-        import h5py
-
-        from mcp_servers.formats.hdf5 import read_features
-
+    def extract(slide: Slide) -> None:
         remedy = "run dataset_of_wsi_patch_features_extraction_tool with the same grid first"
-        features, coords, has = read_features(
-            job.need(f"{folder}/{source}/{slide.name}.h5", remedy)
-        )
+        file = f"{folder}/{source}/{slide.name}.h5"
+        features, coords, has = read_features(job.need(file, remedy))
         if coords is None:
-            raise InputError(f"{folder}/{source}/{slide.name}.h5: has no coords")
+            raise InputError(f"{file}: has no coords")
         side = int(has.get("patch_size_level0", given.patch_size))
-        name = given.slide_encoder_name
-        vector = encode_slide(name, features, coords, side, given.weights, given.hub, context)
+        vector = encode_slide(name, features, coords, side, given, context)
         sizes.append(len(vector))
-        target = job.out(f"{folder}/{own}/{slide.name}.h5")
-        with context.writing(target) as path, h5py.File(path, "w") as file:
-            file.create_dataset("features", data=vector).attrs["encoder"] = name
+        _write_features(job, f"{folder}/{own}/{slide.name}.h5", name, vector)
 
-    done = over(given, context, job, f"{folder}/{own}/NAME.h5", make)
-    config, log = _config(job, context, f"{folder}/_config_{own}", given, done)
+    done = process_slides(given, context, job, f"{folder}/{own}/NAME.h5", extract)
+    config, log = _write_logs(job, f"{folder}/_config_{own}", given, done)
     return SlideFeaturesResult(
         **done.model_dump(),
         slide_features_dir=job.out(f"{folder}/{own}"),
-        slide_encoder_name=given.slide_encoder_name,
+        slide_encoder_name=name,
         embedding_dim=sizes[0] if sizes else None,
         config_file=config,
         log_file=log,
     )
 
 
-class HeatmapInput(GridOf):
-    """Which scores."""
+class HeatmapInput(SlidesGridInput):
+    """Scores to draw."""
 
     scores_path: InputPath = Field(description="Folder of NAME.h5 with the scores of each patch")
     scores_key: str = Field(default="attention_scores", max_length=100)
@@ -447,45 +417,45 @@ class HeatmapInput(GridOf):
 
 
 class SlideHeat(BaseModel):
-    """One slide's picture and best patches."""
+    """Picture and best patches of one slide."""
 
     heatmap: OutputName
     topk_patches_dir: str
-    topk_patches: list[OutputName] = Field(description="From the lowest of them to the highest")
+    topk_patches: list[OutputName] = Field(description="From lowest to highest score")
     topk_coords: list[tuple[int, int]] = Field(description="Level-0 corners, same order")
     topk_scores: list[float]
 
 
 class HeatmapResult(Done):
-    """Per slide, picture and patches."""
+    """Picture and patches per slide."""
 
     heatmaps_save_paths: dict[str, SlideHeat]
 
 
 @nova_tool(
-    "dataset_of_wsi_create_score_heatmap_tool",
-    version="1.0.0",
-    summary="Create score heatmaps overlaid on WSIs for visualization and analysis, and save the "
-    "patches with the highest scores at level 0 (top_INDEX_score_SCORE.png, higher is higher).",
-    resources=Resources(memory_mb=1024, seconds_per_item=2.0),
+    "dataset_of_wsi_create_score_heatmap_tool", Resources(memory_mb=1024, seconds_per_item=2.0)
 )
 def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
-    """Scores over each slide that has them."""
+    """Create score heatmaps overlaid on WSIs for visualization and analysis.
+
+    The patches with the highest scores are saved at level 0 (top_INDEX_score_SCORE.png, higher is
+    higher).
+    """
     import numpy as np
     from scipy.stats import rankdata
+
+    from mcp_servers.formats.hdf5 import dataset, open_hdf5, read_coords
+    from mcp_servers.formats.images import write_png
 
     job, folder = Job(given.job_dir, context), given.grid_folder()
     scores_folder = context.input(given.scores_path, "folder")
     saved: dict[str, SlideHeat] = {}
-    names = [path.stem for path in chosen(given, context)]
+    names = [path.stem for path in select_slides(given, context)]
     absent = [name for name in names if not (scores_folder / f"{name}.h5").exists()]
     if absent == names:
         raise InputError(f"{given.scores_path}: has no scores of the slides, e.g. {names[0]}.h5")
 
-    def make(slide: Slide) -> None:
-        from mcp_servers.formats.hdf5 import dataset, open_hdf5, read_coords
-        from mcp_servers.formats.images import write_png
-
+    def draw(slide: Slide) -> None:
         remedy = "run dataset_of_wsi_patch_coordinate_extraction_tool with the same grid first"
         held = job.need(f"{folder}/patches/{slide.name}_patches.h5", remedy)
         corners, attributes = read_coords(held)
@@ -496,12 +466,11 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
         if len(scores) != len(corners):
             raise InputError(f"{file}: {len(scores)} scores for {len(corners)} patches")
         if not np.isfinite(scores).all():
-            raise InputError(f"{file}: {given.scores_key} holds values that are no numbers")
+            raise InputError(f"{file}: {given.scores_key} has values that are not finite")
         shown = rankdata(scores) / len(scores) if given.normalize else scores
-        side = int(attributes["patch_size_level0"])
-        base = f"{given.output_dir}/{slide.name}"
+        side, base = int(attributes["patch_size_level0"]), f"{given.output_dir}/{slide.name}"
         with context.writing(f"{base}/heatmap.png") as path:
-            write_png(path, heat_picture(slide, corners, shown, side))
+            write_png(path, draw_heatmap(slide, corners, shown, side))
         best = np.argsort(shown, kind="stable")[-given.num_top_patches_to_save :]
         patches = []
         for number, i in enumerate(best):
@@ -518,20 +487,15 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
         )
 
     less = {"skip_specific_wsi": [*given.skip_specific_wsi, *absent], "overwrite": True}
-    done = over(given.model_copy(update=less), context, job, "NAME", make)
+    done = process_slides(given.model_copy(update=less), context, job, "NAME", draw)
     done.warnings += [f"{name}: has no scores" for name in absent]
     return HeatmapResult(**done.model_dump(), heatmaps_save_paths=saved)
 
 
-def heat_picture(slide: Slide, corners: Any, scores: Any, side: int) -> Any:
-    """Scores of squares drawn over a slide, with scale bar and range.
+def draw_heatmap(slide: Slide, corners: Any, scores: Any, side: int) -> Any:
+    """Draw (n,) scores of squares over a slide, with scale bar and range.
 
-    Parameters
-    ----------
-    slide : the slide
-    corners : (n, 2) upper left, level-0 pixels
-    scores : (n,)
-    side : of the squares, level-0 pixels
+    `corners` (n, 2) and `side` are in level-0 pixels.
     """
     import cv2
     import numpy as np

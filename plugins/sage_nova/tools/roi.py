@@ -1,4 +1,4 @@
-"""Regions of interest as flat images: their vector, their nuclei, and the shape of an outline."""
+"""Regions of interest as flat images: vector, nuclei, and the shape of an outline."""
 
 from __future__ import annotations
 
@@ -15,28 +15,37 @@ from mcp_servers.pathology.nuclei_model import Scaling
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
 from sage_nova.tools import contours
-from sage_nova.tools.common import NovaResult, inside, nova_tool, one_each
-from sage_nova.tools.weights import PatchEncoder, encoder_memory, patch_encoder
+from sage_nova.tools.common import (
+    NovaResult,
+    check_unique,
+    nova_tool,
+    subfolder,
+    write_json_output,
+)
+from sage_nova.tools.weights import (
+    ModelWeights,
+    PatchEncoder,
+    encoder_memory,
+    load_patch_encoder,
+)
 
 IMAGES = frozenset([".png", ".jpg", ".jpeg", ".tif", ".tiff"])
 USUAL_MPP = 0.5
-NO_MPP = (
-    f"mpp was not given: {USUAL_MPP} µm per pixel is assumed, and sizes and densities rest on it"
-)
+NO_MPP = f"mpp was not given: {USUAL_MPP} µm per pixel is assumed; sizes and densities depend on it"
 CLASSES = {
     "neoplastic": "Neoplastic", "lymphoid": "Inflammatory", "stromal": "Connective",
     "other": "Other", "outside": "Unclassified",
 }  # fmt: skip
-"""NOVA's words for SAGE's types. Necrosis and non-neoplastic epithelium are not told apart, unless
-by a network of the user's."""
-PASSED_ON = {"method", "weights", "weights_types", "scaling", "weights_mpp", "device"}
+"""NOVA's words for SAGE's types. Only a network of the user distinguishes necrosis and
+non-neoplastic epithelium."""
+NUCLEI_OPTIONS = {"method", "weights", "weights_types", "scaling", "weights_mpp", "device"}
 
 
 Mpp = Annotated[float, Field(gt=0, le=100)]
 Pixel = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
-class EncodeRoiInput(Given):
+class EncodeRoiInput(ModelWeights):
     """An image and an encoder."""
 
     img_path: InputPath = Field(description="PNG, JPEG or TIFF")
@@ -44,8 +53,6 @@ class EncodeRoiInput(Given):
     histology_roi_encoder_name: PatchEncoder = Field(
         default="conch_v15", description="handcrafted needs no weights, and is used only if named"
     )
-    weights: InputPath | None = Field(default=None, description="Folder or file of its weights")
-    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
     mpp: float | None = Field(
         default=None, gt=0.05, le=2, description=f"µm per pixel; for handcrafted; else {USUAL_MPP}"
     )
@@ -53,7 +60,7 @@ class EncodeRoiInput(Given):
 
 
 class EncodeRoiResult(NovaResult):
-    """The vector."""
+    """Vector of the image."""
 
     embedding_path: OutputName = Field(description="HDF5, dataset embedding of (1, dimension)")
     embedding_dim: int
@@ -62,23 +69,21 @@ class EncodeRoiResult(NovaResult):
 
 @nova_tool(
     "encode_histology_roi_tool",
-    version="1.0.0",
-    summary="Encode histology region of interest into vector representation (HDF5, dataset "
-    "embedding of shape (1, dimension)).",
-    resources=Resources(memory_mb=4096, gpu="optional", seconds_per_item=1.0),
+    Resources(memory_mb=4096, gpu="optional", seconds_per_item=1.0),
     memory_mb=encoder_memory,
 )
 def encode_roi(given: EncodeRoiInput, context: ToolContext) -> EncodeRoiResult:
-    """The vector of one image."""
+    """Encode histology region of interest into vector representation.
+
+    HDF5, dataset embedding of shape (1, dimension).
+    """
     import h5py
     import numpy as np
 
     image = read_image(given.img_path, context)
     model = given.histology_roi_encoder_name
-    encoder = patch_encoder(
-        model, given.weights, given.hub, given.device, given.mpp or USUAL_MPP, context
-    )
-    vector = np.asarray(encoder.encode(image[None]), dtype=np.float32).reshape(1, -1)
+    encode = load_patch_encoder(model, given, given.mpp or USUAL_MPP, context)
+    vector = np.asarray(encode(image[None]), dtype=np.float32).reshape(1, -1)
     name = f"{given.output_dir}/{Path(given.img_path).stem}_{model}_embedding.h5"
     with context.writing(name) as path, h5py.File(path, "w") as file:
         file.create_dataset("embedding", data=vector).attrs["encoder"] = model
@@ -92,20 +97,20 @@ def encode_roi(given: EncodeRoiInput, context: ToolContext) -> EncodeRoiResult:
 
 
 def read_image(path: str, context: ToolContext) -> Any:
-    """(height, width, 3) of a flat image below the roots."""
+    """Read a flat image (height, width, 3)."""
     from mcp_servers.slides.slide import Slide
 
     with Slide.open(context.input(path, "file")) as slide:
         if slide.width * slide.height > 64_000_000:
             raise InputError(
-                f"{path}: {slide.width} x {slide.height} px is no region of interest; cut one with "
-                "read_rectangle_region_from_wsi_tool"
+                f"{path}: {slide.width} x {slide.height} px is too large for a region of interest; "
+                "cut one with read_rectangle_region_from_wsi_tool"
             )
         return slide.read(0, 0, slide.width, slide.height)
 
 
 class NucleiInput(Given):
-    """A folder of images, and how large their pixels are."""
+    """A folder of images, and the size of their pixels."""
 
     input_dir: InputPath = Field(description="Flat folder of images (png, jpg, tif)")
     output_dir: str = Field(default="nuclei", max_length=500, description="Folder below the output")
@@ -113,10 +118,10 @@ class NucleiInput(Given):
         description="µm per pixel: one number, or one per image name without ending"
     )
     weights: InputPath | None = Field(
-        default=None, description="A network of one's own, as the tool nuclei takes it"
+        default=None, description="A network of the user, as for the tool nuclei"
     )
     weights_types: list[str] | None = Field(
-        default=None, max_length=20, description="Its types, where it gives any and names none"
+        default=None, max_length=20, description="Its types, if it does not name them"
     )
     scaling: Scaling = "percentile"
     weights_mpp: float | None = Field(default=None, ge=0.1, le=2.0)
@@ -125,7 +130,7 @@ class NucleiInput(Given):
 
 
 class NucleiResult(NovaResult):
-    """Where the nuclei are."""
+    """Nuclei by image."""
 
     path_to_jsons: str = Field(description="Folder of one JSON per image, below the output")
     path_to_default_overlays: str = Field(description="Folder of overlays, below the output")
@@ -138,17 +143,17 @@ class NucleiResult(NovaResult):
 
 @nova_tool(
     "segment_and_classify_nuclei_in_histology_roi_tool",
-    version="1.1.1",
-    summary="Segment and classify nuclei in histology ROIs: JSON per image with nuc[id] = bbox, "
-    "centroid, contour (pixels), type, type_prob, area, perimeter, hull_area, convexity, solidity, "
-    "circularity, eccentricity. Types: Neoplastic, Inflammatory, Connective, Other, Unclassified; "
-    "with weights= of HoVer-Net or its kin those of the network.",
-    resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=5.0),
+    Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=5.0),
     validity=NUCLEI_VALIDITY,
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
-    """Nuclei of each image of a folder, by the tool nuclei."""
-    from mcp_servers.pathology.nuclei import NucleiInput as One
+    """Segment and classify nuclei in histology ROIs.
+
+    JSON per image with nuc[id] = bbox, centroid, contour (pixels), type, type_prob, area,
+    perimeter, hull_area, convexity, solidity, circularity, eccentricity. Types: Neoplastic,
+    Inflammatory, Connective, Other, Unclassified; with weights= those of the network.
+    """
+    from mcp_servers.pathology.nuclei import NucleiInput as SlideNucleiInput
     from mcp_servers.pathology.nuclei import segment_nuclei as nuclei
 
     if given.weights is not None:  # a TorchScript file is code
@@ -156,29 +161,28 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     folder = context.input(given.input_dir, "folder")
     images = sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGES)
     if not images:
-        raise InputError(f"{given.input_dir}: holds no image ({', '.join(sorted(IMAGES))})")
-    one_each([image.stem for image in images], given.input_dir)
+        raise InputError(f"{given.input_dir}: contains no image ({', '.join(sorted(IMAGES))})")
+    check_unique([image.stem for image in images], given.input_dir)
     sizes = given.level0_mpp_of_imgs
     if isinstance(sizes, dict) and (lack := [p.stem for p in images if p.stem not in sizes]):
-        raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give each image's")
+        raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give one per image")
     counts: dict[str, int] = {}
     classes: dict[str, None] = {}
     jsons, overlays, warnings, methods = [], [], [], set()
     for number, image in enumerate(images):
         mpp = sizes[image.stem] if isinstance(sizes, dict) else sizes
-        with inside(context, f"{given.output_dir}/overlay") as own:
-            asked: Any = given.model_dump(include=PASSED_ON)
-            found = nuclei(One(slide=str(image), mpp=mpp, search="everything", **asked), own)
+        with subfolder(context, f"{given.output_dir}/overlay") as own:
+            options: Any = given.model_dump(include=NUCLEI_OPTIONS)
+            call = SlideNucleiInput(slide=str(image), mpp=mpp, search="everything", **options)
+            found = nuclei(call, own)
             made = own.roots.output
-            rows = nuclei_rows(made / found.table, made / (found.geojson or ""))
+            rows = read_nuclei(made / found.table, made / (found.geojson or ""))
             (made / found.overlay).rename(made / f"{image.stem}.png")
             for left in (found.table, found.geojson):
                 (made / str(left)).unlink(missing_ok=True)
             own.written[:] = [f"{image.stem}.png"]
         name = f"{given.output_dir}/json/{image.stem}.json"
-        with context.writing(name) as path:
-            path.write_text(json.dumps({"mpp": mpp, "nuc": rows}) + "\n", encoding="utf-8")
-        jsons.append(name)
+        jsons.append(write_json_output(context, name, {"mpp": mpp, "nuc": rows}))
         overlays.append(f"{given.output_dir}/overlay/{image.stem}.png")
         counts[image.stem] = len(rows)
         classes |= {CLASSES.get(kind, kind.title()): None for kind in found.types}
@@ -197,8 +201,8 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     )
 
 
-def nuclei_rows(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
-    """Nuclei by number, from the table and the outlines of the tool nuclei; pixels."""
+def read_nuclei(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
+    """Read nuclei by number from the files of the tool nuclei; pixels."""
     import pandas as pd
 
     frame = pd.read_csv(table)
@@ -218,13 +222,13 @@ def nuclei_rows(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
             "contour": ring,
             "type": CLASSES.get(kind, kind.title()),
             "type_prob": float(row.get(f"p_{kind}", 0.0)),
-            **contours.shape_of(ring),
+            **contours.measure_shape(ring),
         }
     return rows
 
 
 class ContourInput(Given):
-    """An outline."""
+    """Outline of an object."""
 
     contour: list[tuple[Pixel, Pixel]] = Field(
         min_length=1, max_length=200_000, description="Corners [x, y] in order; closed by itself"
@@ -232,19 +236,19 @@ class ContourInput(Given):
 
 
 class AreaResult(NovaResult):
-    """In the square of the unit of the corners."""
+    """Area in the square of the corners' unit."""
 
     contour_area: float
 
 
 class PerimeterResult(NovaResult):
-    """In the unit of the corners."""
+    """Length in the corners' unit."""
 
     contour_perimeter: float
 
 
 class HullResult(NovaResult):
-    """The hull and what it tells of the outline."""
+    """Hull, and its relation to the outline."""
 
     contour_convex_hull: list[tuple[float, float]]
     hull_area: float
@@ -253,42 +257,27 @@ class HullResult(NovaResult):
     convexity: float = Field(description="The hull's perimeter over the outline's")
 
 
-@nova_tool(
-    "get_contour_area",
-    version="1.0.0",
-    summary="Calculate the area of a contour.",
-    resources=Resources(memory_mb=64),
-)
+SMALL = Resources(memory_mb=64)
+
+
+@nova_tool("get_contour_area", SMALL)
 def contour_area(given: ContourInput, context: ToolContext) -> AreaResult:
-    """By the shoelace formula."""
-    return AreaResult(contour_area=contours.area(contours.ring_of(given.contour)))
+    """Calculate the area of a contour."""
+    return AreaResult(contour_area=contours.shape_area(given.contour))
 
 
-@nova_tool(
-    "get_contour_perimeter",
-    version="1.0.0",
-    summary="Calculate the perimeter of a contour.",
-    resources=Resources(memory_mb=64),
-)
+@nova_tool("get_contour_perimeter", SMALL)
 def contour_perimeter(given: ContourInput, context: ToolContext) -> PerimeterResult:
-    """The sum of its edges."""
-    return PerimeterResult(contour_perimeter=contours.perimeter(contours.ring_of(given.contour)))
+    """Calculate the perimeter of a contour."""
+    return PerimeterResult(contour_perimeter=contours.make_polygon(given.contour).length)
 
 
-@nova_tool(
-    "get_contour_convex_hull",
-    version="1.0.0",
-    summary="Calculate the convex hull of a contour.",
-    resources=Resources(memory_mb=64),
-)
+@nova_tool("get_contour_convex_hull", SMALL)
 def contour_hull(given: ContourInput, context: ToolContext) -> HullResult:
-    """Corners of the hull, its area, its perimeter."""
-    ring = contours.ring_of(given.contour)
-    outer, shape = contours.hull(ring), contours.shape_of(given.contour)
+    """Calculate the convex hull of a contour."""
+    shape = contours.measure_shape(given.contour)
+    keys = ("hull_area", "hull_perimeter", "solidity", "convexity")
     return HullResult(
-        contour_convex_hull=[(float(x), float(y)) for x, y in outer],
-        hull_area=shape["hull_area"],
-        hull_perimeter=shape["hull_perimeter"],
-        solidity=shape["solidity"],
-        convexity=shape["convexity"],
+        contour_convex_hull=[(float(x), float(y)) for x, y in contours.hull_corners(given.contour)],
+        **{key: shape[key] for key in keys},
     )

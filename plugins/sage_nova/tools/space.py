@@ -1,4 +1,4 @@
-"""The space of a slide's tile features: reductions, Leiden clusters, their centers, pictures."""
+"""Space of a slide's tile features: reductions, Leiden clusters, their centers, pictures."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from sage_nova.tools.common import (
     KEY,
     TILES,
     TISSUES,
-    Job,
     NovaResult,
     WsiInput,
     nova_tool,
-    slide_of,
+    write_json_output,
 )
 
 COMPONENTS = 50
 
 
 class SpaceInput(WsiInput):
-    """Which features."""
+    """Features of the tiles."""
 
     patch_features_key: str = Field(default=FEATURES, pattern=KEY)
 
 
 class ReduceInput(SpaceInput):
-    """Which reductions."""
+    """Reductions to compute."""
 
     scale_data: bool = Field(default=True, description="Scale each feature to unit variance")
     compute_neighbors: bool = True
@@ -49,7 +48,7 @@ class ReduceInput(SpaceInput):
 
 
 class ReduceResult(NovaResult):
-    """What was added to the table of features."""
+    """Keys added to the table of features."""
 
     path_to_zarr: OutputName
     keys_added: list[str]
@@ -58,18 +57,18 @@ class ReduceResult(NovaResult):
 
 @nova_tool(
     "reduce_single_wsi_patch_feature_space_tool",
-    version="1.0.0",
-    summary="Reduce dimensionality of patch features using PCA, UMAP, or t-SNE, and compute the "
-    "graph of neighbors that Leiden needs; kept in obsm and obsp of the table of features.",
-    resources=Resources(cpu=2, memory_mb=2048, seconds_per_item=10.0),
+    Resources(cpu=2, memory_mb=2048, seconds_per_item=10.0),
 )
 def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
-    """Reductions of one slide's features; the same seed gives the same ones."""
+    """Reduce dimensionality of patch features using PCA, UMAP, or t-SNE.
+
+    Also computes the graph of neighbors that Leiden needs; kept in obsm and obsp of the table.
+    """
     import numpy as np
     from sklearn.decomposition import PCA
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    table = store.features_of(store.load_store(job, slide), given.patch_features_key)
+    slide, job, held = store.open_store(given, context)
+    table = store.get_element(held, "features", given.patch_features_key)
     features = np.asarray(table.X, dtype=np.float64)
     if len(features) < 5:
         raise InputError(f"{len(features)} tiles are too few to reduce; 5 are needed")
@@ -88,31 +87,29 @@ def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
     if given.compute_neighbors:
         count = min(given.n_neighbors, len(features) - 1)
         key = f"{given.neighbors_key_added}_connectivities"
-        table.obsp[key] = neighbor_graph(reduced, count)
+        table.obsp[key] = build_neighbor_graph(reduced, count)
         table.uns[given.neighbors_key_added] = {
             "connectivities_key": key,
             "params": {"n_neighbors": count, "method": "jaccard", "metric": "euclidean"},
         }
         added.append(given.neighbors_key_added)
     if given.compute_umap:
-        table.obsm[given.umap_key_added] = _umap(reduced, given.n_neighbors, given.seed)
+        table.obsm[given.umap_key_added] = _reduce_umap(reduced, given.n_neighbors, given.seed)
         added.append(given.umap_key_added)
     if given.compute_tsne:
-        table.obsm[given.tsne_key_added] = tsne(reduced, given.seed)
+        table.obsm[given.tsne_key_added] = _reduce_tsne(reduced, given.seed)
         added.append(given.tsne_key_added)
     return ReduceResult(
-        path_to_zarr=store.save(
-            job, slide, {given.patch_features_key: table}, context, fresh=False
-        ),
+        path_to_zarr=store.save_store(job, slide, {given.patch_features_key: table}, context),
         keys_added=added,
         explained_variance=float(pca.explained_variance_ratio_.sum()),
         operations_log=[f"{', '.join(added)} of {len(features)} tiles"],
     )
 
 
-def neighbor_graph(reduced: Any, count: int) -> Any:
-    """Symmetric sparse graph of `count` neighbors, weighted by the Jaccard overlap of
-    neighborhoods (Levine et al. 2015, PhenoGraph)."""
+def build_neighbor_graph(reduced: Any, count: int) -> Any:
+    """Build the symmetric sparse graph of `count` neighbors, weighted by the Jaccard overlap
+    of neighborhoods (Levine et al. 2015, PhenoGraph)."""
     from scipy import sparse
     from sklearn.neighbors import kneighbors_graph
 
@@ -124,15 +121,14 @@ def neighbor_graph(reduced: Any, count: int) -> Any:
     return shared.maximum(shared.T).tocsr()
 
 
-def tsne(reduced: Any, seed: int) -> Any:
-    """(n, 2) t-SNE of principal components, begun at the first two."""
+def _reduce_tsne(reduced: Any, seed: int) -> Any:
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, max(2.0, (len(reduced) - 1) / 3))
     return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(reduced)
 
 
-def _umap(reduced: Any, neighbors: int, seed: int) -> Any:
+def _reduce_umap(reduced: Any, neighbors: int, seed: int) -> Any:
     import importlib
 
     try:
@@ -147,7 +143,7 @@ def _umap(reduced: Any, neighbors: int, seed: int) -> Any:
 
 
 class LeidenInput(SpaceInput):
-    """How fine the clusters are."""
+    """Resolution of the clusters."""
 
     leiden_resolution: float = Field(default=0.75, gt=0, le=100)
     leiden_key: str | None = Field(
@@ -158,7 +154,7 @@ class LeidenInput(SpaceInput):
 
 
 class LeidenResult(NovaResult):
-    """The clusters."""
+    """Clusters by name."""
 
     leiden_key: str
     n_leiden_clusters: int
@@ -167,29 +163,27 @@ class LeidenResult(NovaResult):
     path_to_zarr: OutputName
 
 
-@nova_tool(
-    "run_leiden_clustering_tool",
-    version="1.0.0",
-    summary="Perform Leiden clustering on patch features for morphological analysis; kept as a "
-    "category in obs[leiden_key], the largest cluster is 0.",
-    resources=Resources(memory_mb=2048, seconds_per_item=5.0),
-)
+@nova_tool("run_leiden_clustering_tool", Resources(memory_mb=2048, seconds_per_item=5.0))
 def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
-    """Leiden (Traag, Waltman and van Eck 2019) with modularity on the stored graph."""
+    """Perform Leiden clustering on patch features for morphological analysis.
+
+    Traag, Waltman and van Eck 2019, with modularity, on the stored graph; kept as a category in
+    obs[leiden_key], the largest cluster is 0.
+    """
     import numpy as np
     import pandas as pd
 
     from mcp_servers.pathology.cluster import PALETTE
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    table = store.features_of(store.load_store(job, slide), given.patch_features_key)
+    slide, job, held = store.open_store(given, context)
+    table = store.get_element(held, "features", given.patch_features_key)
     graph = f"{given.neighbors_key_added}_connectivities"
     if graph not in table.obsp:
         raise InputError(
             f'the features have no graph "{graph}"; run reduce_single_wsi_patch_feature_space_tool '
             "with compute_neighbors=true first"
         )
-    labels = leiden(table.obsp[graph], given.leiden_resolution, given.seed)
+    labels = cluster_graph(table.obsp[graph], given.leiden_resolution, given.seed)
     key = given.leiden_key or f"leiden_{given.leiden_resolution:g}"
     names = [str(i) for i in range(int(labels.max()) + 1)]
     table.obs[key] = pd.Categorical([str(i) for i in labels], categories=names)
@@ -202,16 +196,13 @@ def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
         n_leiden_clusters=len(names),
         leiden_clusters=names,
         tiles_per_cluster={name: int(n) for name, n in zip(names, counts, strict=True)},
-        path_to_zarr=store.save(
-            job, slide, {given.patch_features_key: table}, context, fresh=False
-        ),
+        path_to_zarr=store.save_store(job, slide, {given.patch_features_key: table}, context),
         operations_log=[f"{len(names)} clusters at resolution {given.leiden_resolution:g}"],
     )
 
 
-def leiden(graph: Any, resolution: float, seed: int) -> Any:
-    """(n,) clusters of a symmetric weighted graph, the largest 0; nodes without a link are each
-    a cluster of their own."""
+def cluster_graph(graph: Any, resolution: float, seed: int) -> Any:
+    """(n,) clusters of a symmetric weighted graph, the largest 0; isolated nodes stay alone."""
     import graspologic_native
     import numpy as np
     from scipy import sparse
@@ -235,7 +226,7 @@ def leiden(graph: Any, resolution: float, seed: int) -> Any:
 
 
 class PatchPlace(BaseModel):
-    """One tile: its corner and side in level-0 pixels."""
+    """Corner and side of a tile in level-0 pixels."""
 
     patch_id: int
     top_left_x: int
@@ -246,7 +237,7 @@ class PatchPlace(BaseModel):
 
 
 class TopInput(SpaceInput):
-    """Which clusters, how many tiles of each."""
+    """Clusters, and the number of tiles of each."""
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     leiden_resolution: float = Field(default=0.75, gt=0, le=100)
@@ -255,7 +246,7 @@ class TopInput(SpaceInput):
 
 
 class TopResult(NovaResult):
-    """The tiles nearest to each cluster's center."""
+    """Tiles nearest to each cluster's center."""
 
     closest_patches_coords: dict[str, list[PatchPlace]]
     top_k_save_path: OutputName
@@ -264,50 +255,51 @@ class TopResult(NovaResult):
 
 
 @nova_tool(
-    "get_topk_close_patch_coords_to_embedding_space_clusters_tool",
-    version="1.0.0",
-    summary="Get coordinates of top-k patches closest to embedding space cluster centers (mean "
-    "of the features of each Leiden cluster, Euclidean distance), as JSON.",
-    resources=Resources(memory_mb=1024),
+    "get_topk_close_patch_coords_to_embedding_space_clusters_tool", Resources(memory_mb=1024)
 )
 def top_patches(given: TopInput, context: ToolContext) -> TopResult:
-    """Exemplars of each cluster."""
-    import json
+    """Get coordinates of top-k patches closest to embedding space cluster centers, as JSON.
 
-    import numpy as np
-
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    held = store.load_store(job, slide)
-    table = store.features_of(held, given.patch_features_key)
-    tiles = store.tiles_of(held, given.tile_key)
-    key = cluster_key(table, given.leiden_key, given.leiden_resolution)
-    features, corners = np.asarray(table.X, dtype=np.float64), store.corners(tiles)
-    side, labels = store.side_of(tiles), table.obs[key].astype(str).to_numpy()
-    found: dict[str, list[PatchPlace]] = {}
-    for name in table.obs[key].cat.categories:
-        own = np.flatnonzero(labels == str(name))
-        away = np.linalg.norm(features[own] - features[own].mean(axis=0), axis=1)
-        found[f"cluster_{name}"] = [
+    A center is the mean of the features of a Leiden cluster; distances are Euclidean.
+    """
+    slide, job, held = store.open_store(given, context)
+    table = store.get_element(held, "features", given.patch_features_key)
+    tiles = store.get_element(held, "tiles", given.tile_key)
+    key = find_clusters(table, given.leiden_key, given.leiden_resolution)
+    corners, side = store.tile_corners(tiles), store.tile_side(tiles)
+    found = {
+        f"cluster_{name}": [
             PatchPlace(
-                patch_id=int(i),
-                top_left_x=int(corners[i, 0]),
-                top_left_y=int(corners[i, 1]),
-                base_width=side,
-                base_height=side,
+                patch_id=int(i), top_left_x=int(corners[i, 0]), top_left_y=int(corners[i, 1]),
+                base_width=side, base_height=side,
             )
-            for i in own[np.argsort(away, kind="stable")[: given.top_k]]
+            for i in near[: given.top_k]
         ]
+        for name, near in rank_exemplars(table, key).items()
+    }  # fmt: skip
+    plain = {name: [place.model_dump() for place in places] for name, places in found.items()}
     name = job.out(f"{slide.name}_{key}_top{given.top_k}.json")
-    with context.writing(name) as path:
-        plain = {k: [place.model_dump() for place in v] for k, v in found.items()}
-        path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    write_json_output(context, name, plain)
     return TopResult(
         closest_patches_coords=found, top_k_save_path=name, top_k=given.top_k, leiden_key=key
     )
 
 
-def cluster_key(table: Any, key: str | None, resolution: float) -> str:
-    """The key of the clusters; raises `InputError` where there are none under it."""
+def rank_exemplars(table: Any, key: str) -> dict[str, Any]:
+    """Rank the tiles of each cluster by their distance to its center; indices by cluster."""
+    import numpy as np
+
+    features, labels = np.asarray(table.X, dtype=np.float64), table.obs[key].astype(str).to_numpy()
+    found = {}
+    for name in map(str, table.obs[key].cat.categories):
+        own = np.flatnonzero(labels == name)
+        away = np.linalg.norm(features[own] - features[own].mean(axis=0), axis=1)
+        found[name] = own[np.argsort(away, kind="stable")]
+    return found
+
+
+def find_clusters(table: Any, key: str | None, resolution: float) -> str:
+    """Key of the clusters; raises `InputError` if there are none under it."""
     named = key or f"leiden_{resolution:g}"
     if named not in table.obs:
         raise InputError(f'the features have no clusters "{named}"; run run_leiden_clustering_tool')
@@ -315,7 +307,7 @@ def cluster_key(table: Any, key: str | None, resolution: float) -> str:
 
 
 class ShowInput(WsiInput):
-    """What is drawn over the slide."""
+    """Overlays of the slide."""
 
     add_contours: bool = False
     add_tiles: bool = False
@@ -328,23 +320,18 @@ class ShowInput(WsiInput):
 
 
 class PictureResult(NovaResult):
-    """The picture."""
+    """Picture file."""
 
     visualization_save_path: OutputName
 
 
-@nova_tool(
-    "visualize_wsi_tool",
-    version="1.0.0",
-    summary="Create visualizations of WSI with optional tissue contours and tile overlays.",
-    resources=Resources(memory_mb=1024, seconds_per_item=1.0),
-)
+@nova_tool("visualize_wsi_tool", Resources(memory_mb=1024, seconds_per_item=1.0))
 def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
-    """A slide with its outlines and tiles, as PNG with a scale bar."""
+    """Create visualizations of WSI with optional tissue contours and tile overlays."""
     from mcp_servers.formats.images import write_png
     from mcp_servers.pathology.drawing import GREEN, captioned
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    slide, job = given.open(context)
     if given.color_tiles_by is not None and given.patch_features_key is None:
         raise InputError("color_tiles_by needs patch_features_key: the table that has the column")
     picture = slide.thumbnail(given.max_px)
@@ -352,21 +339,21 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
     if given.add_contours or given.add_tiles or given.color_tiles_by:
         held = store.load_store(job, slide)
         if given.add_contours:
-            frame = store.tissues_of(held, given.tissue_key)
+            frame = store.get_element(held, "tissues", given.tissue_key)
             if given.tissue_id is not None:
-                frame = frame[region_rows(frame, given.tissue_id)]
-            picture = _outlined(picture, frame, slide.width / picture.shape[1])
+                frame = frame[select_region(frame, given.tissue_id)]
+            picture = _draw_outlines(picture, frame, slide.width / picture.shape[1])
             legend["tissue"] = GREEN
         if given.add_tiles or given.color_tiles_by:
-            tiles = store.tiles_of(held, given.tile_key)
+            tiles = store.get_element(held, "tiles", given.tile_key)
             labels = None
             if given.color_tiles_by is not None and given.patch_features_key is not None:
-                table = store.features_of(held, given.patch_features_key)
+                table = store.get_element(held, "features", given.patch_features_key)
                 if given.color_tiles_by not in table.obs:
                     have = ", ".join(table.obs.columns)
                     raise InputError(f'obs has no column "{given.color_tiles_by}" (it has: {have})')
                 labels = table.obs[given.color_tiles_by].astype(str).to_numpy()
-            picture, colors = tiled(slide, picture, tiles, labels, given.tissue_id)
+            picture, colors = draw_tiles(slide, picture, tiles, labels, given.tissue_id)
             legend |= colors
     um = None if slide.mpp is None else slide.mpp * slide.width / picture.shape[1]
     name = job.out(f"{slide.name}_visualization.png")
@@ -375,7 +362,7 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
     return PictureResult(visualization_save_path=name)
 
 
-def _outlined(picture: Any, frame: Any, ratio: float) -> Any:
+def _draw_outlines(picture: Any, frame: Any, ratio: float) -> Any:
     import numpy as np
 
     from mcp_servers.pathology.drawing import GREEN, draw_outlines
@@ -388,27 +375,21 @@ def _outlined(picture: Any, frame: Any, ratio: float) -> Any:
     return draw_outlines(picture, polygons, ratio, GREEN)
 
 
-def region_rows(frame: Any, tissue_id: int) -> Any:
-    """Which rows are of a region of tissue; raises `InputError` where none is."""
+def select_region(frame: Any, tissue_id: int) -> Any:
+    """(n,) True for rows of a region of tissue; raises `InputError` if there are none."""
     own = (frame["tissue_id"] == tissue_id).to_numpy()
     if not own.any():
         have = ", ".join(map(str, sorted(set(frame["tissue_id"].tolist()))[:30]))
-        raise InputError(f"tissue_id {tissue_id}: there is no such region (there are: {have})")
+        raise InputError(f"tissue_id {tissue_id}: no such region (there are: {have})")
     return own
 
 
-def tiled(
+def draw_tiles(
     slide: Any, picture: Any, tiles: Any, labels: Any, tissue_id: int | None
 ) -> tuple[Any, dict[str, Any]]:
-    """The picture with tiles over it, colored by label, and the colors.
+    """Draw tiles over an overview, colored by (n,) labels; returns picture and colors.
 
-    Parameters
-    ----------
-    slide : for its width
-    picture : overview of it
-    tiles : the shapes element
-    labels : (n,) text, or None for one color
-    tissue_id : only tiles of this region
+    `tissue_id` limits them to the tiles of one region.
     """
     import numpy as np
 
@@ -417,17 +398,17 @@ def tiled(
 
     own = np.ones(len(tiles), dtype=bool)
     if tissue_id is not None:
-        own = region_rows(tiles, tissue_id)
+        own = select_region(tiles, tissue_id)
     words = np.full(len(tiles), "tile") if labels is None else labels
     kinds = sorted(set(words[own].tolist()), key=lambda word: (len(word), word))
     colors = {word: PALETTE[i % len(PALETTE)] for i, word in enumerate(kinds)}
     ratio = slide.width / picture.shape[1]
-    corners, side = store.corners(tiles)[own], store.side_of(tiles)
+    corners, side = store.tile_corners(tiles)[own], store.tile_side(tiles)
     return draw_squares(picture, corners, side, ratio, colors, list(words[own]), 0.45), colors
 
 
 class ClustersInput(SpaceInput):
-    """Which clusters, and what they are called."""
+    """Clusters and their names."""
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     tissue_id: int | None = Field(default=None, ge=0)
@@ -440,21 +421,19 @@ class ClustersInput(SpaceInput):
 
 
 @nova_tool(
-    "visualize_morphological_clusters_on_wsi_tool",
-    version="1.0.0",
-    summary="Visualize morphological clusters overlaid on WSI tissue regions, beside the reduced "
-    "feature space (UMAP if it was computed, else t-SNE, else PCA).",
-    resources=Resources(memory_mb=1536, seconds_per_item=3.0),
+    "visualize_morphological_clusters_on_wsi_tool", Resources(memory_mb=1536, seconds_per_item=3.0)
 )
 def visualize_clusters(given: ClustersInput, context: ToolContext) -> PictureResult:
-    """Two panels: the feature space and the slide, in the same colors."""
+    """Visualize morphological clusters overlaid on WSI tissue regions.
+
+    A second panel has the reduced feature space (UMAP if it was computed, else t-SNE, else PCA).
+    """
     import numpy as np
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    held = store.load_store(job, slide)
-    table = store.features_of(held, given.patch_features_key)
-    tiles = store.tiles_of(held, given.tile_key)
-    key = cluster_key(table, given.leiden_key, given.leiden_resolution)
+    slide, job, held = store.open_store(given, context)
+    table = store.get_element(held, "features", given.patch_features_key)
+    tiles = store.get_element(held, "tiles", given.tile_key)
+    key = find_clusters(table, given.leiden_key, given.leiden_resolution)
     space = next((name for name in ("X_umap", "X_tsne", "X_pca") if name in table.obsm), None)
     if space is None:
         raise InputError(
@@ -465,7 +444,7 @@ def visualize_clusters(given: ClustersInput, context: ToolContext) -> PictureRes
     if unknown := sorted(set(names) - set(clusters)):
         raise InputError(f"cluster_labels_key names {unknown[0]}; there are {', '.join(clusters)}")
     labels = np.array([names.get(v, v) for v in table.obs[key].astype(str)])
-    picture, colors = tiled(slide, slide.thumbnail(2048), tiles, labels, given.tissue_id)
+    picture, colors = draw_tiles(slide, slide.thumbnail(2048), tiles, labels, given.tissue_id)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(16, 8), layout="constrained")

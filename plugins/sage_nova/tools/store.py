@@ -17,83 +17,68 @@ from mcp_servers.context import ToolContext
 from mcp_servers.slides.arrays import F32, I64
 from sage.core.errors import InputError
 from sage.core.extras import need
-from sage_nova.tools.common import Job
+from sage_nova.tools.common import Job, WsiInput
 
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 INSTANCE, REGION = "tile_id", "library_id"
+MAKERS = {
+    "tissues": ("shapes", "extract_tissue_in_wsi_tool"),
+    "tiles": ("shapes", "extract_tissue_tiles_in_wsi_tool"),
+    "features": ("tables", "extract_patch_features_in_wsi_tool"),
+}
+"""Part of the store that holds an element, and the tool that makes it."""
 
 
 def store_name(slide: Slide) -> str:
-    """The store's name in its job."""
+    """Name of the store in its job."""
     return f"{slide.name}.zarr"
 
 
 def read_store(path: Path) -> Any:
-    """The `SpatialData` of a folder; raises `InputError` where it is none."""
+    """Read the `SpatialData` of a folder; raises `InputError` if it is not one."""
     need("spatialdata", "a zarr store")
     import spatialdata
 
     if not (path / "zarr.json").exists() and not (path / ".zgroup").exists():
         raise InputError(f"{path}: not a zarr store (it has neither zarr.json nor .zgroup)")
-    if index := next(path.rglob("_metadata"), None):  # names parts anywhere on this machine
+    if index := next(path.rglob("_metadata"), None):  # it can name files anywhere on this machine
         raise InputError(f"{index}: an index of Parquet files is not followed; remove it")
     try:
         return spatialdata.read_zarr(path)
-    except Exception as error:  # the library raises kinds of its own for a damaged store
+    except Exception as error:  # the library has its own errors for a damaged store
         raise InputError(f"{path}: not a readable SpatialData store: {error}") from error
 
 
 def load_store(job: Job, slide: Slide) -> Any:
-    """The store of a slide; raises `InputError` where the job has none."""
+    """Load the store of a slide; raises `InputError` if the job has none."""
     remedy = "run extract_tissue_in_wsi_tool on the slide first"
     return read_store(job.need(store_name(slide), remedy))
 
 
-def element(store: Any, kind: str, key: str, remedy: str) -> Any:
-    """An element by its key; raises `InputError` that lists the keys there are.
+def open_store(given: WsiInput, context: ToolContext) -> tuple[Slide, Job, Any]:
+    """Open the slide of the arguments, its job and its store."""
+    slide, job = given.open(context)
+    return slide, job, load_store(job, slide)
 
-    Parameters
-    ----------
-    store : as `load_store` gives it
-    kind : "shapes" or "tables"
-    key : of the element
-    remedy : the tool that makes one
-    """
-    held = getattr(store, kind)
+
+def get_element(store: Any, kind: str, key: str) -> Any:
+    """Element `key` ("tissues", "tiles" or "features"); raises `InputError` that lists the keys."""
+    part, maker = MAKERS[kind]
+    held = getattr(store, part)
     if key not in held:
         have = ", ".join(held) or "none"
-        raise InputError(f'the store has no {kind} "{key}" (it has: {have}); run {remedy}')
+        raise InputError(f'the store has no {part} "{key}" (it has: {have}); run {maker}')
     return held[key]
 
 
-def tissues_of(store: Any, key: str) -> Any:
-    """The tissue regions."""
-    return element(store, "shapes", key, "extract_tissue_in_wsi_tool")
+def save_store(
+    job: Job, slide: Slide, new: dict[str, Any], context: ToolContext, *, fresh: bool = False
+) -> str:
+    """Write the store with `new` elements; returns its output name.
 
-
-def tiles_of(store: Any, key: str) -> Any:
-    """The tiles."""
-    return element(store, "shapes", key, "extract_tissue_tiles_in_wsi_tool")
-
-
-def features_of(store: Any, key: str) -> Any:
-    """The table of features."""
-    return element(store, "tables", key, "extract_patch_features_in_wsi_tool")
-
-
-def save(job: Job, slide: Slide, new: dict[str, Any], context: ToolContext, fresh: bool) -> str:
-    """Write the store with `new` elements beside or instead of those it has; its output name.
-
-    The old store stays until the new one is whole.
-
-    Parameters
-    ----------
-    job, slide : whose store
-    new : elements by key
-    context : where it is written
-    fresh : leave out what the store had
+    Other elements are kept unless `fresh`. The old store stays until the new one is complete.
     """
     need("spatialdata", "a zarr store")
     from mcp_servers.formats.spatial import write_store
@@ -105,19 +90,16 @@ def save(job: Job, slide: Slide, new: dict[str, Any], context: ToolContext, fres
         elements = {name: held[name] for _, name, _ in held.gen_elements() if name not in new}
     name = job.out(store_name(slide))
     about = {
-        "slide": slide.name,
-        "width": slide.width,
-        "height": slide.height,
-        "mpp": slide.mpp,
+        "slide": slide.name, "width": slide.width, "height": slide.height, "mpp": slide.mpp,
         "coordinates": "level-0 pixels",
-    }
+    }  # fmt: skip
     with context.writing_folder(name, replace=True) as path:
         write_store(path, elements | new, about)
     return name
 
 
-def shapes_frame(columns: dict[str, Any], geometry: Any, mpp: float | None) -> Any:
-    """A shapes element of polygons in level-0 pixels with these columns."""
+def make_shapes(columns: dict[str, Any], geometry: Any, mpp: float | None) -> Any:
+    """Make a shapes element of polygons in level-0 pixels."""
     import geopandas
     from spatialdata.models import ShapesModel
 
@@ -127,16 +109,8 @@ def shapes_frame(columns: dict[str, Any], geometry: Any, mpp: float | None) -> A
     return ShapesModel.parse(frame, transformations=placed(mpp))
 
 
-def features_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:
-    """A table of features that annotates tiles.
-
-    Parameters
-    ----------
-    features : (tiles, dimension)
-    tiles : the shapes element
-    tile_key : its key
-    encoder : name of the model
-    """
+def make_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:
+    """Make a table of (tiles, dimension) features that annotates a shapes element of tiles."""
     import anndata
     import pandas as pd
     from spatialdata.models import TableModel
@@ -151,18 +125,18 @@ def features_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> An
         index=np.arange(count).astype(str),
     )
     table = anndata.AnnData(features, obs=observed)
-    table.obsm["spatial"] = corners(tiles).astype(np.float64)
+    table.obsm["spatial"] = tile_corners(tiles).astype(np.float64)
     table.uns["encoder"] = encoder
     return TableModel.parse(table, region=tile_key, region_key=REGION, instance_key=INSTANCE)
 
 
-def corners(tiles: Any) -> I64:
+def tile_corners(tiles: Any) -> I64:
     """(n, 2) upper left corners of tiles, level-0 pixels."""
     found: I64 = np.round(tiles.geometry.bounds[["minx", "miny"]].to_numpy()).astype(np.int64)
     return found
 
 
-def side_of(tiles: Any) -> int:
+def tile_side(tiles: Any) -> int:
     """Side of the tiles, level-0 pixels."""
     box = tiles.geometry.iloc[0].bounds
     side: int = round(box[2] - box[0])

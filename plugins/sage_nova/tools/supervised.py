@@ -1,4 +1,4 @@
-"""Slide classification: a table of labels made ready, folds by case, attention MIL over folds."""
+"""Slide classification: a clean table of labels, folds by case, attention MIL over folds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from mcp_servers.pathology.mil import MIL_VALIDITY
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
 from sage.core.seeds import generator
-from sage_nova.tools.common import NovaResult, nova_tool
+from sage_nova.tools.common import NovaResult, nova_tool, write_json_output
+from sage_nova.tools.datasets import list_slides
 
 COLUMN = r"^[^\n\r]{1,100}$"
 LABEL = r"^[A-Za-z0-9_. -]{1,100}$"
 
 
 def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
-    """A CSV with the columns that are needed; raises `InputError` that lists those it has."""
+    """Read a CSV with the needed columns; raises `InputError` that lists its columns."""
     import pandas as pd
 
     file = context.input(path, "file")
@@ -52,7 +53,7 @@ class MetadataInput(Given):
 
 
 class MetadataResult(NovaResult):
-    """The table for create_wsi_classification_splits."""
+    """Table for create_wsi_classification_splits."""
 
     cleaned_metadata_path: OutputName
     label_map: dict[str, int] = Field(description="Class to number in LABEL_cats")
@@ -62,18 +63,14 @@ class MetadataResult(NovaResult):
     dropped: dict[str, int] = Field(description="Rows by reason")
 
 
-@nova_tool(
-    "prepare_wsi_classification_metadata",
-    version="1.0.0",
-    summary="Prepare metadata files for WSI classification experiments: case_id, slide_id, the "
-    "label and LABEL_cats (numbers), without rows that lack one or have no slide.",
-    resources=Resources(memory_mb=512),
-)
+@nova_tool("prepare_wsi_classification_metadata", Resources(memory_mb=512))
 def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResult:
-    """A clean table."""
-    import pandas as pd
+    """Prepare metadata files for WSI classification experiments.
 
-    from sage_nova.tools.datasets import slides_in
+    Columns case_id, slide_id, the label and LABEL_cats (numbers), without rows that lack a value
+    or a slide.
+    """
+    import pandas as pd
 
     raw = read_table(given.metadata_path, context, [given.slide_id_column, given.label_column])
     case = given.case_id_column
@@ -82,7 +79,7 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
     elif case not in raw.columns:
         raise InputError(f"{given.metadata_path}: has no column {case}")
     if given.label_column in (given.slide_id_column, case, "case_id", "slide_id"):
-        raise InputError(f"{given.label_column} names slides or cases and is no label")
+        raise InputError(f"{given.label_column} names slides or cases and is not a label")
     warnings = [] if case else ["no column of cases: each slide counts as a case of its own"]
     suffix = re.compile(r"\.(svs|tiff?|ndpi|scn|mrxs|bif|czi|png|jpe?g)$", re.IGNORECASE)
     slides = raw[given.slide_id_column].astype("string").str.replace(suffix, "", regex=True)
@@ -102,9 +99,9 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
         table = table[mask]
 
     keep(table.notna().all(axis=1), "a value is missing")
-    keep(~table.duplicated("slide_id"), "the slide stands there twice")
+    keep(~table.duplicated("slide_id"), "the slide appears twice")
     if given.wsi_source is not None:
-        have = {path.stem for path in slides_in(context, given.wsi_source, True)}
+        have = {path.stem for path in list_slides(context, given.wsi_source, True)}
         keep(table["slide_id"].isin(have), "no such slide in the folder")
     cases = table.groupby(given.label_column)["case_id"].nunique()
     rare = cases[cases < given.drop_classes_with_fewer_than].index
@@ -132,7 +129,7 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
 
 
 class SplitsInput(Given):
-    """How cases are parted."""
+    """Assignment of cases to folds."""
 
     cleaned_metadata_path: InputPath = Field(description="From prepare_wsi_classification_metadata")
     label_column: str = Field(pattern=LABEL)
@@ -149,7 +146,7 @@ class SplitsInput(Given):
 
 
 class SplitsResult(NovaResult):
-    """The table with a column per fold."""
+    """Table with a column per fold."""
 
     split_metadata_path: OutputName
     n_folds: int
@@ -157,15 +154,13 @@ class SplitsResult(NovaResult):
     splits_visualization_path: OutputName
 
 
-@nova_tool(
-    "create_wsi_classification_splits",
-    version="1.1.0",
-    summary="Create train/validation/test splits for WSI classification datasets: columns fold_0, "
-    "fold_1 ... with train, val (montecarlo with three shares) or test; no case is in two of them.",
-    resources=Resources(memory_mb=512),
-)
+@nova_tool("create_wsi_classification_splits", Resources(memory_mb=512))
 def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
-    """Folds by case; the same seed gives the same folds."""
+    """Create train/validation/test splits for WSI classification datasets.
+
+    Columns fold_0, fold_1 ... with train, val (montecarlo with three shares) or test; no case is in
+    two of them. The same seed gives the same folds.
+    """
     import numpy as np
     from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold
 
@@ -176,20 +171,20 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
     if min(ratios) <= 0 or abs(sum(ratios) - 1) > 1e-6:
         raise InputError(f"split_ratios {ratios}: shares above 0 that sum to 1")
     if given.split_ratios is not None and given.split_method != "montecarlo":
-        raise InputError(f"split_ratios goes with montecarlo, not with {given.split_method}")
+        raise InputError(f"split_ratios applies to montecarlo, not to {given.split_method}")
     cases = table["case_id"].astype(str).to_numpy()
     least = int(table.groupby(cats)["case_id"].nunique().min())
     need = len(set(cases)) if given.split_method != "stratifiedkfold" else least
     if given.split_method != "montecarlo" and need < given.n_folds:
         raise InputError(f"{path}: {need} cases (of the rarest class) for {given.n_folds} folds")
     seed, count = given.random_seed, given.n_folds
-    maker: Any = {
+    splitter: Any = {
         "kfold": lambda: GroupKFold(count, shuffle=True, random_state=seed),
         "stratifiedkfold": lambda: StratifiedGroupKFold(count, shuffle=True, random_state=seed),
         "montecarlo": lambda: GroupShuffleSplit(count, test_size=ratios[-1], random_state=seed),
     }[given.split_method]()
     columns = []
-    for number, (_, test) in enumerate(maker.split(table, table[cats], cases)):
+    for number, (_, test) in enumerate(splitter.split(table, table[cats], cases)):
         part = np.full(len(table), "train", dtype=object)
         part[test] = "test"
         if len(ratios) == 3:
@@ -221,11 +216,11 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
 
 
 class MilInput(Given):
-    """Folds, features and how to train."""
+    """Folds, features and training."""
 
     splits_path: InputPath = Field(
         description="CSV: slide_id, LABEL_cats, fold_0, fold_1 ... of train, val and test; val is "
-        "scored where a fold has no test"
+        "scored if a fold has no test"
     )
     patch_features_path: InputPath = Field(
         description="Folder of SLIDE.h5, dataset features (n, d)"
@@ -257,7 +252,7 @@ class FoldResult(BaseModel):
     loss: float
     accuracy: float
     bacc: float
-    auc: float | None = Field(description="One against the rest, averaged, with several classes")
+    auc: float | None = Field(description="One against the rest, averaged over several classes")
     f1: float = Field(description="Macro")
     n_samples: int
     attention_save_dir: str
@@ -276,32 +271,32 @@ class MilResult(NovaResult):
 
 @nova_tool(
     "train_test_wsi_classification_mil_model",
-    version="1.0.1",
-    summary="Train and test multiple instance learning models (ABMIL, one or more heads, AdamW, "
-    "cross-entropy, one bag a step) for WSI classification over given folds; saves attention.",
-    resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
+    Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
     validity=MIL_VALIDITY,
 )
 def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
-    """ABMIL on the train rows of each fold, tested on its test rows."""
-    import json
+    """Train and test multiple instance learning models for WSI classification over given folds.
 
+    ABMIL with one or more heads, AdamW, cross-entropy, one bag a step; saves attention.
+    """
     import h5py
     import numpy as np
     import torch
 
     from mcp_servers.pathology.models import choose_device
-    from sage_nova.tools.abmil import Settings, predict, train
+    from sage_nova.tools.abmil import Settings, predict, train_network
 
     cats = f"{given.label_column}_cats"
     folds = [f"fold_{i}" for i in range(given.num_folds)]
     table = read_table(given.splits_path, context, ["slide_id", cats, *folds])
     torch.set_num_threads(max(1, context.threads))
-    bags, warnings = _bags(given, table, context)
+    bags, warnings = _load_bags(given, table, context)
     table = table[table["slide_id"].astype(str).isin(bags)]
     classes = int(table[cats].max()) + 1
     if classes < 2 or not np.array_equal(sorted(table[cats].unique()), np.arange(classes)):
-        raise InputError(f"{given.splits_path}: {cats} must hold 0, 1, ... of two or more classes")
+        raise InputError(
+            f"{given.splits_path}: {cats} must contain 0, 1, ... of two or more classes"
+        )
     device = choose_device(given.device, context.device)
     settings = Settings(
         n_heads=given.n_heads, head_dim=given.head_dim, hidden_dim=given.hidden_dim,
@@ -315,7 +310,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
         words = table[fold].astype(str).str.lower()
         if unknown := sorted(set(words) - {"train", "test", "val"}):
             raise InputError(
-                f'{given.splits_path}: {fold} holds "{unknown[0]}"; train, val or test'
+                f'{given.splits_path}: {fold} has "{unknown[0]}"; expected train, val or test'
             )
         last = "test" if (words == "test").any() else "val"
         parts = [table[words == "train"], table[words == last]]
@@ -323,11 +318,11 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
             raise InputError(f"{given.splits_path}: {fold} trains on one class or tests on nothing")
         names, labels = parts[0]["slide_id"].astype(str).tolist(), parts[0][cats].tolist()
 
-        def tick(share: float, number: int = number) -> None:
+        def report(share: float, number: int = number) -> None:
             context.progress((number + share) / len(folds), f"fold {number}")
 
-        network = train(
-            [bags[n] for n in names], labels, classes, settings, given.seed + number, device, tick
+        network = train_network(
+            [bags[n] for n in names], labels, classes, settings, given.seed + number, device, report
         )
         test, truth = parts[1]["slide_id"].astype(str).tolist(), parts[1][cats].tolist()
         chances = np.zeros((len(test), classes))
@@ -339,13 +334,11 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
                 held.create_dataset("attention_scores", data=weights.mean(axis=0))
             attention.append(file)
         where = f"{root}/fold_{number}/attention_scores"
-        results.append(_scores(number, test, np.array(truth), chances, where))
+        results.append(_score_fold(number, test, np.array(truth), chances, where))
     config, metrics = f"{root}/experiment_config.json", f"{root}/final_metrics.json"
-    with context.writing(config) as path:
-        path.write_text(given.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    with context.writing(metrics) as path:
-        plain = [result.model_dump(exclude={"y_prob"}) for result in results]
-        path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    write_json_output(context, config, given.model_dump(mode="json"))
+    plain = [result.model_dump(exclude={"y_prob"}) for result in results]
+    write_json_output(context, metrics, plain)
     known = [result.auc for result in results if result.auc is not None]
     return MilResult(
         all_fold_results=results,
@@ -358,7 +351,9 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
     )
 
 
-def _bags(given: MilInput, table: Any, context: ToolContext) -> tuple[dict[str, Any], list[str]]:
+def _load_bags(
+    given: MilInput, table: Any, context: ToolContext
+) -> tuple[dict[str, Any], list[str]]:
     from mcp_servers.formats.hdf5 import read_features
 
     folder = context.input(given.patch_features_path, "folder")
@@ -371,7 +366,7 @@ def _bags(given: MilInput, table: Any, context: ToolContext) -> tuple[dict[str, 
             continue
         bags[name] = read_features(file)[0]
     if not bags:
-        raise InputError(f"{given.patch_features_path}: holds no SLIDE.h5 of the table's slides")
+        raise InputError(f"{given.patch_features_path}: contains no SLIDE.h5 of the table's slides")
     sizes = {bag.shape[1] for bag in bags.values()}
     if len(sizes) > 1:
         raise InputError(
@@ -381,7 +376,7 @@ def _bags(given: MilInput, table: Any, context: ToolContext) -> tuple[dict[str, 
     return bags, [note] if note else []
 
 
-def _scores(fold: int, names: list[str], truth: Any, chances: Any, where: str) -> FoldResult:
+def _score_fold(fold: int, names: list[str], truth: Any, chances: Any, where: str) -> FoldResult:
     import numpy as np
     from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
 

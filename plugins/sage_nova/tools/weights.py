@@ -1,22 +1,26 @@
-"""Encoders, text encoders, slide encoders and captioners of the user, by folder, file or hub name.
+"""Encoders, text encoders and slide encoders of the user, by folder, file or hub name.
 
-Nothing is downloaded and no Python of a model's folder is run. Where a model is published as code
-(TITAN, PRISM, CONCH v1.5), its graph as ONNX or TorchScript is taken instead.
+Nothing is downloaded and no Python of a model's folder is run. Models published as code (TITAN,
+PRISM, CONCH v1.5) are taken as a graph: ONNX or TorchScript.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import Given
 from mcp_servers.pathology.encoder_specs import CLIP, ENCODERS, EncoderSpec
 from mcp_servers.slides.arrays import F32, I64, U8
+from mcp_servers.spec import InputPath
 from sage.core.errors import InputError
 
 REPO = re.compile(r"^[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}$", re.ASCII)
@@ -26,109 +30,106 @@ PatchEncoder = Literal[
 ]  # fmt: skip
 SlideEncoder = Literal["mean", "titan", "prism", "madeleine", "gigapath"]
 TextEncoder = Literal["plip", "conch"]
+AS_FOLDER = "weights=FOLDER, or hub=OWNER/NAME if the hub's cache has them"
 AS_GRAPH = "its graph, ONNX or TorchScript, as weights=FILE"
-"""What is published as Python code, which is not run here."""
-GATED = "CC-BY-NC-ND-4.0, gated"
+EXPORT = (
+    "is published as Python code, which is not run here; export its graph once (torch.jit.trace or"
+    " torch.onnx.export, inputs {inputs}) and give that file as weights"
+)
+HUGGING_FACE = {
+    "uni": "MahmoodLab/UNI", "conch_v15": "MahmoodLab/TITAN", "virchow": "paige-ai/Virchow",
+    "gigapath": "prov-gigapath/prov-gigapath", "plip": "vinid/plip", "conch": "MahmoodLab/conch",
+    "titan": "MahmoodLab/TITAN", "prism": "paige-ai/Prism", "madeleine": "MahmoodLab/madeleine",
+}  # fmt: skip
 
 
-def _spec(name: str, dimension: int, px: int, source: str, **options: Any) -> EncoderSpec:
+class ModelWeights(Given):
+    """Weights of a model."""
+
+    weights: InputPath | None = Field(
+        default=None, description="Folder of the weights, or the model's graph (ONNX, TorchScript)"
+    )
+    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
+
+
+def _make_spec(name: str, dimension: int, px: int, **options: Any) -> EncoderSpec:
     base: dict[str, Any] = {
-        "loader": "timm", "license": GATED, "training_data": "see the model's card",
-        "tcga_overlap": "none stated", "memory_mb": 4096,
+        "loader": "timm", "license": "CC-BY-NC-ND-4.0, gated", "memory_mb": 4096,
+        "training_data": "see the model's card", "tcga_overlap": "none stated",
+        "source": f"Hugging Face {HUGGING_FACE[name]}",
     }  # fmt: skip
-    return EncoderSpec(name, dimension, px, 0.5, source=source, **(base | options))
+    return EncoderSpec(name, dimension, px, 0.5, **(base | options))
 
 
 SPECS: dict[str, EncoderSpec] = {
     "handcrafted": ENCODERS["handcrafted"],
-    "uni_v1": _spec("uni", 1024, 224, "Hugging Face MahmoodLab/UNI"),
+    "uni_v1": _make_spec("uni", 1024, 224),
     "uni_v2": ENCODERS["uni2"],
     "conch_v1": ENCODERS["conch"],
-    "conch_v15": _spec("conch_v15", 768, 448, "Hugging Face MahmoodLab/TITAN"),
-    "virchow": _spec(
-        "virchow", 2560, 224, "Hugging Face paige-ai/Virchow", license="Apache-2.0, gated",
-        resize="bicubic", memory_mb=4608,
+    "conch_v15": _make_spec("conch_v15", 768, 448),
+    "virchow": _make_spec(
+        "virchow", 2560, 224, license="Apache-2.0, gated", resize="bicubic", memory_mb=4608
     ),
     "virchow2": ENCODERS["virchow2"],
-    "gigapath": _spec(
-        "gigapath", 1536, 224, "Hugging Face prov-gigapath/prov-gigapath",
-        license="Prov-GigaPath research, gated", resize="bicubic", memory_mb=6144,
+    "gigapath": _make_spec(
+        "gigapath", 1536, 224, license="Prov-GigaPath research, gated", resize="bicubic",
+        memory_mb=6144,
     ),
     "phikon": ENCODERS["phikon"],
     "phikon_v2": ENCODERS["phikon-v2"],
     "hoptimus0": ENCODERS["h-optimus-0"],
     "hoptimus1": ENCODERS["h-optimus-1"],
-    "plip": _spec(
-        "plip", 512, 224, "Hugging Face vinid/plip", license="as the model's card",
-        loader="transformers", normalize=CLIP, resize="bicubic", precision="float32",
+    "plip": _make_spec(
+        "plip", 512, 224, license="as the model's card", loader="transformers", normalize=CLIP,
+        resize="bicubic", precision="float32",
     ),
 }  # fmt: skip
 """Encoders by NOVA's names; the published graphs of those that timm builds are in `networks`."""
 
 
 def encoder_memory(given: Any) -> int:
-    """MiB of a call, by the patch encoder that its arguments name."""
-    name = getattr(given, "histology_roi_encoder_name", None) or given.model
-    return max(4096, SPECS[name].memory_mb)
+    """Memory of a call in MiB, by its patch encoder."""
+    for field in ("histology_roi_encoder_name", "patch_encoder_name", "model"):
+        if name := getattr(given, field, None):
+            return max(4096, SPECS[name].memory_mb)
+    return 4096
 
 
-SLIDE_SOURCES = {
-    "titan": "Hugging Face MahmoodLab/TITAN",
-    "prism": "Hugging Face paige-ai/Prism",
-    "madeleine": "Hugging Face MahmoodLab/madeleine",
-    "gigapath": "Hugging Face prov-gigapath/prov-gigapath",
-}
-
-
-def weights_path(
-    weights: str | None,
-    hub: str | None,
-    what: str,
-    source: str,
-    context: ToolContext,
-    given_as: str = "weights=FOLDER, or hub=OWNER/NAME where they lie in the hub's cache",
+def find_weights(
+    given: Any, what: str, source: str, context: ToolContext, how: str = AS_FOLDER
 ) -> Path:
-    """The folder or file of a model's weights.
+    """Path of a model's weights, from `weights` or `hub` of the arguments.
 
-    Weights never come from where tools or programs write, nor by a link from there or from outside
-    the roots: what lies there is no model that a person chose.
-
-    Parameters
-    ----------
-    weights : path below the roots
-    hub : OWNER/NAME of a model in the hub's cache on this machine
-    what : the model, for the message
-    source : where people get it
-    context : roots
-    given_as : how they are given, for the message
+    Weights never come from folders that tools or programs write, nor through a link from there or
+    from outside the roots: a person must have chosen them.
 
     Raises
     ------
     InputError
-        Without weights, with both, or when they are not there.
+        Without weights, with both, or if they do not exist; `what`, `source` and `how` (to give
+        them) appear in the message.
     """
-    if weights is not None and hub is not None:
+    if given.weights is not None and given.hub is not None:
         raise InputError("give weights or hub, not both")
-    if hub is not None:
-        return _cached(hub)
-    if weights is None:
+    if given.hub is not None:
+        return _find_cached(given.hub)
+    if given.weights is None:
         raise InputError(
             f"{what} needs its weights: get them from {source} under their license and give "
-            f"{given_as}; nothing is downloaded here"
+            f"{how}; nothing is downloaded here"
         )
-    return context.model(weights)
+    return context.model(given.weights)
 
 
-def stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Name, time stamp and size of each file of the weights: what a loaded model is kept by."""
+def stamp_files(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, time stamp and size of each file of the weights, by which a loaded model is cached."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
 
-def _cached(hub: str) -> Path:
-    """The folder of a model in the hub's cache."""
+def _find_cached(hub: str) -> Path:
     if not REPO.match(hub):
-        raise InputError(f"hub={hub[:120]!r} is no name of a model; write OWNER/NAME")
+        raise InputError(f"hub={hub[:120]!r} is not a model's name; write OWNER/NAME")
     try:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
@@ -140,33 +141,30 @@ def _cached(hub: str) -> Path:
         if isinstance(found, str):
             return Path(found).parent
     raise InputError(
-        f"hub={hub!r} is not in the hub's cache on this machine, and tools download nothing; where "
-        f"there is a network: hf download {hub}"
+        f"hub={hub!r} is not in the hub's cache on this machine, and tools download nothing; on a"
+        f" machine with network access: hf download {hub}"
     )
 
 
 class Graph:
-    """A model as a graph: ONNX or TorchScript, arrays in, the first output back."""
+    """A model as a graph (ONNX or TorchScript): arrays in, the first output back."""
 
     def __init__(self, path: Path, device: str) -> None:
-        """Raise `InputError` when the file is neither."""
+        """Raise `InputError` if the file is neither."""
         from mcp_servers.pathology import nuclei_model
 
-        self.path = path
+        self.path, self.device, self.session, self.module = path, device, None, None
         if path.suffix == ".onnx":
-            self.session, self.module = self._onnx(path), None
+            self.session = self._load_onnx(path)
         else:
-            nuclei_model._torchscript(path, device)  # its message says what is wrong
+            nuclei_model._torchscript(path, device)  # raises with the reason
             import torch
 
             load: Any = torch.jit.load
-            self.session, self.module = None, load(str(path), map_location=device).eval()
-        self.device = device
+            self.module = load(str(path), map_location=device).eval()
 
     @staticmethod
-    def _onnx(path: Path) -> Any:
-        import importlib
-
+    def _load_onnx(path: Path) -> Any:
         try:
             runtime: Any = importlib.import_module("onnxruntime")
         except ImportError:
@@ -175,16 +173,16 @@ class Graph:
             ) from None
         try:
             return runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        except Exception as error:  # the runtime's own classes, which have no common base
+        except Exception as error:  # the runtime's classes have no common base
             raise InputError(f"{path}: not an ONNX model ({str(error)[:160]})") from error
 
     def __call__(self, *arrays: Any) -> F32:
-        """The first output; arrays beyond what the graph takes are left out."""
+        """Run the graph on as many arrays as it takes; its first output."""
         try:
             if self.session is not None:
                 names = [each.name for each in self.session.get_inputs()]
-                given = dict(zip(names, arrays, strict=False))
-                return np.asarray(self.session.run(None, given)[0], dtype=np.float32)
+                inputs = dict(zip(names, arrays, strict=False))
+                return np.asarray(self.session.run(None, inputs)[0], dtype=np.float32)
             import torch
 
             assert self.module is not None
@@ -194,60 +192,41 @@ class Graph:
             first = out[0] if isinstance(out, tuple | list) else out
             return np.asarray(first.float().cpu().numpy(), dtype=np.float32)
         except Exception as error:
-            told = " ".join(str(error).split())[-300:]
-            raise InputError(f"{self.path}: fails on its input: {told}") from error
+            reason = " ".join(str(error).split())[-300:]
+            raise InputError(f"{self.path}: fails on its input: {reason}") from error
 
 
-@dataclass(frozen=True)
-class Patches:
-    """A patch encoder at work: `encode(patches)` gives (n, dimension)."""
+def load_patch_encoder(
+    name: PatchEncoder, given: Any, mpp: float, context: ToolContext
+) -> Callable[[U8], F32]:
+    """Load a patch encoder by NOVA's name; it maps (n, h, w, 3) patches to (n, dimension).
 
-    name: str
-    spec: EncoderSpec
-    device: str
-    encode: Any
-
-
-def patch_encoder(
-    name: PatchEncoder,
-    weights: str | None,
-    hub: str | None,
-    device: str,
-    mpp: float,
-    context: ToolContext,
-) -> Patches:
-    """A patch encoder by NOVA's name.
-
-    Parameters
-    ----------
-    name : of `SPECS`; the handcrafted one is used only where it is named
-    weights, hub : see `weights_path`
-    device : "auto", "cpu" or one of torch's
-    mpp : µm per pixel of the patches
-    context : roots
+    `given` has weights, hub and device; `mpp` is the patches' µm per pixel.
 
     Raises
     ------
     InputError
-        Without weights, or when they are not this encoder's.
+        Without weights, or if they belong to another encoder.
     """
     from mcp_servers.pathology.models import choose_device, load_encoder
 
     spec = SPECS[name]
     if spec.loader == "handcrafted":
-        if weights is not None or hub is not None:
+        if given.weights is not None or given.hub is not None:
             raise InputError("the encoder handcrafted has no weights; leave them out")
         own = load_encoder(spec, None, "cpu", mpp)
-        return Patches(name, spec, "cpu", lambda patches: own.encode(own.stack(list(patches))))
-    told = {"given_as": AS_GRAPH} if name == "conch_v15" else {}
-    path = weights_path(weights, hub, f"the encoder {name}", spec.source, context, **told)
-    where = choose_device(device, context.device)
-    key = ("nova", name, stamp(path), where)
-    encode = context.shared(key, lambda: _load_patches(name, spec, path, where))
-    return Patches(name, spec, where, encode)
+        return lambda patches: own.encode(own.stack(list(patches)))
+    how = AS_GRAPH if name == "conch_v15" else AS_FOLDER
+    path = find_weights(given, f"the encoder {name}", spec.source, context, how)
+    device = choose_device(given.device, context.device)
+    key = ("nova", name, stamp_files(path), device)
+    encode: Callable[[U8], F32] = context.shared(
+        key, lambda: _load_encoder(name, spec, path, device)
+    )
+    return encode
 
 
-def _load_patches(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
+def _load_encoder(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
     from mcp_servers.pathology.models import load_encoder, resize_patches
     from mcp_servers.pathology.zeroshot import embed_images, load_clip
 
@@ -270,69 +249,48 @@ def _load_patches(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
         model, _, side = load_clip(path, device)
         return lambda patches: embed_images(model, patches, side, device).float().cpu().numpy()
     if name == "conch_v15":
-        raise InputError(
-            f"{path}: CONCH v1.5 is published as Python code in TITAN's folder, which is not run "
-            "here; export its graph once (torch.jit.trace or torch.onnx.export of the module that "
-            "titan.return_conch() gives, input (n, 3, 448, 448)) and give that file as weights"
-        )
-    own = load_encoder(replace(spec), path, device, spec.mpp)
+        raise InputError(f"{path}: CONCH v1.5 {EXPORT.format(inputs='(n, 3, 448, 448)')}")
+    own = load_encoder(spec, path, device, spec.mpp)
     return lambda patches: own.encode(own.stack(list(patches)))
 
 
 @dataclass(frozen=True)
-class Texts:
-    """A vision-language model: unit vectors of texts and of images, and the scale of logits.
+class TextModel:
+    """Vision-language model: unit vectors of texts and images, and the scale of logits.
 
-    `projected` brings features as the encoder stores them to the space of the texts.
+    `project` maps features as the encoder stores them to the space of the texts.
     """
 
-    texts: Any
-    images: Any
+    embed_texts: Any
+    embed_images: Any
     scale: float
-    projected: Any = np.asarray
+    project: Any = np.asarray
 
 
-def text_encoder(
-    name: TextEncoder, weights: str | None, hub: str | None, device: str, context: ToolContext
-) -> Texts:
-    """PLIP (any CLIP in the transformers layout) or CONCH.
-
-    Parameters
-    ----------
-    name : "plip" or "conch"
-    weights, hub : see `weights_path`
-    device : "auto", "cpu" or one of torch's
-    context : roots
-    """
+def load_text_encoder(name: TextEncoder, given: Any, context: ToolContext) -> TextModel:
+    """Load PLIP (any CLIP in the transformers layout) or CONCH; see `load_patch_encoder`."""
     from mcp_servers.pathology.models import choose_device
 
-    source = "Hugging Face vinid/plip" if name == "plip" else "Hugging Face MahmoodLab/conch"
-    path = weights_path(weights, hub, f"the text encoder {name}", source, context)
-    where = choose_device(device, context.device)
-    key = ("nova text", name, stamp(path), where)
-    make = _plip if name == "plip" else _conch
-    return context.shared(key, lambda: make(path, where))
+    source = f"Hugging Face {HUGGING_FACE[name]}"
+    path = find_weights(given, f"the text encoder {name}", source, context)
+    device = choose_device(given.device, context.device)
+    key = ("nova text", name, stamp_files(path), device)
+    load = _load_plip if name == "plip" else _load_conch
+    return context.shared(key, lambda: load(path, device))
 
 
-def _plip(path: Path, device: str) -> Texts:
+def _load_plip(path: Path, device: str) -> TextModel:
     from mcp_servers.pathology.zeroshot import embed_images, embed_texts, load_clip
 
     model, tokens, side = load_clip(path, device)
-
-    def texts(words: Sequence[str]) -> F32:
-        out: F32 = embed_texts(model, tokens, list(words), device).float().cpu().numpy()
-        return out
-
-    def images(patches: U8) -> F32:
-        out: F32 = embed_images(model, patches, side, device).float().cpu().numpy()
-        return out
-
-    return Texts(texts, images, float(model.logit_scale.detach().exp()))
+    return TextModel(
+        lambda words: embed_texts(model, tokens, list(words), device).float().cpu().numpy(),
+        lambda patches: embed_images(model, patches, side, device).float().cpu().numpy(),
+        float(model.logit_scale.detach().exp()),
+    )
 
 
-def _conch(path: Path, device: str) -> Texts:
-    import importlib
-
+def _load_conch(path: Path, device: str) -> TextModel:
     import torch
 
     from mcp_servers.pathology.models import resize_patches
@@ -344,8 +302,8 @@ def _conch(path: Path, device: str) -> Texts:
     tokenizer = words.get_tokenizer()
     mean, sd = (torch.tensor(part, device=device)[None, :, None, None] for part in spec.normalize)
 
-    def texts(given: Sequence[str]) -> F32:
-        # as the package's own `tokenize`, which calls what transformers 5 no longer has
+    def embed_texts(given: Sequence[str]) -> F32:
+        # like the package's `tokenize`, which calls a method that transformers 5 removed
         found = tokenizer(
             list(given), max_length=127, padding="max_length", truncation=True,
             return_token_type_ids=False, return_tensors="pt",
@@ -355,58 +313,39 @@ def _conch(path: Path, device: str) -> Texts:
             out = module.encode_text(ids.to(device))
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())
 
-    def images(patches: U8) -> F32:
+    def embed_images(patches: U8) -> F32:
         pixels = resize_patches(patches, spec.patch_px, spec.resize).to(device).float().div_(255)
         with torch.inference_mode():
             out = module.encode_image((pixels - mean) / sd)
         return np.asarray(torch.nn.functional.normalize(out, dim=-1).float().cpu().numpy())
 
-    def projected(features: F32) -> F32:
+    def project(features: F32) -> F32:
         with torch.inference_mode():
             out = module.visual.forward_project(torch.from_numpy(features).to(device))
         return np.asarray(out.float().cpu().numpy())
 
-    return Texts(texts, images, float(module.logit_scale.detach().exp()), projected)
+    return TextModel(embed_texts, embed_images, float(module.logit_scale.detach().exp()), project)
 
 
 def encode_slide(
-    name: SlideEncoder,
-    features: F32,
-    coords: I64,
-    side: int,
-    weights: str | None,
-    hub: str | None,
-    context: ToolContext,
+    name: SlideEncoder, features: F32, coords: I64, side: int, given: Any, context: ToolContext
 ) -> F32:
-    """(dimension,) of a slide from the features of its tiles.
+    """(dimension,) vector of a slide from features (n, d) of its tiles.
 
-    `mean` is their mean and needs no weights. The others are a graph (ONNX or TorchScript) that
-    takes features (1, n, d), coordinates (1, n, 2) and the tiles' side in level-0 pixels (1,), or
-    the first of these.
-
-    Parameters
-    ----------
-    name : of the slide encoder
-    features : (n, d)
-    coords : (n, 2) upper left corners, level-0 pixels
-    side : of the tiles, level-0 pixels
-    weights, hub : see `weights_path`
-    context : roots
+    `mean` needs no weights. The others are a graph (ONNX or TorchScript) that takes features
+    (1, n, d), upper left corners (1, n, 2) and the tiles' side (1,), both in level-0 pixels, or the
+    first of these.
     """
     if name == "mean":
-        if weights is not None or hub is not None:
+        if given.weights is not None or given.hub is not None:
             raise InputError("the mean of the tiles has no weights; leave them out")
         return np.asarray(features.mean(axis=0), dtype=np.float32)
-    what = f"the slide encoder {name}"
-    path = weights_path(weights, hub, what, SLIDE_SOURCES[name], context, AS_GRAPH)
+    source = f"Hugging Face {HUGGING_FACE[name]}"
+    path = find_weights(given, f"the slide encoder {name}", source, context, AS_GRAPH)
     if path.is_dir():
-        raise InputError(
-            f"{path}: {name} is published as Python code, which is not run here; export its graph "
-            "once (torch.jit.trace or torch.onnx.export, inputs features (1, n, d), coordinates "
-            "(1, n, 2), side (1,)) and give that file as weights; slide_encoder=mean needs none"
-        )
-    key = ("nova slide", name, stamp(path))
-    graph = context.shared(key, lambda: Graph(path, "cpu"))
+        inputs = "features (1, n, d), coordinates (1, n, 2), side (1,)"
+        raise InputError(f"{path}: {name} {EXPORT.format(inputs=inputs)}; mean needs none")
+    graph = context.shared(("nova slide", name, stamp_files(path)), lambda: Graph(path, "cpu"))
     out = graph(features[None], coords[None].astype(np.int64), np.array([side], np.int64))
     if out.size == 0 or out.size != out.shape[-1]:
         raise InputError(f"{path}: gives {out.shape}; a slide's vector is (1, dimension)")

@@ -11,29 +11,28 @@ from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Device, Given
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
-from sage_nova.tools import store
+from sage_nova.tools import contours, store
 from sage_nova.tools.common import (
     FEATURES,
     KEY,
     TILES,
     TISSUES,
-    Job,
     NovaResult,
     WsiInput,
     nova_tool,
-    slide_of,
+    write_json_output,
 )
 from sage_nova.tools.weights import (
+    SPECS,
+    ModelWeights,
     PatchEncoder,
     SlideEncoder,
     encode_slide,
     encoder_memory,
-    patch_encoder,
+    load_patch_encoder,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mcp_servers.slides.slide import Slide
 
 
@@ -49,7 +48,7 @@ class LevelInfo(BaseModel):
 
 
 class PropertiesInput(WsiInput):
-    """Which slide, and which parts of its store to count."""
+    """A slide, and parts of its store to count."""
 
     tissue_key: str | None = Field(default=None, pattern=KEY)
     tile_key: str | None = Field(default=None, pattern=KEY)
@@ -57,7 +56,7 @@ class PropertiesInput(WsiInput):
 
 
 class PropertiesResult(NovaResult):
-    """Properties of the slide and, for the keys that were named, of its store."""
+    """Properties of the slide and, for named keys, of its store."""
 
     slide_name: str
     n_levels: int
@@ -83,18 +82,15 @@ class PropertiesResult(NovaResult):
     asset_dict_path: OutputName
 
 
-@nova_tool(
-    "retrieve_properties_from_wsi_tool",
-    version="1.0.0",
-    summary="Retrieve metadata and properties from a single WSI file: levels, sizes, µm per pixel, "
-    "magnification, format, vendor; counts of tissue, tiles, features in its store.",
-    resources=Resources(memory_mb=256, seconds_per_item=0.1),
-)
+@nova_tool("retrieve_properties_from_wsi_tool", Resources(memory_mb=256, seconds_per_item=0.1))
 def retrieve_properties(given: PropertiesInput, context: ToolContext) -> PropertiesResult:
-    """Properties of one slide, also written as JSON."""
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    """Retrieve metadata and properties from a single WSI file.
+
+    Levels, sizes, µm per pixel, magnification, format, vendor; counts of its store.
+    """
+    slide, job = given.open(context)
     has = slide.properties()
-    vendor, pair = _openslide(slide)
+    vendor, pair = _read_openslide(slide)
     power = has.objective_power or (None if has.mpp is None else 10 / has.mpp)
     levels = {
         f"level_{number}": LevelInfo(
@@ -128,25 +124,21 @@ def retrieve_properties(given: PropertiesInput, context: ToolContext) -> Propert
         asset_dict_path=name,
         warnings=list(has.warnings),
     )
-    asked = (given.tissue_key, given.tile_key, given.patch_features_key)
-    if any(asked) and job.find(store.store_name(slide)) is not None:
+    keys = (given.tissue_key, given.tile_key, given.patch_features_key)
+    if any(keys) and job.find(store.store_name(slide)) is not None:
         held = store.load_store(job, slide)
-        if given.tissue_key in held.shapes:
-            result.n_tissues = len(held.shapes[given.tissue_key])
-        if given.tile_key in held.shapes:
-            result.n_tiles = len(held.shapes[given.tile_key])
+        shapes, table = held.shapes, held.tables.get(given.patch_features_key or "")
+        result.n_tissues = len(shapes[keys[0]]) if keys[0] in shapes else None
+        result.n_tiles = len(shapes[keys[1]]) if keys[1] in shapes else None
         if given.patch_features_key:
-            result.patch_features_exist = given.patch_features_key in held.tables
-            if result.patch_features_exist:
-                table = held.tables[given.patch_features_key]
-                result.patch_features_embedding_dim = int(table.shape[1])
-    with context.writing(name) as path:
-        path.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            result.patch_features_exist = table is not None
+            result.patch_features_embedding_dim = None if table is None else int(table.shape[1])
+    write_json_output(context, name, result.model_dump(mode="json"))
     return result
 
 
-def _openslide(slide: Slide) -> tuple[str | None, tuple[float, float] | None]:
-    """The vendor and the pixel's sides in µm as OpenSlide reads them; None where it cannot."""
+def _read_openslide(slide: Slide) -> tuple[str | None, tuple[float, float] | None]:
+    """Vendor and sides of a pixel in µm by OpenSlide; None if it cannot read them."""
     from mcp_servers.slides.others import OpenSlideSource
 
     try:
@@ -159,23 +151,23 @@ def _openslide(slide: Slide) -> tuple[str | None, tuple[float, float] | None]:
 
 
 class StoreInput(WsiInput):
-    """A slide whose store is made or read."""
+    """A slide with a store."""
 
     load_from_src: bool = Field(
-        default=True, description="Keep what the job's store has; false: begin a new store"
+        default=True, description="Keep the contents of the job's store; false: begin a new store"
     )
-    overwrite: bool = Field(default=False, description="Compute again what is there")
+    overwrite: bool = Field(default=False, description="Compute existing results again")
+    tissue_key: str = Field(default=TISSUES, pattern=KEY)
 
 
 class TissueInput(StoreInput):
-    """Where the tissue goes, and what counts as tissue."""
+    """Key of the tissue, and its smallest piece."""
 
-    tissue_key: str = Field(default=TISSUES, pattern=KEY)
     min_area_um2: float = Field(default=20_000.0, ge=0, description="Smaller pieces are dropped")
 
 
 class TissueResult(NovaResult):
-    """The regions of tissue."""
+    """Regions of tissue."""
 
     wsi_store_path: OutputName
     tissue_key: str
@@ -184,39 +176,43 @@ class TissueResult(NovaResult):
     method: str = "classical"
 
 
-@nova_tool(
-    "extract_tissue_in_wsi_tool",
-    version="1.0.0",
-    summary="Perform tissue segmentation on a single WSI file; each region with tissue_id, "
-    "geometry, area, area_filled, convex_area, solidity, convexity, perimeter, axes, eccentricity "
-    "in level-0 pixels, under shapes[tissue_key] of its zarr store.",
-    resources=Resources(memory_mb=1536, seconds_per_item=5.0),
-)
+@nova_tool("extract_tissue_in_wsi_tool", Resources(memory_mb=1536, seconds_per_item=5.0))
 def extract_tissue(given: TissueInput, context: ToolContext) -> TissueResult:
-    """Tissue of one slide into its store."""
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    log = []
+    """Perform tissue segmentation on a single WSI file, into shapes[tissue_key] of its zarr store.
+
+    Each region has tissue_id, geometry, area, area_filled, convex_area, solidity, convexity,
+    perimeter, axes, eccentricity in level-0 pixels.
+    """
+    slide, job = given.open(context)
+    frame, warnings, new = None, [], {}
     if given.load_from_src and not given.overwrite and job.find(store.store_name(slide)):
-        held = store.load_store(job, slide)
-        if given.tissue_key in held.shapes:
-            frame = held.shapes[given.tissue_key]
-            log.append(f"{given.tissue_key} was there; not computed again")
-            name = store.save(job, slide, {}, context, fresh=False)
-            return _told(slide, frame, name, given.tissue_key, log, [])
-    frame, warnings = tissue_frame(slide, given.min_area_um2)
+        frame = store.load_store(job, slide).shapes.get(given.tissue_key)
+    log = [f"{given.tissue_key} existed; not computed again"]
     if frame is None:
-        raise InputError(f"{slide.path}: no tissue was found, so that there is nothing to store")
-    fresh = not given.load_from_src
-    name = store.save(job, slide, {given.tissue_key: frame}, context, fresh)
-    log.append(f"{len(frame)} regions of tissue")
-    return _told(slide, frame, name, given.tissue_key, log, warnings)
+        frame, warnings = find_regions(slide, given.min_area_um2)
+        new, log = {given.tissue_key: frame}, [f"{len(frame)} regions of tissue"]
+    name = store.save_store(job, slide, new, context, fresh=not given.load_from_src)
+    area = None if slide.mpp is None else float(frame["area"].sum()) * (slide.mpp / 1000) ** 2
+    return TissueResult(
+        wsi_store_path=name,
+        tissue_key=given.tissue_key,
+        tissue_ids=[int(i) for i in frame["tissue_id"]],
+        total_area_mm2=area,
+        operations_log=log,
+        warnings=warnings,
+    )
 
 
-def tissue_frame(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
-    """The shapes element of a slide's tissue, None where there is none, and warnings.
+def find_regions(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
+    """Make the shapes element of a slide's tissue, and list warnings.
 
     `convexity` is LazySlide's: the area of the convex hull over the region's own, at least 1;
     `solidity` its inverse; `perimeter` that of the outer ring.
+
+    Raises
+    ------
+    InputError
+        If there is no tissue.
     """
     import numpy as np
     import shapely
@@ -225,33 +221,29 @@ def tissue_frame(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
     from mcp_servers.slides.geometry import mask_polygons
 
     found, view = slide_tissue(slide, min_area_um2=min_area_um2)
-    polygons = mask_polygons(found.mask, view.scale, simplify_px=0.7)
-    warnings = [*slide.warnings, *tissue_warnings(found)]
-    shapes = [shapely.make_valid(shapely.Polygon(p.exterior, p.holes)) for p in polygons]
-    shapes = [largest(shape) for shape in shapes]
+    shapes = []
+    for polygon in mask_polygons(found.mask, view.scale, simplify_px=0.7):
+        valid = shapely.make_valid(shapely.Polygon(polygon.exterior, polygon.holes))
+        parts = [p for p in getattr(valid, "geoms", [valid]) if p.geom_type == "Polygon"]
+        shapes.append(max(parts, key=lambda part: part.area))
     if not shapes:
-        return None, warnings
-    rows = [measures(shape) for shape in shapes]
+        raise InputError(f"{slide.path}: no tissue was found, so there is nothing to store")
+    rows = [measure_region(shape) for shape in shapes]
     columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     columns = {"tissue_id": np.arange(len(shapes)), **columns}
-    return store.shapes_frame(columns, shapes, slide.mpp), warnings
+    warnings = [*slide.warnings, *tissue_warnings(found)]
+    return store.make_shapes(columns, shapes, slide.mpp), warnings
 
 
-def largest(shape: Any) -> Any:
-    """The largest polygon of a shape."""
-    parts = [part for part in getattr(shape, "geoms", [shape]) if part.geom_type == "Polygon"]
-    return max(parts, key=lambda part: part.area)
+def measure_region(shape: Any) -> dict[str, float]:
+    """Measures of a polygon in the unit of its coordinates.
 
-
-def measures(shape: Any) -> dict[str, float]:
-    """Measures of a polygon in the unit of its coordinates; axes and eccentricity are those of the
-    ellipse with the same second moments."""
+    Axes and eccentricity belong to the ellipse with the same second moments.
+    """
     import shapely
 
-    from sage_nova.tools.contours import ellipse
-
     outer, hull = shapely.Polygon(shape.exterior), shape.convex_hull
-    major, minor, turn = ellipse(list(outer.exterior.coords))
+    major, minor, turn = contours.fit_ellipse(list(outer.exterior.coords))
     return {
         "area": shape.area,
         "area_filled": outer.area,
@@ -268,26 +260,9 @@ def measures(shape: Any) -> dict[str, float]:
     }
 
 
-def _told(
-    slide: Slide, frame: Any, name: str, key: str, log: list[str], warnings: list[str]
-) -> TissueResult:
-    area = None
-    if slide.mpp is not None:
-        area = float(frame["area"].sum()) * (slide.mpp / 1000) ** 2
-    return TissueResult(
-        wsi_store_path=name,
-        tissue_key=key,
-        tissue_ids=[int(i) for i in frame["tissue_id"]],
-        total_area_mm2=area,
-        operations_log=log,
-        warnings=warnings,
-    )
-
-
 class TilesInput(StoreInput):
-    """How the tissue is cut."""
+    """Size of the tiles."""
 
-    tissue_key: str = Field(default=TISSUES, pattern=KEY)
     tile_key: str = Field(default=TILES, pattern=KEY)
     tile_px: int = Field(default=256, ge=16, le=4096, description="Side in pixels at mpp")
     mpp: float = Field(default=0.5, gt=0, le=32, description="µm per pixel of the tiles")
@@ -296,7 +271,7 @@ class TilesInput(StoreInput):
 
 
 class TilesResult(NovaResult):
-    """How many tiles there are."""
+    """Number of tiles."""
 
     wsi_store_path: OutputName
     tissue_key: str
@@ -305,72 +280,69 @@ class TilesResult(NovaResult):
     tile_px_level0: int
 
 
-@nova_tool(
-    "extract_tissue_tiles_in_wsi_tool",
-    version="1.0.0",
-    summary="Extract tissue tiles/patches from a single WSI file: squares with tile_id, tissue_id, "
-    "geometry (level-0 pixels) under shapes[tile_key] of its zarr store.",
-    resources=Resources(memory_mb=1536, seconds_per_item=5.0),
-)
+@nova_tool("extract_tissue_tiles_in_wsi_tool", Resources(memory_mb=1536, seconds_per_item=5.0))
 def extract_tiles(given: TilesInput, context: ToolContext) -> TilesResult:
-    """Tiles over the stored tissue."""
+    """Extract tissue tiles/patches from a single WSI file into shapes[tile_key] of its zarr store.
+
+    Squares have tile_id, tissue_id and geometry (level-0 pixels).
+    """
+    slide, job, held = store.open_store(given, context)
+    tissue = store.get_element(held, "tissues", given.tissue_key)
+    if given.tile_key in held.shapes and not given.overwrite:
+        frame, new = held.shapes[given.tile_key], {}
+        log = [f"{given.tile_key} existed; not computed again"]
+    else:
+        frame, log = cut_tiles(slide, tissue, given)
+        new = {given.tile_key: frame}
+    return TilesResult(
+        wsi_store_path=store.save_store(job, slide, new, context),
+        tissue_key=given.tissue_key,
+        tile_key=given.tile_key,
+        num_patches=len(frame),
+        tile_px_level0=store.tile_side(frame),
+        operations_log=log,
+    )
+
+
+def cut_tiles(slide: Slide, tissue: Any, given: TilesInput) -> tuple[Any, list[str]]:
+    """Make the shapes element of tiles with enough tissue, each assigned to its largest region."""
     import numpy as np
     import shapely
 
     from mcp_servers.pathology.tiles import TilesInput as Cut
     from mcp_servers.pathology.tiles import every_tile
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    held = store.load_store(job, slide)
-    tissue = store.tissues_of(held, given.tissue_key)
-    log = []
-    if given.tile_key in held.shapes and not given.overwrite:
-        frame = held.shapes[given.tile_key]
-        log.append(f"{given.tile_key} was there; not computed again")
-        new = {}
-    else:
-        overlap = round(given.overlap * given.tile_px)
-        cut = Cut(slide=given.wsi_path, tile_px=given.tile_px, at_mpp=given.mpp, overlap_px=overlap)
-        corners, described = every_tile(slide, cut)
-        side = described.patch_size_level0
-        x, y = corners[:, 0], corners[:, 1]
-        squares = shapely.box(x, y, x + side, y + side)
-        tree = shapely.STRtree(list(tissue.geometry))
-        share = np.zeros(len(squares))
-        best, owner = np.zeros(len(squares)), np.full(len(squares), -1)
-        for square, region in zip(*tree.query(squares, predicate="intersects"), strict=True):
-            part = squares[square].intersection(tissue.geometry.iloc[region]).area / side**2
-            share[square] += part
-            if part > best[square]:
-                best[square], owner[square] = part, int(tissue["tissue_id"].iloc[region])
-        keep = share >= max(given.min_tissue, 1e-9)
-        if not keep.any():
-            raise InputError(
-                f"{slide.path}: no tile of {given.tile_px} px at {given.mpp:g} µm per pixel has "
-                f"{given.min_tissue:.0%} tissue; take smaller tiles or a lower min_tissue"
-            )
-        columns = {
-            "tile_id": np.arange(int(keep.sum())),
-            "tissue_id": owner[keep],
-            "tissue_fraction": share[keep],
-        }
-        frame = store.shapes_frame(columns, squares[keep], slide.mpp)
-        log.append(f"{len(frame)} of {len(squares)} tiles have enough tissue")
-        new = {given.tile_key: frame}
-    return TilesResult(
-        wsi_store_path=store.save(job, slide, new, context, fresh=False),
-        tissue_key=given.tissue_key,
-        tile_key=given.tile_key,
-        num_patches=len(frame),
-        tile_px_level0=store.side_of(frame),
-        operations_log=log,
-    )
+    overlap = round(given.overlap * given.tile_px)
+    cut = Cut(slide=given.wsi_path, tile_px=given.tile_px, at_mpp=given.mpp, overlap_px=overlap)
+    corners, described = every_tile(slide, cut)
+    side = described.patch_size_level0
+    x, y = corners[:, 0], corners[:, 1]
+    squares = shapely.box(x, y, x + side, y + side)
+    tree = shapely.STRtree(list(tissue.geometry))
+    share = np.zeros(len(squares))
+    best, owner = np.zeros(len(squares)), np.full(len(squares), -1)
+    for square, region in zip(*tree.query(squares, predicate="intersects"), strict=True):
+        part = squares[square].intersection(tissue.geometry.iloc[region]).area / side**2
+        share[square] += part
+        if part > best[square]:
+            best[square], owner[square] = part, int(tissue["tissue_id"].iloc[region])
+    keep = share >= max(given.min_tissue, 1e-9)
+    if not keep.any():
+        raise InputError(
+            f"{slide.path}: no tile of {given.tile_px} px at {given.mpp:g} µm per pixel has "
+            f"{given.min_tissue:.0%} tissue; use smaller tiles or a lower min_tissue"
+        )
+    columns = {
+        "tile_id": np.arange(int(keep.sum())), "tissue_id": owner[keep],
+        "tissue_fraction": share[keep],
+    }  # fmt: skip
+    log = [f"{int(keep.sum())} of {len(squares)} tiles have enough tissue"]
+    return store.make_shapes(columns, squares[keep], slide.mpp), log
 
 
-class FeaturesInput(StoreInput):
-    """Which encoder, over which tiles."""
+class FeaturesInput(StoreInput, ModelWeights):
+    """An encoder, and the tiles that it reads."""
 
-    tissue_key: str = Field(default=TISSUES, pattern=KEY)
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str | None = Field(
         default=None, pattern=KEY, description="MODEL_TILEKEY when absent"
@@ -378,8 +350,6 @@ class FeaturesInput(StoreInput):
     model: PatchEncoder = Field(
         default="conch_v15", description="handcrafted needs no weights, and is used only if named"
     )
-    weights: InputPath | None = Field(default=None, description="Folder or file of its weights")
-    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
     device: Device = "auto"
 
 
@@ -399,104 +369,64 @@ class FeaturesResult(NovaResult):
 
 @nova_tool(
     "extract_patch_features_in_wsi_tool",
-    version="1.0.0",
-    summary="Extract patch-level features from a single WSI using foundation models (the user's "
-    "weights) into an AnnData under tables[patch_features_key] of its zarr store.",
-    resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=60.0),
+    Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=60.0),
     memory_mb=encoder_memory,
 )
 def extract_features(given: FeaturesInput, context: ToolContext) -> FeaturesResult:
-    """Features of one slide's stored tiles."""
-    import numpy as np
+    """Extract patch-level features from a single WSI using foundation models.
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    held = store.load_store(job, slide)
-    store.tissues_of(held, given.tissue_key)
-    tiles = store.tiles_of(held, given.tile_key)
+    Weights are the user's. The AnnData is kept under tables[patch_features_key] of its zarr store.
+    """
+    slide, job, held = store.open_store(given, context)
+    store.get_element(held, "tissues", given.tissue_key)
+    tiles, new = store.get_element(held, "tiles", given.tile_key), {}
     key = given.patch_features_key or f"{given.model}_{given.tile_key}"
     if key in held.tables and not given.overwrite:
-        table, new = held.tables[key], {}
-        log = [f"{key} was there; not computed again"]
+        table, log = held.tables[key], [f"{key} existed; not computed again"]
     else:
-        made = tile_features(slide, tiles, given, context)
-        table = store.features_table(made, tiles, given.tile_key, given.model)
+        corners, side = store.tile_corners(tiles), store.tile_side(tiles)
+        made = encode_squares(slide, corners, side, given.model, given, context)
+        table = store.make_table(made, tiles, given.tile_key, given.model)
         new, log = {key: table}, [f"{len(made)} tiles encoded by {given.model}"]
-    from sage_nova.tools.weights import SPECS
-
-    spec = SPECS[given.model]
     return FeaturesResult(
-        wsi_store_path=store.save(job, slide, new, context, fresh=False),
+        wsi_store_path=store.save_store(job, slide, new, context),
         tissue_key=given.tissue_key,
         tile_key=given.tile_key,
         patch_features_key=key,
-        num_patches=int(np.shape(table)[0]),
-        embedding_dim=int(np.shape(table)[1]),
+        num_patches=int(table.shape[0]),
+        embedding_dim=int(table.shape[1]),
         model=given.model,
-        license=spec.license,
-        tcga_overlap=spec.tcga_overlap,
+        license=SPECS[given.model].license,
+        tcga_overlap=SPECS[given.model].tcga_overlap,
         operations_log=log,
     )
 
 
-def tile_features(slide: Slide, tiles: Any, given: FeaturesInput, context: ToolContext) -> Any:
-    """(tiles, dimension) features of the squares of a shapes element.
-
-    Parameters
-    ----------
-    slide : the slide
-    tiles : squares in level-0 pixels
-    given : encoder, weights, device
-    context : roots, progress
-    """
-    side = store.side_of(tiles)
-    return square_features(slide, store.corners(tiles), side, given, context)
-
-
-def square_features(slide: Slide, corners: Any, side: int, given: Any, context: ToolContext) -> Any:
+def encode_squares(
+    slide: Slide, corners: Any, side: int, encoder: PatchEncoder, given: Any, context: ToolContext
+) -> Any:
     """(n, dimension) features of squares, read at about the encoder's own size.
 
-    Parameters
-    ----------
-    slide : the slide
-    corners : (n, 2) upper left, level-0 pixels
-    side : of the squares, level-0 pixels
-    given : model, weights, hub, device
-    context : roots, progress
+    `corners` (n, 2) and `side` are in level-0 pixels; `given` has weights, hub and device.
     """
     import numpy as np
 
     from mcp_servers.pathology.batches import batches
-    from sage_nova.tools.weights import SPECS
 
-    px = min(side, SPECS[given.model].patch_px)
-    mpp = slide.need_mpp() * side / px
-    encoder = patch_encoder(given.model, given.weights, given.hub, given.device, mpp, context)
+    px = min(side, SPECS[encoder].patch_px)
+    encode = load_patch_encoder(encoder, given, slide.need_mpp() * side / px, context)
+    view = slide.scaled(side / px)
+    squares = (view.read(round(x / view.scale), round(y / view.scale), px, px) for x, y in corners)
     out = []
-    for done, batch in batches(squares(slide, corners, side, px), 32, np.stack):
-        out.append(encoder.encode(batch))
+    for done, batch in batches(squares, 32, np.stack):
+        out.append(encode(batch))
         context.progress(done / len(corners), "encoding")
     return np.concatenate(out).astype(np.float32)
 
 
-def squares(slide: Slide, corners: Any, side: int, px: int) -> Iterator[Any]:
-    """Images (px, px, 3) of squares of `side` level-0 pixels.
+class EncodeInput(StoreInput, ModelWeights):
+    """A slide encoder, and the features that it reads."""
 
-    Parameters
-    ----------
-    slide : the slide
-    corners : (n, 2) upper left, level-0 pixels
-    side : level-0 pixels
-    px : pixels a side of the images
-    """
-    view = slide.scaled(side / px)
-    for x, y in corners:
-        yield view.read(round(x / view.scale), round(y / view.scale), px, px)
-
-
-class EncodeInput(StoreInput):
-    """Which slide encoder, over which features."""
-
-    tissue_key: str = Field(default=TISSUES, pattern=KEY)
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str = Field(default=FEATURES, pattern=KEY)
     slide_encoder: SlideEncoder = Field(
@@ -505,12 +435,10 @@ class EncodeInput(StoreInput):
     slide_features_key: str | None = Field(
         default=None, pattern=KEY, description="The encoder's name when absent"
     )
-    weights: InputPath | None = Field(default=None, description="ONNX or TorchScript file")
-    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
 
 
 class EncodeResult(NovaResult):
-    """The slide's vector."""
+    """Vector of the slide."""
 
     wsi_store_path: OutputName
     slide_features_key: str
@@ -520,45 +448,38 @@ class EncodeResult(NovaResult):
     features_path: OutputName = Field(description="HDF5, dataset features of (dimension,)")
 
 
-@nova_tool(
-    "encode_wsi_tool",
-    version="1.0.0",
-    summary="Encode a single WSI with slide-level features: the user's TITAN, PRISM, MADELEINE or "
-    "GigaPath graph, or the mean of its patch features; kept in uns[slide_features_KEY].",
-    resources=Resources(memory_mb=4096, seconds_per_item=5.0),
-)
+@nova_tool("encode_wsi_tool", Resources(memory_mb=4096, seconds_per_item=5.0))
 def encode_wsi(given: EncodeInput, context: ToolContext) -> EncodeResult:
-    """The vector of one slide."""
+    """Encode a single WSI with slide-level features, kept in uns[slide_features_KEY].
+
+    The user's TITAN, PRISM, MADELEINE or GigaPath graph, or the mean of its patch features.
+    """
     import h5py
     import numpy as np
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
-    held = store.load_store(job, slide)
-    tiles = store.tiles_of(held, given.tile_key)
-    table = store.features_of(held, given.patch_features_key)
-    features = np.asarray(table.X, dtype=np.float32)
-    side = store.side_of(tiles)
-    vector = encode_slide(
-        given.slide_encoder, features, store.corners(tiles), side, given.weights, given.hub, context
-    )
-    key = given.slide_features_key or given.slide_encoder
-    # varm has a row per feature; a vector of another length goes to uns beside its mark
+    slide, job, held = store.open_store(given, context)
+    tiles = store.get_element(held, "tiles", given.tile_key)
+    table = store.get_element(held, "features", given.patch_features_key)
+    features, corners = np.asarray(table.X, dtype=np.float32), store.tile_corners(tiles)
+    name, side = given.slide_encoder, store.tile_side(tiles)
+    vector = encode_slide(name, features, corners, side, given, context)
+    key = given.slide_features_key or name
+    # varm has a row per feature, so a vector of another length is kept in uns alone
     table.uns[f"slide_features_{key}"] = vector
     if len(vector) == table.shape[1]:
         table.varm[key] = vector[:, None]
-    name = job.out(f"{slide.name}_{key}_slide_features.h5")
-    saved = store.save(job, slide, {given.patch_features_key: table}, context, fresh=False)
-    with context.writing(name) as path, h5py.File(path, "w") as file:
-        data = file.create_dataset("features", data=vector)
-        data.attrs["encoder"] = given.slide_encoder
+    saved = store.save_store(job, slide, {given.patch_features_key: table}, context)
+    out = job.out(f"{slide.name}_{key}_slide_features.h5")
+    with context.writing(out) as path, h5py.File(path, "w") as file:
+        file.create_dataset("features", data=vector).attrs["encoder"] = name
     return EncodeResult(
         wsi_store_path=saved,
         slide_features_key=key,
         patch_features_key=given.patch_features_key,
         embedding_dim=len(vector),
-        slide_encoder=given.slide_encoder,
-        features_path=name,
-        operations_log=[f"{len(features)} tiles into one vector by {given.slide_encoder}"],
+        slide_encoder=name,
+        features_path=out,
+        operations_log=[f"{len(features)} tiles into one vector by {name}"],
     )
 
 
@@ -578,7 +499,7 @@ class ZarrNode(BaseModel):
 
 
 class HierarchyResult(NovaResult):
-    """What a store holds."""
+    """Contents of a store."""
 
     nodes: list[ZarrNode]
     tree: str = Field(description="One line per node, indented")
@@ -587,14 +508,9 @@ class HierarchyResult(NovaResult):
 MOST_NODES = 2000
 
 
-@nova_tool(
-    "access_zarr_hierarchy",
-    version="1.0.0",
-    summary="Access and explore the hierarchical structure of WSI Zarr files.",
-    resources=Resources(memory_mb=256),
-)
+@nova_tool("access_zarr_hierarchy", Resources(memory_mb=256))
 def access_zarr(given: ZarrInput, context: ToolContext) -> HierarchyResult:
-    """Groups and arrays of a store, depth first."""
+    """Access and explore the hierarchical structure of WSI Zarr files."""
     from sage.core.extras import need
 
     need("spatialdata", "a zarr store")
@@ -604,21 +520,18 @@ def access_zarr(given: ZarrInput, context: ToolContext) -> HierarchyResult:
     try:
         root = zarr.open_group(str(folder), mode="r")
         members = sorted(root.members(max_depth=None), key=lambda pair: pair[0])
-    except Exception as error:  # zarr has errors of its own for what is no store
+    except Exception as error:  # zarr has its own errors for folders that are not stores
         raise InputError(f"{given.path}: not a readable zarr store: {error}") from error
-    nodes = []
+    nodes, lines = [], []
     for name, node in members[:MOST_NODES]:
-        array = isinstance(node, zarr.Array)
-        shape = [int(n) for n in node.shape] if isinstance(node, zarr.Array) else None
-        kind = "array" if array else "group"
-        dtype = str(node.dtype) if isinstance(node, zarr.Array) else None
-        nodes.append(ZarrNode(path=name, kind=kind, shape=shape, dtype=dtype))
-    lines = [
-        "  " * node.path.count("/")
-        + node.path.rpartition("/")[2]
-        + ("" if node.shape is None else f" {tuple(node.shape)} {node.dtype}")
-        for node in nodes
-    ]
+        item = ZarrNode(path=name, kind="group")
+        line = "  " * name.count("/") + name.rpartition("/")[2]
+        if isinstance(node, zarr.Array):
+            item.kind, item.shape = "array", [int(n) for n in node.shape]
+            item.dtype = str(node.dtype)
+            line += f" {tuple(item.shape)} {item.dtype}"
+        nodes.append(item)
+        lines.append(line)
     more = len(members) - len(nodes)
     warnings = [f"{more} further nodes are not listed"] if more else []
     return HierarchyResult(nodes=nodes, tree="\n".join(lines), warnings=warnings)
@@ -631,7 +544,7 @@ class ReadInput(ZarrInput):
         default=None, max_length=200, description="tissues or shapes/tissues; all when absent"
     )
     start: int = Field(default=0, ge=0, description="First row of a table or shapes element")
-    rows: int = Field(default=100, ge=1, le=20_000, description="How many rows to give")
+    rows: int = Field(default=100, ge=1, le=20_000, description="Number of rows")
 
 
 class ElementInfo(BaseModel):
@@ -644,7 +557,7 @@ class ElementInfo(BaseModel):
 
 
 class ReadResult(NovaResult):
-    """The store's elements and, for one that was named, its rows."""
+    """Elements of the store and rows of the named element."""
 
     data_str: str = Field(description="The store in words")
     elements: list[ElementInfo]
@@ -653,15 +566,14 @@ class ReadResult(NovaResult):
     table_csv: OutputName | None = Field(default=None, description="All rows of the element")
 
 
-@nova_tool(
-    "read_zarr_data_tool",
-    version="1.0.0",
-    summary="Read data from a Zarr file: its elements, and the rows of one of them (shapes with "
-    "geometry as WKT; tables with obs, features f0..., reductions).",
-    resources=Resources(memory_mb=1024),
-)
+@nova_tool("read_zarr_data_tool", Resources(memory_mb=1024))
 def read_zarr(given: ReadInput, context: ToolContext) -> ReadResult:
-    """Elements of a store, and rows of one."""
+    """Read data from a Zarr file: its elements, and the rows of the named element.
+
+    Shapes have geometry as WKT; tables obs, features f0 ..., reductions.
+    """
+    import json
+
     held = store.read_store(context.input(given.path, "folder"))
     infos = []
     for kind in ("shapes", "points", "tables"):
@@ -671,29 +583,23 @@ def read_zarr(given: ReadInput, context: ToolContext) -> ReadResult:
     result = ReadResult(data_str=str(held), elements=infos, rows=[])
     if given.key is None:
         return result
-    found = next((one for one in infos if given.key in (one.key, f"{one.kind}/{one.key}")), None)
+    found = next((i for i in infos if given.key in (i.key, f"{i.kind}/{i.key}")), None)
     if found is None:
         have = ", ".join(info.key for info in infos) or "nothing"
         raise InputError(f'{given.path}: has no element "{given.key}" (it has: {have})')
-    frame = as_frame(held[found.key])
+    frame = make_frame(held[found.key])
     result.total_rows = len(frame)
     part = frame.iloc[given.start : given.start + given.rows]
-    import json
-
     result.rows = json.loads(part.to_json(orient="records", double_precision=10))
-    name = f"{_safe(given.path)}.{found.key}.csv"
-    with context.writing(name) as path:
+    stem = given.path.strip("/").rpartition("/")[2].removesuffix(".zarr")
+    result.table_csv = f"{stem}.{found.key}.csv"
+    with context.writing(result.table_csv) as path:
         frame.to_csv(path, index=False)
-    result.table_csv = name
     return result
 
 
-def _safe(text: str) -> str:
-    return text.strip("/").rpartition("/")[2].removesuffix(".zarr")
-
-
-def as_frame(part: Any) -> Any:
-    """An element as a plain table."""
+def make_frame(part: Any) -> Any:
+    """Make a plain data frame of an element."""
     import numpy as np
     import pandas as pd
 
@@ -723,7 +629,7 @@ class Region(Given):
 
 
 class RegionInput(WsiInput):
-    """Which rectangle."""
+    """A rectangle of a slide."""
 
     region: Region
     custom_save_dir: str | None = Field(
@@ -732,44 +638,32 @@ class RegionInput(WsiInput):
 
 
 class RegionResult(NovaResult):
-    """The image."""
+    """Image of the rectangle."""
 
     region_save_path: OutputName
     mpp_at_level: float | None
 
 
-@nova_tool(
-    "read_rectangle_region_from_wsi_tool",
-    version="1.0.0",
-    summary="Extract rectangular regions from WSI at specified coordinates and magnification, as "
-    "PNG; the corner in level-0 pixels, the sides in pixels of base_level.",
-    resources=Resources(memory_mb=1024, seconds_per_item=0.1),
-)
+@nova_tool("read_rectangle_region_from_wsi_tool", Resources(memory_mb=1024, seconds_per_item=0.1))
 def read_region(given: RegionInput, context: ToolContext) -> RegionResult:
-    """One rectangle of one slide."""
+    """Extract rectangular regions from WSI at specified coordinates and magnification, as PNG.
+
+    The corner is in level-0 pixels, the sides in pixels of base_level.
+    """
     from mcp_servers.formats.images import write_png
 
-    slide, job = slide_of(given, context), Job(given.job_dir, context)
+    slide, job = given.open(context)
     part = given.region
-    image = slide.read(
-        part.top_left_x, part.top_left_y, part.base_width, part.base_height, part.base_level
-    )
+    x, y, width, height = part.top_left_x, part.top_left_y, part.base_width, part.base_height
+    image = slide.read(x, y, width, height, part.base_level)
     down, warnings = slide.levels[part.base_level].downsample, list(slide.warnings)
-    right, bottom = (
-        part.top_left_x + part.base_width * down,
-        part.top_left_y + part.base_height * down,
-    )
+    right, bottom = x + width * down, y + height * down
     size = f"the slide of {slide.width} x {slide.height} px"
-    if max(part.top_left_x - slide.width, part.top_left_y - slide.height, -right, -bottom) >= 0:
-        raise InputError(
-            f"the region at ({part.top_left_x}, {part.top_left_y}) lies outside {size}"
-        )
-    if min(part.top_left_x, part.top_left_y, slide.width - right, slide.height - bottom) < 0:
-        warnings.append(f"a part of the region lies outside {size} and is blank")
-    file = (
-        f"{slide.name}_region_x{part.top_left_x}_y{part.top_left_y}"
-        f"_H{part.base_height}_W{part.base_width}.png"
-    )
+    if max(x - slide.width, y - slide.height, -right, -bottom) >= 0:
+        raise InputError(f"the region at ({x}, {y}) is outside {size}")
+    if min(x, y, slide.width - right, slide.height - bottom) < 0:
+        warnings.append(f"a part of the region is outside {size} and blank")
+    file = f"{slide.name}_region_x{x}_y{y}_H{height}_W{width}.png"
     name = job.out(file) if given.custom_save_dir is None else f"{given.custom_save_dir}/{file}"
     with context.writing(name) as path:
         write_png(path, image)
