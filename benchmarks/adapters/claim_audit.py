@@ -336,9 +336,9 @@ def _files(folder: RunFolder, run: Manifest, name: str, kind: Kind) -> Iterator[
         given = [folder.output(f"novelty-{name}"), folder.output("brief")]
     yield from (str(path) for path in given if path.is_file())
     if kind == "data" and given[0].is_file():
-        place = Path(run.cohort_root or run.cohort)
+        place = Path(run.spec.cohort_root or run.spec.cohort)
         for file in json.loads(given[0].read_text(encoding="utf-8")).get("data_hashes", {}):
-            yield str(place / file) if (place / file).is_file() else f"{run.cohort}: {file}"
+            yield str(place / file) if (place / file).is_file() else f"{run.spec.cohort}: {file}"
 
 
 def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement]:

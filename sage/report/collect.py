@@ -190,7 +190,7 @@ def collect(folder: RunFolder) -> Page:
     facts.put("scale.one", 1)
     facts.put("scale.ten", 10)
     facts.put("scale.hundred", 100)
-    facts.put("run.seed", run.seed, str(run.seed))
+    facts.put("run.seed", run.spec.seed, str(run.spec.seed))
     sources: list[Citation] = []
     paths = _paths(folder)
     brief = _model(folder.output("brief"), OntologyBrief)
