@@ -1,1 +1,1 @@
-"""One module per agent: what it reads, what it returns, its prompt file, its rule."""
+"""Agents: a folder each, with its input, its output, its prompt and its rule."""

@@ -1,4 +1,4 @@
-"""What to ask next in a campaign, from what its earlier claims came to in the exploring patients.
+"""Policy of a campaign: the next claim, from the outcomes of earlier ones in exploring patients.
 
 A pure policy, the same with and without a model: a model reads its proposals as suggestions, the
 rules take the first. It never sees confirmation patients. By what was asked and what came of it:
@@ -30,7 +30,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from agents.core.base import View
-from agents.prose.statement import TURNED, label_of, same_claim, settled
+from agents.prose.statement import TURNED, label_of, same_claim, settle_fields
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Rules
 from validation.core.dictionary import DataDictionary, Variable
@@ -78,7 +78,7 @@ class Move(View):
 
 
 def came_to(contract: Contract, found: TestOutcome) -> Came:
-    """What a claim came to in the exploring patients, by its primary test there."""
+    """Classify a claim by its primary test in the exploring patients."""
     if found.p is None or found.effect is None:
         return "dead end"
     if expected_direction(contract, found.effect) and found.p < contract.split.unlock_alpha:
@@ -94,7 +94,7 @@ def came_to(contract: Contract, found: TestOutcome) -> Came:
 
 
 def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
-    """Whether it asks what was confirmed before, of some of the same patients."""
+    """True if it repeats a confirmed question in some of the same patients."""
     asked, known = (
         ({exposure.variable for exposure in claim.exposures}, claim.endpoint)
         for claim in (hypothesis, held)
@@ -104,7 +104,7 @@ def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
 
 
 def next_moves(earlier: Sequence[Earlier], known: DataDictionary) -> tuple[Move, ...]:
-    """What to ask next, best first: what held is understood before what failed is explained.
+    """Propose the next claims, best first: follow up what held before explaining what failed.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
     joint = len(hypothesis.exposures) > 1
     within = bool(hypothesis.population.filters)
     if came == "other direction":
-        turned = _changed(hypothesis, known, direction=TURNED[hypothesis.direction])
+        turned = _change(hypothesis, known, direction=TURNED[hypothesis.direction])
         yield _move(claim, "refine", "it points the other way: the claim turned around", turned)
     elif came == "held":
         if within:
@@ -134,7 +134,7 @@ def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
             yield from _without_cuts(claim, known)
             yield from _parts(claim, known, "explain", "does either do anything on its own?")
         elif within and came == "unclear":
-            everybody = _changed(
+            everybody = _change(
                 hypothesis, known, population=Population(description="", filters=())
             )
             yield _move(
@@ -150,13 +150,13 @@ def _move(claim: Earlier, kind: Kind, why: str, hypothesis: Hypothesis) -> Move:
     return Move(kind=kind, of=claim.id, why=why, hypothesis=hypothesis, depth=claim.depth + 1)
 
 
-def _changed(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
+def _change(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
     """The hypothesis with other fields, and with all that is written from them."""
     told = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
     exposed = {exposure["variable"] for exposure in _plain(told["exposures"])}
     told["covariates"] = tuple(key for key in told["covariates"] if key not in exposed)
     told["strata"] = tuple(key for key in told["strata"] if key not in exposed)
-    return settled(Hypothesis.model_validate(told), known)
+    return settle_fields(Hypothesis.model_validate(told), known)
 
 
 def _plain(exposures: object) -> list[dict[str, str]]:
@@ -168,7 +168,7 @@ def _plain(exposures: object) -> list[dict[str, str]]:
 
 
 def _single(exposure: Exposure, known: DataDictionary) -> dict[str, object]:
-    """One exposure per standard deviation, or in its two groups where it has no more."""
+    """Code a single exposure per standard deviation, or by its two groups if it is binary."""
     binary = any(
         variable.key == exposure.variable and variable.kind == "binary"
         for variable in known.variables
@@ -182,7 +182,7 @@ def _single(exposure: Exposure, known: DataDictionary) -> dict[str, object]:
 
 def _parts(claim: Earlier, known: DataDictionary, kind: Kind, why: str) -> Iterator[Move]:
     for exposure in claim.hypothesis.exposures:
-        part = _changed(claim.hypothesis, known, **_single(exposure, known))
+        part = _change(claim.hypothesis, known, **_single(exposure, known))
         yield _move(claim, kind, f"{label_of(exposure.variable, known)} alone: {why}", part)
 
 
@@ -190,7 +190,7 @@ def without_cut(hypothesis: Hypothesis, known: DataDictionary) -> Hypothesis:
     """A claim on one exposure per standard deviation, since a cut loses information."""
     if len(hypothesis.exposures) > 1:
         return hypothesis
-    return _changed(hypothesis, known, **_single(hypothesis.exposures[0], known))
+    return _change(hypothesis, known, **_single(hypothesis.exposures[0], known))
 
 
 def _uncut(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
@@ -214,7 +214,7 @@ def _interaction(
         single = _single(exposure, known)["exposures"]
         assert isinstance(single, tuple)
         coded.append(single[0])
-    return _changed(
+    return _change(
         hypothesis,
         known,
         exposures=tuple(coded),
@@ -224,7 +224,7 @@ def _interaction(
 
 
 def _modifiers(hypothesis: Hypothesis, known: DataDictionary) -> list[Variable]:
-    """What patients differ in, known from the start, with enough on both sides."""
+    """Binary clinical variables known at baseline, with enough patients on both sides."""
     taken = {exposure.variable for exposure in hypothesis.exposures}
     taken |= {each.variable for each in hypothesis.population.filters}
     return [
@@ -250,9 +250,7 @@ def _other_subgroup(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
             continue
         other = next(level for level in levels if level.casefold() != str(each.value).casefold())
         turned = (*filters[:at], each.model_copy(update={"value": other}), *filters[at + 1 :])
-        opposite = _changed(
-            hypothesis, known, population=Population(description="", filters=turned)
-        )
+        opposite = _change(hypothesis, known, population=Population(description="", filters=turned))
         yield _move(claim, "contrast", "is it the subgroup's own? The others", opposite)
 
 
@@ -261,7 +259,7 @@ def _other_endpoints(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
     own = known.endpoint(hypothesis.endpoint)
     for endpoint in known.endpoints:
         if own is not None and endpoint.kind == own.kind and endpoint.key != own.key:
-            again = _changed(
+            again = _change(
                 hypothesis, known, endpoint=endpoint.key, secondary_endpoints=(),
                 negative_endpoint=None,
             )  # fmt: skip
@@ -275,7 +273,7 @@ def _in_subgroups(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
     for variable in _modifiers(hypothesis, known):
         for level in sorted(variable.levels, key=lambda name: -variable.levels[name]):
             chosen = Filter(variable=variable.key, op="eq", value=level)
-            inside = _changed(
+            inside = _change(
                 hypothesis, known, **single,
                 population=Population(description="", filters=(chosen,)),
                 covariates=tuple(key for key in hypothesis.covariates if key != variable.key),
@@ -290,7 +288,7 @@ def _specific(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
     near = neighbor(gene, known.expression) if gene != exposure.variable else None
     if near is not None:
         instead = exposure.model_copy(update={"variable": f"expression:{near}"})
-        other = _changed(claim.hypothesis, known, **_single(instead, known))
+        other = _change(claim.hypothesis, known, **_single(instead, known))
         yield _move(claim, "contrast", f"{near} in the place of {gene}: is it specific?", other)
 
 
@@ -375,7 +373,7 @@ def prior_of(move: Move, came: Came) -> float:
 
 
 class Policy:
-    """What to ask next on one cohort: moves, and fresh claims, by what they promise to tell.
+    """Ranks moves and fresh claims on a cohort by their expected information.
 
     Parameters
     ----------
@@ -400,19 +398,19 @@ class Policy:
     def moves(self, earlier: Sequence[Earlier]) -> tuple[Move, ...]:
         """The moves on all earlier claims, none asked before, and none that reopens a question."""
         order: dict[Came, int] = {"held": 0, "other direction": 1, "unclear": 2, "none": 3}
-        asked, closed = self._known(earlier)
+        asked, closed = self._asked_and_held(earlier)
         found: list[Move] = []
         for claim in sorted(earlier, key=lambda claim: (order.get(claim.came, 9), claim.depth)):
-            for move in self._of(claim):
+            for move in self._moves_for(claim):
                 key = same_claim(move.hypothesis)
                 if key not in asked and not any(reopens(move.hypothesis, held) for held in closed):
                     asked.add(key)
                     found.append(move)
         return tuple(found)
 
-    def ranked(self, earlier: Sequence[Earlier]) -> tuple[tuple[float, Move], ...]:
+    def rank(self, earlier: Sequence[Earlier]) -> tuple[tuple[float, Move], ...]:
         """Fresh claims and moves with the bits that each promises, the most first."""
-        asked, closed = self._known(earlier)
+        asked, closed = self._asked_and_held(earlier)
         found = [
             (self._bits(move, FRESH), move)
             for move in self._fresh
@@ -425,11 +423,11 @@ class Policy:
         ]
         return tuple(sorted(found, key=lambda candidate: -candidate[0]))
 
-    def _known(self, earlier: Sequence[Earlier]) -> tuple[set[object], list[Hypothesis]]:
+    def _asked_and_held(self, earlier: Sequence[Earlier]) -> tuple[set[object], list[Hypothesis]]:
         asked: set[object] = {same_claim(claim.hypothesis) for claim in earlier}
         return asked, [claim.hypothesis for claim in earlier if claim.came == "held"]
 
-    def _of(self, claim: Earlier) -> tuple[Move, ...]:
+    def _moves_for(self, claim: Earlier) -> tuple[Move, ...]:
         key = (claim.id, claim.came, claim.depth)
         if key not in self._moves:
             deep = claim.depth >= DEEPEST

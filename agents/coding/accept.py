@@ -1,4 +1,4 @@
-"""What comes out of a program: registered numbers that are compared, and why it may go back."""
+"""Accept or return a program: policy check, comparison of its numbers, feedback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDINGS = {
 }
 
 
-def refused(code: str, sandbox: str) -> SandboxResult | None:
+def check_policy(code: str, sandbox: str) -> SandboxResult | None:
     """A result that says why a program may not run; None when it may."""
     found = policy.check(code, ALLOWED_IMPORTS)
     if not found:
@@ -32,10 +32,8 @@ def refused(code: str, sandbox: str) -> SandboxResult | None:
     return SandboxResult(sandbox=sandbox, exit_code=None, reason=Reason.POLICY, message=message)
 
 
-def bare(result: SandboxResult) -> SandboxResult:
-    """How a run ended, without anything that the program could choose: no output, no file name, no
-    exit code, no signal's number, whole seconds.
-    """
+def strip_result(result: SandboxResult) -> SandboxResult:
+    """Strip a result of all that the program could choose: output, file names, exit code."""
     return SandboxResult(
         sandbox=result.sandbox,
         exit_code=None if result.exit_code is None else int(result.exit_code != 0),
@@ -45,23 +43,23 @@ def bare(result: SandboxResult) -> SandboxResult:
     )
 
 
-def feedback(result: SandboxResult, code: str) -> list[str]:
+def render_feedback(result: SandboxResult, code: str) -> list[str]:
     """A failed run in lines that may go to a model (see `agents.coding.scrub`)."""
     said = scrub.describe_failure(result.stderr_tail, result.stdout_tail, code)
     return [f"the run ended with {result.reason.value}: {ENDINGS.get(result.reason, '')}", *said]
 
 
-def objections(found: Reproduction) -> list[str]:
-    """Why a reproduction is not complete, by test and number; SAGE's own values are not told."""
+def list_objections(found: Reproduction) -> list[str]:
+    """List missing and differing numbers by test, without SAGE's own values."""
     said = []
     if missing := found.with_state("missing"):
-        said.append(f"asked for and not given: {_named(missing)}")
+        said.append(f"asked for and not given: {_list_fields(missing)}")
     if differing := found.with_state("differs"):
-        said.append(f"outside the tolerance of SAGE's own: {_named(differing)}")
+        said.append(f"outside the tolerance of SAGE's own: {_list_fields(differing)}")
     return said
 
 
-def _named(numbers: tuple[Compared, ...]) -> str:
+def _list_fields(numbers: tuple[Compared, ...]) -> str:
     by_test: dict[str, list[str]] = {}
     for number in numbers:
         by_test.setdefault(number.test, []).append(number.field)

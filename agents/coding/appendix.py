@@ -1,4 +1,4 @@
-"""What a program computes beyond the contract: read as hostile, typed, bounded, and set apart.
+"""Appendix: what a program computes beyond the contract, read as hostile, typed and bounded.
 
 Tables of numbers and raster images, nothing else. A label is a short token of lower-case words that
 stands as a string in the program's own text, which was written before the data were seen, so that
@@ -204,7 +204,7 @@ def _tables(
 
 
 def may_label(text: str) -> bool:
-    """Whether a text is a plain label: up to three lower-case words, none of them a judgment."""
+    """True for a plain label: up to three lower-case words, none of them a judgment."""
     return _LABEL.fullmatch(text) is not None and not judges(text)
 
 
@@ -237,7 +237,7 @@ def numbers_of(table: Path) -> NDArray[np.float64]:
 
 
 def _rare(values: Collection[float], table: NDArray[np.float64], minimum: int) -> set[float]:
-    """Which values fewer than `minimum` patients have in some column, to nine digits."""
+    """Find values that fewer than `minimum` patients have in some column, to nine digits."""
     import numpy as np
 
     wanted = np.unique(np.asarray(values, dtype=float))
@@ -255,7 +255,7 @@ def _rare(values: Collection[float], table: NDArray[np.float64], minimum: int) -
 
 @dataclass(frozen=True)
 class _Rules:
-    """What a cell may show: `rare` values not, counts from `minimum` to `patients` by `step`."""
+    """Limits on a cell: no `rare` value, counts from `minimum` to `patients` by `step`."""
 
     rare: set[float]
     minimum: int

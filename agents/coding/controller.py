@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from agents.coding.accept import ALLOWED_IMPORTS, bare, feedback, objections, refused
+from agents.coding.accept import (
+    ALLOWED_IMPORTS,
+    check_policy,
+    list_objections,
+    render_feedback,
+    strip_result,
+)
 from agents.coding.appendix import read_appendix
 from agents.coding.brief import brief
 from agents.coding.data import DATA_AGENT, DataInput
@@ -66,7 +72,7 @@ class NothingReadableError(Exception):
 
 @dataclass
 class Carrying:
-    """One contract under way."""
+    """A contract that is being carried out."""
 
     frozen: FrozenContract
     cohort: Cohort
@@ -79,7 +85,7 @@ class Carrying:
     replicate: Cohort | None
     rounds: int
     limits: Limits
-    tell: Event
+    report: Event
     min_count: int = MIN_COUNT
     mended: str = ""
     attempts: list[Attempt] = field(default_factory=list)
@@ -104,10 +110,10 @@ class Carrying:
             )
         except NothingReadableError as unread:
             return self._escalate(unread.part)
-        return self._judged(parts)
+        return self._judge(parts)
 
     def _part(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> AnalysisResult:
-        """One part: SAGE's own computation, then the second implementation beside it.
+        """Carry out a part: SAGE's own computation, then the second implementation.
 
         The program that counted in the first part is run unchanged on the later ones.
         """
@@ -118,7 +124,7 @@ class Carrying:
                 raise NothingReadableError(part)
             self._code = code
         else:
-            self._again(part, inputs, found, self._code)
+            self._rerun(part, inputs, found, self._code)
         return found
 
     def require_same(self, contract: str) -> None:
@@ -136,7 +142,7 @@ class Carrying:
             plan = self.reasoner.ask(TASK_AGENT, given).output
             self.store.keep_plan(plan)
         self.require_same(plan.contract_sha256)
-        self.tell("plan", {"steps": len(plan.steps)})
+        self.report("plan", {"steps": len(plan.steps)})
         return plan
 
     def _resolve_data(self) -> None:
@@ -170,7 +176,7 @@ class Carrying:
 
         inputs, folder = self._prepare(part, cohort, handed), self.store.analysis(part)
         if not (folder / "analysis.json").is_file():
-            self.tell("compute", {"part": part})
+            self.report("compute", {"part": part})
             left = self.store.folder / "inputs" / "left" / part
             shutil.rmtree(left, ignore_errors=True)
             ended = self._execute(
@@ -243,7 +249,7 @@ class Carrying:
         )
         return self.reasoner.ask(VALIDATION_AGENT, given).output.code
 
-    def _judged(self, parts: protocol.Parts) -> CodingOutcome:
+    def _judge(self, parts: protocol.Parts) -> CodingOutcome:
         """The verdict over all parts, and how the coding ended."""
         from validation.run.runner import collect
 
@@ -262,10 +268,10 @@ class Carrying:
             figures=tuple(sorted(figure.file for figure in results.figures.values())),
             verdict=results.verdict.verdict,
         )
-        self.tell("done", {"verdict": results.verdict.badge, "rounds": outcome.rounds})
+        self.report("done", {"verdict": results.verdict.badge, "rounds": outcome.rounds})
         return outcome
 
-    def _again(self, part: Part, inputs: Path, reference: AnalysisResult, code: str) -> None:
+    def _rerun(self, part: Part, inputs: Path, reference: AnalysisResult, code: str) -> None:
         """The second implementation that counted, once more; whatever it leaves is the finding."""
         task = prepare_second(inputs, inputs / "second")
         if task is None or not code:
@@ -317,8 +323,8 @@ class Carrying:
         out = self.store.begin(number, code)
         compiled = code == self.compiled
         digest = sha256(code)
-        self.tell("attempt", {"number": number, "part": part, "by": by})
-        result = refused(code, self.sandbox.name) or self._execute(
+        self.report("attempt", {"number": number, "part": part, "by": by})
+        result = check_policy(code, self.sandbox.name) or self._execute(
             inputs / "second", out, code, compiled=compiled, offers_sage=False
         )
         self.store.keep_log(number, result)
@@ -329,7 +335,7 @@ class Carrying:
             code_path=f"attempt-{number}/{PROGRAM}",
             code_sha256=digest,
             compiled_by_sage=compiled,
-            result=bare(result),
+            result=strip_result(result),
         )
         problems: list[str] = []
         found: Reproduction | None = None
@@ -337,7 +343,7 @@ class Carrying:
             try:
                 answered = read_numbers(out / NUMBERS, task)
                 found = compare(task, reference, answered, _author(attempt), digest)
-                problems = objections(found)
+                problems = list_objections(found)
                 table = inputs / "second" / TABLE
                 added = read_appendix(out, code, table, self.min_count)
                 self.store.keep_appendix(part, digest, added)
@@ -348,7 +354,7 @@ class Carrying:
         elif result.reason is Reason.UNAVAILABLE:
             raise InputError(f"the {self.sandbox.name} sandbox did not run: {result.message}")
         else:
-            problems = feedback(result, code)
+            problems = render_feedback(result, code)
         shutil.rmtree(out, ignore_errors=True)
         attempt = attempt.model_copy(
             update={
@@ -359,7 +365,7 @@ class Carrying:
         )
         self.store.end(attempt)
         self.attempts.append(attempt)
-        self.tell("attempt_ended", {"number": number, "reason": result.reason.value})
+        self.report("attempt_ended", {"number": number, "reason": result.reason.value})
         return attempt
 
     def _execute(
@@ -386,7 +392,7 @@ class Carrying:
             f"Mend {self.store.program(last.number)} and resume; the last one: "
             + "; ".join(last.feedback[:3]),
         )
-        self.tell("escalated", {"rounds": outcome.rounds, "part": part})
+        self.report("escalated", {"rounds": outcome.rounds, "part": part})
         return outcome
 
     def _outcome(self, status: Any, **more: Any) -> CodingOutcome:
@@ -478,7 +484,7 @@ def resume(
         another contract, or the data changed since it was frozen.
     """
     store = Store(workdir)
-    code = store.mended()
+    code = store.read_corrected()
     run = Carrying(
         frozen, cohort, reasoner, sandbox, store, ledger,
         (), {}, replicate, rounds, limits, on_event, min_count,

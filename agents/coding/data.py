@@ -23,7 +23,7 @@ class ToolOffer(View):
 
 
 class DataInput(View):
-    """Which variables are wanted, which the cohort has, how many slides, which tools there are."""
+    """Wanted variables, those of the cohort, the number of slides, the available tools."""
 
     cohort: str
     wanted: tuple[str, ...]

@@ -31,7 +31,7 @@ _NUMBERS = re.compile(r"\b(int|float)\b")
 
 
 class FeatureProvenance(View):
-    """How one variable was computed: tool and version, slides and patients, hashes; never a row.
+    """Provenance of a variable: tool and version, slides and patients, hashes; never a row.
 
     `inputs_sha256` covers the content hashes of all slides in order, `table_sha256` the table.
     """

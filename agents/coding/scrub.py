@@ -1,4 +1,4 @@
-"""What of a failed run may go back to a model: a border for patients' privacy.
+"""Describe a failed run to a model without disclosing patients.
 
 Nothing that a program printed goes back. What passes is the name of an error that Python or a
 public library defines, the lines of the program's own text at which it arose, and a hint from

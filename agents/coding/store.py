@@ -47,7 +47,7 @@ class Store:
 
     def plan(self) -> ExecutionPlan | None:
         """The plan, if it was made."""
-        return self._read("plan.json", ExecutionPlan)
+        return self._load("plan.json", ExecutionPlan)
 
     def keep_plan(self, plan: ExecutionPlan) -> None:
         """Write the plan."""
@@ -55,7 +55,7 @@ class Store:
 
     def data(self) -> DataPlan | None:
         """The data agent's answer, if it was asked."""
-        return self._read("data.json", DataPlan)
+        return self._load("data.json", DataPlan)
 
     def keep_data(self, plan: DataPlan) -> None:
         """Write the data agent's answer."""
@@ -63,7 +63,7 @@ class Store:
 
     def outcome(self) -> CodingOutcome | None:
         """The end, if it was reached."""
-        return self._read("outcome.json", CodingOutcome)
+        return self._load("outcome.json", CodingOutcome)
 
     def keep_outcome(self, outcome: CodingOutcome) -> None:
         """Write the end."""
@@ -77,7 +77,7 @@ class Store:
         """The rounds that ended, in order."""
         found: list[Attempt] = []
         for number in range(1, 1000):
-            one = self._read(f"attempt-{number}/attempt.json", Attempt)
+            one = self._load(f"attempt-{number}/attempt.json", Attempt)
             if one is None:
                 return found
             found.append(one)
@@ -88,7 +88,7 @@ class Store:
         path = self.folder / f"attempt-{number}" / PROGRAM
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
-    def mended(self) -> str:
+    def read_corrected(self) -> str:
         """The last program as a person left it; empty when that round already came to its end.
 
         Raises
@@ -109,7 +109,7 @@ class Store:
         return code
 
     def program(self, number: int) -> Path:
-        """Where the program of round `number` lies."""
+        """Path of the program of round `number`."""
         return self.folder / f"attempt-{number}" / PROGRAM
 
     def begin(self, number: int, code: str) -> Path:
@@ -149,10 +149,10 @@ class Store:
         self._write(f"attempt-{attempt.number}/attempt.json", attempt)
 
     def analysis(self, part: str) -> Path:
-        """Where SAGE's own computation of a part lies."""
+        """Folder of SAGE's own computation of a part."""
         return self.folder / "analysis" / part
 
-    def _read(self, name: str, model: type[M]) -> M | None:
+    def _load(self, name: str, model: type[M]) -> M | None:
         path = self.folder / name
         if not path.is_file():
             return None

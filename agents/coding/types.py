@@ -1,4 +1,4 @@
-"""What the coding agent's parts hand to each other, and what comes out."""
+"""Types of the coding agent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ContractBrief(View):
 
 
 class Step(View):
-    """One step of the plan. `tests` are ids of registered tests."""
+    """A step of the plan. `tests` are ids of registered tests."""
 
     name: str
     what: str
@@ -67,7 +67,7 @@ class ExecutionPlan(View):
 
 
 class DataProvenance(View):
-    """Where the analysis-ready tables came from: hashes, versions and counts, never rows."""
+    """Provenance of the analysis-ready tables: hashes, versions and counts, never rows."""
 
     part: Part
     cohort: str
@@ -82,7 +82,7 @@ class DataProvenance(View):
 
 
 class Attempt(View):
-    """One round of the second implementation: the code, how it ended, and what was fed back.
+    """A round of the second implementation: the code, how it ended, and the feedback.
 
     `result` holds nothing that the program could choose: neither output nor names nor exit code.
     `reproduction` is there when the program left numbers that could be read; `accepted` when none
@@ -102,7 +102,7 @@ class Attempt(View):
 
 
 class CodingOutcome(View):
-    """How a contract was carried out. Paths are relative to the work folder.
+    """Outcome of a contract. Paths are relative to the work folder.
 
     `results` and `figures` are SAGE's own computation; `attempts` are the second implementation's.
     """
@@ -121,5 +121,5 @@ class CodingOutcome(View):
 
     @property
     def rounds(self) -> int:
-        """How many times a second implementation was run for this contract."""
+        """Number of rounds of the second implementation."""
         return len(self.attempts)

@@ -1,4 +1,4 @@
-"""What an agent is, and what a reasoner owes it.
+"""Agents as data, and the protocol of a reasoner.
 
 An agent is data: what it reads, what it returns, its prompt file, its rule. It holds no model
 client, touches no file and knows no other agent. A reasoner turns an agent and its input into the
@@ -22,7 +22,7 @@ from sage.core.models import Strict
 
 
 class Role(StrEnum):
-    """How much model an agent needs; settings map roles to model names (SAGE, Table 5)."""
+    """Size of the model that an agent needs; settings map roles to models (SAGE, Table 5)."""
 
     NANO = "nano"
     MINI = "mini"
@@ -35,7 +35,7 @@ class View(Strict):
 
 @dataclass(frozen=True)
 class Resources:
-    """What a rule may consult beside its input. None of it depends on the run's earlier agents."""
+    """Resources of a rule beside its input; none depends on the run's earlier agents."""
 
     ontology: Ontology
     seed: int = 0
@@ -68,7 +68,7 @@ def prompt_file(module_file: str, name: str) -> PromptFile:
 
 @dataclass(frozen=True)
 class Wording(Generic[I, O]):
-    """What holds a model's sentences against the facts of an agent's input.
+    """Check of a model's sentences against the facts of an agent's input.
 
     `problems` says which sentences are refused and why. `replace` returns the output with SAGE's
     own sentences in the place of refused ones; a reasoner calls it when the repairs are used up.
@@ -80,7 +80,7 @@ class Wording(Generic[I, O]):
 
 @dataclass(frozen=True)
 class Agent(Generic[I, O]):
-    """One agent: what it reads, what it returns, its prompt, its rule.
+    """An agent: its input, its output, its prompt, its rule.
 
     `check`, if given, returns the reasons why an output is not acceptable for this input (say, a
     citation that was not retrieved); a chat reasoner sends them back to the model. `images`, if

@@ -17,7 +17,7 @@ from sage.core.printable import one_line
 
 
 class ChatSettings(Strict):
-    """Which model serves which role, and how often a refused reply goes back."""
+    """Model of each role, and the number of repairs of a refused reply."""
 
     models: Mapping[Role, ModelChoice]
     repairs: int = 2
@@ -91,7 +91,7 @@ class ChatReasoner:
             found = agent.check(given, output) if agent.check else []
             return found + (wording.problems(given, output) if wording else [])
 
-        def reworded(output: O) -> O | None:
+        def replace_wording(output: O) -> O | None:
             """The output with SAGE's own sentences; None if more than wording is wrong."""
             if wording is None:
                 return None
@@ -103,7 +103,7 @@ class ChatReasoner:
             given=given,
             returns=agent.returns,
             check=problems,
-            salvage=reworded,
+            salvage=replace_wording,
             tools=agent.tools,
             bounds=agent.bounds,
             repairs=self.settings.repairs,

@@ -56,7 +56,7 @@ def require_disclosable(
         If a field is longer than any honest one, repeats numbers as a table of patients would, or
         the text names a patient. The message repeats nothing of it.
     """
-    _bounded(agent, given.model_dump(), "input")
+    _require_bounded(agent, given.model_dump(), "input")
     if len(prompt) > 4 * LONGEST_TEXT:
         raise FaultError(f"{agent}: a prompt of {len(prompt)} characters was not sent")
     words = {word.strip(".:-") for word in _WORD.findall(prompt)}
@@ -68,20 +68,20 @@ def require_disclosable(
         )
 
 
-def _bounded(agent: str, value: Any, name: str) -> None:
+def _require_bounded(agent: str, value: Any, name: str) -> None:
     if isinstance(value, str):
         # Pictures are SAGE's own figures as base64; their size is the figure's.
         if len(value) > LONGEST_TEXT and not name.endswith("pictures"):
             raise FaultError(f"{agent}: {name} holds {len(value)} characters; it was not sent")
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            _bounded(agent, inner, f"{name}.{key}"[:200])
+            _require_bounded(agent, inner, f"{name}.{key}"[:200])
     elif isinstance(value, list | tuple | set | frozenset):
         numbers = sum(isinstance(item, int | float) for item in value)
         if numbers > LONGEST_SERIES:
             raise FaultError(f"{agent}: {name} repeats {numbers} numbers; it was not sent")
         for inner in value:
-            _bounded(agent, inner, name)
+            _require_bounded(agent, inner, name)
 
 
 def require_bounded(tool: str, result: BaseModel) -> None:
@@ -92,7 +92,7 @@ def require_bounded(tool: str, result: BaseModel) -> None:
     FaultError
         The message repeats nothing of it.
     """
-    _bounded(tool, result.model_dump(), "result")
+    _require_bounded(tool, result.model_dump(), "result")
 
 
 def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:

@@ -57,7 +57,7 @@ def _block(text: str) -> _Block:
 
 
 def _flat(value: object) -> object:
-    """What a prompt interpolates stays on its line, whoever wrote it."""
+    """Put an interpolated value on one line."""
     return value if isinstance(value, _Block) else re.sub(r"\s+", " ", printable(str(value)))
 
 

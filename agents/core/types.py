@@ -48,7 +48,7 @@ class Citation(View):
 
 
 class Definition(View):
-    """What a term of the paths means. `grounded` is False where no ontology entry was found."""
+    """Definition of a term. `grounded` is False where no ontology entry was found."""
 
     term: str
     type: EntityType
@@ -58,7 +58,7 @@ class Definition(View):
 
 
 class Relationship(View):
-    """One edge of a path, restated as a biological process, with its evidence on both sides.
+    """An edge of a path, restated as a biological process, with evidence for and against it.
 
     `chain` is the number of the path (from 1) that the edge belongs to, `step` its place there.
     """
@@ -120,7 +120,7 @@ class DictionaryView(View):
         return key in self.keys()
 
     def names(self) -> tuple[str, ...]:
-        """What the cohort calls itself, its variables and its endpoints."""
+        """Names of the cohort, its variables and its endpoints."""
         return (
             self.title,
             self.cohort,
@@ -197,7 +197,7 @@ class EarlierClaim(View):
 
 
 class History(View):
-    """What earlier rounds tried and found, oldest first.
+    """Claims and outcomes of earlier rounds, oldest first.
 
     `next` is what the campaign's policy would ask now; the rules do so.
     """

@@ -1,1 +1,1 @@
-"""Clients that gather evidence for feasibility."""
+"""Evidence for feasibility from outside registries and installed packages."""

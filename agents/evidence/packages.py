@@ -1,4 +1,4 @@
-"""Maturity of analysis packages: what is installed here, and what their index knows of them."""
+"""Maturity of analysis packages, from their metadata and from the package index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATUS = {
 
 @dataclass(frozen=True)
 class Package:
-    """A package's version and how mature it says it is, in [0, 1]."""
+    """A package's version and declared maturity, in [0, 1]."""
 
     name: str
     version: str
@@ -33,13 +33,13 @@ class Package:
     repository: str | None = None
 
     def sentence(self) -> str:
-        """For the reader."""
+        """Describe the package in a sentence."""
         status = f", declared {self.status.split(' - ')[-1].lower()}" if self.status else ""
         return f"{self.name} {self.version} is installed{status}."
 
 
-def installed(name: str) -> Package | None:
-    """The installed package `name`, or None.
+def find_package(name: str) -> Package | None:
+    """Find the installed package `name`, or None.
 
     Maturity is the declared development status where there is one, else read from the version: 1
     from 1.0 on, 0.8 below.
@@ -79,17 +79,17 @@ def _repository(urls: list[str]) -> str | None:
 
 @dataclass(frozen=True)
 class Releases:
-    """What the index knows of a package."""
+    """Releases of a package in the index."""
 
     name: str
     latest: str
     count: int
 
 
-def released(
+def find_releases(
     name: str, *, seconds: float = 20.0, environment: Mapping[str, str] | None = None
 ) -> Releases | None:
-    """Releases of `name` as the index lists them, asked through pip, which knows its index.
+    """List releases of `name` through pip, which knows its index.
 
     None where pip, the index or the package is not there.
 

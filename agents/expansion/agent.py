@@ -12,12 +12,12 @@ from pydantic import Field
 from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.core.types import Citation, ExpandedHypothesis, ReviewedHypothesis
 from agents.novelty.evidence import denies
-from agents.prose.check import Judge, early_judge, replaced_text, without_quotations
+from agents.prose.check import Judge, early_judge, replace_text, without_quotations
 from agents.prose.wording import (
     describe_design,
     describe_exposure,
     hypothesis_texts,
-    reworded,
+    replace_wording,
     unsupported_numbers,
 )
 from kg.lexicon.ontology import Ontology
@@ -27,7 +27,7 @@ from validation.core.hypothesis import Comparison, Hypothesis
 
 
 class ExpansionInput(View):
-    """What expansion sees: the reviewed hypothesis; in a revision, the critics' reasons."""
+    """Input of expansion: the reviewed hypothesis; in a revision, the critics' reasons."""
 
     reviewed: ReviewedHypothesis
     reasons: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ def _mechanism(reviewed: ReviewedHypothesis) -> str:
 
 
 def _clinical(hypothesis: Hypothesis) -> str:
-    """What the claim would mean, and what its variables are read from."""
+    """Describe the claim's meaning and the sources of its variables."""
     sources = "; ".join(
         f"{exposure.label} from {READ_FROM.get(exposure.variable.partition(':')[0], GIVEN)}"
         for exposure in hypothesis.exposures
@@ -249,27 +249,29 @@ def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
     hypothesis = answer.hypothesis or reviewed.hypothesis
     quotes, names = _quotes(given), _names(given, hypothesis)
 
-    def settled(field: str, generated: str) -> str:
+    def settle_text(field: str, generated: str) -> str:
         text = getattr(answer, field)
         bare = without_quotations(text, quotes)
         if unsupported_numbers(field, bare, *names) and not judge(text):
             return generated
-        return replaced_text(text, generated, judge)
+        return replace_text(text, generated, judge)
 
     parts = tuple(part for part in answer.parts if not judge(part))
     if len(parts) < 2:
         parts = (*(exposure.label for exposure in hypothesis.exposures), hypothesis.endpoint)[:8]
     return answer.model_copy(
         update={
-            "background": settled("background", _background(reviewed)),
-            "mechanism": settled("mechanism", _mechanism(reviewed)),
-            "clinical_interpretation": settled("clinical_interpretation", _clinical(hypothesis)),
+            "background": settle_text("background", _background(reviewed)),
+            "mechanism": settle_text("mechanism", _mechanism(reviewed)),
+            "clinical_interpretation": settle_text(
+                "clinical_interpretation", _clinical(hypothesis)
+            ),
             "improvements": tuple(
                 improvement for improvement in answer.improvements if not judge(improvement)
             ),
             "parts": parts,
             "hypothesis": answer.hypothesis
-            and reworded(_relabeled(answer.hypothesis, reviewed), judge),
+            and replace_wording(_relabeled(answer.hypothesis, reviewed), judge),
         }
     )
 

@@ -1,7 +1,7 @@
 """Feasibility before any computation: data, tools, logic, resources (SAGE, 3.2.4, Table 6)."""
 
 from agents.feasibility.agent import FEASIBILITY, check_feasibility
-from agents.feasibility.collect import EvidenceClients, gather
+from agents.feasibility.collect import gather
 from agents.feasibility.rule import assess
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.types import (
@@ -19,7 +19,6 @@ from agents.feasibility.types import (
 __all__ = [
     "FEASIBILITY",
     "Check",
-    "EvidenceClients",
     "EvidenceItem",
     "FeasibilityInput",
     "FeasibilitySettings",

@@ -8,7 +8,7 @@ from agents.core.base import Agent, Role, Wording, prompt_file
 from agents.feasibility.rule import assess, weights_of
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.types import STEPS, FeasibilityInput, FeasibilityVerdict
-from agents.prose.check import Judge, early_judge, own, replaced_text
+from agents.prose.check import Judge, early_judge, own_sentence, replace_text
 
 _ROUNDING = 1.0
 
@@ -94,10 +94,10 @@ def in_own_words(given: FeasibilityInput, answer: FeasibilityVerdict) -> Feasibi
     remedies = tuple(item.remedy for item in given.evidence if item.found is False and item.remedy)
     plain = f"Judged {answer.verdict.replace('_', ' ')} on the facts that are listed."
 
-    def listed(texts: tuple[str, ...]) -> tuple[str, ...]:
+    def keep_listed(texts: tuple[str, ...]) -> tuple[str, ...]:
         kept = tuple(text for text in texts if not judge(text))
         refused = [problem for text in texts for problem in judge(text)]
-        return (*kept, own((remedies or (plain,))[0], refused)) if refused else texts
+        return (*kept, own_sentence((remedies or (plain,))[0], refused)) if refused else texts
 
     steps = tuple(
         step.model_copy(
@@ -105,7 +105,7 @@ def in_own_words(given: FeasibilityInput, answer: FeasibilityVerdict) -> Feasibi
                 "checks": tuple(
                     check.model_copy(
                         update={
-                            "statement": replaced_text(
+                            "statement": replace_text(
                                 check.statement,
                                 " ".join(facts[name] for name in check.evidence if name in facts)
                                 or plain,
@@ -122,10 +122,10 @@ def in_own_words(given: FeasibilityInput, answer: FeasibilityVerdict) -> Feasibi
     return answer.model_copy(
         update={
             "steps": steps,
-            "summary": replaced_text(answer.summary, plain, judge),
-            "conditions": listed(answer.conditions),
-            "blockers": listed(answer.blockers),
-            "what_would_make_it_feasible": listed(answer.what_would_make_it_feasible),
+            "summary": replace_text(answer.summary, plain, judge),
+            "conditions": keep_listed(answer.conditions),
+            "blockers": keep_listed(answer.blockers),
+            "what_would_make_it_feasible": keep_listed(answer.what_would_make_it_feasible),
         }
     )
 

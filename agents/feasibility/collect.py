@@ -1,13 +1,12 @@
-"""Gathers the facts that the feasibility agent judges; no verdict here."""
+"""Gather the facts that the feasibility agent judges; no verdict here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from agents.core.types import ExpandedHypothesis
 from agents.feasibility.data_facts import data_facts
-from agents.feasibility.external import ExternalFact
 from agents.feasibility.facts import FactList
 from agents.feasibility.logic_facts import logic_facts
 from agents.feasibility.plan import ContractNumbers, contract_numbers
@@ -17,13 +16,8 @@ from agents.feasibility.tool_facts import tool_facts
 from agents.feasibility.types import EvidenceItem, Machine, ToolFacts
 from validation.core.dictionary import DataDictionary
 
-
-class EvidenceClients(Protocol):
-    """Outside registries (`agents.evidence.clients.EvidenceClients`)."""
-
-    def facts(self, expanded: ExpandedHypothesis) -> Sequence[ExternalFact]:
-        """Data sets, trials, packages and repositories that bear on the hypothesis."""
-        ...
+if TYPE_CHECKING:
+    from agents.evidence.registries import EvidenceClients
 
 
 def gather(

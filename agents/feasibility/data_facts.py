@@ -21,8 +21,8 @@ class Held:
     missing: float
 
 
-def held(dictionary: DataDictionary, key: str) -> Held | None:
-    """What the cohort holds of a variable, or None."""
+def find_held(dictionary: DataDictionary, key: str) -> Held | None:
+    """Find the patients who have a variable, or None."""
     if key.startswith("expression:") or read_signature(key) is not None:
         if not dictionary.has_variable(key):
             return None
@@ -63,7 +63,7 @@ def data_facts(
         ("population", [condition.variable for condition in hypothesis.population.filters]),
     ):
         for key in keys:
-            have = held(dictionary, key)
+            have = find_held(dictionary, key)
             facts.add(
                 "data",
                 name,
@@ -117,7 +117,7 @@ def _exposure(
     settings: FeasibilitySettings,
     source: str,
 ) -> Held | None:
-    have = held(dictionary, exposure.variable)
+    have = find_held(dictionary, exposure.variable)
     usable = have is not None and have.missing <= settings.most_missing
     if have is None:
         text = f"{exposure.label} ({exposure.variable}) is not in {dictionary.cohort}."
@@ -151,7 +151,7 @@ def _endpoint(
     settings: FeasibilitySettings,
     dictionary: DataDictionary,
 ) -> None:
-    compared = f"{numbers.shown(numbers.patients)} patients whom the draft compares"
+    compared = f"{numbers.format_count(numbers.patients)} patients whom the draft compares"
     whole = f"{dictionary.n_patients} in {dictionary.cohort}"
     compared += f" ({numbers.filters}; {whole})" if numbers.filters else f" (of {whole})"
     events = numbers.event_count
@@ -173,11 +173,11 @@ def _endpoint(
     facts.add(
         "data",
         "endpoint",
-        f"{endpoint.label}: {numbers.shown(events)} events expected among {compared}.",
+        f"{endpoint.label}: {numbers.format_count(events)} events expected among {compared}.",
         CONTRACT,
         found=enough,
         share=min(1.0, events / (5.0 * settings.least_events)),
-        value=events if numbers.shown(events) == str(events) else None,
+        value=events if numbers.format_count(events) == str(events) else None,
         unit="events",
         blocking=True,
         remedy=""
@@ -196,7 +196,7 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
     share = 1.0 - max(0.0, ratio - settings.comfortable_ratio) / span
     exposed = "" if numbers.exposed is None else f" and {numbers.exposed:.0%} exposed"
     events = numbers.event_count
-    counted = "" if events is None else f"With {numbers.shown(events)} events{exposed}, the"
+    counted = "" if events is None else f"With {numbers.format_count(events)} events{exposed}, the"
     facts.add(
         "data",
         "power",

@@ -59,7 +59,7 @@ def logic_facts(
     )
     _circular(facts, hypothesis)
     _confounders(facts, hypothesis, dictionary)
-    _untested(facts, hypothesis)
+    _check_statement(facts, hypothesis)
     _terms(facts, numbers, settings)
     if numbers.exposed is None:
         return
@@ -68,12 +68,12 @@ def logic_facts(
     facts.add(
         "logic",
         "groups large enough",
-        f"The smaller of the two groups has {numbers.shown(group)} of the"
-        f" {numbers.shown(numbers.patients)} patients whom the draft compares.",
+        f"The smaller of the two groups has {numbers.format_count(group)} of the"
+        f" {numbers.format_count(numbers.patients)} patients whom the draft compares.",
         "draft contract",
         found=group >= 20,
         share=min(1.0, group / 50.0),
-        value=group if numbers.shown(group) == str(group) else None,
+        value=group if numbers.format_count(group) == str(group) else None,
         unit="patients",
         remedy="" if group >= 20 else "Join fewer conditions, or cut at the median.",
     )
@@ -125,7 +125,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
         facts.add(
             "logic",
             "confounders",
-            f"The cohort records neither age nor stage nor grade{_others(dictionary, used)}.",
+            f"The cohort records neither age nor stage nor grade{_unadjusted(dictionary, used)}.",
             f"data dictionary of {dictionary.cohort}",
             found=False,
             share=0.0,
@@ -148,7 +148,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
     )
 
 
-def _others(dictionary: DataDictionary, used: list[str]) -> str:
+def _unadjusted(dictionary: DataDictionary, used: list[str]) -> str:
     """Clinical variables that nobody asked to adjust for, in words."""
     left = [
         variable.label
@@ -163,7 +163,7 @@ def _others(dictionary: DataDictionary, used: list[str]) -> str:
     )
 
 
-def _untested(facts: FactList, hypothesis: Hypothesis) -> None:
+def _check_statement(facts: FactList, hypothesis: Hypothesis) -> None:
     parts = len(hypothesis.exposures) + len(hypothesis.untested)
     text = (
         "Parts of the statement that this cohort cannot test: " + "; ".join(hypothesis.untested)
@@ -189,7 +189,7 @@ def _terms(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
     facts.add(
         "logic",
         "events per model term",
-        f"{per_term:.1f} expected events per model term ({numbers.shown(events)} expected events,"
+        f"{per_term:.1f} expected events per model term ({numbers.format_count(events)} expected events,"
         f" {numbers.terms} terms of the draft's adjusted model).",
         "draft contract",
         found=enough,

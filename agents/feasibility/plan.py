@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ContractNumbers(View):
-    """What the primary test of a draft contract compares, and what it can see.
+    """Group sizes and power of the primary test of a draft contract.
 
     `patients` and `events` are those compared, filters and complete exposures applied; `exposed`
     is the share of the exposed group among them. `terms` counts the terms of the adjusted model.
@@ -41,7 +41,7 @@ class ContractNumbers(View):
         """Events as a whole number."""
         return None if self.events is None else round(self.events)
 
-    def shown(self, count: int) -> str:
+    def format_count(self, count: int) -> str:
         """A count as it may be shown."""
         return str(count) if count == 0 or count >= MIN_COUNT else f"fewer than {MIN_COUNT}"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agents.evidence.packages import installed
-from agents.feasibility.data_facts import held
+from agents.evidence.packages import find_package
+from agents.feasibility.data_facts import find_held
 from agents.feasibility.facts import FactList
 from kg.literature.text import words
 from validation.core.dictionary import DataDictionary
@@ -41,7 +41,7 @@ def tool_facts(
     The tools that would have to run on slides, one for each exposure that has one.
     """
     for name in STATISTICS:
-        package = installed(name)
+        package = find_package(name)
         facts.add(
             "tools",
             "analysis packages",
@@ -56,7 +56,7 @@ def tool_facts(
     for exposure in hypothesis.exposures:
         if not exposure.variable.startswith(_IMAGE_MODALITY):
             continue
-        if held(dictionary, exposure.variable) is not None:
+        if find_held(dictionary, exposure.variable) is not None:
             facts.add(
                 "tools",
                 "image features",

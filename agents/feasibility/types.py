@@ -1,4 +1,4 @@
-"""What the feasibility agent reads and returns."""
+"""Types of the feasibility agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS: tuple[StepName, ...] = ("data", "tools", "logic", "resources")
 
 
 class EvidenceItem(View):
-    """One gathered fact.
+    """A gathered fact.
 
     `check` names what it bears on, `found` is True, False, or None where the source could not be
     asked; `share` in [0, 1] is how well the check is met; `blocking` facts alone can make a
@@ -39,7 +39,7 @@ class EvidenceItem(View):
 
 
 class FeasibilityInput(View):
-    """What the feasibility agent sees (SAGE, 3.2.4): nothing earlier than the expansion."""
+    """Input of the feasibility agent (SAGE, 3.2.4): nothing earlier than the expansion."""
 
     expanded: ExpandedHypothesis
     dictionary: DictionaryView
@@ -47,7 +47,7 @@ class FeasibilityInput(View):
 
 
 class Check(View):
-    """One check of a step; `evidence` are ids of the gathered facts it rests on."""
+    """A check of a step; `evidence` are ids of the gathered facts it rests on."""
 
     name: str
     share: float = Field(ge=0.0, le=1.0)
@@ -57,7 +57,7 @@ class Check(View):
 
 
 class Step(View):
-    """One of the four steps. `score` in [0, 100] is the mean share of its checks that were made."""
+    """A step of the assessment. `score` in [0, 100] is the mean share of its checks."""
 
     name: StepName
     weight: float

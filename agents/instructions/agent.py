@@ -12,7 +12,7 @@ from pydantic import Field
 
 from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.core.types import DictionaryView, ExpandedHypothesis
-from agents.prose.check import early_judge, replaced
+from agents.prose.check import early_judge, replace_refused
 from agents.prose.wording import describe_design, free_numbers
 from validation.core.hypothesis import Hypothesis
 
@@ -46,10 +46,10 @@ class CodingInstructions(View):
 
 def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInstructions:
     """Register the hypothesis' own covariates and endpoints, and say what will be run."""
-    return generated(given)
+    return write_instructions(given)
 
 
-def generated(given: CodingInstructionsInput) -> CodingInstructions:
+def write_instructions(given: CodingInstructionsInput) -> CodingInstructions:
     """SAGE's own instructions."""
     hypothesis = given.expanded.hypothesis
     known = given.dictionary.keys()
@@ -155,10 +155,10 @@ def unborne(given: CodingInstructionsInput, answer: CodingInstructions) -> list[
 
 def in_own_words(given: CodingInstructionsInput, answer: CodingInstructions) -> CodingInstructions:
     """The instructions with SAGE's own tasks and assumptions in the place of refused ones."""
-    plain, judge = generated(given), early_judge()
+    plain, judge = write_instructions(given), early_judge()
     texts = {
-        "tasks": replaced(answer.tasks, plain.tasks, judge),
-        "assumptions": replaced(answer.assumptions, plain.assumptions, judge),
+        "tasks": replace_refused(answer.tasks, plain.tasks, judge),
+        "assumptions": replace_refused(answer.assumptions, plain.assumptions, judge),
     }
     return answer.model_copy(update=texts)
 

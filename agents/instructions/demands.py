@@ -1,4 +1,4 @@
-"""What feasibility demands of the analysis, taken up into the contract or refused with a reason."""
+"""Covariates that feasibility demands, added to the contract or refused with a reason."""
 
 from __future__ import annotations
 

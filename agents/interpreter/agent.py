@@ -15,8 +15,8 @@ from agents.core.types import ExpandedHypothesis
 from agents.prose.check import (
     Problem,
     check_result,
-    replaced,
-    replaced_text,
+    replace_refused,
+    replace_text,
     without_reasons,
     words_of,
 )
@@ -28,7 +28,7 @@ from validation.results.results import Part
 
 
 class KeyedNumber(View):
-    """One number of `results.json` as the report may quote it."""
+    """A number of `results.json` as the report may quote it."""
 
     key: str
     text: str
@@ -36,7 +36,7 @@ class KeyedNumber(View):
 
 
 class ContractView(View):
-    """What was registered, in words."""
+    """The registered contract as sentences."""
 
     sha256: str
     statements: tuple[str, ...]
@@ -102,10 +102,10 @@ def verdict_sentence(verdict: str, *, simulated: bool) -> str:
 
 def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
     """State the verdict, then each registered result with its numbers by key."""
-    return generated(given)
+    return write_interpretation(given)
 
 
-def generated(given: InterpreterInput) -> Interpretation:
+def write_interpretation(given: InterpreterInput) -> Interpretation:
     """SAGE's own interpretation: every sentence made from a typed fact."""
     results, per = given.results, given.results.per
     primary = given.expanded.hypothesis.endpoint
@@ -166,7 +166,7 @@ def _line(template: str, known: set[str], *keys: str) -> str:
 
 
 def _months(results: ResultsView, group: str) -> str:
-    """Where a group's median goes; one that was not reached has no unit."""
+    """Place of a group's median in a sentence; a median that was not reached has no unit."""
     key = f"kaplan_meier.{group}.median"
     reached = not any(item.key == key and item.text == NOT_REACHED for item in results.numbers)
     return "{} months" if reached else "{}"
@@ -193,7 +193,7 @@ def _effect(words: str, prefix: str, known: set[str], per: str) -> str:
 
 
 def _prediction(keys: set[str]) -> str:
-    """How the adjusted model predicts, with where that was judged: the strictest place wins."""
+    """Report the adjusted model's prediction in the strictest set of patients."""
     for words, prefix in (
         ("Applied to the second cohort with nothing fitted again", "replicate.calibration"),
         ("Applied to the held-back patients with nothing fitted again", "calibration"),
@@ -263,8 +263,10 @@ def names_of(hypothesis: Hypothesis, statements: tuple[str, ...] = ()) -> frozen
     )
 
 
-def refused(given: InterpreterInput, text: str, *, results_only: bool = False) -> list[Problem]:
-    """Why a sentence of the interpretation is refused; empty for one that the facts bear out."""
+def find_problems(
+    given: InterpreterInput, text: str, *, results_only: bool = False
+) -> list[Problem]:
+    """Problems of a sentence of the interpretation; empty if the facts support it."""
     hypothesis = given.expanded.hypothesis
     return _number_problems(given, text) + check_result(
         text,
@@ -285,33 +287,34 @@ def unborne(given: InterpreterInput, answer: Interpretation) -> list[str]:
     results = (answer.headline, *answer.findings)
     remarks = (*answer.assumptions, *answer.limits, answer.feasibility_reason)
     problems = [
-        problem for result in results for problem in refused(given, result, results_only=True)
+        problem for result in results for problem in find_problems(given, result, results_only=True)
     ]
     return [
         str(problem)
-        for problem in problems + [each for remark in remarks for each in refused(given, remark)]
+        for problem in problems
+        + [each for remark in remarks for each in find_problems(given, remark)]
     ]
 
 
 def in_own_words(given: InterpreterInput, answer: Interpretation) -> Interpretation:
     """The interpretation with SAGE's own sentences in the place of refused ones."""
-    plain = generated(given)
+    plain = write_interpretation(given)
 
     def judge(text: str) -> list[Problem]:
-        return refused(given, text)
+        return find_problems(given, text)
 
     def judge_result(text: str) -> list[Problem]:
-        return refused(given, text, results_only=True)
+        return find_problems(given, text, results_only=True)
 
     score, reason = answer.feasibility_score, answer.feasibility_reason
     if judge(reason) or score > HIGHEST_SCORE[given.results.verdict]:
         score = plain.feasibility_score
-        reason = replaced_text(reason, plain.feasibility_reason, judge)
+        reason = replace_text(reason, plain.feasibility_reason, judge)
     return Interpretation(
-        headline=replaced_text(answer.headline, plain.headline, judge_result),
-        findings=replaced(answer.findings, plain.findings, judge_result),
-        assumptions=replaced(answer.assumptions, plain.assumptions, judge),
-        limits=replaced(answer.limits, plain.limits, judge),
+        headline=replace_text(answer.headline, plain.headline, judge_result),
+        findings=replace_refused(answer.findings, plain.findings, judge_result),
+        assumptions=replace_refused(answer.assumptions, plain.assumptions, judge),
+        limits=replace_refused(answer.limits, plain.limits, judge),
         feasibility_score=score,
         feasibility_reason=reason,
     )

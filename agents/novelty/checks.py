@@ -17,7 +17,7 @@ def check_prover(given: CriticInput, position: ProverPosition) -> list[str]:
     known = _refs(given)
     problems = []
     for claim in position.claims:
-        problems += _cited(f"claim {claim.id}", claim.citations, known)
+        problems += _check_citations(f"claim {claim.id}", claim.citations, known)
     if len({claim.id for claim in position.claims}) < len(position.claims):
         problems.append("two claims have the same id; number them")
     if not position.claims and given.records:
@@ -30,9 +30,9 @@ def check_verifier(given: CriticInput, position: VerifierPosition) -> list[str]:
     known = _refs(given)
     problems = []
     for answer in position.answers:
-        problems += _cited(f"answer to {answer.claim}", answer.citations, known)
+        problems += _check_citations(f"answer to {answer.claim}", answer.citations, known)
     for flag in position.specious:
-        problems += _cited(f"specious flag on {flag.claim}", flag.citations, known)
+        problems += _check_citations(f"specious flag on {flag.claim}", flag.citations, known)
     return problems + _unfounded_confidence(given, position.confidence)
 
 
@@ -40,7 +40,7 @@ def check_judge(given: CriticInput, position: JudgePosition) -> list[str]:
     """Reasons why the judge's position is not acceptable."""
     problems = []
     if given.records:
-        problems += _cited("synthesis", position.citations, _refs(given))
+        problems += _check_citations("synthesis", position.citations, _refs(given))
     flagged = flags_raised(given)
     for claim in (*position.upheld, *position.overruled):
         if claim not in flagged:
@@ -62,10 +62,10 @@ def _refs(given: CriticInput) -> set[str]:
     return {cited.ref for cited in given.records}
 
 
-def _cited(what: str, citations: Sequence[str], known: set[str]) -> list[str]:
+def _check_citations(what: str, citations: Sequence[str], known: set[str]) -> list[str]:
     if not citations:
         return [f"{what} cites nothing; cite retrieved records by their key"]
-    unknown = _sorted(set(citations) - known)
+    unknown = _sort_refs(set(citations) - known)
     return [f"{what} cites {', '.join(unknown)}, which was not retrieved"] if unknown else []
 
 
@@ -75,5 +75,5 @@ def _unfounded_confidence(given: CriticInput, confidence: float) -> list[str]:
     return []
 
 
-def _sorted(refs: Iterable[str]) -> list[str]:
+def _sort_refs(refs: Iterable[str]) -> list[str]:
     return sorted(refs, key=lambda ref: (len(ref), ref))

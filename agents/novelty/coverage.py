@@ -1,4 +1,4 @@
-"""What a panel's searches covered, and what that allows its critics to say."""
+"""Coverage of a panel's searches, and the confidence that it allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTHING = 0.3
 """Highest confidence where no retrieved record bears on the claim."""
 
 
-def covered(
+def measure_coverage(
     expanded: ExpandedHypothesis,
     records: Sequence[CitedRecord],
     *,
@@ -72,7 +72,7 @@ def foreign_to(
         entry = ontology.find(part.name) if ontology is not None else None
         if entry is None or entry.type is not EntityType.DISEASE:
             continue
-        if keys and not any(part.met(key) for key in keys):
+        if keys and not any(part.find_mention(key) for key in keys):
             return part.name
     return ""
 
@@ -92,15 +92,15 @@ def relevant_refs(
     found = []
     for cited in records:
         key = body_key(cited.record)
-        hits = [part.met(key, loose=True) is not None for part in parts]
+        hits = [part.find_mention(key, loose=True) is not None for part in parts]
         tells = any(hit and tell for hit, tell in zip(hits, telling, strict=True))
         if tells and sum(hits) >= min(2, len(parts)):
             found.append(cited.ref)
     return tuple(found)
 
 
-def unborne(coverage: Coverage) -> str:
-    """Why no record bears on the claim, as it was counted."""
+def explain_irrelevance(coverage: Coverage) -> str:
+    """Explain why no record is relevant to the claim."""
     if coverage.foreign:
         return f"{coverage.foreign} was found in none of the records"
     return (

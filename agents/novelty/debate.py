@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from agents.core.base import Agent, Reasoner
 from agents.core.types import ExpandedHypothesis
-from agents.novelty.coverage import covered, within_coverage
+from agents.novelty.coverage import measure_coverage, within_coverage
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.queries import counter_queries, opening_queries
@@ -56,7 +56,7 @@ class Retriever(Protocol):
     """Searches the literature for several critics at once."""
 
     def __call__(self, wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
-        """One answer per name in `wanted`."""
+        """Search, and return an answer per name in `wanted`."""
         ...
 
 
@@ -73,7 +73,7 @@ def retriever(
     return retrieve
 
 
-def hold(
+def hold_debate(
     expanded: ExpandedHypothesis,
     reasoner: Reasoner,
     retrieve: Retriever,
@@ -155,7 +155,7 @@ class _Debate:
         penalty = 0.0
         if debate and self.rounds[0].sigma > self.settings.debate_above_sigma:
             for number in range(1, self.settings.max_rounds + 1):
-                found = self._search(self._wanted())
+                found = self._search(self._collect_queries())
                 positions = [self._ask(critic, number) for critic in self.critics]
                 beliefs = update(
                     beliefs,
@@ -208,8 +208,8 @@ class _Debate:
             self.seen[name] = len(self.records)
         self.records.append(CitedRecord(ref=f"R{len(self.records) + 1}", record=record))
 
-    def _wanted(self) -> dict[str, list[Query]]:
-        """What verifier and prover asked to have searched in their last positions.
+    def _collect_queries(self) -> dict[str, list[Query]]:
+        """Collect the searches that verifier and prover asked for in their last positions.
 
         The verifier comes first: a source that takes one query gets the one that may refute.
         """
@@ -227,7 +227,7 @@ class _Debate:
 
     def _ask(self, critic: Critic, number: int, debate: tuple[Turn, ...] | None = None) -> Position:
         agent = _AGENTS[critic]
-        self.coverage = covered(
+        self.coverage = measure_coverage(
             self.expanded,
             self.records,
             served=tuple(self.served),

@@ -47,8 +47,8 @@ class Opposition:
         return False in self._readings(sentence)
 
     @property
-    def directed(self) -> bool:
-        """Whether the hypothesis names variables of a cohort, each with its level."""
+    def has_direction(self) -> bool:
+        """True if the hypothesis names variables of a cohort, each with its level."""
         return bool(self._exposures)
 
     def agrees(self, sentence: str) -> bool:

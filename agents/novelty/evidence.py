@@ -1,4 +1,4 @@
-"""What retrieved literature says about a hypothesis's novelty, without a model.
+"""Novelty of a hypothesis by co-mentions in retrieved literature, without a model.
 
 This is a proxy. It counts which parts of the hypothesis were seen together, how near the nearest
 prior claim comes, and which sentences deny it. It does not understand an argument, and it says so.
@@ -51,7 +51,7 @@ _HALF_SEEN = 4.0
 
 
 def denies(sentence: str) -> bool:
-    """Whether a sentence, asides apart, reports that something is not so."""
+    """True if a sentence, asides apart, reports a negative finding."""
     return bool(_DENIAL.search(_ASIDE.sub(" ", sentence)) or _MARKED.search(sentence))
 
 
@@ -72,7 +72,7 @@ class Nearest:
     met: Mapping[str, str] = field(default_factory=dict)
     whole: bool = True
 
-    def named(self) -> str:
+    def list_parts(self) -> str:
         """The parts that it names, for prose."""
         return ", ".join(
             f"{part} (counted for it: {self.met[part]})" if part in self.met else part
@@ -116,7 +116,7 @@ class Reading:
     aside: int = 0
 
     @property
-    def seen(self) -> float:
+    def n_seen(self) -> float:
         """Records that mention at least two parts, and half of those that mention one: they show
         that the index knows the field, so that a gap in it means something."""
         return self.several + self.single / 2.0
@@ -129,11 +129,11 @@ class Reading:
         count = "all" if len(near.parts) == len(self.parts) else f"{len(near.parts)} of"
         return (
             f"the nearest record, {near.short()}, names {count} {len(self.parts)} parts that were "
-            f"looked for: {near.named()}{self.beside()}"
+            f"looked for: {near.list_parts()}{self.describe_unsearched()}"
         )
 
-    def beside(self) -> str:
-        """What of the claim was not looked for, for prose; empty where nothing is left."""
+    def describe_unsearched(self) -> str:
+        """Describe the part of the claim that was not searched for; empty if there is none."""
         return f" (not looked for: {self.unlooked})" if self.unlooked else ""
 
     @property
@@ -143,13 +143,13 @@ class Reading:
 
     @property
     def closest(self) -> float:
-        """How much of the hypothesis a prior claim covers at most, in [0, 1]."""
+        """Largest share of the hypothesis that a prior claim covers, in [0, 1]."""
         return max((near.overlap for near in self.nearest), default=0.0)
 
     @property
     def weight(self) -> float:
-        """How far the literature seen carries the reading, in [0, 1)."""
-        return self.seen / (self.seen + _HALF_SEEN)
+        """Weight of the reading by the literature seen, in [0, 1)."""
+        return self.n_seen / (self.n_seen + _HALF_SEEN)
 
     def unseen_pairs(self) -> tuple[tuple[str, str], ...]:
         """The pairs that no retrieved record mentions together."""
@@ -158,7 +158,7 @@ class Reading:
         )
 
 
-def read(
+def count_mentions(
     expanded: ExpandedHypothesis,
     records: Sequence[CitedRecord],
     ontology: Ontology | None = None,
@@ -173,10 +173,10 @@ def read(
     """
     parts = parts_of(expanded, ontology)
     keys = [body_key(cited.record) for cited in records]
-    met = [[part.met(key, loose=True) for part in parts] for key in keys]
+    met = [[part.find_mention(key, loose=True) for part in parts] for key in keys]
     has = [[name is not None for name in row] for row in met]
     whole = [body_key(cited.record, whole=True) for cited in records]
-    aside = [[part.met(key, loose=True) is not None for part in parts] for key in whole]
+    aside = [[part.find_mention(key, loose=True) is not None for part in parts] for key in whole]
     frequency = tuple(sum(row[i] for row in has) for i in range(len(parts)))
     weights = [1.0 / (1.0 + math.log1p(count)) for count in frequency]
     vocabulary = [frozenset(words(cited.record.body)) for cited in records]
@@ -288,7 +288,7 @@ class _Denying:
         if not self._opposes(plain) and (not denies(sentence) or self._opposes.agrees(plain)):
             return None
         key = phrase_key(plain)
-        named = [part.met(key) for part in self._parts]
+        named = [part.find_mention(key) for part in self._parts]
         row = [name is not None for name in named]
         subjects = [
             hit for hit, part in zip(row, self._parts, strict=True) if part.role == "subject"
@@ -302,18 +302,20 @@ class _Denying:
         outcomes = [
             hit for hit, part in zip(row, self._parts, strict=True) if part.role == "outcome"
         ]
-        whole = (all(subjects) or not self._opposes.directed) and (not outcomes or any(outcomes))
+        whole = (all(subjects) or not self._opposes.has_direction) and (
+            not outcomes or any(outcomes)
+        )
         return replace(found, sentence=sentence.strip(), whole=whole)
 
     def _on_the_claim(self, sentence: str, body: str) -> bool:
-        """Whether it speaks of the claim's outcome, in the claim's disease."""
+        """True if the sentence concerns the claim's outcome, in the claim's disease."""
         plain = _ASIDE.sub(" ", sentence)
         # "Predicts disease-free survival but not progression-free survival" denies the latter.
         denied = re.split(r"\bbut not\b", plain)[-1]
         outcomes = [part for part in self._parts if part.role == "outcome"]
         if outcomes and not _PROGNOSIS.search(denied):
             key = phrase_key(denied)
-            if not any(part.met(key) for part in outcomes):
+            if not any(part.find_mention(key) for part in outcomes):
                 return False
         return all(
             self._in_the_disease(plain, body, part)
@@ -322,12 +324,12 @@ class _Denying:
         )
 
     def _in_the_disease(self, sentence: str, body: str, disease: Part) -> bool:
-        """Whether the sentence names the disease, or the record does and the sentence no other."""
-        if disease.met(phrase_key(sentence)):
+        """True if the sentence names the disease, or only the record does and no other is named."""
+        if disease.find_mention(phrase_key(sentence)):
             return True
         if self._ontology and other_cancers(sentence, disease.name, self._ontology):
             return False
-        return disease.met(body) is not None
+        return disease.find_mention(body) is not None
 
 
 def _share(row: Sequence[bool], weights: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_judge
-from agents.novelty.evidence import NEAR, Reading, read
+from agents.novelty.evidence import NEAR, Reading, count_mentions
 from agents.novelty.stance import confidence, score_of
 from agents.novelty.types import CriticInput, JudgePosition, SpeciousFlag, VerifierPosition
 from agents.novelty.verifier import refutations
@@ -17,7 +17,7 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
     A specious flag is upheld when what it cites refutes most of the hypothesis in the judge's own
     reading, and overruled otherwise.
     """
-    seen = read(given.expanded, given.records, resources.ontology)
+    seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.5 * seen.unseen_share + 0.5 * (1.0 - seen.closest)
     refuted = {refutation.ref for refutation in refutations(seen)}
     flags = _flags(given)
@@ -50,14 +50,14 @@ def _flags(given: CriticInput) -> tuple[SpeciousFlag, ...]:
 
 
 def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
-    """What a revision would have to change, most telling first."""
+    """List what a revision would have to change, most important first."""
     reasons = []
     for refutation in seen.refutations[:2] if refuted else ():
         reasons.append(f'Refuted by {refutation.record.citation()}: "{refutation.sentence}"')
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
             reasons.append(
-                f"{near.record.citation()} names {near.named()}{seen.beside()}; add a "
+                f"{near.record.citation()} names {near.list_parts()}{seen.describe_unsearched()}; add a "
                 "part that it lacks, or a population or endpoint that it did not study."
             )
     for denial in seen.denials[:2]:
@@ -93,7 +93,7 @@ def _summary(seen: Reading, refuted: bool) -> str:
 
 
 def _pairs(seen: Reading) -> str:
-    """How many pairs of parts stand together somewhere."""
+    """Count the pairs of parts that no record names together."""
     unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
     if not unseen:
         return f"each of {pairs} pairs of parts stands together in some record"

@@ -53,10 +53,10 @@ _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """One part; `kin` are things that count as it and are said to be counted so.
+    """A part of the claim; `kin` are things that count as it and are reported so.
 
     `drug` is what the part is a response to, by its names; a response beside it counts so too, and
-    so do the beginnings of the name's own words, `told`, near each other ("stroma" for stromal
+    so do the beginnings of the name's own words, `stems`, near each other ("stroma" for stromal
     fraction): that nothing speaks of a part is said only where not even these stand.
     """
 
@@ -65,10 +65,10 @@ class Part:
     names: tuple[str, ...]
     kin: Mapping[str, tuple[str, ...]]
     drug: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    stems: tuple[str, ...] = ()
 
-    def met(self, key: str, *, loose: bool = False) -> str | None:
-        """What of the part a text prepared by `phrase_key` names: itself, one of its kin, None.
+    def find_mention(self, key: str, *, loose: bool = False) -> str | None:
+        """Find the part in a text prepared by `phrase_key`: itself, something of its kin, or None.
 
         `loose` takes the name's own words near each other too.
         """
@@ -79,24 +79,24 @@ class Part:
         beside = mentions(key, self.drug) and mentions(key, _RESPONDING)
         if beside:
             return f"a response beside {self.drug[0]}"
-        found = _near(key, self.told) if loose else []
+        found = _near(key, self.stems) if loose else []
         return f"the word{'s' * (len(found) > 1)} {', '.join(found)}" if found else None
 
 
-def _near(key: str, told: tuple[str, ...]) -> list[str]:
+def _near(key: str, stems: tuple[str, ...]) -> list[str]:
     """The words of a text that begin so, where they stand near each other; none where not."""
     held = key.split()
-    for at, word in enumerate(held if told else ()):
-        if not word.startswith(told):
+    for at, word in enumerate(held if stems else ()):
+        if not word.startswith(stems):
             continue
-        near = held[at : at + (_APART + 1) * (len(told) - 1) + 1]
-        hits = [next((one for one in near if one.startswith(begin)), "") for begin in told]
+        near = held[at : at + (_APART + 1) * (len(stems) - 1) + 1]
+        hits = [next((one for one in near if one.startswith(begin)), "") for begin in stems]
         if all(hits):
             return hits
     return []
 
 
-def _told(name: str) -> tuple[str, ...]:
+def _word_stems(name: str) -> tuple[str, ...]:
     """The beginnings of the words of a name that say what it is; none where they are too short to
     tell, or where one is a symbol (CXCL13)."""
     own = [word for word in words(name) if word not in _MEASURES]
@@ -107,9 +107,11 @@ def _told(name: str) -> tuple[str, ...]:
 
 
 def body_key(record: Record, *, whole: bool = False) -> str:
-    """The record's text, ready for `Part.met`: with receptors written out (ER+ tumors), and without
-    what it says of others' reports in brackets ("in NMIBC (contradicts reports in MIBC)"), unless
-    the `whole` is asked for."""
+    """Prepare a record's text for `Part.find_mention`, with receptors written out (ER+ tumors).
+
+    Remarks in brackets on others' reports ("in NMIBC (contradicts reports in MIBC)") are left out,
+    unless `whole`.
+    """
     own = record.body if whole else _REPORTS_OF_OTHERS.sub(" ", record.body)
     return phrase_key(_RECEPTOR.sub(lambda hit: f" {_RECEPTORS[hit[1]]} ", own))
 
@@ -125,11 +127,11 @@ def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> 
         gene = ontology.find(exposure.variable.rpartition(":")[2]) if ontology is not None else None
         if gene is None or gene.type is not EntityType.GENE:
             continue
-        if any(part.met(phrase_key(gene.name)) for part in parts):
+        if any(part.find_mention(phrase_key(gene.name)) for part in parts):
             continue
         subjects = [at for at, part in enumerate(parts) if part.role == "subject"]
         cell = phrase_key(MARKED.get(gene.name, ""))
-        marked = [at for at in subjects if cell and parts[at].met(cell) == parts[at].name]
+        marked = [at for at in subjects if cell and parts[at].find_mention(cell) == parts[at].name]
         for at in marked or subjects[: len(subjects) == 1]:
             also = {gene.name: synonyms(gene.name, ontology)}
             parts[at] = replace(parts[at], kin={**parts[at].kin, **also})
@@ -150,13 +152,15 @@ def _part(name: str, ontology: Ontology | None) -> Part:
         others |= {"survival": unsaid} if unsaid else {}
     to = _RESPONSE.match(name)
     drug = synonyms(to[1], ontology) if to else ()
-    told = _told(name) if role == "subject" and not to else ()
-    return Part(name, role, names, others, drug, told)
+    stems = _word_stems(name) if role == "subject" and not to else ()
+    return Part(name, role, names, others, drug, stems)
 
 
 def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:
-    """Those of the names that the ontology has for another thing than the first that it knows, and
-    for which: a group of search terms joins bladder cancer to urothelial carcinoma."""
+    """Names that the ontology gives to another thing than the first known name, by that thing.
+
+    A group of search terms joins bladder cancer to urothelial carcinoma.
+    """
     found = {name: ontology.find(name) for name in names} if ontology is not None else {}
     known = {name: entry for name, entry in found.items() if entry is not None}
     own = next(iter(known.values()), None)
@@ -170,7 +174,7 @@ def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...
 
 
 def not_looked_for(expanded: ExpandedHypothesis) -> str:
-    """What of the claim no part stands for: who its patients are; empty where all are meant."""
+    """Describe the claim's population, which no part represents; empty if all are meant."""
     population = expanded.hypothesis.population
     return population.description if population.filters else ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_prover
-from agents.novelty.evidence import Reading, read
+from agents.novelty.evidence import Reading, count_mentions
 from agents.novelty.stance import confidence, score_of, standing_objections
 from agents.novelty.types import Claim, CriticInput, ProverPosition
 from agents.novelty.words import PROVER_WORDING
@@ -19,7 +19,7 @@ def argue(given: CriticInput, resources: Resources) -> ProverPosition:
     claim, against an optimistic prior where little was seen. After the verifier has answered, the
     prover gives way by half of the way to the judge for each round with a standing objection.
     """
-    seen = read(given.expanded, given.records, resources.ontology)
+    seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.6 * seen.unseen_share + 0.4 * (1.0 - seen.closest)
     score = score_of(novelty, seen.weight, prior=0.75)
     objections = standing_objections(given.debate)
@@ -57,7 +57,7 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
             f"{', '.join(rest)}."
             if rest
             else "At least one record names every part that was looked for; whether it makes the"
-            f" claim was not read{seen.beside()}."
+            f" claim was not read{seen.describe_unsearched()}."
         )
         claims.append(Claim(id=f"P{round_number}.1", text=text, citations=(top.ref,)))
     return tuple(claims)

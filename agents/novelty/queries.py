@@ -1,4 +1,4 @@
-"""What to search for: by rule from the hypothesis, before a critic asks for more."""
+"""Search queries by rule from the hypothesis, before a critic asks for more."""
 
 from __future__ import annotations
 

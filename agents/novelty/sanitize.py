@@ -28,11 +28,11 @@ def without_unretrieved(given: CriticInput, position: Position) -> tuple[Positio
     known = {cited.ref for cited in given.records}
     rejected: list[str] = []
     if isinstance(position, ProverPosition):
-        change: dict[str, object] = {"claims": _kept(position.claims, known, rejected)}
+        change: dict[str, object] = {"claims": _keep_cited(position.claims, known, rejected)}
     elif isinstance(position, VerifierPosition):
         change = {
-            "answers": _kept(position.answers, known, rejected),
-            "specious": _kept(position.specious, known, rejected),
+            "answers": _keep_cited(position.answers, known, rejected),
+            "specious": _keep_cited(position.specious, known, rejected),
         }
     else:
         flagged = flags_raised(given)
@@ -42,20 +42,20 @@ def without_unretrieved(given: CriticInput, position: Position) -> tuple[Positio
             if claim not in flagged
         ]
         change = {
-            "citations": _cleared("synthesis", position.citations, known, rejected),
+            "citations": _clear_citations("synthesis", position.citations, known, rejected),
             "upheld": tuple(claim for claim in position.upheld if claim in flagged),
             "overruled": tuple(claim for claim in position.overruled if claim in flagged),
         }
     return position.model_copy(update=change), tuple(rejected)
 
 
-def _kept(
+def _keep_cited(
     statements: Sequence[Statement], known: set[str], rejected: list[str]
 ) -> tuple[Statement, ...]:
     kept = []
     for statement in statements:
         name = statement.id if isinstance(statement, Claim) else statement.claim
-        citations = _cleared(name, statement.citations, known, rejected)
+        citations = _clear_citations(name, statement.citations, known, rejected)
         if citations:
             kept.append(statement.model_copy(update={"citations": citations}))
         elif not statement.citations:
@@ -63,7 +63,7 @@ def _kept(
     return tuple(kept)
 
 
-def _cleared(
+def _clear_citations(
     name: str, citations: Sequence[str], known: set[str], rejected: list[str]
 ) -> tuple[str, ...]:
     rejected += [f"{name}: {ref} was not retrieved" for ref in citations if ref not in known]

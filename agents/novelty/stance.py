@@ -1,4 +1,4 @@
-"""What the three critics' rules share: scales, confidence, what stands of the debate."""
+"""Scales and confidence that the three critics' rules share."""
 
 from __future__ import annotations
 

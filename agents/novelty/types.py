@@ -1,4 +1,4 @@
-"""What the three critics read and return, and what a debate leaves behind."""
+"""Types of the critics and of a debate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CitedRecord(View):
 
 
 class Coverage(View):
-    """What the panel's searches covered, and how confident that allows a critic to be.
+    """Coverage of the panel's searches, and the confidence that it allows.
 
     `searched` names the sources that answered, the local index with its size. `relevant` lists the
     records that bear on the claim: they mention something of it beside disease and endpoint, and
@@ -41,7 +41,7 @@ class Coverage(View):
 
 
 class Claim(View):
-    """One claim of novelty. `citations` are the refs of the nearest records it was held against."""
+    """A claim of novelty. `citations` are the refs of the nearest records."""
 
     id: str
     text: str
@@ -116,7 +116,7 @@ Position = Annotated[ProverPosition | VerifierPosition | JudgePosition, Field(di
 
 
 class Turn(View):
-    """One critic speaking in one round (round 0 is the initial assessment).
+    """A critic's position in a round (round 0 is the initial assessment).
 
     `lowered_from` is the confidence that was claimed, where what was searched allows less.
     """
@@ -129,7 +129,7 @@ class Turn(View):
 
 
 class CriticInput(View):
-    """What a critic sees: the expanded hypothesis, retrieved literature, the debate so far."""
+    """Input of a critic: the expanded hypothesis, retrieved literature, the debate so far."""
 
     expanded: ExpandedHypothesis
     records: tuple[CitedRecord, ...]
@@ -153,7 +153,7 @@ class Round(View):
 
 
 class DebateOutcome(View):
-    """How novel the hypothesis is held to be, and every step to that score.
+    """Novelty of the hypothesis, and every step to that score.
 
     `initial` and `final` are the critics' scores, `sigma` the final population standard deviation,
     `score` the unweighted mean of `final` (SAGE, 3.2.5). `rounds[0]` is the initial assessment;

@@ -1,4 +1,4 @@
-"""How three scores move in one round: a pure function."""
+"""Update of the critics' scores after a round."""
 
 from __future__ import annotations
 

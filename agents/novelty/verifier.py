@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_verifier
-from agents.novelty.evidence import NEAR, Nearest, Reading, read
+from agents.novelty.evidence import NEAR, Nearest, Reading, count_mentions
 from agents.novelty.stance import confidence, score_of
 from agents.novelty.types import (
     Answer,
@@ -26,7 +26,7 @@ def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
     conservative prior where little was seen. A refutation (a retraction, a failed replication, an
     artifact) of most of the hypothesis is flagged as specious.
     """
-    seen = read(given.expanded, given.records, resources.ontology)
+    seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.7 * (1.0 - seen.closest) + 0.3 * seen.unseen_share
     refuted = refutations(seen)
     if refuted:
@@ -71,7 +71,7 @@ def _answers(
         Answer(
             claim=WHOLE,
             verdict="refutes" if denial.overlap >= NEAR and denial.whole else "weakens",
-            text=f'Speaks against the claim ({denial.named()}): "{denial.sentence}"',
+            text=f'Speaks against the claim ({denial.list_parts()}): "{denial.sentence}"',
             citations=(denial.ref,),
         )
         for denial in seen.denials[:3]
@@ -81,7 +81,7 @@ def _answers(
         Answer(
             claim=WHOLE,
             verdict="stands",
-            text=f"A negative finding on {negative.named()}{_without(negative, seen)}: "
+            text=f"A negative finding on {negative.list_parts()}{_unnamed_parts(negative, seen)}: "
             f'"{negative.sentence}"',
             citations=(negative.ref,),
         )
@@ -93,7 +93,7 @@ def _answers(
             claim=WHOLE,
             verdict="overlaps",
             text=f"Names {len(nearest.parts)} of {len(seen.parts)} parts that were looked for: "
-            f"{nearest.named()}{seen.beside()}.",
+            f"{nearest.list_parts()}{seen.describe_unsearched()}.",
             citations=(nearest.ref,),
         )
         for nearest in near[:2]
@@ -111,8 +111,8 @@ def _answers(
     return tuple(answers)
 
 
-def _without(negative: Nearest, seen: Reading) -> str:
-    """What of the claim a sentence on parts of it was not found to name."""
+def _unnamed_parts(negative: Nearest, seen: Reading) -> str:
+    """List the parts of the claim that a sentence does not name."""
     rest = [part for part in seen.parts if part not in negative.parts]
     return f"; not found in the sentence: {', '.join(rest)}" if rest else ""
 

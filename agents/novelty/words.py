@@ -1,4 +1,4 @@
-"""What the critics say in words: no result of this cohort, no citation that was not retrieved."""
+"""Wording of the critics: no result of this cohort, no citation that was not retrieved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.novelty.types import (
     ProverPosition,
     VerifierPosition,
 )
-from agents.prose.check import Judge, early_judge, replaced_text
+from agents.prose.check import Judge, early_judge, replace_text
 
 P = TypeVar("P", ProverPosition, VerifierPosition, JudgePosition)
 
@@ -49,24 +49,24 @@ def unborne(given: CriticInput, position: Position) -> list[str]:
 def in_own_words(given: CriticInput, position: P) -> P:
     """The position with plain words in the place of refused sentences; its citations stay."""
     judge = _judge(given)
-    change: dict[str, object] = {"summary": replaced_text(position.summary, WITHHELD, judge)}
+    change: dict[str, object] = {"summary": replace_text(position.summary, WITHHELD, judge)}
     if isinstance(position, ProverPosition):
         change["claims"] = tuple(
             claim.model_copy(
-                update={"text": replaced_text(claim.text, "New against what it cites.", judge)}
+                update={"text": replace_text(claim.text, "New against what it cites.", judge)}
             )
             for claim in position.claims
         )
     elif isinstance(position, VerifierPosition):
         change["answers"] = tuple(
             answer.model_copy(
-                update={"text": replaced_text(answer.text, "By the records that it cites.", judge)}
+                update={"text": replace_text(answer.text, "By the records that it cites.", judge)}
             )
             for answer in position.answers
         )
         change["specious"] = tuple(
             entry.model_copy(
-                update={"reason": replaced_text(entry.reason, "By the records cited.", judge)}
+                update={"reason": replace_text(entry.reason, "By the records cited.", judge)}
             )
             for entry in position.specious
         )

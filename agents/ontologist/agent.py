@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.core.types import Citation, Definition, OntologyBrief, Relationship
-from agents.prose.check import early_judge, own
+from agents.prose.check import early_judge, own_sentence
 from agents.question.types import Question
 from kg.types import Evidence, PathNode, ScoredPath
 
 
 class OntologistInput(View):
-    """What the ontologist sees: the question, and the paths with their passages."""
+    """Input of the ontologist: the question, and the paths with their passages."""
 
     question: Question = Question(prompt="")
     paths: tuple[ScoredPath, ...]
@@ -28,7 +28,7 @@ class TermDefinition(View):
 
 
 class ProcessStatement(View):
-    """One edge (path number and step, both from 1) restated as a biological process."""
+    """An edge (path number and step, both from 1) restated as a biological process."""
 
     chain: int
     step: int
@@ -181,14 +181,14 @@ def in_own_words(given: OntologistInput, answer: Grounding) -> Grounding:
     definitions = {node.name: node.definition for path in given.paths for node in path.nodes}
     steps = _steps(given)
 
-    def defined(definition: TermDefinition) -> TermDefinition:
+    def define(definition: TermDefinition) -> TermDefinition:
         problems = judge(definition.definition)
         if not problems:
             return definition
         plain = definitions.get(definition.term) or "no definition in the ontology"
-        return definition.model_copy(update={"definition": own(plain, problems)})
+        return definition.model_copy(update={"definition": own_sentence(plain, problems)})
 
-    def stated(statement: ProcessStatement) -> ProcessStatement:
+    def restate(statement: ProcessStatement) -> ProcessStatement:
         problems = judge(statement.process)
         if not problems or (statement.chain, statement.step) not in steps:
             return statement
@@ -196,12 +196,12 @@ def in_own_words(given: OntologistInput, answer: Grounding) -> Grounding:
         head, tail = _ends(path, statement.step - 1)
         relation = path.edges[statement.step - 1].relation.replace("_", " ")
         return statement.model_copy(
-            update={"process": own(f"{head.name} {relation} {tail.name}", problems)}
+            update={"process": own_sentence(f"{head.name} {relation} {tail.name}", problems)}
         )
 
     return Grounding(
-        definitions=tuple(defined(definition) for definition in answer.definitions),
-        processes=tuple(stated(process) for process in answer.processes),
+        definitions=tuple(define(definition) for definition in answer.definitions),
+        processes=tuple(restate(process) for process in answer.processes),
     )
 
 

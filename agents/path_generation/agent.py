@@ -10,7 +10,7 @@ from kg.types import EntityType
 
 
 class PathRequest(View):
-    """What path generation sees: the prompt and its parts, and nothing else."""
+    """Input of path generation: the prompt and its parts."""
 
     prompt: str
     question: Question = Question(prompt="")
@@ -20,7 +20,7 @@ class PathRequest(View):
 
 
 class PathQuery(View):
-    """Where to walk: start concepts, end concepts, and the disease context for relevance."""
+    """Start concepts, end concepts, and the disease context for relevance."""
 
     sources: tuple[str, ...] = Field(
         max_length=6, description="start concepts, each a name or a type word such as 'genes'"
@@ -50,11 +50,11 @@ def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
 
 def _by_parts(question: Question) -> PathQuery:
     """The question's parts as a query: what is asked about, and the outcome."""
-    ends = tuple(part.name for part in question.named(PartRole.ENDPOINT) if part.name)
+    ends = tuple(part.name for part in question.list_parts(PartRole.ENDPOINT) if part.name)
     starts = tuple(
         part.graph_node or part.name
         for role in (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
-        for part in question.named(role)
+        for part in question.list_parts(role)
         if part.name and not part.negated
     )
     setting = question.setting

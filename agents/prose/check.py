@@ -157,7 +157,7 @@ RECOMMENDS = re.compile(
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a sentence is refused. `reason` holds none of the model's words, `quote` does."""
+    """Reason for refusing a sentence. `reason` holds none of the model's words, `quote` does."""
 
     sentence: str
     reason: str
@@ -174,7 +174,7 @@ Judge = Callable[[str], list[Problem]]
 """Holds a text against the facts: its refused sentences."""
 
 
-def own(sentence: str, problems: Sequence[Problem]) -> str:
+def own_sentence(sentence: str, problems: Sequence[Problem]) -> str:
     """SAGE's own sentence in the place of refused ones, with the reasons why."""
     reasons = "; ".join(dict.fromkeys(problem.reason for problem in problems))
     return f"{sentence} {OWN.format(reason=reasons)}"
@@ -185,7 +185,9 @@ def without_reasons(text: str) -> str:
     return text.partition(f" {OWN.partition(':')[0]}:")[0]
 
 
-def replaced(texts: Sequence[str], generated: Sequence[str], judge: Judge) -> tuple[str, ...]:
+def replace_refused(
+    texts: Sequence[str], generated: Sequence[str], judge: Judge
+) -> tuple[str, ...]:
     """The texts that pass, and one of SAGE's own for each that does not, while there are any.
 
     `generated` are SAGE's own sentences; those that a kept text repeats are not used again.
@@ -199,17 +201,17 @@ def replaced(texts: Sequence[str], generated: Sequence[str], judge: Judge) -> tu
     last = len(spare) - 1
     groups = [refused[at : at + 1] if at < last else refused[at:] for at in range(len(spare))]
     added = [
-        own(sentence, [problem for problems in group for problem in problems])
+        own_sentence(sentence, [problem for problems in group for problem in problems])
         for sentence, group in zip(spare, groups, strict=True)
         if group
     ]
     return (*kept, *added)
 
 
-def replaced_text(text: str, generated: str, judge: Judge) -> str:
+def replace_text(text: str, generated: str, judge: Judge) -> str:
     """The text, or SAGE's own in its place."""
     problems = judge(text)
-    return own(generated, problems) if problems else text
+    return own_sentence(generated, problems) if problems else text
 
 
 def early_judge(
@@ -283,7 +285,7 @@ def check_result(
     given = {sentence for text in quoted for sentence in (text.strip(), *sentences(text))}
     if text.strip() in given:
         return []
-    problems = _cited(text, (), None)
+    problems = _check_citations(text, (), None)
     for sentence in sentences(text):
         if sentence in given:
             continue
@@ -307,7 +309,7 @@ def check_before(
     names : words of the given data, in lower case
     refs : keys of the retrieved records; None where none were retrieved
     """
-    problems = _cited(text, given, refs)
+    problems = _check_citations(text, given, refs)
     for sentence in sentences(text):
         found = _surface(sentence, names, markup=False) or _early_problem(sentence)
         if found is not None:
@@ -346,7 +348,9 @@ def _surface(sentence: str, names: frozenset[str], markup: bool = True) -> Probl
     return None
 
 
-def _cited(text: str, given: Collection[str], refs: Collection[str] | None) -> list[Problem]:
+def _check_citations(
+    text: str, given: Collection[str], refs: Collection[str] | None
+) -> list[Problem]:
     strange = unknown_identifiers(text, given, refs)
     return [Problem(text, "it cites what was not given", name) for name in strange[:1]]
 
@@ -454,7 +458,7 @@ def _result_problem(
 
 
 def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[str, str] | None:
-    """What the clause says by the company of plain words: no row of the table reads it."""
+    """Find a statement made by plain words together, which no row of the table covers."""
     for match in PREDICATE.finditer(clause.text):
         place = len(clause.text[: match.start(2)].split())
         if place not in covered and match[2] not in PREDICATES:
@@ -491,7 +495,7 @@ def _claim_problem(
     scopes: Sequence[TestFact],
     mood: Mood,
 ) -> str:
-    """Why the claim may not be made, or nothing."""
+    """Reason why the claim may not be made; empty if it may."""
     if mood is Mood.OPEN:
         return "" if row.may_be_open(facts, scopes) else f"it leaves open {row.name}"
     if row.future and mood is Mood.TO_DO and not RECOMMENDS.search(clause.text):

@@ -1,4 +1,4 @@
-"""What a clause can claim, and which typed fact bears it out: one row per kind of claim.
+"""Table of claims: the words of each, and the typed fact that supports it.
 
 A claim is found by its words, then read as asserted or denied. `asserted` and `denied` say from
 the facts whether that may be stated; a reading that is neither is refused.
@@ -26,7 +26,7 @@ SEEN = (
 
 @dataclass(frozen=True)
 class Claim:
-    """One row: the words, what they claim (for the reader), and when that may be said.
+    """A row of the table: the words, the claim, and when it may be stated.
 
     `future` claims may also stand where nothing is asserted: in "whether ...", "must be ...", "test
     ...". `expected` claims may be attributed to the hypothesis ("was expected to ...").
@@ -57,7 +57,7 @@ class Claim:
     @property
     def pattern(self) -> re.Pattern[str]:
         """The compiled words."""
-        return _compiled(self.words)
+        return _compile(self.words)
 
 
 CLOSED = frozenset(
@@ -68,7 +68,7 @@ ABOUT_VERDICT = frozenset({"support", "confirmation", "refutation", "a decided q
 _CACHE: dict[str, re.Pattern[str]] = {}
 
 
-def _compiled(words: str) -> re.Pattern[str]:
+def _compile(words: str) -> re.Pattern[str]:
     if words not in _CACHE:
         _CACHE[words] = re.compile(rf"\b(?:{words})\b")
     return _CACHE[words]

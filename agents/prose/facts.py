@@ -1,4 +1,4 @@
-"""What an analysis found, in types: all that a sentence about its result may rest on."""
+"""Typed facts of an analysis, on which a sentence about its result may rest."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SENTENCES: dict[str, tuple[str, str, str]] = {
 
 
 class TestFact(View):
-    """One test: significant after error control, on which side of no effect, and how surely."""
+    """Facts of a test: significance after error control, and side of no effect."""
 
     __test__ = False
 
@@ -140,7 +140,7 @@ class ResultFacts(View):
         return all(ran) if ran else None
 
     def sentences(self) -> tuple[str, ...]:
-        """What may be said of the result, a sentence for each fact; all of them are true."""
+        """Render the facts as sentences, all of them true."""
         said = []
         for name, test in sorted(self.tests.items()):
             if name in NAMED_TESTS and test.significant is not None:
@@ -213,8 +213,8 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         },
         absent=verdict.verdict == "not_supported" and found.significant is False,
         excluded="no" in (answers.get("association"), answers.get("relevance")),
-        independent=_answered(answers.get("independence")),
-        relevant=_answered(answers.get("relevance")),
+        independent=_parse_answer(answers.get("independence")),
+        relevant=_parse_answer(answers.get("relevance")),
         second_cohort=any(name.startswith("replicate.") for name in tests),
         replicated=None if not again else again == {"for"},
         proportional=None
@@ -227,7 +227,7 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         if known is None
         else known < rules.alpha and spoke("known positive") is not False,
         negative_control=None if negative is None else spoke("negative control") is not False,
-        powered=_powered(primary, contract),
+        powered=_has_power(primary, contract),
         controlled=False if verdict.because == "multiplicity" else found.significant,
         registered_first=verdict.because != "registration",
         reproduced=_reproduced(results),
@@ -235,7 +235,7 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
 
 
 def _reproduced(results: Results) -> Tri:
-    """Whether the second implementation gave the same numbers, all that were compared."""
+    """True if the second implementation gave the same numbers, all that were compared."""
     if results.verdict.because == "reproduction":
         return False
     found = results.reproduction
@@ -247,7 +247,7 @@ def _reproduced(results: Results) -> Tri:
     return states <= {"reproduced", "no second implementation"}
 
 
-def _answered(answer: str | None) -> Tri:
+def _parse_answer(answer: str | None) -> Tri:
     return {"yes": True, "no": False}.get(answer or "")
 
 
@@ -271,7 +271,7 @@ def _test_fact(outcome: TestOutcome, contract: Contract, q: float | None) -> Tes
     )
 
 
-def _powered(primary: TestOutcome | None, contract: Contract) -> Tri:
+def _has_power(primary: TestOutcome | None, contract: Contract) -> Tri:
     needed = contract.power.required_events
     if primary is None or primary.events is None or needed is None:
         return None

@@ -1,4 +1,4 @@
-"""How a clause speaks: it states, leaves a question open, warns, or says what is still to be done.
+"""Mood of a clause: a statement, an open question, or work that is still to be done.
 
 Only what is stated has to be borne out as it stands. What is left open may be neither decided nor
 excluded by the facts; what is still to be done claims nothing, unless it foretells a result.
@@ -13,7 +13,7 @@ from agents.prose.reading import Clause, word_set
 
 
 class Mood(StrEnum):
-    """What a clause does with what it names."""
+    """Mood of a clause."""
 
     STATED = "stated"
     OPEN = "open"

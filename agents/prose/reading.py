@@ -69,7 +69,7 @@ class Clause:
 
     @property
     def negators(self) -> list[int]:
-        """Where words stand that deny, by word index; a denying prefix counts as a word."""
+        """Indices of denying words; a denying prefix counts as a word."""
         return [
             at
             for at, word in enumerate(self.words)
@@ -78,7 +78,7 @@ class Clause:
 
 
 def disguise(text: str, names: frozenset[str]) -> str:
-    """Why the letters of `text` are not to be trusted, or nothing.
+    """Describe disguised letters in `text`; empty if there are none.
 
     `names` are words of the given data (lower case) that may hold letters of other scripts.
     """

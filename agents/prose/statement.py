@@ -54,7 +54,7 @@ def label_of(key: str, known: Known) -> str:
     return within_sentence(found.label) if found is not None and found.label else key
 
 
-def settled(hypothesis: Hypothesis, known: Known) -> Hypothesis:
+def settle_fields(hypothesis: Hypothesis, known: Known) -> Hypothesis:
     """The hypothesis with labels, population and statement written from its fields."""
     exposures = tuple(
         exposure
@@ -72,36 +72,36 @@ def settled(hypothesis: Hypothesis, known: Known) -> Hypothesis:
             "population": Population(description=described, filters=filters),
         }
     )
-    return settled.model_copy(update={"statement": state(settled, known)})
+    return settled.model_copy(update={"statement": write_statement(settled, known)})
 
 
-def stated(hypothesis: Hypothesis, known: Known) -> Hypothesis:
+def add_statement(hypothesis: Hypothesis, known: Known) -> Hypothesis:
     """The hypothesis as it is, with its sentence written from the fields where it has none."""
     if hypothesis.statement:
         return hypothesis
-    return hypothesis.model_copy(update={"statement": state(hypothesis, known)})
+    return hypothesis.model_copy(update={"statement": write_statement(hypothesis, known)})
 
 
-def state(hypothesis: Hypothesis, known: Known) -> str:
+def write_statement(hypothesis: Hypothesis, known: Known) -> str:
     """The claim as a sentence: who, compared with whom, with which outcome; then the endpoints of a
     hierarchy in their order.
     """
-    claim = _claimed(hypothesis, known)
+    claim = _write_claim(hypothesis, known)
     if not hypothesis.hierarchy:
         return claim
     later = [
         _outcome(hypothesis.model_copy(update={"endpoint": key}), known)
         for key in hypothesis.secondary_endpoints
     ]
-    more = f"if that is supported, the same is claimed, in this order, of {_listed(later)}"
+    more = f"if that is supported, the same is claimed, in this order, of {_join(later)}"
     return f"{claim.rstrip('.')}; {more}."
 
 
-def _claimed(hypothesis: Hypothesis, known: Known) -> str:
+def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
     place = f"In {known.cohort}"
     if hypothesis.population.filters:
         place += f", among patients whose {_conditions(hypothesis.population.filters, known)}"
-    names = [_named(exposure, known) for exposure in hypothesis.exposures]
+    names = [_name_exposure(exposure, known) for exposure in hypothesis.exposures]
     levels = [exposure.level for exposure in hypothesis.exposures]
     outcome, first = _outcome(hypothesis, known), hypothesis.exposures[0]
     words = " combined with ".join(
@@ -112,14 +112,15 @@ def _claimed(hypothesis: Hypothesis, known: Known) -> str:
         case Comparison.INTERACTION:
             return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
         case Comparison.PREDICTIVE | Comparison.MODIFICATION:
-            return f"{place}, {_modified(hypothesis, known, names)}."
+            return f"{place}, {_write_modification(hypothesis, known, names)}."
         case Comparison.MEDIATION:
-            side, through = _sided(hypothesis, names)
+            side, through = _write_sides(hypothesis, names)
             return f"{place}, {side} goes with {outcome} in part through {through}."
         case Comparison.COMBINED:
             beyond = [label_of(key, known) for key in hypothesis.covariates]
-            more = f" beyond {_listed(beyond)}" if beyond else ""
-            return f"{place}, {_listed(_sided(hypothesis, names))} jointly go with {outcome}{more}."
+            more = f" beyond {_join(beyond)}" if beyond else ""
+            sides = _join(_write_sides(hypothesis, names))
+            return f"{place}, {sides} jointly go with {outcome}{more}."
         case Comparison.TREND:
             ends = "lowest to the highest" if more == "higher" else "highest to the lowest"
             groups = ORDERED[first.cut]
@@ -152,13 +153,12 @@ def _claimed(hypothesis: Hypothesis, known: Known) -> str:
 
 
 def _plural(name: str) -> bool:
-    """Whether a variable's name is plural: "B-cell transcripts", "lymph nodes of the axilla"; not
-    "nodal status", "density on H&E slides"."""
+    """True for a plural name ("lymph nodes of the axilla"), false for "nodal status"."""
     head = re.split(r" (?:of|on|in|by|at|from|per|to|with)\b| [(=]|,", name, maxsplit=1)[0]
     return re.search(r"(?<![sui])s$", head) is not None
 
 
-def _sided(hypothesis: Hypothesis, names: list[str]) -> list[str]:
+def _write_sides(hypothesis: Hypothesis, names: list[str]) -> list[str]:
     """Each exposure on the side that is claimed: "high" of groups, "higher" of an amount."""
     return [
         f"{exposure.level}{'er' if exposure.cut in CONTINUOUS_CUTS else ''} {name}"
@@ -166,7 +166,7 @@ def _sided(hypothesis: Hypothesis, names: list[str]) -> list[str]:
     ]
 
 
-def _listed(names: list[str]) -> str:
+def _join(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
@@ -177,7 +177,7 @@ ORDERED = {
 }
 
 
-def _named(exposure: Exposure, known: Known) -> str:
+def _name_exposure(exposure: Exposure, known: Known) -> str:
     """An exposure's name in a sentence; a signature with what it computes."""
     if exposure.signature is None:
         return label_of(exposure.variable, known)
@@ -194,8 +194,8 @@ def _sides(modifier: Exposure, name: str, known: Known) -> str:
     return f"with {name} = {levels[high]} than with {name} = {levels[not high]}"
 
 
-def _modified(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
-    """How one effect differs by the other variable, as the sign of the product term says it."""
+def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
+    """Describe how the effect differs by the modifier, from the sign of the product term."""
     predictive = hypothesis.comparison is Comparison.PREDICTIVE
     at = 0 if predictive else 1
     modifier, effect = hypothesis.exposures[at], hypothesis.exposures[1 - at]
@@ -293,7 +293,7 @@ AS_FIELDS = "claim as its fields do; this kind of claim is changed by its fields
 
 @dataclass(frozen=True)
 class Reading:
-    """What a statement says in fields, and the words that no field holds."""
+    """Fields read from a statement, and the words that no field holds."""
 
     changes: dict[str, Any]
     missing: tuple[str, ...]
@@ -313,7 +313,7 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
         or any(exposure.signature for exposure in before.exposures)
     ):
         words = _words(plain)
-        same = words == _words(state(before, known))
+        same = words == _words(write_statement(before, known))
         return Reading({}, () if same else (AS_FIELDS,), ())
     cut = COMPARED.search(lowered)
     claim = lowered[: cut.start()] if cut else lowered
@@ -366,7 +366,7 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
             item for item in before.secondary_endpoints if item != endpoint
         ]
     merged = Hypothesis.model_validate(before.model_dump(mode="json") | changes)
-    held = set(_words(state(merged, known))) | FREE | set(LEVELS)
+    held = set(_words(write_statement(merged, known))) | FREE | set(LEVELS)
     held |= set(_words(f"{known.cohort} {known.title} {spoken}"))
     for one in merged.exposures:
         held |= set(_words(" ".join(_names(one.variable, known))))
@@ -380,7 +380,7 @@ def _words(text: str) -> list[str]:
 
 
 def _names(key: str, known: Known) -> list[str]:
-    """What a sentence may call a variable, longest first."""
+    """Names of a variable in a sentence, longest first."""
     names = [label_of(key, known), key, key.split(":")[-1], key.split(":")[-1].replace("_", " ")]
     found = _variable(key, known)
     if found is not None:
@@ -467,7 +467,7 @@ _BESIDE = {
 
 
 def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
-    """What a hypothesis claims, whatever its words: two claims of one key are the same test.
+    """Key of a hypothesis, whatever its words: claims with the same key are the same test.
 
     "High X at higher risk" and "low X at lower risk" are one claim: on one exposure, between
     extremes, and by slopes and products, where every lower side turns the direction.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from agents.prose.check import Judge, replaced_text
+from agents.prose.check import Judge, replace_text
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis
 
 KEYED = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
@@ -42,7 +42,7 @@ def free_numbers(text: str, *names: str) -> list[str]:
 
 
 def unsupported_numbers(field: str, text: str, *names: str) -> list[str]:
-    """One complaint per text that states a quantity nothing has measured yet."""
+    """Report the first quantity of a text that nothing has measured yet."""
     found = free_numbers(text, *names)
     if not found:
         return []
@@ -50,20 +50,20 @@ def unsupported_numbers(field: str, text: str, *names: str) -> list[str]:
 
 
 def hypothesis_texts(hypothesis: Hypothesis) -> list[str]:
-    """What a hypothesis holds in free words; its statement is made from its fields."""
+    """Free texts of a hypothesis; its statement is made from its fields."""
     return [name for name in (hypothesis.rationale, hypothesis.feasibility) if name] + list(
         hypothesis.untested
     )
 
 
-def reworded(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
+def replace_wording(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
     """The hypothesis with refused sentences replaced or, where nothing can be said, left out."""
     rationale = "It rests on the relationships that are listed with their sources."
     design = describe_design(hypothesis)
     return hypothesis.model_copy(
         update={
-            "rationale": replaced_text(hypothesis.rationale, rationale, judge),
-            "feasibility": replaced_text(
+            "rationale": replace_text(hypothesis.rationale, rationale, judge),
+            "feasibility": replace_text(
                 hypothesis.feasibility, f"The comparison is of {design}.", judge
             ),
             "untested": tuple(name for name in hypothesis.untested if not judge(name)),
@@ -77,7 +77,7 @@ def describe_exposure(exposure: Exposure) -> str:
 
 
 def describe_design(hypothesis: Hypothesis) -> str:
-    """Who is compared with whom, in words."""
+    """Describe the groups that are compared."""
     exposed = " and ".join(describe_exposure(exposure) for exposure in hypothesis.exposures)
     opposite = {"high": "low", "low": "high"}
     other = " and ".join(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.question.names import key_of
-from agents.question.read import read
+from agents.question.read import read_by_rules
 from agents.question.types import PartRole, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
 
 
 def read_question(given: QuestionInput, resources: Resources) -> Reading:
     """The question read by rules; see `agents.question.read.read`."""
-    return read(given.prompt, Vocabulary(given, resources.ontology))
+    return read_by_rules(given.prompt, Vocabulary(given, resources.ontology))
 
 
 def check_reading(given: QuestionInput, reading: Reading) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which parts of a question a hypothesis carries, which were dropped, and why.
+"""Account of a question's parts: carried by a hypothesis, or dropped and why.
 
 Pure functions that the scientist with rules, the scientist with a model and the report share.
 """
@@ -11,7 +11,7 @@ from validation.core.hypothesis import Filter, Hypothesis
 
 
 class Carried(View):
-    """One part of the question: kept by the hypothesis (`how`), or dropped (`how` says why)."""
+    """A part of the question: kept by the hypothesis (`how`), or dropped (`how` gives why)."""
 
     words: str
     role: PartRole
@@ -39,7 +39,7 @@ def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
 
 
 def unanswered(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """Why `hypothesis` does not answer `question`: parts that the cohort could carry, dropped."""
+    """List the parts that the cohort could carry and the hypothesis drops."""
     return [
         f'the question names "{part.words}" ({part.role.value}), which the hypothesis leaves out;'
         f" {_how_to_carry(part)}"
@@ -144,7 +144,7 @@ def _breadth(part: Part) -> int:
 
 
 def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
-    """What in the hypothesis carries the part, or an empty text."""
+    """Find what carries the part in the hypothesis; empty if nothing does."""
     exposed = [exposure.variable for exposure in hypothesis.exposures]
     if part.setting:
         return "the whole cohort" if part.testable else ""

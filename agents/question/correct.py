@@ -11,7 +11,7 @@ from agents.question.vocabulary import Vocabulary
 from sage.core.errors import InputError
 
 
-def corrected(
+def apply_corrections(
     given: QuestionInput,
     reading: Reading,
     vocabulary: Vocabulary,
@@ -68,7 +68,7 @@ def corrected(
 BY_HAND = "the asker's own choice"
 
 
-def edited(question: Question, given: QuestionInput, read: Question) -> Question:
+def check_edited(question: Question, given: QuestionInput, read: Question) -> Question:
     """An edited contract, held against the cohort and against the question as it was read.
 
     What the asker points to another variable, or leaves out, is noted; a part whose variables are

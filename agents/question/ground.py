@@ -114,7 +114,7 @@ def _part(
         nearest = vocabulary.nearest(asked.name)
         update = {"nearest": nearest, "supply": (_unknown(asked, given),)}
     elif update is None and concept is not None:
-        update, note = _measured(asked, concept, given, vocabulary)
+        update, note = _resolve_measured(asked, concept, given, vocabulary)
     return base.model_copy(update=update), note
 
 
@@ -136,10 +136,10 @@ def _cancer(
     }
 
 
-def _measured(
+def _resolve_measured(
     asked: Asked, concept: Concept, given: QuestionInput, vocabulary: Vocabulary
 ) -> tuple[dict[str, object], str]:
-    """What a name is measured as in its role, or what is missing for that; and a note."""
+    """Resolve a name in its role to variables or to what is missing, with a note."""
     cohort = given.cohort.cohort
     known: dict[str, object] = {"name": concept.name, "kind": concept.kind}
     if asked.role is not PartRole.ENDPOINT and concept.endpoint and not concept.variables:

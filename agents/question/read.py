@@ -203,11 +203,11 @@ class Matcher:
                     unmatched.append(Match(start, end, words))
         return unmatched
 
-    def before(self, match: Match) -> str:
+    def text_before(self, match: Match) -> str:
         """The lower-case text before a match."""
         return self.text[: match.start]
 
-    def between(self, first: Match, second: Match) -> set[str]:
+    def words_between(self, first: Match, second: Match) -> set[str]:
         """The words between two matches."""
         return set(re.findall(r"\w+", self.text[first.end : second.start]))
 
@@ -215,7 +215,7 @@ class Matcher:
 def _without_class_words(matches: list[Match]) -> list[Match]:
     """Leave out a class word that only says what the name beside it is ("the gene HPRT1")."""
 
-    def beside(match: Match) -> bool:
+    def is_beside(match: Match) -> bool:
         return not match.phrase.endswith("s") and any(
             other.concept is not None and other.concept.variables
             for other in matches
@@ -225,7 +225,7 @@ def _without_class_words(matches: list[Match]) -> list[Match]:
     return [
         match
         for match in matches
-        if not (match.concept is not None and match.concept.open_to and beside(match))
+        if not (match.concept is not None and match.concept.open_to and is_beside(match))
     ]
 
 
@@ -237,7 +237,7 @@ def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
     return concepts[0] if len(concepts) == 1 and not (matcher.unmatched or matcher.notes) else None
 
 
-def read(prompt: str, vocabulary: Vocabulary) -> Reading:
+def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
     """Read a question's intent and parts; what cannot be read is refused with a remedy."""
     if not re.search(r"[^\W\d_]{2,}", prompt):
         return Reading(intent=Intent.DISCOVER, refusals=(EMPTY,))
@@ -281,7 +281,7 @@ def read(prompt: str, vocabulary: Vocabulary) -> Reading:
 def _assign_roles(matcher: Matcher) -> list[Asked]:
     parts: list[Asked] = []
     matches = matcher.matches
-    modifiers, adjusted = _modifiers(matcher), _adjusted(matcher)
+    modifiers, adjusted = _modifiers(matcher), _find_adjusted(matcher)
     markers = any(
         match.concept is not None
         and not match.outcome
@@ -290,13 +290,13 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
     )
     excluded: Match | None = None
     for match in matches:
-        listed = excluded is not None and matcher.between(excluded, match) <= LISTED
-        negated = listed or NEGATION.search(matcher.before(match)) is not None
+        listed = excluded is not None and matcher.words_between(excluded, match) <= LISTED
+        negated = listed or NEGATION.search(matcher.text_before(match)) is not None
         excluded = match if negated else None
         name, level = match.phrase, _level(matcher, match)
         if match.condition is not None:
             contrast = match.condition.contrast
-            within = re.search(r"\b(?:in|between|among)\s+(?:the )?$", matcher.before(match))
+            within = re.search(r"\b(?:in|between|among)\s+(?:the )?$", matcher.text_before(match))
             role = PartRole.POPULATION
             if match in modifiers or (contrast is not None and markers and within):
                 role = PartRole.MODIFIER
@@ -333,7 +333,7 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
 
 
 def _role_of_name(matcher: Matcher, match: Match, markers: bool, negated: bool) -> PartRole:
-    before, concept = matcher.before(match), match.concept
+    before, concept = matcher.text_before(match), match.concept
     assert concept is not None
     if concept.outcome:
         return PartRole.ENDPOINT
@@ -362,7 +362,7 @@ def _level(matcher: Matcher, match: Match) -> Level | None:
     """The side that a name is asked about ("high CD8")."""
     if match.concept is None:
         return None
-    before = matcher.before(match)
+    before = matcher.text_before(match)
     return "high" if HIGH.search(before) else "low" if LOW.search(before) else None
 
 
@@ -386,15 +386,15 @@ def _modifiers(matcher: Matcher) -> list[Match]:
     return []
 
 
-def _adjusted(matcher: Matcher) -> list[Match]:
+def _find_adjusted(matcher: Matcher) -> list[Match]:
     """Matches that the question adjusts for: after such words, or listed with one of them."""
     found: list[Match] = []
     for match in matcher.matches:
         if match.concept is None or match.concept.kind in DRUGS:
             continue
-        listed = bool(found) and matcher.between(found[-1], match) <= LISTED
+        listed = bool(found) and matcher.words_between(found[-1], match) <= LISTED
         measured = any(not key.startswith("expression:") for key in match.concept.variables)
-        if ADJUSTED.search(matcher.before(match)) or (listed and measured):
+        if ADJUSTED.search(matcher.text_before(match)) or (listed and measured):
             found.append(match)
     return found
 
@@ -409,7 +409,7 @@ def _place_unmatched(matcher: Matcher, parts: list[Asked]) -> tuple[list[Asked],
         symbol = any(
             is_code(word) and word[0].isalpha() and len(word) > 2 for word in words.split()
         )
-        if PEOPLE_WITH.search(matcher.before(match)):
+        if PEOPLE_WITH.search(matcher.text_before(match)):
             unknown.append(Asked(words=words, role=PartRole.POPULATION, name=words))
         elif symbol or (not exposed and matcher.matches):
             unknown.append(Asked(words=words, role=PartRole.EXPOSURE, name=words))

@@ -78,7 +78,7 @@ def find_conditions(text: str, variables: Iterable[Variable]) -> list[Condition]
     """Find the subgroups that a lower-case English text names, in their order."""
     known = list(variables)
     found = [
-        *_aged(text, known), *_numbered(text, known), *_worded(text, known),
+        *_find_ages(text, known), *_find_stages(text, known), *_find_words(text, known),
         *_named_levels(text, known), *_yes_or_no(text, known),
     ]  # fmt: skip
     found.sort(key=lambda item: (item.start, -(item.end - item.start)))
@@ -169,7 +169,7 @@ def _variable_for(what: str, variables: Iterable[Variable]) -> Variable | None:
     )
 
 
-def _aged(text: str, variables: list[Variable]) -> Iterator[Condition]:
+def _find_ages(text: str, variables: list[Variable]) -> Iterator[Condition]:
     age = _variable_for("age", variables)
     for match in AGED.finditer(text):
         fields = {"op": OPERATORS[match["op"] or match["sign"]], "value": float(match["years"])}
@@ -177,7 +177,7 @@ def _aged(text: str, variables: list[Variable]) -> Iterator[Condition]:
         yield Condition(match.start(), match.end(), "age", filters)
 
 
-def _numbered(text: str, variables: list[Variable]) -> Iterator[Condition]:
+def _find_stages(text: str, variables: list[Variable]) -> Iterator[Condition]:
     for match in NUMBERED.finditer(text):
         variable = _variable_for(match["what"], variables)
         bare = [word.rstrip("abc") for word in re.findall(NUMBER, match[2])]
@@ -196,7 +196,7 @@ def _numbered(text: str, variables: list[Variable]) -> Iterator[Condition]:
         yield Condition(match.start(), match.end(), match["what"], filters)
 
 
-def _worded(text: str, variables: list[Variable]) -> Iterator[Condition]:
+def _find_words(text: str, variables: list[Variable]) -> Iterator[Condition]:
     for pattern, what, names in WORDS:
         variable = _variable_for(what, variables)
         for match in re.finditer(pattern, text):

@@ -20,7 +20,7 @@ Level = Literal["high", "low"]
 
 
 class Intent(StrEnum):
-    """What the question wants to know."""
+    """Aim of the question."""
 
     RELATE = "relate"
     """Does this go with that?"""
@@ -35,7 +35,7 @@ class Intent(StrEnum):
 
 
 class PartRole(StrEnum):
-    """What a part of the question is to the claim."""
+    """Role of a part of the question in the claim."""
 
     POPULATION = "population"
     EXPOSURE = "exposure"
@@ -48,14 +48,14 @@ class PartRole(StrEnum):
 
 
 class Supply(View):
-    """What would make an unknown part known."""
+    """Remedy for an unknown part."""
 
     kind: Literal["literature build", "cohort variable", "slide measurement"]
     how: str
 
 
 class Part(View):
-    """One part of the question, with the words in which it was asked.
+    """A part of the question, with the words in which it was asked.
 
     `name` is what it was matched to ("" where nothing has a name for it). `variables` are the keys
     of the data dictionary of which any one measures it, the best first; with `every` they are the
@@ -93,14 +93,9 @@ class Part(View):
             self.variables or self.endpoint or self.filters or self.open_to or self.setting
         ) and not (self.left_out or self.supply)
 
-    @property
-    def known(self) -> bool:
-        """True where graph, ontology or cohort have a name for it."""
-        return bool(self.name)
-
 
 class Setting(View):
-    """Whose disease is meant: the question's, the graph's and the cohort's, as organ and name."""
+    """Disease of the question, of the graph and of the cohort."""
 
     asked: str = ""
     graph: str = ""
@@ -125,13 +120,13 @@ class Question(View):
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
-    def named(self, role: PartRole | None = None) -> tuple[Part, ...]:
+    def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
         """The parts that the asker named, all or those of one role."""
         return tuple(part for part in self.parts if role is None or part.role is role)
 
     def testable(self, role: PartRole) -> tuple[Part, ...]:
         """The parts of a role that the cohort can carry and the question does not exclude."""
-        return tuple(part for part in self.named(role) if part.testable and not part.negated)
+        return tuple(part for part in self.list_parts(role) if part.testable and not part.negated)
 
     @property
     def unknown(self) -> tuple[Part, ...]:
@@ -177,7 +172,7 @@ class CohortWords(View):
 
 
 class QuestionInput(View):
-    """What the question agent sees: the prompt, and the names that graph and cohort have."""
+    """Input of the question agent: the prompt, and the names of graph and cohort."""
 
     prompt: str
     cohort: CohortWords

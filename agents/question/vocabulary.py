@@ -69,7 +69,7 @@ def organ_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class Concept:
-    """What a phrase names, where it is known, and by what the cohort measures it."""
+    """A known thing, and the variables by which the cohort measures it."""
 
     name: str
     kind: EntityType | None = None
@@ -357,7 +357,7 @@ class Vocabulary:
         return replace(found, supply=self._missing(found), nearest=())
 
     def _row(self, key: str) -> tuple[str, ...] | None:
-        """How a concept is measured; that cells entered a tissue shows in how many there are."""
+        """Find how a concept is measured; infiltration by cells is measured by their number."""
         return self._measured.get(key) or self._measured.get(key.removesuffix(" infiltration"))
 
     def _by_row(self, found: Concept, row: tuple[str, ...] | None) -> Concept:
@@ -397,7 +397,7 @@ class Vocabulary:
         return None
 
     def _missing(self, concept: Concept) -> tuple[Supply, ...]:
-        """What would make the cohort measure it."""
+        """Describe the missing measurement and its remedy."""
         cohort = self.cohort.cohort
         on_slides = (EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION)
         if concept.kind in (EntityType.GENE, EntityType.PROTEIN, EntityType.SIGNATURE):
@@ -444,7 +444,7 @@ class Vocabulary:
 
 
 def names_of(variable: Variable) -> tuple[str, ...]:
-    """What a variable may be called: its label with and without additions, its key, synonyms."""
+    """Names of a variable: its label with and without additions, its key, synonyms."""
     label = re.sub(r"\s*\(.*?\)", "", variable.label)
     return tuple(
         dict.fromkeys(
@@ -463,6 +463,6 @@ def names_of(variable: Variable) -> tuple[str, ...]:
 
 
 def endpoint_names(endpoint: Endpoint) -> tuple[str, ...]:
-    """What an endpoint may be called."""
+    """Names of an endpoint."""
     label = re.sub(r"\s*\(.*?\)", "", endpoint.label)
     return (endpoint.key, endpoint.key.replace("_", " "), endpoint.label, label)

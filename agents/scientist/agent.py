@@ -9,8 +9,8 @@ from itertools import islice
 from agents.core.base import Agent, Resources, Role, Wording, prompt_file
 from agents.core.types import Citation, Draft, OntologyBrief
 from agents.prose.check import Judge, early_judge
-from agents.prose.statement import Known, label_of, settled, state
-from agents.prose.wording import hypothesis_texts, reworded, unsupported_numbers
+from agents.prose.statement import Known, label_of, settle_fields, write_statement
+from agents.prose.wording import hypothesis_texts, replace_wording, unsupported_numbers
 from agents.scientist.chains import proposals
 from agents.scientist.policy import investigate
 from agents.scientist.tools import Workbench
@@ -23,7 +23,7 @@ Found = Mapping[str, Citation]
 
 
 def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
-    """What `hypothesis` names that the cohort does not have."""
+    """List what `hypothesis` names and the cohort does not have."""
     named = [
         *(exposure.variable for exposure in hypothesis.exposures),
         *(condition.variable for condition in hypothesis.population.filters),
@@ -79,7 +79,7 @@ def proposal_problems(
         )
     names = given.dictionary.names()
     problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
-    if state(proposal.hypothesis, known) in given.already:
+    if write_statement(proposal.hypothesis, known) in given.already:
         problems.append("this hypothesis was already proposed; propose a different one")
     return problems
 
@@ -137,7 +137,9 @@ def compose_draft(
     cited = [(found or {})[key] for key in proposal.sources]
     mechanism = tuple(dict.fromkeys(item.process for item in used))
     return Draft(
-        hypothesis=settled(proposal.hypothesis, known).model_copy(update={"id": hypothesis_id}),
+        hypothesis=settle_fields(proposal.hypothesis, known).model_copy(
+            update={"id": hypothesis_id}
+        ),
         mechanism=mechanism,
         citations=_unique([*(c for item in used for c in item.evidence), *cited]),
         contradicting=_unique([c for item in used for c in item.contradicting]),
@@ -208,8 +210,8 @@ def _wording(known: Known | None, found: Found) -> Wording[ScientistInput, Candi
         for proposal in answer.candidates:
             hypothesis = proposal.hypothesis
             if not variable_problems(hypothesis, dictionary):
-                plain = settled(_plainly_labeled(hypothesis, judge), dictionary)
-                hypothesis = reworded(plain, judge)
+                plain = settle_fields(_plainly_labeled(hypothesis, judge), dictionary)
+                hypothesis = replace_wording(plain, judge)
             mended = proposal.model_copy(
                 update={
                     "hypothesis": hypothesis,

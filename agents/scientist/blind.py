@@ -39,7 +39,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Distribution(View):
-    """One variable over all patients, without any outcome.
+    """Distribution of a variable over all patients, without any outcome.
 
     `lowest` is the share of patients at the lowest value (for a gene: not detected). `withheld`
     says why a variable is not described.
@@ -84,7 +84,7 @@ class JointCounts(View):
 
 
 class Description(View):
-    """What `cohort_describe` returns."""
+    """Result of `cohort_describe`."""
 
     patients: int
     variables: tuple[Distribution, ...]
@@ -94,7 +94,7 @@ class Description(View):
 
 
 class DesignPower(View):
-    """What one claim could see, from group sizes and the count of events.
+    """Power of a claim, from group sizes and the number of events.
 
     `detectable` is the smallest effect seen with 80% power on `scale`; `power` the chance to see
     `relevant`, the smallest effect that matters. `refused` says why no contract could be drafted.
@@ -136,7 +136,7 @@ class BlindCohort:
         return {gene.upper(): gene for gene in self.dictionary.expression}
 
     @cached_property
-    def _named(self) -> dict[str, list[str]]:
+    def _keys_by_name(self) -> dict[str, list[str]]:
         """Keys of the variables that are no genes, by each of their names."""
         found: dict[str, list[str]] = {}
         for variable in self.dictionary.variables:
@@ -144,14 +144,14 @@ class BlindCohort:
                 found.setdefault(plain(name), []).append(variable.key)
         return found
 
-    def measured(self, *names: str) -> tuple[str, ...]:
+    def find_variables(self, *names: str) -> tuple[str, ...]:
         """Keys of the variables that carry one of `names`: a gene's symbol, a label, a synonym."""
         genes = [self._symbols[name.upper()] for name in names if name.upper() in self._symbols]
-        others = [key for name in names for key in self._named.get(plain(name), ())]
+        others = [key for name in names for key in self._keys_by_name.get(plain(name), ())]
         return tuple(dict.fromkeys([*(f"expression:{gene}" for gene in genes), *others]))
 
     def withheld(self, key: str) -> str:
-        """Why nothing of a variable is shown; empty where it may be described."""
+        """Reason for withholding a variable; empty if it may be described."""
         if key not in self._withheld:
             self._withheld[key] = self._why_withheld(key)
         return self._withheld[key]
@@ -310,7 +310,7 @@ class BlindCohort:
         )
 
     def power(self, hypothesis: Hypothesis, rules: Rules | None = None) -> DesignPower:
-        """What a claim could see: its groups as they are, events at the cohort's overall rate.
+        """Estimate a claim's power: its groups as they are, events at the cohort's overall rate.
 
         Nothing is refused with an error: a claim that cannot be drafted says why in `refused`.
         """
@@ -319,7 +319,7 @@ class BlindCohort:
             for key in _asked_for(hypothesis):
                 if why := self.withheld(key):
                     raise InputError(f"{key}: {why}")
-            power, exposed, reference = self._observed(contract)
+            power, exposed, reference = self._observe_power(contract)
         except InputError as error:
             return DesignPower(refused=str(error))
         small = [n for n in (exposed, reference) if n is not None and n < contract.rules.min_group]
@@ -345,7 +345,7 @@ class BlindCohort:
             power=chance_to_see(relevant, seen, contract.rules, ratio=ratio),
         )
 
-    def _observed(self, contract: Contract) -> tuple[Power, int | None, int | None]:
+    def _observe_power(self, contract: Contract) -> tuple[Power, int | None, int | None]:
         """Power with the observed groups; the dictionary's where groups cannot be formed blindly.
 
         The share of patients who have the outcome, and its rate, are those of the whole cohort.
@@ -370,8 +370,8 @@ class BlindCohort:
         groups = expose(contract.comparison, contract.exposures, values, cuts).x
         endpoint = self._endpoint(contract.primary_test.endpoint)
         observed = endpoint.n / max(self.dictionary.n_patients, 1)
-        exposed = self._rounded(np.nansum(groups == 1) * observed)
-        reference = self._rounded(np.nansum(groups == 0) * observed)
+        exposed = self._round_count(np.nansum(groups == 1) * observed)
+        reference = self._round_count(np.nansum(groups == 0) * observed)
         n = exposed + reference
         if not exposed or not reference:
             raise InputError("one group is empty: choose another cut rule or comparison")
@@ -379,7 +379,7 @@ class BlindCohort:
         power = compute_power(n, events, exposed / n, endpoint.kind, contract.rules, "dictionary")
         return power, exposed, reference
 
-    def _rounded(self, count: float) -> int:
+    def _round_count(self, count: float) -> int:
         """A count to the nearest multiple of the minimum, so that no two differ by one patient."""
         return round(float(count) / self.minimum) * self.minimum
 
@@ -424,7 +424,7 @@ def plain(text: str) -> str:
 
 
 def _asked_for(hypothesis: Hypothesis) -> list[str]:
-    """What decides who is counted, and in which group."""
+    """Variables that define population and groups."""
     return [
         *(exposure.variable for exposure in hypothesis.exposures),
         *(condition.variable for condition in hypothesis.population.filters),

@@ -75,7 +75,7 @@ def proposals(
         steps = [one for one in given.brief.relationships if one.chain == chain]
         measured = [
             one
-            for one in _measured(steps, given.dictionary, resources.ontology)
+            for one in _find_measured(steps, given.dictionary, resources.ontology)
             if one.exposure.variable not in excluded
         ]
         if not measured:
@@ -155,7 +155,7 @@ def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
     return [*mixed, *same, *((item,) for item in measured)]
 
 
-def _measured(
+def _find_measured(
     steps: list[Relationship], dictionary: DictionaryView, ontology: Ontology
 ) -> list[Measured]:
     found: dict[str, Measured] = {}

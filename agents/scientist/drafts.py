@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from agents.prose.statement import settled
+from agents.prose.statement import settle_fields
 from agents.prose.wording import describe_design
 from agents.question.carried import filters_of
 from agents.question.types import PartRole
@@ -60,7 +60,7 @@ def draft(
         rationale=rationale,
         untested=tuple(untested),
     )
-    hypothesis = settled(hypothesis, dictionary)
+    hypothesis = settle_fields(hypothesis, dictionary)
     design = describe_design(hypothesis)
     return hypothesis.model_copy(
         update={
@@ -73,9 +73,7 @@ def draft(
 def covariates(
     given: ScientistInput, exposed: Collection[str], endpoint: Endpoint
 ) -> tuple[str, ...]:
-    """What the question adjusts for or compares with, then age, stage and sex where most patients
-    have them.
-    """
+    """Select covariates: those of the question, then age, stage and sex if most have them."""
     question = given.question
     asked = [
         key

@@ -1,4 +1,4 @@
-"""What the scientist's tools are asked, and what they show."""
+"""Inputs and outputs of the scientist's tools."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class FoundPaths(View):
 
 
 class LiteratureSearch(View):
-    """What to look for in the literature; `phrases` must all occur where some are given."""
+    """Literature query; all `phrases` must occur."""
 
     query: str = Field(min_length=1, max_length=300)
     phrases: tuple[str, ...] = Field(default=(), max_length=5)
@@ -193,7 +193,7 @@ class MeasurementDefine(View):
 
 
 class MeasurementCheck(View):
-    """One measurement: its key, what it says, and what the quality gate holds against it.
+    """A measurement: its key, its meaning, and the findings of the quality gate.
 
     `variable` is the key by which claims and looks name it. `stability` is the agreement with
     itself after each disturbance of the maps (intraclass correlation). `refused` says why it
@@ -222,11 +222,11 @@ class Measures(Protocol):
 
     @property
     def holds(self) -> str:
-        """What the maps hold, in words."""
+        """Description of what the maps hold."""
         ...
 
     def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
-        """What came of each formula, and the cohort with the variables of those that passed."""
+        """Measure each formula; return the checks and the cohort with the accepted variables."""
         ...
 
 

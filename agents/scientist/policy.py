@@ -14,7 +14,7 @@ from itertools import combinations, islice, product
 from typing import Any
 
 from agents.core.base import Resources
-from agents.prose.statement import label_of, settled
+from agents.prose.statement import label_of, settle_fields
 from agents.question.carried import excluded_keys, unanswered
 from agents.question.correct import BY_HAND
 from agents.question.names import key_of
@@ -71,7 +71,7 @@ class Concept:
 
 @dataclass
 class Known:
-    """What was learned of each variable: its side at higher risk, and the sources on it."""
+    """Findings on each variable: its side at higher risk, and the sources on it."""
 
     risk: dict[str, Level] = field(default_factory=dict)
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
     if given.history.next:
         following = yield from _next_claims(given, resources)
         return Candidates(candidates=tuple(following))
-    tried = yield from _tried(given)
+    tried = yield from _list_tried(given)
     chained = list(islice(proposals(given, resources), 3 * given.wanted))
     known = Known()
     for proposal in chained:
@@ -133,7 +133,7 @@ def _key(hypothesis: Hypothesis) -> tuple[frozenset[str], str]:
 
 
 def _next_claims(given: ScientistInput, resources: Resources) -> Looks:
-    """What the campaign asks next, with the sources that speak of its exposures."""
+    """Claims that the campaign asks next, with the sources on their exposures."""
     found = []
     for hypothesis in given.history.next[: given.wanted]:
         known = Known()
@@ -143,7 +143,7 @@ def _next_claims(given: ScientistInput, resources: Resources) -> Looks:
         sources = tuple(dict.fromkeys(key for keys in known.sources.values() for key in keys))[:12]
         found.append(
             Proposal(
-                hypothesis=settled(hypothesis, given.dictionary),
+                hypothesis=settle_fields(hypothesis, given.dictionary),
                 sources=sources,
                 support_absent=not sources,
                 conjecture=not known.risk,
@@ -152,7 +152,7 @@ def _next_claims(given: ScientistInput, resources: Resources) -> Looks:
     return found
 
 
-def _tried(given: ScientistInput) -> Looks:
+def _list_tried(given: ScientistInput) -> Looks:
     if not given.history.claims:
         return set()
     found = yield Use("history", HistoryAsked())
@@ -160,7 +160,7 @@ def _tried(given: ScientistInput) -> Looks:
 
 
 def _asked_concepts(question: Question) -> list[Concept]:
-    """What the question names and the cohort measures: a variable each, of a class its members."""
+    """Measured concepts that the question names: a variable each, of a class its members."""
     roles = (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
     found: dict[str, Concept] = {}
     for role in roles:
@@ -203,7 +203,7 @@ def _neighbors(
 
 
 def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: Resources) -> Looks:
-    """What the literature says of a concept, and on which side it sees the risk."""
+    """Look a concept up in the literature, and read on which side it reports the risk."""
     endpoint = endpoint_of(given)
     disease = given.question.setting.asked or given.question.setting.cohort
     query = " ".join(part for part in (concept.name, endpoint.label, disease) if part)
@@ -474,7 +474,7 @@ def _without_repeats(
             " hand with the other exposure in this cohort.",
         }
     )
-    return proposal.model_copy(update={"hypothesis": settled(changed, given.dictionary)})
+    return proposal.model_copy(update={"hypothesis": settle_fields(changed, given.dictionary)})
 
 
 def _strongest(pool: Sequence[Proposal], given: ScientistInput) -> Looks:

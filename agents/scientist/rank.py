@@ -54,7 +54,7 @@ class RankParts(View):
 
 
 class RankedCandidate(View):
-    """One candidate: its place, its rank's parts, and the hypothesis that it became, if any."""
+    """A candidate: its place, its rank's parts, and the hypothesis that it became, if any."""
 
     place: int
     statement: str
@@ -71,7 +71,7 @@ class SetAside(View):
 
 
 class Ranking(View):
-    """How the drafted candidates became the hypotheses that are debated and tested."""
+    """Selection of the hypotheses that are debated and tested from the drafted candidates."""
 
     wanted: int
     drafted: int
@@ -98,7 +98,7 @@ def without_rewordings(
 
 
 def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Citation]) -> float:
-    """How far what was read bears the claim, in [0, 1].
+    """Plausibility of the claim by what was read, in [0, 1].
 
     The geometric mean of the beliefs of the relationships that it rests on, less where one of them
     is contradicted; or, if that is more, one minus a half for each source that is not retracted

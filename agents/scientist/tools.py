@@ -62,7 +62,7 @@ MOSTLY_UNDETECTED = 0.8
 
 
 class Workbench:
-    """What the scientist's tools look at, and what they found.
+    """Data of the scientist's tools, and the sources that they found.
 
     Parameters
     ----------
@@ -100,11 +100,13 @@ class Workbench:
         self.seed = seed
         self.found: dict[str, Citation] = {}
 
-    def measured(self, name: str, *more: str) -> tuple[str, ...]:
+    def find_variables(self, name: str, *more: str) -> tuple[str, ...]:
         """The cohort's variables for a concept, by its names and those of the ontology."""
         entry = self.ontology.find(name)
         names = [name, *more, *([entry.name, *entry.synonyms] if entry else [])]
-        return tuple(key for key in self.cohort.measured(*names) if not self.cohort.withheld(key))
+        return tuple(
+            key for key in self.cohort.find_variables(*names) if not self.cohort.withheld(key)
+        )
 
     def graph_search(self, asked: GraphSearch) -> Entities:
         """Nodes by name or alias."""
@@ -118,7 +120,7 @@ class Workbench:
                     degree=node.degree,
                     aliases=node.aliases[:6],
                     definition=node.definition or "",
-                    measured=self.measured(node.name, *node.aliases),
+                    measured=self.find_variables(node.name, *node.aliases),
                     score=round(match.score, 3),
                 )
             )
@@ -131,7 +133,7 @@ class Workbench:
             node = neighbor.node
             if asked.types and node.type not in asked.types:
                 continue
-            measured = self.measured(node.name, *node.aliases)
+            measured = self.find_variables(node.name, *node.aliases)
             if asked.measured_only and not measured:
                 continue
             found.append(
@@ -235,11 +237,11 @@ class Workbench:
         return self.cohort.describe(asked.variables, asked.joint, asked.cut)
 
     def design_power(self, asked: DesignClaims) -> Designs:
-        """What each claim could see."""
+        """Estimate the power of each claim."""
         return Designs(designs=tuple(self.cohort.power(claim) for claim in asked.claims))
 
     def signature_define(self, asked: SignatureDefine) -> SignatureCheck:
-        """Whether genes can be scored as one variable in this cohort, and its key.
+        """Score genes as one variable of this cohort, or refuse it.
 
         Raises
         ------
@@ -292,7 +294,7 @@ class Workbench:
             )
         )
 
-    def told_history(self, asked: HistoryAsked) -> History:
+    def show_history(self, asked: HistoryAsked) -> History:
         """Earlier claims, all or those on one variable."""
         if not asked.variable:
             return self.history
@@ -359,7 +361,7 @@ class Workbench:
                 "history",
                 "What earlier rounds tested, how it ended, and what that suggests.",
                 HistoryAsked,
-                self.told_history,
+                self.show_history,
             ),
         )
 
@@ -388,12 +390,12 @@ class Workbench:
 def _tool(
     name: str, description: str, takes: type[BaseModel], look: Callable[[Any], View]
 ) -> Tool[Any]:
-    def gated(asked: BaseModel) -> View:
+    def gate(asked: BaseModel) -> View:
         result = look(asked)
         require_bounded(name, result)
         return result
 
-    return Tool(name, description, takes, gated)
+    return Tool(name, description, takes, gate)
 
 
 def quotations(record: Record, query: str) -> tuple[str, ...]:

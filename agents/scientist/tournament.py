@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
-from agents.prose.check import Judge, early_judge, replaced_text
+from agents.prose.check import Judge, early_judge, replace_text
 from agents.prose.wording import unsupported_numbers
 from agents.scientist.rank import RankParts
 from sage.core.seeds import generator
@@ -39,7 +39,7 @@ class Pairing(View):
 
 
 class Preference(View):
-    """Which of the two is worth testing more, and why."""
+    """The candidate that is worth testing more, and why."""
 
     better: Literal["first", "second"]
     reason: str
@@ -85,7 +85,7 @@ TOURNAMENT = Agent(
     wording=Wording(
         problems=lambda given, answer: [str(item) for item in _judge(given)(answer.reason)],
         replace=lambda given, answer: answer.model_copy(
-            update={"reason": replaced_text(answer.reason, WITHHELD, _judge(given))}
+            update={"reason": replace_text(answer.reason, WITHHELD, _judge(given))}
         ),
     ),
 )
@@ -132,7 +132,7 @@ def play(
 
 
 def comparisons(contenders: int, rounds: int = ROUNDS) -> int:
-    """How many comparisons a tournament takes at most."""
+    """Largest number of comparisons in a tournament."""
     return min(rounds * (contenders // 2), contenders * (contenders - 1) // 2)
 
 

@@ -1,4 +1,4 @@
-"""What the scientist reads and returns."""
+"""Input and output of the scientist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validation.core.hypothesis import Exposure, Hypothesis
 
 
 class ScientistInput(View):
-    """What the scientist sees: the question, the ontologist's brief, the data dictionary.
+    """Input of the scientist: the question, the ontologist's brief, the data dictionary.
 
     `wanted` is how many candidates to draft. `already` lists the statements proposed so far in the
     run, `wishes` what a reviewer asked for, `history` what earlier rounds of a campaign found.
@@ -27,7 +27,7 @@ class ScientistInput(View):
 
 
 class StepRef(View):
-    """One relationship of the brief, by the numbers of its chain and step."""
+    """A relationship of the brief, by the numbers of its chain and step."""
 
     chain: int
     step: int

@@ -9,7 +9,7 @@ from pydantic import Field
 from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.core.types import ExpandedHypothesis
 from agents.interpreter.agent import Interpretation, ResultsView, names_of, verdict_sentence
-from agents.prose.check import Problem, check_result, own, replaced
+from agents.prose.check import Problem, check_result, own_sentence, replace_refused
 from agents.prose.facts import ResultFacts
 from agents.prose.reading import sentences
 from agents.prose.wording import KEYED, free_numbers
@@ -62,7 +62,7 @@ class SummaryInput(View):
 
 
 class Summary(View):
-    """What a busy reader takes home."""
+    """Summary for a busy reader."""
 
     title: str
     paragraphs: tuple[str, ...] = Field(min_length=1, max_length=5)
@@ -75,11 +75,11 @@ CLAIM_TESTED = "Claim tested: "
 
 def summarize(given: SummaryInput, resources: Resources) -> Summary:
     """Put the pieces in order; nothing is added."""
-    return generated(given)
+    return write_summary(given)
 
 
 def title_of(hypothesis: Hypothesis) -> str:
-    """What a report is headed with: the parts of the claim, and nothing said of them.
+    """Title of a report: the parts of the claim, and no statement about them.
 
     A title of a model's own could tell a result in two nouns ("Death by collagen").
     """
@@ -87,7 +87,7 @@ def title_of(hypothesis: Hypothesis) -> str:
     return f"{parts[:1].upper()}{parts[1:]} and {hypothesis.endpoint}"
 
 
-def generated(given: SummaryInput) -> Summary:
+def write_summary(given: SummaryInput) -> Summary:
     """SAGE's own summary."""
     hypothesis = given.expanded.hypothesis
     next_steps = ["Repeat the registered analysis in an independent cohort (--replicate)."]
@@ -136,8 +136,8 @@ def _number_problems(given: SummaryInput, text: str) -> list[Problem]:
     return problems
 
 
-def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> list[Problem]:
-    """Why a text of the summary is refused; empty for one that the facts bear out."""
+def find_problems(given: SummaryInput, text: str, *, results_only: bool = False) -> list[Problem]:
+    """Problems of a text of the summary; empty if the facts support it."""
     hypothesis, facts = given.expanded.hypothesis, given.verdict.facts
     endpoints = tuple(name for names in facts.endpoints.values() for name in names)
     return _number_problems(given, text) + check_result(
@@ -153,7 +153,7 @@ def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> li
             *given.verdict.limits,
             *facts.sentences(),
             *_interpreted(given),
-            *generated(given).next_steps,
+            *write_summary(given).next_steps,
         ),
         results_only=results_only,
     )
@@ -162,24 +162,26 @@ def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> li
 def unborne(given: SummaryInput, answer: Summary) -> list[str]:
     """The sentences that the facts do not bear out, and a summary without the verdict."""
     problems = [
-        problem for each in answer.paragraphs for problem in refused(given, each, results_only=True)
+        problem
+        for each in answer.paragraphs
+        for problem in find_problems(given, each, results_only=True)
     ]
     for text in (answer.title, *answer.next_steps):
-        problems += refused(given, text)
+        problems += find_problems(given, text)
     return [str(problem) for problem in problems]
 
 
 def in_own_words(given: SummaryInput, answer: Summary) -> Summary:
     """The summary without its refused sentences; SAGE's own say the verdict in their place."""
-    plain = generated(given)
+    plain = write_summary(given)
 
     def judge(text: str) -> list[Problem]:
-        return refused(given, text)
+        return find_problems(given, text)
 
     paragraphs, problems = [], judge(answer.title)
     for paragraph in answer.paragraphs:
         found = {
-            sentence: refused(given, sentence, results_only=True)
+            sentence: find_problems(given, sentence, results_only=True)
             for sentence in sentences(paragraph)
         }
         problems += [problem for each in found.values() for problem in each]
@@ -187,11 +189,11 @@ def in_own_words(given: SummaryInput, answer: Summary) -> Summary:
             paragraphs.append(rest)
     if problems:
         verdict = verdict_sentence(given.verdict.verdict, simulated=given.verdict.simulated)
-        paragraphs = [own(verdict, problems), *paragraphs][:5]
+        paragraphs = [own_sentence(verdict, problems), *paragraphs][:5]
     return Summary(
         title=plain.title if judge(answer.title) else answer.title,
         paragraphs=tuple(paragraphs),
-        next_steps=replaced(answer.next_steps, plain.next_steps, judge),
+        next_steps=replace_refused(answer.next_steps, plain.next_steps, judge),
     )
 
 

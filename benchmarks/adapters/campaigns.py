@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.campaign.moves import Came, Earlier, Policy, came_to, reopens
-from agents.prose.statement import same_claim, settled
+from agents.prose.statement import same_claim, settle_fields
 from benchmarks.adapters.null_statistics import rate
 from benchmarks.adapters.worlds import DECIDING
 from sage.core.errors import InputError
@@ -198,10 +198,10 @@ Choose = Callable[[Sequence[Earlier], World], tuple[Hypothesis, int] | None]
 
 def by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
     """The policy of `sage campaign` with the rules: the claim that promises most information."""
-    policy = Policy([settled(claim, known) for claim in fresh], known)
+    policy = Policy([settle_fields(claim, known) for claim in fresh], known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
-        found = policy.ranked(earlier)
+        found = policy.rank(earlier)
         return (found[0][1].hypothesis, found[0][1].depth) if found else None
 
     return choose
@@ -287,7 +287,7 @@ def by_model(reasoner: Reasoner, given: ScientistInput, known: DataDictionary) -
         for fresh in (False, True):
             if fresh:
                 answer = reasoner.ask(SCIENTIST, _after(given, earlier, world)).output
-                waiting[:] = [settled(each.hypothesis, known) for each in answer.candidates]
+                waiting[:] = [settle_fields(each.hypothesis, known) for each in answer.candidates]
             while waiting:
                 claim = waiting.pop(0)
                 if same_claim(claim) not in asked and not any(reopens(claim, it) for it in held):

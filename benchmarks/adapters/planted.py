@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.campaign.moves import Earlier, reopens
-from agents.prose.statement import same_claim, settled
+from agents.prose.statement import same_claim, settle_fields
 from benchmarks.adapters.campaigns import (
     CLAIMS,
     Choose,
@@ -199,7 +199,7 @@ def at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
                 ),
             }
         )
-        return settled(Hypothesis.model_validate(drawn.model_dump()), world.known)
+        return settle_fields(Hypothesis.model_validate(drawn.model_dump()), world.known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
         asked = {same_claim(claim.hypothesis) for claim in earlier}

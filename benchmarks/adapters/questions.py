@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agents.question.carried import account
 from agents.question.ground import ground
-from agents.question.read import read
+from agents.question.read import read_by_rules
 from agents.question.types import Part, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
 from sage.core.data import data_root
@@ -288,7 +288,7 @@ class _Asker:
         if self.readings is not None:
             reading = self.readings[item.id]
         elif self._by_rules:
-            reading = read(item.prompt, vocabulary)
+            reading = read_by_rules(item.prompt, vocabulary)
         else:
             from sage.run.wiring import question_reader
 

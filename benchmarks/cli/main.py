@@ -94,7 +94,7 @@ def _proposals(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    from agents.novelty.debate import hold, retriever
+    from agents.novelty.debate import hold_debate, retriever
     from agents.novelty.settings import DebateSettings
     from benchmarks.adapters.novelty import as_expanded, local_retriever, scored, without_own
     from benchmarks.adapters.novelty_sets import read_literature, read_proposals
@@ -123,7 +123,7 @@ def _proposals(
                 if live is not None
                 else local_retriever(index, debate.records_per_critic, proposal.as_of, encode)
             )
-            outcome = hold(
+            outcome = hold_debate(
                 as_expanded(proposal.id, proposal.statement, proposal.parts),
                 critics,
                 without_own(search, proposal.own_title),
@@ -141,7 +141,7 @@ def _proposals(
 def _ideas(
     dataset: Path, kind: str, budget_usd: float | None, limit: int | None, as_json: bool
 ) -> None:
-    from agents.novelty.debate import hold
+    from agents.novelty.debate import hold_debate
     from agents.novelty.settings import DebateSettings
     from benchmarks.adapters.novelty import as_expanded, over, rank_correlation, separation
     from benchmarks.adapters.novelty_sets import read_ideas
@@ -157,7 +157,7 @@ def _ideas(
             advance("ideas", number, len(ideas))
             found = over(idea.papers, debate.records_per_critic)
             expanded = as_expanded(idea.id, idea.statement, idea.parts)
-            scores.append(hold(expanded, critics, found, debate).score)
+            scores.append(hold_debate(expanded, critics, found, debate).score)
         advance("ideas", len(ideas), len(ideas))
     labels = [idea.label for idea in ideas]
     result = {

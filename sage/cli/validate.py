@@ -97,7 +97,7 @@ def run(
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
-    from agents.prose.statement import stated
+    from agents.prose.statement import add_statement
     from sage.cli.cohort import load_named
     from sage.cli.console import err, print_json, working
     from sage.cli.console import out as console
@@ -127,7 +127,7 @@ def run(
         for claim, name in zip(claims, names, strict=True):
             status.update(f"{name}: contract")
             if not isinstance(claim, FrozenContract):
-                claim = stated(claim, dictionary)
+                claim = add_statement(claim, dictionary)
                 plan = draft(claim, dictionary, seed=seed, alpha=alpha, **rules)
                 claim = freeze(plan, data)
             require_same_data(claim, data)
@@ -231,7 +231,7 @@ def contract(
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     --out e5.json
     """
-    from agents.prose.statement import stated
+    from agents.prose.statement import add_statement
     from sage.cli.cohort import load_named
     from sage.cli.console import working
     from validation.contracts.contract import read_hypothesis
@@ -242,7 +242,7 @@ def contract(
     with working(f"reading {cohort}"):
         data = load_named(cohort, root, features)
         rules = _rules(split, impute)
-        claim = stated(claim, data.dictionary())
+        claim = add_statement(claim, data.dictionary())
         frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha, **rules), data)
         _register(frozen, data)
     _show(frozen, save, as_json)

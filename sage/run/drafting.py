@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from agents.core.types import DictionaryView, Draft, History, OntologyBrief, dictionary_view
-from agents.prose.statement import settled
+from agents.prose.statement import settle_fields
 from agents.question.carried import filters_of
 from agents.question.types import Question
 from agents.scientist import (
@@ -151,11 +151,11 @@ def _testable(
 ) -> tuple[list[Proposal], list[RankParts], list[SetAside]]:
     """The proposals that the cohort can test, what each is ranked by, and what was set aside."""
     known = bench.cohort.dictionary
-    proposals, aside = without_rewordings(answer, lambda item: settled(item, known).statement)
+    proposals, aside = without_rewordings(answer, lambda item: settle_fields(item, known).statement)
     able, parts = [], []
     for done, proposal in enumerate(proposals):
         tell("candidates weighed", done, len(proposals))
-        hypothesis = settled(proposal.hypothesis, known)
+        hypothesis = settle_fields(proposal.hypothesis, known)
         design = bench.cohort.power(hypothesis)
         if design.refused:
             aside.append(SetAside(statement=hypothesis.statement, reason=design.refused))

@@ -16,7 +16,7 @@ from agents.instructions.agent import (
 )
 from agents.instructions.demands import take_up
 from agents.interpreter.agent import INTERPRETER, InterpreterInput
-from agents.prose.statement import settled
+from agents.prose.statement import settle_fields
 from agents.summary.agent import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from sage.core.files import write_json
 from sage.run.services import Services
@@ -60,7 +60,7 @@ def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
         answer = services.ask(EXPANSION, given, f"expansion-{suffix(name, number)}").output
         expanded = compose_expanded(given, answer)
         expanded = expanded.model_copy(
-            update={"hypothesis": settled(expanded.hypothesis, services.dictionary)}
+            update={"hypothesis": settle_fields(expanded.hypothesis, services.dictionary)}
         )
         write_json(services.folder.output(f"expanded-{suffix(name, number)}"), expanded)
         return {"expanded": expanded, "round": number}
@@ -68,8 +68,8 @@ def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
 
 def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
-    from agents.novelty.coverage import unborne
-    from agents.novelty.debate import hold, retriever
+    from agents.novelty.coverage import explain_irrelevance
+    from agents.novelty.debate import hold_debate, retriever
     from agents.novelty.settings import DebateSettings
 
     expanded, number = state["expanded"], state.get("round", 0)
@@ -78,7 +78,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
         settings = DebateSettings(threshold=services.settings.novelty_threshold)
         year = services.spec.as_of
         as_of = date(year, 12, 31) if year else None
-        outcome = hold(
+        outcome = hold_debate(
             expanded,
             services.reasoner,
             retriever(services.literature, settings, as_of),
@@ -112,7 +112,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
                 specious=bool(outcome.specious),
                 summary=judged[-1].position.summary
                 if judged and outcome.judged
-                else f"Novelty is not judged: {unborne(outcome.coverage)}.",
+                else f"Novelty is not judged: {explain_irrelevance(outcome.coverage)}.",
             ),
             "reasons": list(outcome.reasons) if again else [],
             "round": number + 1 if again else number,

@@ -107,15 +107,15 @@ def contract(
     InputError
         If a correction names a part that the question does not have.
     """
-    from agents.question.correct import corrected, edited
+    from agents.question.correct import apply_corrections, check_edited
     from agents.question.ground import ground
     from agents.question.vocabulary import Vocabulary
 
     vocabulary = Vocabulary(given, ontology)
     if corrections.edited is not None:
         read = ground(given, reading, vocabulary)
-        return edited(corrections.edited, given, read)
-    return corrected(given, reading, vocabulary, corrections.replaced, corrections.dropped)
+        return check_edited(corrections.edited, given, read)
+    return apply_corrections(given, reading, vocabulary, corrections.replaced, corrections.dropped)
 
 
 def read_contract(services: Services) -> Question:
@@ -197,7 +197,7 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     out = [f"{question.intent.value.replace('_', ' ')} ({question.language})"]
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
-    if not question.named(PartRole.ENDPOINT) and not question.refusals:
+    if not question.list_parts(PartRole.ENDPOINT) and not question.refusals:
         out.append("  endpoint: none named; the hypothesis chooses one")
     if question.direction is not None:
         out.append(f"  direction: {question.direction.value.replace('_', ' ')}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from agents.core.types import Draft, dictionary_view
-from agents.prose.statement import read_statement, settled
+from agents.prose.statement import read_statement, settle_fields
 from agents.prose.wording import describe_design, describe_direction
 from agents.scientist import variable_problems
 from sage.core.errors import InputError
@@ -255,7 +255,7 @@ def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
     problems = variable_problems(hypothesis, view)
     if problems:
         raise InputError(f"edited hypothesis: {problems[0]}")
-    return settled(hypothesis, services.dictionary)
+    return settle_fields(hypothesis, services.dictionary)
 
 
 def _as_written(

@@ -28,7 +28,7 @@ from sage.run.spec import RunSpec
 from sage.settings import Settings
 
 if TYPE_CHECKING:
-    from agents.evidence.clients import EvidenceClients
+    from agents.evidence.registries import EvidenceClients
     from agents.scientist import Workbench
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
@@ -217,10 +217,10 @@ class Services:
         """Outside registries for feasibility when the run is online, else None."""
         if self.settings.literature == "local":
             return None
-        from agents.evidence.clients import EvidenceClients, Registries
+        from agents.evidence.registries import EvidenceClients
 
-        known = Registries.public(ncbi_key=self.settings.services.key("ncbi"))
-        return EvidenceClients(self.settings.cache_dir / "evidence", known)
+        cache = self.settings.cache_dir / "evidence"
+        return EvidenceClients(cache, ncbi_key=self.settings.services.key("ncbi"))
 
     @property
     def question(self) -> Question:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agents.core.types import Citation, Draft, OntologyBrief, dictionary_view
 from agents.instructions.demands import take_up
-from agents.prose.statement import read_statement, settled, state
+from agents.prose.statement import read_statement, settle_fields, write_statement
 from agents.scientist import Proposal, StepRef, compose_draft
 from sage.core.errors import InputError
 from sage.run.hypothesis_nodes import accept
@@ -67,7 +67,7 @@ def claim(**changes: Any) -> Hypothesis:
         "direction": "higher_risk",
         "covariates": ["clinical:age"],
     }
-    return settled(Hypothesis.model_validate(fields | changes), DICTIONARY)
+    return settle_fields(Hypothesis.model_validate(fields | changes), DICTIONARY)
 
 
 @st.composite
@@ -102,7 +102,7 @@ def test_a_statement_reads_back_into_the_fields_that_it_was_written_from(
     assert reading.missing == ()
     assert reading.left_over == ()
     merged = Hypothesis.model_validate(before.model_dump(mode="json") | reading.changes)
-    assert state(merged, DICTIONARY) == hypothesis.statement
+    assert write_statement(merged, DICTIONARY) == hypothesis.statement
 
 
 @given(one=claims(), other=claims())
@@ -362,8 +362,8 @@ def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: 
 def test_an_abbreviated_outcome_keeps_its_capitals() -> None:
     bare = DICTIONARY.endpoints[0].model_copy(update={"label": "OS"})
     known = DICTIONARY.model_copy(update={"endpoints": (bare, *DICTIONARY.endpoints[1:])})
-    assert "with shorter OS" in state(claim(), known)
-    assert "with shorter overall survival" in state(claim(), DICTIONARY)
+    assert "with shorter OS" in write_statement(claim(), known)
+    assert "with shorter overall survival" in write_statement(claim(), DICTIONARY)
 
 
 @pytest.mark.parametrize(
@@ -384,4 +384,4 @@ def test_the_verb_of_a_claim_agrees_with_what_is_measured(label: str, verb: str)
     known = DICTIONARY.model_copy(update={"variables": (renamed, *DICTIONARY.variables[1:])})
     exposures = [{"variable": renamed.key, "label": label, "level": "high"}]
     one = claim(exposures=exposures, comparison="exposed_vs_rest")
-    assert f" {verb} patients with shorter" in state(one, known)
+    assert f" {verb} patients with shorter" in write_statement(one, known)

@@ -10,20 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from agents.evidence import clients as module
-from agents.evidence.clients import EvidenceClients, Registries
-from agents.evidence.clinical_trials import ClinicalTrials
-from agents.evidence.gdc import Gdc, site_of
-from agents.evidence.geo import Geo
-from agents.evidence.github import GitHub, Repository, repository_of
-from agents.evidence.packages import installed, released
-from agents.evidence.reference_code import ReferenceCode
-from sage.core.http.client import Policy, ServiceClient
+from agents.evidence import registries as module
+from agents.evidence.packages import find_package, find_releases
+from agents.evidence.registries import (
+    ADDRESSES,
+    EvidenceClients,
+    Repository,
+    papers_address,
+    read_projects,
+    read_repository,
+    read_series,
+    read_trials,
+    repository_of,
+    site_of,
+)
+from sage.core.http.client import Policy
 from sage.core.http.errors import SourceChanged
 from tests.agents.nov_helpers import expanded
 from tests.core.http_server import Answer, FakeServices, as_json, serving
 
-POLICY = Policy(attempts=1, attempt=0.5, deadline=2.0, backoff=0.01)
+POLICY = Policy(attempts=1, attempt=5.0, deadline=10.0, backoff=0.01)
 TODAY = date(2026, 11, 20)
 
 
@@ -89,22 +95,18 @@ def all_answering(services: FakeServices) -> None:
 
 
 def every_client(services: FakeServices, cache: Path | None = None) -> EvidenceClients:
-    url = services.url
-    registries = Registries(
-        geo=Geo(base_url=url + "/ncbi"),
-        gdc=Gdc(base_url=url + "/gdc"),
-        trials=ClinicalTrials(base_url=url + "/ct"),
-        github=GitHub(base_url=url + "/gh", token="t0ken"),
-        reference=ReferenceCode(base_url=url + "/hf"),
-        packages=("lifelines",),
-    )
-    return EvidenceClients(cache, registries, today=TODAY, policy=POLICY)
+    paths = {"geo": "ncbi", "gdc": "gdc", "clinical_trials": "ct", "github": "gh"}
+    addresses = {name: f"{services.url}/{path}" for name, path in paths.items()}
+    return EvidenceClients(
+        cache, {**addresses, "reference_code": f"{services.url}/hf"}, github_token="t0ken",
+        packages=("lifelines",), today=TODAY, policy=POLICY,
+    )  # fmt: skip
 
 
 @pytest.fixture
 def services(monkeypatch: pytest.MonkeyPatch):
     # The index client is tested on its own against a local index below.
-    monkeypatch.setattr(module, "released", lambda name: None)
+    monkeypatch.setattr(module, "find_releases", lambda name: None)
     with serving() as running:
         all_answering(running)
         yield running
@@ -165,19 +167,17 @@ def test_an_archived_repository_is_not_maintained(services: FakeServices) -> Non
 
 @pytest.mark.parametrize("name", ["../../user", "a/b/c", "a", "a/../b"])
 def test_a_repository_name_cannot_reach_another_path(name: str) -> None:
-    async def work() -> None:
-        client = ServiceClient(None, POLICY)
-        await GitHub().repository(client, name)
-
+    clients = EvidenceClients(None, {}, policy=POLICY)
     with pytest.raises(ValueError, match="is not owner/name"):
-        asyncio.run(work())
+        asyncio.run(clients._activity(name))
+    clients.close()
 
 
 def test_a_renamed_field_is_a_changed_source() -> None:
     with pytest.raises(SourceChanged, match="stargazers_count"):
-        GitHub()._read(b'{"full_name": "a/b"}')
+        read_repository(b'{"full_name": "a/b"}')
     with pytest.raises(SourceChanged, match="case_count"):
-        Gdc()._read(json.dumps({"data": {"hits": [{"project_id": "x", "summary": {}}]}}).encode())
+        read_projects(json.dumps({"data": {"hits": [{"project_id": "x", "summary": {}}]}}).encode())
 
 
 def test_repository_addresses_are_recognized() -> None:
@@ -192,11 +192,11 @@ def test_sites_are_read_from_the_disease() -> None:
 
 
 def test_an_installed_package_states_version_and_status() -> None:
-    package = installed("pandas")
+    package = find_package("pandas")
     assert package is not None
     assert "pandas" in package.sentence() and package.version in package.sentence()
     assert package.maturity == 1.0
-    assert installed("surely-not-installed-anywhere") is None
+    assert find_package("surely-not-installed-anywhere") is None
 
 
 def test_releases_are_read_through_the_index_client() -> None:
@@ -215,8 +215,8 @@ def test_releases_are_read_through_the_index_client() -> None:
             "PIP_CONFIG_FILE": os.devnull,
             "NO_PROXY": "*",
         }
-        known = released("lifelines", environment=environment)
-        absent = released("no-such-package-here", environment=environment)
+        known = find_releases("lifelines", environment=environment)
+        absent = find_releases("no-such-package-here", environment=environment)
     assert known is not None
     assert (known.latest, known.count) == ("0.30.0", 3)
     assert absent is None
@@ -224,19 +224,18 @@ def test_releases_are_read_through_the_index_client() -> None:
 
 def test_by_default_every_registry_is_asked() -> None:
     clients = EvidenceClients(None)
-    asked = (clients.geo, clients.gdc, clients.trials, clients.github, clients.reference)
     clients.close()
-    assert all(item is not None for item in asked) and clients.packages
+    assert clients.addresses == ADDRESSES and clients.packages
 
 
 def test_a_package_name_cannot_carry_an_option() -> None:
     with pytest.raises(ValueError, match="not the name of a package"):
-        released("--index-url=http://x")
+        find_releases("--index-url=http://x")
 
 
 def test_the_successors_address_comes_from_its_own_library() -> None:
     pytest.importorskip("huggingface_hub")
-    assert ReferenceCode()._address().startswith("https://")
+    assert papers_address().startswith("https://")
 
 
 def shared(*parts: str) -> Path:
@@ -250,19 +249,19 @@ def shared(*parts: str) -> Path:
 @pytest.mark.shared
 def test_recorded_trials_are_read() -> None:
     body = shared("biomcp_2026", "ctgov", "search_age_count_20260811.json").read_bytes()
-    found = ClinicalTrials()._read(body)
-    assert found.total == 598101 and found.listed[0].nct.startswith("NCT")
+    total, listed = read_trials(body)
+    assert total == 598101 and listed[0].startswith("NCT")
 
 
 @pytest.mark.shared
 def test_a_recorded_repository_is_read() -> None:
     recorded = json.loads(shared("github_rest", "get-repository.json").read_text())
-    one = GitHub()._read(json.dumps(recorded[0]["response"]).encode())
-    assert one == Repository("octokit-fixture-org/hello-world", 42, 42, False, date(2017, 10, 10))
+    found = read_repository(json.dumps(recorded[0]["response"]).encode())
+    assert found == Repository("octokit-fixture-org/hello-world", 42, False, date(2017, 10, 10))
 
 
 @pytest.mark.shared
 def test_recorded_geo_summaries_are_read() -> None:
     body = shared("ncbi_eutils_klortho", "esummary.gds.json").read_bytes()
-    (series,) = Geo()._read_series(body)
-    assert series.accession == "GSE40726" and series.samples > 3
+    ((accession, samples),) = read_series(body)
+    assert accession == "GSE40726" and samples > 3

@@ -14,6 +14,7 @@ from agents.core.base import Resources
 from agents.core.prompting import parse, render
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
+from agents.evidence.registries import ExternalFact
 from agents.feasibility import (
     FEASIBILITY,
     EvidenceItem,
@@ -25,7 +26,6 @@ from agents.feasibility import (
     gather,
 )
 from agents.feasibility.agent import ADJUST
-from agents.feasibility.external import ExternalFact
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.rule import judge
 from agents.feasibility.types import STEPS

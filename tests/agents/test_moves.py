@@ -165,12 +165,12 @@ def test_a_neighbor_is_of_the_same_family(gene: str, near: str | None) -> None:
 
 def test_what_promises_more_is_asked_first() -> None:
     policy = Policy([CUT, claim(TLS)], KNOWN)
-    bits = [promised for promised, _ in policy.ranked([])]
+    bits = [promised for promised, _ in policy.rank([])]
     assert bits == sorted(bits, reverse=True)
-    first = policy.ranked([])[0][1]
+    first = policy.rank([])[0][1]
     assert first.kind == "move on"
     assert first.hypothesis.comparison is Comparison.PER_SD  # a cut would cost power
-    after = policy.ranked([Earlier(id="c", hypothesis=PER_SD, came="other direction")])
+    after = policy.rank([Earlier(id="c", hypothesis=PER_SD, came="other direction")])
     assert after[0][1].kind == "refine"
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agents.novelty.debate import hold
+from agents.novelty.debate import hold_debate
 from kg.literature.types import Query, Record, SearchAnswer
 from sage.core.llm.messages import ModelChoice
 from tests.agents.nov_helpers import expanded
@@ -86,7 +86,7 @@ def test_a_model_that_cites_an_unretrieved_paper_is_told_and_mends_it(tmp_path: 
         services.routes["/v1/chat/completions"] = critic
         price = ModelChoice(name="local", price_in=1.0, price_out=2.0)
         reasoner = chat_reasoner(services.url + "/v1", tmp_path, model=price)
-        outcome = hold(expanded(), reasoner, retrieve)
+        outcome = hold_debate(expanded(), reasoner, retrieve)
         bodies = [item.params["_body"] for item in services.seen]
     assert len(bodies) == 4
     assert "R42, which was not retrieved" in bodies[1]

@@ -12,8 +12,8 @@ from agents.core.base import Agent, I, O, Reply, Resources
 from agents.core.prompting import parse, render
 from agents.core.rules import RulesReasoner
 from agents.novelty.checks import check_judge, check_prover, check_verifier
-from agents.novelty.debate import hold, retriever
-from agents.novelty.evidence import read
+from agents.novelty.debate import hold_debate, retriever
+from agents.novelty.evidence import count_mentions
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.settings import DebateSettings
@@ -95,7 +95,7 @@ PAPER = Record(title="A paper on FABP5 in bladder cancer", year=2020)
 
 def debate(p: list[Any], v: list[Any], j: list[Any], **settings: Any):
     reasoner = Scripted(prover=p, verifier=v, judge=j)
-    outcome = hold(expanded(), reasoner, found(PAPER), DebateSettings(**settings))
+    outcome = hold_debate(expanded(), reasoner, found(PAPER), DebateSettings(**settings))
     return outcome, reasoner
 
 
@@ -201,7 +201,7 @@ def test_each_round_retrieves_what_the_critics_asked_and_nothing_twice() -> None
         verifier=[verifier(1, queries=("beta", "alpha"))],
         judge=[judge(5)],
     )
-    hold(expanded(), reasoner, retrieve)
+    hold_debate(expanded(), reasoner, retrieve)
     assert set(asked[0]) == {"prover", "verifier"}
     assert next(iter(asked[1])) == "verifier"
     assert [[item.text for item in asked[1][name]] for name in ("prover", "verifier")] == [
@@ -231,7 +231,7 @@ def test_missing_sources_reach_the_critics_and_the_outcome() -> None:
         return {name: SearchAnswer(records=(PAPER,), missing=(gone,)) for name in wanted}
 
     reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[judge(6)])
-    outcome = hold(expanded(), reasoner, retrieve)
+    outcome = hold_debate(expanded(), reasoner, retrieve)
     assert outcome.missing_sources == (gone,)
     assert reasoner.given[0][1].missing_sources == (gone,)
 
@@ -278,14 +278,14 @@ def known(*parts: str, retracted: bool = False, text: str = "") -> Record:
 def test_the_rules_call_an_unseen_combination_more_novel_than_a_seen_one() -> None:
     apart = found(*(known(part, f"study {n}") for part in PARTS for n in range(3)))
     together = found(*(known(*PARTS, f"study {n}") for n in range(12)))
-    new = hold(expanded(), rules(), apart)
-    old = hold(expanded(), rules(), together)
+    new = hold_debate(expanded(), rules(), apart)
+    old = hold_debate(expanded(), rules(), together)
     assert new.score > 7 > 4 > old.score
     assert old.below_threshold and "a part that it lacks" in old.reasons[0]
 
 
 def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
-    outcome = hold(expanded(), rules(), found())
+    outcome = hold_debate(expanded(), rules(), found())
     first = outcome.transcript[0].position
     assert first.confidence <= 0.3
     assert "absence of evidence" in first.summary
@@ -293,8 +293,8 @@ def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
 
 
 def test_more_literature_makes_the_rules_surer() -> None:
-    few = hold(expanded(), rules(), found(*(known(*PARTS[:2]) for _ in range(1))))
-    many = hold(
+    few = hold_debate(expanded(), rules(), found(*(known(*PARTS[:2]) for _ in range(1))))
+    many = hold_debate(
         expanded(), rules(), found(*(Record(title=f"FABP5 bladder cancer {n}") for n in range(20)))
     )
     assert many.transcript[0].position.confidence > few.transcript[0].position.confidence
@@ -303,7 +303,7 @@ def test_more_literature_makes_the_rules_surer() -> None:
 def test_a_retracted_claim_is_flagged_upheld_and_named() -> None:
     claim = known(*PARTS, retracted=True)
     related = [Record(title=f"FABP5 study {n}") for n in range(12)]
-    outcome = hold(expanded(), rules(), found(claim, *related))
+    outcome = hold_debate(expanded(), rules(), found(claim, *related))
     assert outcome.retracted == ("R1",)
     assert outcome.specious == ("hypothesis",)
     assert outcome.score < 3.5
@@ -324,8 +324,8 @@ def test_a_failed_replication_refutes_and_a_null_finding_only_weighs() -> None:
         snippets=("FABP5 is not associated with overall survival in bladder cancer.",),
     )
     related = [Record(title=f"FABP5 study {n}") for n in range(12)]
-    refuted = hold(expanded(), rules(), found(refuting, *related))
-    weighed = hold(expanded(), rules(), found(null, *related))
+    refuted = hold_debate(expanded(), rules(), found(refuting, *related))
+    weighed = hold_debate(expanded(), rules(), found(null, *related))
     assert [bool(item.transcript[1].position.specious) for item in (refuted, weighed)] == [
         True,
         False,
@@ -338,7 +338,7 @@ def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
     given = given_with(
         known("FABP5", "bladder cancer"), known("FABP5"), known("bladder cancer"), known("urine")
     )
-    seen = read(given.expanded, given.records)
+    seen = count_mentions(given.expanded, given.records)
     counts = dict(zip(seen.pairs, seen.together, strict=True))
     assert counts[("FABP5", "bladder cancer")] == 1
     assert sum(counts.values()) == 1
@@ -350,7 +350,7 @@ def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
 
 
 def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
-    outcome = hold(
+    outcome = hold_debate(
         expanded(), rules(), found(known("FABP5", "bladder cancer"), known("overall survival"))
     )
     judged = outcome.transcript[2].position.summary
@@ -361,14 +361,14 @@ def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
 
 def test_synonyms_count_as_mentions() -> None:
     given = given_with(Record(title="FABP5 in urothelial carcinoma"))
-    seen = read(given.expanded, given.records)
+    seen = count_mentions(given.expanded, given.records)
     assert seen.nearest[0].parts == ("FABP5", "bladder cancer")
 
 
 def test_every_word_of_the_rules_cites_retrieved_records() -> None:
     with Literature((), None, LocalIndex.from_folder(ROOT / "data" / "corpus")) as literature:
         settings = DebateSettings()
-        outcome = hold(expanded(), rules(), retriever(literature, settings), settings)
+        outcome = hold_debate(expanded(), rules(), retriever(literature, settings), settings)
     refs = {record.ref for record in outcome.records}
     for turn in outcome.transcript:
         assert turn.rejected == ()
@@ -384,7 +384,8 @@ def test_the_debate_is_the_same_every_time() -> None:
     literature = Literature((), None, LocalIndex.from_folder(ROOT / "data" / "corpus"))
     settings = DebateSettings()
     one, two = (
-        hold(expanded(), rules(), retriever(literature, settings), settings) for _ in range(2)
+        hold_debate(expanded(), rules(), retriever(literature, settings), settings)
+        for _ in range(2)
     )
     assert one.transcript == two.transcript and one.final == two.final
 
@@ -408,7 +409,7 @@ def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
     """High scores of eager critics count for nothing where only other things were found."""
     reasoner = Scripted(prover=[prover(9, 1.0)], verifier=[verifier(8, 1.0)], judge=[judge(9, 1.0)])
     ontology = Ontology.load(ROOT / "data" / "ontology")
-    outcome = hold(expanded(), reasoner, found(*records), ontology=ontology)
+    outcome = hold_debate(expanded(), reasoner, found(*records), ontology=ontology)
     assert outcome.judged is judged
     assert not outcome.below_threshold
     if not judged:
@@ -422,7 +423,9 @@ def test_an_index_of_another_disease_judges_nothing() -> None:
     ontology = Ontology.load(ROOT / "data" / "ontology")
     claim = expanded(("FABP5", "tertiary lymphoid structure", "overall survival", "breast cancer"))
     with Literature((), None, LocalIndex([PAPER, OFF])) as literature:
-        outcome = hold(claim, sure, retriever(literature, DebateSettings()), ontology=ontology)
+        outcome = hold_debate(
+            claim, sure, retriever(literature, DebateSettings()), ontology=ontology
+        )
     assert not outcome.judged
     assert outcome.coverage.searched == (
         "local index of 2 records, breast cancer in none of those found",
@@ -433,7 +436,7 @@ def test_critics_are_told_what_was_searched_and_held_to_the_confidence_that_it_a
     sure = Scripted(prover=[prover(6, 0.95)], verifier=[verifier(6, 0.95)], judge=[judge(6, 0.2)])
     with Literature((), None, LocalIndex([PAPER, OFF])) as literature:
         settings = DebateSettings()
-        outcome = hold(expanded(), sure, retriever(literature, settings), settings)
+        outcome = hold_debate(expanded(), sure, retriever(literature, settings), settings)
     given = sure.given[0][1]
     assert given.coverage.searched == ("local index of 2 records",)
     assert given.coverage.most_confident == 0.5 and len(given.coverage.relevant) == 1
@@ -448,7 +451,7 @@ def test_critics_are_told_what_was_searched_and_held_to_the_confidence_that_it_a
 def test_each_record_stands_beside_its_identifier_in_the_prompts() -> None:
     named = PAPER.model_copy(update={"doi": "10.1000/x"})
     reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[judge(6)])
-    hold(expanded(), reasoner, found(named))
+    hold_debate(expanded(), reasoner, found(named))
     for agent in (PROVER, VERIFIER, JUDGE):
         assert 'doi "10.1000/x"' in render(agent.prompt, reasoner.given[0][1])[1]
 
@@ -457,7 +460,7 @@ def test_plausibility_and_interest_are_axes_of_their_own() -> None:
     def outcome(plausibility: float | None, interest: float | None) -> Any:
         said = judge(6).model_copy(update={"plausibility": plausibility, "interest": interest})
         reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[said])
-        return hold(expanded(), reasoner, found(PAPER))
+        return hold_debate(expanded(), reasoner, found(PAPER))
 
     plain, dull = outcome(None, None), outcome(2.0, 1.0)
     assert (dull.plausibility, dull.interest) == (2.0, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.novelty.direction import Opposition
-from agents.novelty.evidence import read
+from agents.novelty.evidence import count_mentions
 from agents.novelty.types import CitedRecord
 from kg.literature.types import Record
 from tests.agents.nov_helpers import expanded, hypothesis
@@ -55,6 +55,6 @@ def test_an_opposing_finding_reaches_the_verifier_as_a_denial() -> None:
             "High FABP5 expression is associated with longer overall survival in bladder cancer.",
         ),
     )
-    seen = read(expanded(), [CitedRecord(ref="R1", record=record)])
+    seen = count_mentions(expanded(), [CitedRecord(ref="R1", record=record)])
     assert seen.denials[0].ref == "R1" and "longer" in seen.denials[0].sentence
     assert seen.refutations == ()

@@ -10,9 +10,9 @@ import pytest
 from agents.core.base import Resources
 from agents.core.rules import RulesReasoner
 from agents.core.types import ExpandedHypothesis
-from agents.novelty.coverage import relevant_refs, unborne
-from agents.novelty.debate import hold
-from agents.novelty.evidence import read
+from agents.novelty.coverage import explain_irrelevance, relevant_refs
+from agents.novelty.debate import hold_debate
+from agents.novelty.evidence import count_mentions
 from agents.novelty.parts import body_key, parts_of
 from agents.novelty.types import CitedRecord, DebateOutcome
 from kg.lexicon.ontology import Ontology
@@ -45,7 +45,7 @@ def held(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
         return {name: SearchAnswer(records=records, served_by=("local index",)) for name in wanted}
 
     reasoner = RulesReasoner(Resources(ontology=ONTOLOGY))
-    return hold(claim, reasoner, retrieve, ontology=ONTOLOGY)
+    return hold_debate(claim, reasoner, retrieve, ontology=ONTOLOGY)
 
 
 def said(claim: ExpandedHypothesis, *records: Record) -> str:
@@ -144,7 +144,7 @@ def test_what_counts_for_a_part_by_kinship_counts_and_is_said() -> None:
     claim = expanded(("COL3A1", "progression-free interval", "muscle-invasive bladder cancer"))
     records = (Record(title="COL3A1 and progression-free survival in MIBC"),)
     cited = [CitedRecord(ref="R1", record=records[0])]
-    assert read(claim, cited, ONTOLOGY).unseen_pairs() == ()
+    assert count_mentions(claim, cited, ONTOLOGY).unseen_pairs() == ()
     text = said(claim, *records)
     assert "progression-free interval (counted for it: progression-free survival)" in text
     assert "Counted by kinship: progression-free survival for progression-free interval." in text
@@ -178,7 +178,9 @@ def test_no_share_is_printed_and_a_record_without_a_part_is_not_the_nearest() ->
 def test_a_part_under_another_name_is_found(part: str) -> None:
     record = Record(title="PD-L1 subgroups and longer OS in urothelial carcinoma")
     claim = expanded((part, "overall survival", "urothelial carcinoma"))
-    assert read(claim, [CitedRecord(ref="R1", record=record)], ONTOLOGY).unseen_pairs() == ()
+    assert (
+        count_mentions(claim, [CitedRecord(ref="R1", record=record)], ONTOLOGY).unseen_pairs() == ()
+    )
     assert "found together in no" not in said(claim, record)
 
 
@@ -277,16 +279,18 @@ def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
     common = Record(title="Overall survival in bladder cancer with high density predicts shorter")
     own = Record(title="FABP5 in bladder cancer")
     cited = [CitedRecord(ref=f"R{n}", record=one) for n, one in enumerate((common, own), 1)]
-    assert read(expanded(), cited, ONTOLOGY).nearest[0].ref == "R2"
+    assert count_mentions(expanded(), cited, ONTOLOGY).nearest[0].ref == "R2"
 
 
 def test_what_was_counted_as_bearing_on_the_claim_is_said() -> None:
     none = held(expanded(), Record(title="Overall survival in bladder cancer"))
-    assert unborne(none.coverage).startswith("in none of the records found does the name")
+    assert explain_irrelevance(none.coverage).startswith(
+        "in none of the records found does the name"
+    )
     one = held(expanded(), Record(title="FABP5 in bladder cancer"))
     assert borne(one.model_dump(mode="json")).startswith("names an exposure of the claim")
     foreign = held(expanded(("FABP5", "breast cancer")), Record(title="FABP5 in bladder cancer"))
-    assert unborne(foreign.coverage) == "breast cancer was found in none of the records"
+    assert explain_irrelevance(foreign.coverage) == "breast cancer was found in none of the records"
     assert borne(foreign.model_dump(mode="json")) == "count, as breast cancer was found in none"
 
 

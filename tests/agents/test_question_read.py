@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.question.agent import check_reading
-from agents.question.correct import corrected, edited
+from agents.question.correct import apply_corrections, check_edited
 from agents.question.ground import ground
 from agents.question.names import is_english
-from agents.question.read import read
+from agents.question.read import read_by_rules
 from agents.question.types import (
     Asked,
     GraphName,
@@ -59,7 +59,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
 def ask(known: Known, prompt: str, cohort: str = "demo") -> Question:
     words, vocabulary = known[cohort]
     words = words.model_copy(update={"prompt": prompt})
-    return ground(words, read(prompt, vocabulary), vocabulary)
+    return ground(words, read_by_rules(prompt, vocabulary), vocabulary)
 
 
 def answer(known: Known, item: GoldQuestion) -> Answer:
@@ -103,7 +103,7 @@ def test_a_question_asked_otherwise_has_the_same_parts(known: Known, change) -> 
 def test_an_unknown_symbol_is_never_corrected_into_a_known_one(known: Known) -> None:
     for symbol in ("FGFR33", "FABP55", "COL1A9", "TP63"):
         question = ask(known, f"Does {symbol} relate to overall survival?")
-        (part,) = question.named(PartRole.EXPOSURE)
+        (part,) = question.list_parts(PartRole.EXPOSURE)
         assert not part.testable and part.words == symbol
         assert symbol.lower() in " ".join(question.refusals).lower()
 
@@ -113,14 +113,14 @@ def test_a_correction_is_said(known: Known) -> None:
     assert question.endpoint == "OS"
     for words in ("macropages", "overal survivl"):
         assert any(words in note for note in question.notes)
-    assert question.named(PartRole.EXPOSURE)[0].corrected_from == "macropages"
+    assert question.list_parts(PartRole.EXPOSURE)[0].corrected_from == "macropages"
 
 
 @pytest.mark.parametrize("cells", ["B-cell", "CD8 T cell", "Macrophage"])
 def test_that_cells_entered_shows_in_how_many_there_are(known: Known, cells: str) -> None:
     def exposure(named: str) -> tuple[str, ...]:
         question = ask(known, f"Do {named} relate to overall survival?")
-        (part,) = question.named(PartRole.EXPOSURE)
+        (part,) = question.list_parts(PartRole.EXPOSURE)
         return part.variables
 
     assert exposure(f"{cells} infiltration") == exposure(f"{cells}s") != ()
@@ -128,7 +128,7 @@ def test_that_cells_entered_shows_in_how_many_there_are(known: Known, cells: str
 
 def test_a_marker_gene_stands_in_only_with_a_word(known: Known) -> None:
     question = ask(known, "Do macrophages relate to overall survival?")
-    (part,) = question.named(PartRole.EXPOSURE)
+    (part,) = question.list_parts(PartRole.EXPOSURE)
     assert part.stands_in and "not a count of cells" in part.stands_in
     assert any("stands in" in note for note in question.notes)
 
@@ -179,7 +179,7 @@ def test_a_treatment_that_all_received_is_not_said_to_be_unrecorded(
     vocabulary = Vocabulary(words, ONTOLOGY)
     prompt = f"Does FGFR3 expression relate to overall survival under {named}?"
     words = words.model_copy(update={"prompt": prompt})
-    question = ground(words, read(prompt, vocabulary), vocabulary)
+    question = ground(words, read_by_rules(prompt, vocabulary), vocabulary)
     (treatment,) = [part for part in question.parts if part.role is PartRole.TREATMENT]
     assert treatment.setting and not treatment.supply
     assert any("received atezolizumab" in note for note in question.notes)
@@ -189,16 +189,16 @@ def test_an_effect_of_a_treatment_that_nobody_recorded_is_refused(known: Known) 
     question = ask(known, "Which biomarkers predict response to cisplatin?")
     assert question.intent is Intent.PREDICT_RESPONSE
     assert "prognostic, not predictive" in question.refusals[0]
-    (part,) = question.named(PartRole.TREATMENT)
+    (part,) = question.list_parts(PartRole.TREATMENT)
     assert part.supply[0].kind == "cohort variable"
 
 
 def test_a_question_is_corrected_by_role_and_by_leaving_out(known: Known) -> None:
     words, vocabulary = known["demo"]
     prompt = "Which biomarkers predict response to cisplatin?"
-    reading = read(prompt, vocabulary)
+    reading = read_by_rules(prompt, vocabulary)
     words = words.model_copy(update={"prompt": prompt})
-    question = corrected(
+    question = apply_corrections(
         words,
         reading,
         vocabulary,
@@ -209,23 +209,23 @@ def test_a_question_is_corrected_by_role_and_by_leaving_out(known: Known) -> Non
     assert question.endpoint == "nodes"
     assert [part.words for part in question.parts if part.left_out] == ["cisplatin"]
     with pytest.raises(InputError, match="no such part"):
-        corrected(words, reading, vocabulary, {}, ("carboplatin",))
+        apply_corrections(words, reading, vocabulary, {}, ("carboplatin",))
 
 
 def test_an_edited_contract_may_not_name_what_the_cohort_lacks(known: Known) -> None:
     question = ask(known, "Does FGFR3 relate to survival?")
     words = known["demo"][0].model_copy(update={"prompt": question.prompt})
-    assert edited(question, words, question) == question
+    assert check_edited(question, words, question) == question
     strange = question.parts[0].model_copy(update={"variables": ("expression:NOPE",)})
     with pytest.raises(InputError, match="NOPE"):
-        edited(question.model_copy(update={"parts": (strange,)}), words, question)
+        check_edited(question.model_copy(update={"parts": (strange,)}), words, question)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     words = QuestionInput(prompt=text, cohort=SMALL.cohort, graph=GRAPH)
-    question = ground(words, read(text, SMALL_VOCABULARY), SMALL_VOCABULARY)
+    question = ground(words, read_by_rules(text, SMALL_VOCABULARY), SMALL_VOCABULARY)
     assert question.parts or question.refusals
     assert Question.model_validate_json(question.model_dump_json()) == question
 
@@ -255,7 +255,7 @@ def test_what_makes_another_quantity_is_said(
     known: Known, prompt: str, exposures: set[str], endpoint: str, said: str
 ) -> None:
     question = ask(known, prompt)
-    asked = question.named(PartRole.EXPOSURE) + question.named(PartRole.POPULATION)
+    asked = question.list_parts(PartRole.EXPOSURE) + question.list_parts(PartRole.POPULATION)
     assert exposures <= {part.name for part in asked}
     assert question.endpoint == endpoint
     aside = [note for note in question.notes if "Not matched" in note]
@@ -277,11 +277,11 @@ def test_an_edited_contract_of_nonsense_is_refused(
 ) -> None:
     question = ask(known, "Does CXCL13 relate to overall survival?")
     given_ = known["demo"][0].model_copy(update={"prompt": question.prompt})
-    assert edited(question, given_, question) == question
+    assert check_edited(question, given_, question) == question
     told = question.model_dump(mode="json")
     (told if "prompt" in changed else told["parts"][0]).update(changed)
     with pytest.raises(InputError, match=says):
-        edited(Question.model_validate(told), given_, question)
+        check_edited(Question.model_validate(told), given_, question)
 
 
 def test_what_the_asker_points_elsewhere_is_said(known: Known) -> None:
@@ -289,10 +289,10 @@ def test_what_the_asker_points_elsewhere_is_said(known: Known) -> None:
     words = known["demo"][0].model_copy(update={"prompt": question.prompt})
     marker, endpoint = question.parts
     other = marker.model_copy(update={"variables": ("expression:COL1A1",)})
-    found = edited(question.model_copy(update={"parts": (other, endpoint)}), words, question)
+    found = check_edited(question.model_copy(update={"parts": (other, endpoint)}), words, question)
     assert found.parts[0].stands_in == "the asker's own choice"
     assert any('"FABP5" is measured by' in note for note in found.notes)
-    found = edited(question.model_copy(update={"parts": (marker,)}), words, question)
+    found = check_edited(question.model_copy(update={"parts": (marker,)}), words, question)
     assert any("took out the endpoint" in note for note in found.notes)
 
 
@@ -309,7 +309,7 @@ def test_plain_words_for_amount_and_survival(
     known: Known, prompt: str, level: str | None, endpoint: str, direction: str | None
 ) -> None:
     question = ask(known, prompt)
-    assert question.named(PartRole.EXPOSURE)[0].level == level
+    assert question.list_parts(PartRole.EXPOSURE)[0].level == level
     assert (question.endpoint, question.direction) == (endpoint, direction)
     assert not any("Not matched" in note for note in question.notes)
 
@@ -326,9 +326,9 @@ def test_levels_against_one_another_are_exposure_and_population(
 ) -> None:
     question = ask(known, prompt)
     assert not question.refusals
-    (marker,) = question.named(PartRole.EXPOSURE)
+    (marker,) = question.list_parts(PartRole.EXPOSURE)
     assert marker.variables == (exposure,)
-    population = question.named(PartRole.POPULATION)
+    population = question.list_parts(PartRole.POPULATION)
     if kept is None:
         assert not population
     else:
@@ -353,7 +353,7 @@ def test_who_is_ruled_out_is_ruled_out(
 ) -> None:
     question = ask(known, prompt, cohort)
     assert {(it.variable, it.op) for part in question.parts for it in part.filters} == kept
-    assert not any(part.negated for part in question.named(PartRole.POPULATION))
+    assert not any(part.negated for part in question.list_parts(PartRole.POPULATION))
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_groups_that_are_compared_are_what_is_asked(
 ) -> None:
     question = ask(known, prompt, cohort)
     assert not question.refusals
-    assert (variable,) in {part.variables for part in question.named(PartRole(role))}
+    assert (variable,) in {part.variables for part in question.list_parts(PartRole(role))}
 
 
 def test_a_model_may_name_more_than_the_thing(known: Known) -> None:
@@ -420,9 +420,9 @@ def test_recorded_readings_are_scored_without_a_model(known: Known, tmp_path: Pa
 def test_an_outcome_is_no_exposure(known: Known) -> None:
     words, vocabulary = known["demo"]
     prompt = "Does FGFR3 relate to survival?"
-    reading = read(prompt, vocabulary)
+    reading = read_by_rules(prompt, vocabulary)
     words = words.model_copy(update={"prompt": prompt})
-    question = corrected(
+    question = apply_corrections(
         words, reading, vocabulary, {PartRole.EXPOSURE: ("progression-free interval",)}
     )
     assert "is an outcome" in " ".join(question.refusals)
@@ -446,9 +446,9 @@ def test_what_is_adjusted_for_is_no_exposure(
     known: Known, prompt: str, adjusted: list[str]
 ) -> None:
     question = ask(known, prompt)
-    found = [part.variables[0] for part in question.named(PartRole.COVARIATE)]
+    found = [part.variables[0] for part in question.list_parts(PartRole.COVARIATE)]
     assert found == adjusted
-    exposed = {key for part in question.named(PartRole.EXPOSURE) for key in part.variables}
+    exposed = {key for part in question.list_parts(PartRole.EXPOSURE) for key in part.variables}
     assert exposed
     assert not exposed & set(adjusted)
 
@@ -474,7 +474,7 @@ def test_a_name_and_its_abbreviation_are_one_part(
     known: Known, prompt: str, exposures: int
 ) -> None:
     question = ask(known, prompt)
-    assert len(question.named(PartRole.EXPOSURE)) == exposures
+    assert len(question.list_parts(PartRole.EXPOSURE)) == exposures
 
 
 @pytest.mark.parametrize(
@@ -499,9 +499,9 @@ def test_adjustment_in_other_words(
     known: Known, cohort: str, prompt: str, covariates: list[str], exposure: str
 ) -> None:
     question = ask(known, prompt, cohort)
-    named = [part.variables[0].split(":")[1] for part in question.named(PartRole.COVARIATE)]
+    named = [part.variables[0].split(":")[1] for part in question.list_parts(PartRole.COVARIATE)]
     assert named == covariates
-    exposed = [part.variables[0].split(":")[1] for part in question.named(PartRole.EXPOSURE)]
+    exposed = [part.variables[0].split(":")[1] for part in question.list_parts(PartRole.EXPOSURE)]
     assert exposed == [exposure]
 
 
@@ -554,14 +554,14 @@ def test_one_side_of_a_measured_amount_is_a_level(known: Known) -> None:
     prompt = "Is high tumor mutational burden associated with overall survival?"
     given = words.model_copy(update={"cohort": cohort, "prompt": prompt})
     vocabulary = Vocabulary(given, ONTOLOGY)
-    question = ground(given, read(prompt, vocabulary), vocabulary)
-    (part,) = question.named(PartRole.EXPOSURE)
+    question = ground(given, read_by_rules(prompt, vocabulary), vocabulary)
+    (part,) = question.list_parts(PartRole.EXPOSURE)
     assert part.variables == ("mutation:load",) and part.level == "high"
 
 
 def test_a_denied_relation_is_no_exposure(known: Known) -> None:
     question = ask(known, "Is FGFR3 NOT associated with overall survival?")
-    assert [part.words for part in question.named(PartRole.EXPOSURE)] == ["FGFR3"]
+    assert [part.words for part in question.list_parts(PartRole.EXPOSURE)] == ["FGFR3"]
     assert any("expects no relation" in note for note in question.notes)
 
 

@@ -20,7 +20,13 @@ from agents.interpreter.agent import (
 )
 from agents.prose.check import early_judge
 from agents.prose.facts import ResultFacts
-from agents.summary.agent import FeasibilityView, NoveltyView, SummaryInput, generated, verdict_view
+from agents.summary.agent import (
+    FeasibilityView,
+    NoveltyView,
+    SummaryInput,
+    verdict_view,
+    write_summary,
+)
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import expanded, hypothesis
 from validation.controls.keys import Key
@@ -92,7 +98,7 @@ def test_a_median_that_was_not_reached_has_no_unit() -> None:
 
 def test_a_summary_begins_with_a_claim_and_not_with_a_fact() -> None:
     given = interpreted()
-    summary = generated(
+    summary = write_summary(
         SummaryInput(
             interpretation=interpret(given, RESOURCES),
             verdict=verdict_view(given.results),

@@ -189,7 +189,7 @@ def test_what_holds_an_outcome_or_came_late_is_withheld(
     with pytest.raises(InputError, match="cannot be counted"):
         blind.describe((), ("clinical:hidden", "clinical:age"))
     assert blind.power(Hypothesis.model_validate(claim("clinical:hidden"))).refused
-    assert not bench(cohorts.load(tmp_path / "w")).measured("hidden")
+    assert not bench(cohorts.load(tmp_path / "w")).find_variables("hidden")
 
 
 def test_what_holds_an_outcome_in_it_is_shown_alone(tmp_path: Path) -> None:

@@ -166,13 +166,13 @@ def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) 
     from agents.feasibility.facts import FactList
     from agents.feasibility.plan import contract_numbers
     from agents.feasibility.settings import FeasibilitySettings
-    from agents.prose.statement import read_statement, stated
+    from agents.prose.statement import add_statement, read_statement
     from sage.cli.cohort import load_named
     from validation.contracts.contract import read_hypothesis
 
     hypothesis = read_hypothesis(path)
     cohort = load_named("gbsg2" if path.stem.endswith("rfs") else "demo", None).dictionary()
-    text = stated(hypothesis, cohort).statement
+    text = add_statement(hypothesis, cohort).statement
     page = " ".join(PAGE.read_text(encoding="utf-8").replace("\n> ", " ").split())
     if path.stem != "signature_weighted_os":
         assert text in page
@@ -341,17 +341,17 @@ def test_an_endpoint_is_tested_only_after_those_before_it(tmp_path, first, later
 
 
 def test_the_sentence_of_a_hierarchy_names_its_endpoints_in_order(tmp_path: Path) -> None:
-    from agents.prose.statement import read_statement, state
+    from agents.prose.statement import read_statement, write_statement
 
     raw = patients(120).assign(waited=1.0, fell=1)
     known = cohorts.load(write(tmp_path / "w", raw, more=SECOND)).dictionary()
     both = claim(secondary_endpoints=["PFS"], hierarchy=True)
-    assert state(both, known) == (
+    assert write_statement(both, known) == (
         "In toy, high marker identifies patients with shorter overall survival, compared with low "
         "marker; if that is supported, the same is claimed, in this order, of shorter "
         "progression-free survival."
     )
-    assert not read_statement(state(both, known), both, known).missing
+    assert not read_statement(write_statement(both, known), both, known).missing
     assert read_statement("High marker shortens survival.", both, known).missing
 
 

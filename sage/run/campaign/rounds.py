@@ -367,7 +367,7 @@ def _chosen(
     and the scientist has not run out of paths.
     """
     share = 1 - (plan.spec.split or 0.0)
-    best = Policy((), known, share).ranked(earlier)
+    best = Policy((), known, share).rank(earlier)
     fresh = _fresh_bits(known, share) if plan.widened < 2 else 0.0
     if not best and plan.widened >= 2:
         return (), "nothing is left to ask: no move, and no further claim on the paths"
