@@ -57,8 +57,8 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
             reasons.append(
-                f"{near.record.citation()} names {near.list_parts()}{seen.describe_unsearched()}; add a "
-                "part that it lacks, or a population or endpoint that it did not study."
+                f"{near.record.citation()} names {near.list_parts()}{seen.describe_unsearched()};"
+                " add a part that it lacks, or a population or endpoint that it did not study."
             )
     for denial in seen.denials[:2]:
         reasons.append(f'Answer this finding: "{denial.sentence}" ({denial.record.citation()})')
