@@ -189,8 +189,8 @@ def _terms(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
     facts.add(
         "logic",
         "events per model term",
-        f"{per_term:.1f} expected events per model term ({numbers.format_count(events)} expected events,"
-        f" {numbers.terms} terms of the draft's adjusted model).",
+        f"{per_term:.1f} expected events per model term ({numbers.format_count(events)} expected"
+        f" events, {numbers.terms} terms of the draft's adjusted model).",
         "draft contract",
         found=enough,
         share=min(1.0, per_term / settings.events_per_variable),

@@ -47,8 +47,6 @@ from kg.literature.types import (
 )
 from sage.core.llm.turns import Spent
 
-__all__ = ["Retriever", "hold", "retriever"]
-
 _AGENTS: dict[Critic, Agent[Any, Any]] = {"prover": PROVER, "verifier": VERIFIER, "judge": JUDGE}
 
 
