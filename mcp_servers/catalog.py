@@ -5,7 +5,6 @@ Tool modules keep heavy imports (torch, cv2, pandas) inside functions, so that l
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_file
 from sage.core.plugins import find_plugins
 
 SUITES = {
@@ -69,7 +69,7 @@ def user_modules(folder: str | Path) -> Iterator[ModuleType]:
 
 def user_module(path: Path) -> ModuleType:
     """Import one file of the user's own tools under a name of its own; once per content."""
-    content = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    content = hash_file(path)[:16]
     name = f"sage_user_tools.{path.stem}_{content}"
     if name in sys.modules:
         return sys.modules[name]

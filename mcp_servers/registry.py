@@ -32,8 +32,8 @@ from mcp_servers import catalog
 from mcp_servers.context import ToolContext
 from mcp_servers.describe import beyond_card, describe_tool
 from mcp_servers.results_cache import HashIndex, ResultsCache, describe_output, hash_input
-from mcp_servers.spec import ATTRIBUTE, Provenance, ToolRun, ToolSpec, explain
-from sage.core.errors import Cancelled, FaultError, InputError, SageError
+from mcp_servers.spec import ATTRIBUTE, Provenance, ToolRun, ToolSpec
+from sage.core.errors import Cancelled, FaultError, InputError, SageError, explain_validation
 from sage.core.extras import explain_absence
 
 
@@ -138,7 +138,7 @@ def execute(
         spec.returns.model_validate(result)
     except ValidationError as error:
         raise FaultError(
-            f"{spec.name} {spec.version} returned a result outside its schema: {explain(error)}"
+            f"{spec.name} {spec.version} returned a result outside its schema: {explain_validation(error, limit=5)}"
         ) from error
     return ToolRun(
         result=result | beyond_card(spec, result),

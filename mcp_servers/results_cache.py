@@ -24,6 +24,7 @@ from mcp_servers.spec import Output
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
+from sage.core.hashes import hash_file, hash_text
 from sage.core.log import logger
 
 if TYPE_CHECKING:
@@ -39,15 +40,6 @@ FORMAT = 1
 """Layout of the cache; part of every key, so that an old layout is never misread."""
 RACY_SECONDS = 2.0
 """A file changed more recently than this may change again within its time stamp's resolution."""
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def hash_input(path: Path, index: HashIndex | None = None) -> str:
@@ -179,7 +171,7 @@ class ResultsCache:
             "arguments": arguments,
         }
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hash_text(text)
 
     def _content(self, value: Any, context: ToolContext) -> Any:
         if isinstance(value, list):

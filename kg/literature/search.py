@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -17,6 +16,7 @@ from kg.literature.merge import merge
 from kg.literature.protocol import LiteratureSource, RetractionSource, Wanted
 from kg.literature.rank import Embed, rank, remembered
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer
+from sage.core.hashes import hash_text
 from sage.core.http.cache import DiskCache
 from sage.core.http.client import Policy, ServiceClient, Usage, metered
 from sage.core.http.errors import OverBudget, ServiceError
@@ -182,7 +182,7 @@ class Literature:
             return ""
         if self._fingerprint is None:
             text = "\n".join(record.model_dump_json() for record in self.local.records)
-            self._fingerprint = hashlib.sha256(text.encode()).hexdigest()
+            self._fingerprint = hash_text(text)
         return self._fingerprint
 
     def _stored(self, key: str) -> dict[str, SearchAnswer] | None:

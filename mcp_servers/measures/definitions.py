@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from mcp_servers.measures.formula import parse
 from mcp_servers.measures.language import Measurement
 from sage.core.errors import InputError
 from sage.core.files import write_text
+from sage.core.hashes import hash_text
 
 MOST = 20_000
 MAX_BYTES = 16 << 20
@@ -51,7 +51,7 @@ def read_definitions(path: Path) -> list[Measurement]:
 def keep_definitions(measurements: Sequence[Measurement], folder: Path) -> Path:
     """Write measurements under a name that changes with them; the file."""
     text = "".join(f"{measurement.formula}\n" for measurement in measurements)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    digest = hash_text(text, digits=12)
     path = folder / f"definitions-{digest}.txt"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, text)

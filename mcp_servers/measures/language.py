@@ -39,6 +39,7 @@ from mcp_servers.measures.arrangement import (
 from mcp_servers.measures.maps import Name
 from mcp_servers.measures.nodes import Node
 from mcp_servers.measures.units import Unit, read_unit
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 
 Rule = Literal["mean", "median", "max", "min", "area_weighted", "pooled", "only"]
@@ -319,6 +320,4 @@ def _is_plain(expression: Node) -> bool:
 
 
 def _short_hash(text: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hash_text(text, digits=8)

@@ -10,7 +10,6 @@ slide's corner, x to the right, y down.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ import numpy as np
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
 from mcp_servers.slides.arrays import F64, I64, AnyArray, BoolArray
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import replacing, write_bytes, write_json
+from sage.core.hashes import hash_file
 from sage.core.models import Strict
 from sage.core.seeds import generator
 
@@ -307,7 +307,7 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
             files=files,
         )
     except ValidationError as error:
-        raise InputError(f"{maps.slide}: {_first(error)}") from None
+        raise InputError(f"{maps.slide}: {explain_validation(error)}") from None
     write_json(folder / MANIFEST, manifest)
     return folder
 
@@ -326,7 +326,7 @@ def read_maps(folder: Path) -> SlideMaps:
             raise InputError(f"{folder / MANIFEST}: names a file {name!r} that maps do not have")
         if not (folder / name).is_file():
             raise InputError(f"{folder}: {name} is missing; import or compute the maps again")
-        if _sha256(folder / name) != digest:
+        if hash_file(folder / name) != digest:
             raise InputError(f"{folder / name} was changed after it was written; make it again")
     window = None
     if "window.geojson" in manifest.files:
@@ -399,7 +399,7 @@ def _read_manifest(folder: Path) -> _Manifest:
     except OSError:
         raise InputError(f"{folder}: has no {MANIFEST}; it holds no maps of a slide") from None
     except ValidationError as error:
-        raise InputError(f"{path}: {_first(error)}") from None
+        raise InputError(f"{path}: {explain_validation(error)}") from None
 
 
 def _about_cells(cells: CellMap) -> _Cells:
@@ -430,7 +430,7 @@ def _write_cells(path: Path, cells: CellMap) -> str:
     columns |= {f"c:{name}": column.values for name, column in cells.columns.items()}
     with replacing(path) as part:
         parquet.write_table(pa.table(columns), part, compression="zstd")
-    return _sha256(path)
+    return hash_file(path)
 
 
 def _read_cells(folder: Path, about: _Cells) -> CellMap:
@@ -488,7 +488,7 @@ def _write_shapes(folder: Path, name: str, shapes: Iterable[Any], kinds: Sequenc
     ]
     text = '{"type":"FeatureCollection","features":[\n' + ",\n".join(lines) + "\n]}\n"
     write_bytes(folder / f"{name}.geojson", text.encode())
-    return _sha256(folder / f"{name}.geojson")
+    return hash_file(folder / f"{name}.geojson")
 
 
 def _read_shapes(path: Path) -> tuple[list[Any], list[str]]:
@@ -548,16 +548,6 @@ def _bounds(shapes: AnyArray) -> F64:
 def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
     if len(codes) and not lowest <= codes.min() <= codes.max() < names:
         raise InputError(f"{where}: a type or kind is none of those named")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _first(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
 
 
 class MapsOnDisk:

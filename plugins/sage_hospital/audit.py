@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core import clock
 from sage.core.errors import FaultError
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sage.run.queue.database import Database, Execute, open_database
-from validation.core.types import canonical_json, sha256_text
+from validation.core.types import canonical_json
 
 if TYPE_CHECKING:
     import sage.web.people as web
@@ -27,7 +28,7 @@ CREATE TABLE IF NOT EXISTS sage_audit (
   about TEXT NOT NULL, detail TEXT NOT NULL, chain TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
-FIRST = sha256_text("sage audit 1")
+FIRST = hash_text("sage audit 1")
 REFUSED = "refused"
 """What the log calls a request beyond a quota; `about` is the number of the request's row."""
 
@@ -46,7 +47,7 @@ class Entry(Strict):
     def chained(self, before: str) -> str:
         """The hash of this row together with all rows before it."""
         values = [self.seq, self.at, self.who, self.what, self.about, self.detail]
-        return sha256_text(before + canonical_json(values))
+        return hash_text(before + canonical_json(values))
 
 
 class Audit:

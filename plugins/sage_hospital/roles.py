@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 from sage.web.people import ALL, Role
 from sage_hospital.quotas import Quotas
@@ -66,10 +66,8 @@ def read_roles(path: Path) -> Roles:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"--roles {path}: no TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
         raise InputError(
-            f"--roles {path}: {where}: {first['msg']}; roles are {', '.join(Role)}"
+            f"--roles {path}: {explain_validation(error)}; roles are {', '.join(Role)}"
         ) from None
 
 

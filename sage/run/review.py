@@ -17,7 +17,7 @@ from agents.core.types import Draft, dictionary_view
 from agents.prose.statement import read_statement, settle_fields
 from agents.prose.wording import describe_design, describe_direction
 from agents.scientist import variable_problems
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
 from sage.core.models import Strict
 from sage.run.state import Decision
@@ -246,9 +246,7 @@ def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
     try:
         hypothesis = Hypothesis.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "hypothesis"
-        raise InputError(f"edited hypothesis, field {field}: {first['msg']}") from None
+        raise InputError(f"edited hypothesis: {explain_validation(error)}") from None
     named = [exposure.variable.split(":")[-1] for exposure in hypothesis.exposures]
     named += [condition.variable.split(":")[-1] for condition in hypothesis.population.filters]
     view = dictionary_view(services.dictionary, named, min_count=0)  # A person may see them all.

@@ -78,7 +78,7 @@ def test_run_takes_json_settings_and_prints_the_result(tmp_path: Path) -> None:
         (["run", "coxx"], "did you mean cox"),
         (["run", "cox", "--set", "cohort"], "write KEY=VALUE"),
         (["run", "cox", "--set", "chohort=gbsg2"], 'no argument "chohort"'),
-        (["run", "cox", "--set", "cohort=gbsg2"], '"endpoint": Field required'),
+        (["run", "cox", "--set", "cohort=gbsg2"], "endpoint: Field required"),
         (["run", "cox", "--slides", "."], "reads no slide"),
         (["run", "cox", "--workers", "many", "--set", "cohort=g"], "Field required"),
         (["run", "preview", "--tools", TOOLS, "--slides", "absent"], "is not a folder"),

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_file
 from tests.validation.core_help import NODE, claim, load, patients, shared, write
 from validation import cohort as cohorts
 from validation.cohort.derive import log2_cpm, mean_z, signatures, ssgsea
@@ -187,15 +188,14 @@ def test_a_matrix_that_was_written_again_under_its_old_date_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from validation.cohort import expression
-    from validation.core.types import sha256_file
 
     hashed: list[Path] = []
 
     def counted(path: Path) -> str:
         hashed.append(path)
-        return sha256_file(path)
+        return hash_file(path)
 
-    monkeypatch.setattr(expression, "sha256_file", counted)
+    monkeypatch.setattr(expression, "hash_file", counted)
     path, cache = tmp_path / "matrix.csv", tmp_path / "cache"
     path.write_text("a,1")
     first = expression._digest(path, cache)
@@ -207,7 +207,7 @@ def test_a_matrix_that_was_written_again_under_its_old_date_is_read_again(
     time.sleep(0.02)
     path.write_text("a,2")
     os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
-    assert expression._digest(path, cache) == sha256_file(path) != first
+    assert expression._digest(path, cache) == hash_file(path) != first
 
 
 @pytest.mark.parametrize("orientation", ["genes_by_samples", "samples_by_genes"])
@@ -385,8 +385,8 @@ def test_a_gene_is_read_without_hashing_the_whole_matrix(
     from validation.simulate import write_world
 
     hashed: list[str] = []
-    real = data.sha256_file
-    monkeypatch.setattr(data, "sha256_file", lambda path: hashed.append(path.name) or real(path))
+    real = data.hash_file
+    monkeypatch.setattr(data, "hash_file", lambda path: hashed.append(path.name) or real(path))
     write_world(tmp_path / "world", seed=1, patients=60)
     cohort = cohorts.load(tmp_path / "world")
     cohort.table(["expression:FABP5"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_text
 from tests.validation.core_help import STRONG, claim, load, patients
 from tests.validation.verdict_table import estimate, evidence
 from validation.cohort.cohort import Cohort
@@ -91,14 +92,14 @@ def test_a_place_is_not_amended_away(tmp_path: Path) -> None:
 def test_a_contract_outside_of_campaigns_hashes_as_before(tmp_path: Path) -> None:
     import json
 
-    from validation.core.types import canonical_json, sha256_text
+    from validation.core.types import canonical_json
 
     cohort = load(tmp_path, patients())
     plan = draft(claim(), cohort.dictionary())
     told = json.loads(plan.model_dump_json())
     del told["online"]
     known = cohort.hashes()
-    assert digest(plan, known) == sha256_text(canonical_json({"contract": told, "data": known}))
+    assert digest(plan, known) == hash_text(canonical_json({"contract": told, "data": known}))
 
 
 def test_places_go_to_one_claim_each_and_come_back_where_nothing_was_confirmed(

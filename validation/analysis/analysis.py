@@ -22,12 +22,12 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_text
+from sage.core.hashes import hash_file
 from sage.core.log import logger
 from validation.analysis.e_value import put_e_value
 from validation.analysis.flow import group_numbers, patient_flow
 from validation.contracts.contract import FrozenContract, TestPlan
 from validation.controls.run import control_outcome, ledger_fields
-from validation.core.types import sha256_file
 from validation.figures.plots import draw
 from validation.inputs.population import Cut
 from validation.inputs.prediction import PredictionModel
@@ -122,7 +122,7 @@ class Analysis:
         except (json.JSONDecodeError, ValidationError) as error:
             raise InputError(f"{inputs}: inputs are damaged: {error}") from None
         for name, digest in provenance["files"].items():
-            if not (inputs / name).is_file() or sha256_file(inputs / name) != digest:
+            if not (inputs / name).is_file() or hash_file(inputs / name) != digest:
                 raise InputError(f"{inputs / name}: missing, or changed since it was prepared")
         if provenance["contract_sha256"] != frozen.sha256:
             raise InputError(f"{inputs}: the table was prepared for another contract")

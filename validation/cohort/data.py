@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_file, hash_text
 from validation.cohort.derive import Signature
 from validation.cohort.derive import signatures as shipped_signatures
 from validation.cohort.expression import Expression, load_expression
@@ -19,7 +20,7 @@ from validation.cohort.model import (
     key_of,
 )
 from validation.cohort.tables import Loaded, load_table
-from validation.core.types import canonical_json, sha256_file, sha256_text
+from validation.core.types import canonical_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +133,7 @@ class CohortData:
     def _hash_of(self, path: Path) -> str:
         """SHA-256 of a data file, read once: all that this object says is of one content."""
         if path not in self._digests:
-            self._digests[path] = sha256_file(path)
+            self._digests[path] = hash_file(path)
         return self._digests[path]
 
     def _name_of(self, path: Path) -> str:
@@ -144,7 +145,7 @@ class CohortData:
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every data file and of the cohort's description."""
         found = {self._name_of(path): self._hash_of(path) for path in self.files()}
-        found["cohort.toml"] = sha256_text(
+        found["cohort.toml"] = hash_text(
             canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes", "maps"}))
         )
         return dict(sorted(found.items()))

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from sage.core.clock import seconds
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
+from sage.core.hashes import hash_file, hash_text
 from validation.cohort.ids import SAMPLE_NAMES, patient_of, sample_type_of
 from validation.cohort.matrix import Matrix, read_matrix
 from validation.cohort.model import ExpressionSpec
 from validation.cohort.tables import inside, read_text_table
 from validation.core.dictionary import JoinReport
-from validation.core.types import canonical_json, sha256_file, sha256_text
+from validation.core.types import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +93,7 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
             notes=tuple(planned.notes),
         )
     text = canonical_json(spec.model_dump(mode="json")) + _digest(path, cache) + ids + "v1"
-    folder = cache / f"expression-{sha256_text(text)[:24]}"
+    folder = cache / f"expression-{hash_text(text)[:24]}"
     if (folder / "index.json").is_file():
         return _load_cached(folder)
     patients, genes, blocks, reports, notes = _plan_samples(spec, path, root, ids)
@@ -127,10 +128,10 @@ def _digest(path: Path, cache: Path) -> str:
         return f"{at.st_dev} {at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}"
 
     before, changed = state(), path.stat().st_ctime
-    kept = cache / f"digest-{sha256_text(f'{path.resolve()} {before}')[:24]}"
+    kept = cache / f"digest-{hash_text(f'{path.resolve()} {before}')[:24]}"
     if kept.is_file():
         return kept.read_text(encoding="utf-8")
-    digest = sha256_file(path)
+    digest = hash_file(path)
     if seconds() - changed > SETTLED_S and state() == before:
         write_text(kept, digest)
     return digest

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_bytes, write_text
+from sage.core.hashes import hash_file
 from sage.core.http.client import BlockingClient
 from validation.cohort.derive import signatures
 from validation.cohort.fetched import description_of
 from validation.cohort.service import Service, field_of, policy
-from validation.core.types import sha256_file
 
 if TYPE_CHECKING:
     pass
@@ -112,7 +112,7 @@ def fetch(
         "cbioportal": cbioportal,
         "project": project,
         "study": study,
-        "files": {path.name: sha256_file(path) for path in sorted(out.glob("*.csv*"))},
+        "files": {path.name: hash_file(path) for path in sorted(out.glob("*.csv*"))},
     }
     write_text(out / "fetch.json", json.dumps(record, indent=2, sort_keys=True) + "\n")
     return out

@@ -17,10 +17,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.core.dictionary import known_since
 from validation.core.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
-from validation.core.types import canonical_json, sha256_text
+from validation.core.types import canonical_json
 
 VERSION = 2
 """The format of a contract. 2: what its verdict asks of undeclared timing."""
@@ -458,7 +459,7 @@ def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
     """
     apart = {"online"} if contract.online is None else set()
     value = {"contract": contract.model_dump(mode="json", exclude=apart), "data": data_hashes}
-    return sha256_text(canonical_json(value))
+    return hash_text(canonical_json(value))
 
 
 def read_claim(path: Path) -> Hypothesis | FrozenContract:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from pathlib import Path
 from typing import Any, Literal
 
 from sage.core.models import Strict
@@ -50,17 +48,3 @@ class Number(Strict):
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no free choice of spacing, so that equal values hash equally."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def sha256_text(text: str) -> str:
-    """SHA-256 of UTF-8 text, as hex."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content, as hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as handle:
-        for block in iter(lambda: handle.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sage.core.hashes import hash_file
 from sage.core.log import logger
 from validation.controls.keys import Key
-from validation.core.types import Number, sha256_file
+from validation.core.types import Number
 from validation.results.results import Effect, Figure, p_is
 
 if TYPE_CHECKING:
@@ -504,4 +505,4 @@ def _figure(
             simulated=analysis.contract.simulated,
         )
         undone.pop_all()
-    return Figure(file=path.name, title=title, caption=caption, sha256=sha256_file(path))
+    return Figure(file=path.name, title=title, caption=caption, sha256=hash_file(path))

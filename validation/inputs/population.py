@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, VariableUse
 from validation.core.hypothesis import Comparison, CutRule, Filter
@@ -428,5 +428,5 @@ def confirmation_mask(table: pd.DataFrame, contract: Contract) -> list[bool]:
 def in_confirmation(patient: str, contract: Contract) -> bool:
     """True if a pseudonym is in the confirmation part; the same for all contracts of a seed."""
     text = f"{contract.seed}:{patient}"
-    share = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16) / 16**12
+    share = int(hash_text(text, digits=12), 16) / 16**12
     return share < contract.split.confirmation

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sage.core.hashes import hash_text
 from validation.core.signature import read_signature
-from validation.core.types import canonical_json, sha256_text
+from validation.core.types import canonical_json
 from validation.ledger.lines import Registration, Screened
 from validation.ledger.store import Store
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def question_label(population: str, mine: Registration) -> str:
     """The name of a question that nobody asked these patients before."""
-    return sha256_text(canonical_json([population, mine.endpoint, mine.exposures]))[:16]
+    return hash_text(canonical_json([population, mine.endpoint, mine.exposures]))[:16]
 
 
 def asked_before(

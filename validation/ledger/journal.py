@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
-from validation.core.types import canonical_json, sha256_text
+from sage.core.hashes import hash_text
+from validation.core.types import canonical_json
 from validation.ledger.lines import (
     FILE,
     Incident,
@@ -26,7 +27,7 @@ from validation.ledger.lines import (
 )
 from validation.ledger.store import Mark
 
-FIRST = sha256_text("sage ledger.jsonl")
+FIRST = hash_text("sage ledger.jsonl")
 
 
 class Journal:
@@ -105,7 +106,7 @@ class Journal:
             value["mark"] = line.mark.model_dump(mode="json")
         if line.elsewhere:
             value["elsewhere"] = True
-        self._chain = sha256_text(self._chain + canonical_json(value))
+        self._chain = hash_text(self._chain + canonical_json(value))
         value["chain"] = self._chain
         text = (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n").encode()
         handle.write(text)
@@ -147,7 +148,7 @@ class Journal:
         try:
             line = json.loads(text.decode("utf-8"))
             chain, at = line.pop("chain", None), line.get("at", "")
-            expected = sha256_text(self._chain + canonical_json(line))
+            expected = hash_text(self._chain + canonical_json(line))
             elsewhere, mark = bool(line.get("elsewhere")), line.get("mark")
             body = {key: line[key] for key in line if key not in ("at", "mark", "elsewhere")}
             said = line_model(body)

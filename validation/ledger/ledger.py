@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_text
 from validation.contracts.contract import FrozenContract, SplitRule
 from validation.core.hypothesis import disjoint, levels_of
-from validation.core.types import canonical_json, sha256_text
+from validation.core.types import canonical_json
 from validation.ledger.asked import (
     asked_before,
     patients_data,
@@ -282,7 +283,7 @@ class Ledger:
         from validation.ledger.patients import pack_features
 
         data = pack_features(names, ranks)
-        what = sha256_text(canonical_json([endpoint, sorted(names)]))[:16]
+        what = hash_text(canonical_json([endpoint, sorted(names)]))[:16]
         said = Screened(screen=what, cohort=cohort.id, endpoint=endpoint, features=len(names))
         if self.store is not None:
             patients, _ = self._related_populations(cohort)

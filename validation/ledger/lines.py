@@ -7,9 +7,10 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.contracts.contract import FrozenContract
-from validation.core.types import canonical_json, sha256_text
+from validation.core.types import canonical_json
 from validation.ledger.store import Kind, Mark
 from validation.results.results import TestOutcome
 
@@ -170,7 +171,7 @@ def claim_of(frozen: FrozenContract) -> str:
     value["hypothesis"] = {key: part for key, part in hypothesis.items() if key not in PROSE}
     if any(exposure.signature is not None for exposure in frozen.contract.hypothesis.exposures):
         value = _without_given_names(value)
-    return sha256_text(canonical_json([value, frozen.data_hashes]))[:16]
+    return hash_text(canonical_json([value, frozen.data_hashes]))[:16]
 
 
 def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
@@ -222,4 +223,4 @@ def draw_of(frozen: FrozenContract) -> str:
     if split.policy == "none":
         return ""
     parts = [HOLDING_BACK, frozen.data_hashes, frozen.contract.seed, split.confirmation]
-    return sha256_text(canonical_json(parts))[:12]
+    return hash_text(canonical_json(parts))[:12]

@@ -27,9 +27,10 @@ from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.extras import need
 from sage.core.files import write_text
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sage.core.postgres import ABANDONED, KEPT_ALIVE, refuse_other_text
-from validation.core.types import canonical_json, sha256_text
+from validation.core.types import canonical_json
 from validation.ledger.patients import Patients, Population, index_of
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Row:
     @property
     def content(self) -> str:
         """Names what the row says: equal content is one row."""
-        return sha256_text(canonical_json([self.kind, self.contract, self.body, self.digest]))
+        return hash_text(canonical_json([self.kind, self.contract, self.body, self.digest]))
 
     @property
     def digest(self) -> str:
@@ -92,7 +93,7 @@ class Row:
     def chain_hash(self, before: str) -> str:
         """The hash of this row together with all rows before it."""
         values = [self.seq, self.at, self.kind, self.contract, self.population, self.body]
-        return sha256_text(before + canonical_json([*values, self.digest, self.origin]))
+        return hash_text(before + canonical_json([*values, self.digest, self.origin]))
 
 
 class Exported(Strict):
@@ -112,7 +113,7 @@ class Exported(Strict):
 
 def first_chain(store: str) -> str:
     """Return the anchor of a store's first row."""
-    return sha256_text(f"sage ledger {FORMAT} {store}")
+    return hash_text(f"sage ledger {FORMAT} {store}")
 
 
 def open_store(url: str) -> Store:

@@ -30,6 +30,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.contracts.contract import Contract, TestPlan
@@ -396,7 +397,6 @@ def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
 
 def reproduce_here(inputs: Path, reference: AnalysisResult, out: Path) -> Reproduction | None:
     """Run the compiled second implementation in this process, compare, and keep the comparison."""
-    from validation.core.types import sha256_text
     from validation.reproduction import second_program as program
 
     folder = inputs / "second"
@@ -405,7 +405,7 @@ def reproduce_here(inputs: Path, reference: AnalysisResult, out: Path) -> Reprod
         return None
     program.main(folder, folder)
     answered = read_numbers(folder / NUMBERS, task)
-    found = compare(task, reference, answered, "SAGE", sha256_text(second_program()))
+    found = compare(task, reference, answered, "SAGE", hash_text(second_program()))
     write_reproduction(found, out)
     return found
 

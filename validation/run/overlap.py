@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_file
 from validation.cohort.ids import BARCODE
 from validation.contracts.contract import FrozenContract
-from validation.core.types import sha256_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +77,7 @@ def _require_other_files(known: set[str], name: str, second: Cohort, first: Coho
     ]
     base = second.spec.patient.table
     whole = not second.spec.tables[base].where
-    again = bool(shared) and whole and sha256_file(second.tables[base].path) in known
+    again = bool(shared) and whole and hash_file(second.tables[base].path) in known
     if first is not None:
         again = again or bool(shared and set(first.patients) & set(second.patients))
     if again:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
+from sage.core.hashes import hash_file, hash_text
 from sage.core.seeds import generator
 from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
 from validation.controls.run import SEPARATOR, is_replaceable
 from validation.core.dictionary import known_since
 from validation.core.signature import GeneSignature, read_signature
-from validation.core.types import canonical_json, sha256_file, sha256_text
+from validation.core.types import canonical_json
 from validation.drafting.freezing import changed_data
 from validation.inputs.population import Cut, confirmation_mask, find_cuts
 from validation.inputs.variables import describe_use
@@ -87,7 +88,7 @@ def confirmation_key(frozen: FrozenContract) -> str:
         for name, digest in frozen.data_hashes.items()
         if name != DESCRIPTION and not name.startswith(ADDED)
     }
-    return sha256_text(canonical_json(sorted(files)))
+    return hash_text(canonical_json(sorted(files)))
 
 
 def prepare(
@@ -176,7 +177,7 @@ def prepare(
         "refusal": reason,
         "joins": [join.model_dump(mode="json") for join in (*cohort.joins(), *steps)],
         "files": {
-            name: sha256_file(folder / name)
+            name: hash_file(folder / name)
             for name in ("contract.json", "table.parquet", "controls.parquet")
             if (folder / name).exists()
         },

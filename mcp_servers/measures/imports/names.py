@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from mcp_servers.measures.maps import Name
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 
 TYPES = {
     "neoplastic": ("neoplastic", "tumor", "tumour", "tumor_cell", "tumor_cells", "cancer"),
@@ -89,5 +89,4 @@ def check_own(own: Mapping[str, str]) -> None:
     try:
         adapter.validate_python(dict(own))
     except ValidationError as error:
-        problem = error.errors()[0]
-        raise InputError(f"type {problem['loc'][0]}: {problem['msg']}") from None
+        raise InputError(f"type {explain_validation(error)}") from None

@@ -16,7 +16,7 @@ from mcp_servers.measures.imports.window import Window, window_of
 from mcp_servers.measures.maps import CellMap, Column, Name, SlideMaps
 from mcp_servers.slides.arrays import F64
 from mcp_servers.workers.cohort import patient_of
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ def read_mapping(path: Path) -> TableMapping:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise InputError(f"{path}: {where}: {problem['msg']}") from None
+        raise InputError(f"{path}: {explain_validation(error)}") from None
 
 
 def read_rows(

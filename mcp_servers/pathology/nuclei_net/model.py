@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_servers.pathology.nuclei_net.instances import instances
 from mcp_servers.slides.arrays import F32, I32, U8, BoolArray
-from mcp_servers.spec import explain
 from sage.core.data import data_folder
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.nuclei import Nuclei
@@ -85,7 +84,9 @@ def read_card(path: Path) -> NucleiCard:
             )
         return NucleiCard.model_validate(card)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        reason = explain(error) if isinstance(error, ValidationError) else str(error)
+        reason = (
+            explain_validation(error, limit=5) if isinstance(error, ValidationError) else str(error)
+        )
         raise InputError(f"{path}: not a nuclei network of SAGE: {reason}") from error
 
 

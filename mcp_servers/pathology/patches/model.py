@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mcp_servers.pathology.encoders import EncoderName
 from mcp_servers.pathology.words import TUMOR, means_tumor
 from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray, bands
-from mcp_servers.spec import explain
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
@@ -152,7 +151,9 @@ def load_model(path: Path) -> PatchModel:
     try:
         known = ModelCard.model_validate(card)
     except ValidationError as error:
-        raise InputError(f"{path}: its card cannot be used: {explain(error)}") from error
+        raise InputError(
+            f"{path}: its card cannot be used: {explain_validation(error, limit=5)}"
+        ) from error
     if known.wrong():
         raise InputError(f"{path}: {known.wrong()}")
     wide, classes = parts[0].size, len(known.classes)

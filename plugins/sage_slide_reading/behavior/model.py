@@ -11,9 +11,8 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from mcp_servers.slides.arrays import F32, F64, U8
-from mcp_servers.spec import explain
 from sage.core.data import data_folder
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import replacing, write_text
 from sage.core.models import Strict
 from sage_slide_reading.behavior.baselines import tissue_mask
@@ -177,7 +176,9 @@ class BehaviorModel:
                 raise InputError(f"{path}: its numbers are damaged: not finite")
             missing, unknown = net.load_state_dict(tensors, strict=False)
         except ValidationError as error:
-            raise InputError(f"{path}: no behavior model of SAGE: {explain(error)}") from error
+            raise InputError(
+                f"{path}: no behavior model of SAGE: {explain_validation(error, limit=5)}"
+            ) from error
         except (SafetensorError, OSError, ValueError, RecursionError, RuntimeError) as error:
             raise InputError(f"{path}: no behavior model of SAGE: {error}") from error
         lacking = [name for name in missing if not name.endswith("num_batches_tracked")]

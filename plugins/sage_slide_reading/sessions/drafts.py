@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import append_line, write_text
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
@@ -165,8 +165,8 @@ def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
         try:
             decision = Decision.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise InputError(f"{path}: line {number}: {first['msg'][:200]}") from None
+            reason = explain_validation(error)[:200]
+            raise InputError(f"{path}: line {number}: {reason}") from None
         if decision.drafts == digest and decision.round < len(drafts.rounds):
             found[decision.round] = decision
     return found

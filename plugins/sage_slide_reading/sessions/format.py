@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import write_text
 from sage.core.models import Strict
 from sage.core.printable import one_line
@@ -171,9 +171,7 @@ def read_session(path: Path) -> Session:
     try:
         return Session(header=header, events=tuple(events))
     except ValidationError as error:
-        raise InputError(
-            f"{path}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
-        ) from None
+        raise InputError(f"{path}: {explain_validation(error)}") from None
 
 
 def read_header(path: Path) -> SessionHeader:
@@ -198,11 +196,8 @@ def _line(model: type[M], line: bytes, path: Path, number: int) -> M:
     try:
         return model.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        where = f"line {number}" + (f", {one_line(field)[:80]}" if field else "")
-        said = first["msg"].removeprefix("Value error, ")[:200]
-        raise InputError(f"{path}: {where}: {said}") from None
+        reason = one_line(explain_validation(error))[:280]
+        raise InputError(f"{path}: line {number}: {reason}") from None
 
 
 def write_session(path: Path, session: Session) -> None:

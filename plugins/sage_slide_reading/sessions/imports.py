@@ -20,7 +20,7 @@ from typing import Any, Literal, cast, get_args
 
 from pydantic import ValidationError
 
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.printable import one_line
 from sage_slide_reading.sessions.format import (
     FARTHEST,
@@ -91,9 +91,7 @@ def read_log(
     try:
         return _session(READERS[kind](data, header, second), header)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {where}: {first['msg'][:200]}") from None
+        raise InputError(f"{path}: {explain_validation(error)[:280]}") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except UNFIT as error:

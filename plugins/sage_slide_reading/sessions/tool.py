@@ -8,7 +8,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import OutputName, Resources, tool
 from sage.core import clock
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage_slide_reading.sessions.actions import actions_of
 from sage_slide_reading.sessions.format import (
     SUFFIX,
@@ -103,10 +103,7 @@ def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSes
             )
         session = Session(header=header, events=tuple(events))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        said = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"record_session: {where + ': ' if where else ''}{said}") from None
+        raise InputError(f"record_session: {explain_validation(error)}") from None
     actions = actions_of(session)
     name = f"{slide.name}{SUFFIX}"
     with context.writing(name) as path:

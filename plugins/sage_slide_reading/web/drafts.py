@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import Field, ValidationError
 
 from sage.core import clock
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 from sage.web.people import person
 from sage.web.routes.slides import SUFFIXES, encode
@@ -213,8 +213,7 @@ def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
             keys=made.keys,
         )
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise InputError(explain_validation(error)) from None
     keep(path, decision)
     return {
         "state": decision.state,

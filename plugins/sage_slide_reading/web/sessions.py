@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field, ValidationError
 
 from sage.core import clock
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import write_text
 from sage.core.models import Strict
 from sage.web.people import Role, person, roles
@@ -224,5 +224,4 @@ def delete(name: str, request: Request) -> dict[str, bool]:
 
 
 def _unfit(error: ValidationError) -> InputError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    return InputError(explain_validation(error))

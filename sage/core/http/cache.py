@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sage.core import clock
 from sage.core.files import write_bytes
+from sage.core.hashes import hash_text
 
 _MAGIC = b"sage-cache-1\n"
 
@@ -51,7 +52,7 @@ class DiskCache:
         SHA-256 in hexadecimal, the name of the entry's file.
         """
         text = json.dumps([service, method, url, params, body], sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hash_text(text)
 
     def get(self, key: str, max_age: float | None = None) -> bytes | None:
         """The stored body, or None when there is none, it is too old, or it is damaged."""

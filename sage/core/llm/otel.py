@@ -6,12 +6,12 @@ do not name (steps, hypotheses, money, refusals, people's decisions) stands unde
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from sage.core.hashes import hash_text
 from sage.core.llm.trace import TraceLine, episodes
 
 INTERNAL, CLIENT = 1, 3
@@ -149,7 +149,7 @@ def _text(value: object) -> str:
 
 
 def _hexadecimal(text: str, digits: int) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+    return hash_text(text, digits=digits)
 
 
 def _nanoseconds(time: str) -> int:

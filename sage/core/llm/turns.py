@@ -7,7 +7,6 @@ tools is the same loop with none.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from sage.core.errors import FaultError, InputError
+from sage.core.hashes import hash_text
 from sage.core.llm.budget import Charge, Meter
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, Reply, Request, ToolCall
@@ -228,7 +228,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
     episode.add(
         "ask",
         reasoner=reasoner,
-        input_sha256=hashlib.sha256(given.encode()).hexdigest(),
+        input_sha256=hash_text(given),
         returns=task.returns.__name__,
         tools=tuple(tool.name for tool in task.tools) or None,
         bounds=task.bounds.model_dump(exclude_none=True) if task.tools else None,

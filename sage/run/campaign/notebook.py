@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from agents.campaign.moves import Came, Earlier, Kind, Move
 from agents.core.types import EarlierClaim, EffectView, History
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json, write_json
 from sage.core.models import Strict
 from sage.run.queue.database import Database, Execute, open_database
@@ -143,10 +143,8 @@ class Notebook:
         try:
             found = Pages.model_validate(read_json(self.path))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the file"
             raise InputError(
-                f"{self.path} is no notebook of campaigns: {where}: {first['msg']}. Restore it"
+                f"{self.path} is no notebook of campaigns: {explain_validation(error)}. Restore it"
                 " from a backup, or name another file with --notebook"
             ) from None
         if found.format > FORMAT:

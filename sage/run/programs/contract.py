@@ -22,7 +22,6 @@ name.
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,8 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator
 from mcp_servers.measures.language import Code, Measurement, Rule
 from mcp_servers.measures.maps import Name
 from mcp_servers.measures.units import read_unit
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sandbox import policy
 
@@ -137,7 +137,7 @@ def check_program(source: str, origin: str = "program") -> Program:
             raise InputError(f"{origin}, line {getattr(node, 'lineno', 1)}: {reason}")
     contract = _contract(tree, origin)
     _check_function(tree, contract, origin)
-    digest = hashlib.sha256(source.encode()).hexdigest()
+    digest = hash_text(source)
     return Program(contract, source, digest)
 
 
@@ -192,10 +192,7 @@ def _contract(tree: ast.Module, origin: str) -> Contract:
     try:
         return Contract.model_validate_json(_json(ast.literal_eval(given)))
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ")
-        raise InputError(f"{origin}: MEASUREMENT: {where}: {message}") from None
+        raise InputError(f"{origin}: MEASUREMENT: {explain_validation(error)}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{origin}: MEASUREMENT is no plain dictionary: {error}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +10,7 @@ from pydantic import Field, ValidationError
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_json
+from sage.core.hashes import hash_file
 from sage.core.models import Strict
 from sage.run.programs.contract import Program, read_program
 
@@ -61,7 +61,7 @@ def approve(path: Path, gate_report: Path, person: str) -> Path:
         raise InputError("--approve takes the name of the person who read the program")
     record = Review(
         program=program.digest,
-        gate=hashlib.sha256(gate_report.read_bytes()).hexdigest(),
+        gate=hash_file(gate_report),
         approved_by=person.strip(),
         approved_at=clock.now().isoformat(timespec="seconds"),
     )

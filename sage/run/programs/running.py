@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from mcp_servers.measures.prepared import Prepared, Undefined
 from mcp_servers.workers.cohort import Item, Outcome
 from sage.core.errors import InputError
 from sage.core.files import write_json, write_text
+from sage.core.hashes import hash_file
 from sage.core.models import Strict
 from sage.run.programs.contract import Contract, Program
 from sandbox.types import Job, Limits, Reason, Sandbox
@@ -168,7 +168,7 @@ def measure_items(
             folder = item.path.parent if item.path.name == MANIFEST else item.path
             record = _Record(
                 program=program.digest,
-                maps=hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest(),
+                maps=hash_file(folder / MANIFEST),
                 sandbox=box.name,
             )
             try:

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
+from sage.core.hashes import hash_file
 from sage.core.models import Strict
 from sage.core.printable import printable
 from sage.web.people import check_count, person
@@ -147,7 +148,7 @@ def _keep_authors(file: Path, features: list[dict[str, Any]]) -> None:
 
 
 def _hash(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return hash_file(file) if file.is_file() else ""
 
 
 def _maps(request: Request, path: str) -> SlideMaps:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_file
 from validation.cohort.ids import patient_of
 from validation.cohort.intake.guesses import Guess, make_guess
 from validation.cohort.intake.text import NUMBER, RawTable, decode
-from validation.core.types import sha256_file
 
 GENE = re.compile(r"^(ENSG\d{11}(\.\d+)?|[A-Z][A-Z0-9]{1,9}([-.][A-Z0-9]{1,6})?|C\d+orf\d+)$")
 SYMBOLS = (
@@ -96,7 +96,7 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
     by_row = sum(bool(GENE.match(row[symbols])) for row in body) / max(len(body), 1)
     if max(by_column, by_row) < 0.7 and not certain:
         return None
-    found = RawMatrix(path.name, text, delimiter, "", [], "", (), "", sha256=sha256_file(path))
+    found = RawMatrix(path.name, text, delimiter, "", [], "", (), "", sha256=hash_file(path))
     kept = set(numeric)
     if by_row >= by_column or certain:
         found.orientation, found.label = "genes_by_samples", header[symbols]
@@ -216,7 +216,7 @@ def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
         rows=pd.DataFrame(rows, dtype=object),
         lines=list(range(2, len(samples) + 2)),
         guesses=[guess],
-        sha256=sha256_file(path),
+        sha256=hash_file(path),
     )
 
 
@@ -280,7 +280,7 @@ def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
         (),
         "counts",
         [guess],
-        sha256_file(sheet),
+        hash_file(sheet),
     )
 
 

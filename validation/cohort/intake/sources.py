@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sage.core.errors import InputError
+from sage.core.hashes import hash_file
 from validation.cohort.cbioportal import EXPRESSION, meta
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess
 from validation.cohort.intake.matrix import (
@@ -35,7 +36,6 @@ from validation.cohort.intake.text import (
     detect_delimiter,
     parse_table,
 )
-from validation.core.types import sha256_file
 
 MOST_BYTES = 1 << 29
 """Of one file, unpacked."""
@@ -209,7 +209,7 @@ def _file(path: Path, said: Corrections, found: Sources) -> None:
             return
         table = parse_table(text, _name(path.name), path.name, delimiter, said.whole.get("columns"))
         table.guesses = [encoding, how, *table.guesses]
-        table.sha256 = sha256_file(path)
+        table.sha256 = hash_file(path)
         found.tables.append(table)
     elif lower.endswith((".xls", ".ods", ".sav", ".dta", ".rds", ".rdata", ".arff", ".h5")):
         raise InputError(f"{path.name}: this kind of file is not read; save it as .csv or .xlsx")
@@ -274,7 +274,7 @@ def _book(path: Path) -> Iterator[RawTable]:
                         "the values that were saved with them are taken",
                     )
                 )
-            table.sha256 = sha256_file(path)
+            table.sha256 = hash_file(path)
             yield table
     except InputError:
         raise
@@ -352,7 +352,7 @@ def _cases(path: Path) -> RawTable:
     if len(names) < 2:
         raise InputError(f"{path.name}: its cases hold fewer than two fields")
     table = build_table([(0, names), *rows], _name(path.name), path.name)
-    table.sha256 = sha256_file(path)
+    table.sha256 = hash_file(path)
     return table
 
 
