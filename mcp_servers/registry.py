@@ -137,8 +137,9 @@ def execute(
     try:
         spec.returns.model_validate(result)
     except ValidationError as error:
+        reason = explain_validation(error, limit=5)
         raise FaultError(
-            f"{spec.name} {spec.version} returned a result outside its schema: {explain_validation(error, limit=5)}"
+            f"{spec.name} {spec.version} returned a result outside its schema: {reason}"
         ) from error
     return ToolRun(
         result=result | beyond_card(spec, result),
