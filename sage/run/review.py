@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from agents.core.types import Draft, dictionary_view
-from agents.prose.statement import read_statement, settle_fields
+from agents.prose.statement import settle_fields
 from agents.prose.wording import describe_design, describe_direction
 from agents.scientist import variable_problems
 from sage.core.errors import InputError, explain_validation
@@ -189,14 +189,13 @@ class Edit:
 def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Edit:
     """The hypothesis with `changes` applied, checked against the template and the dictionary.
 
-    The statement follows the fields. Where only the statement was changed, it is read back into
-    them; where both were, they have to say the same.
+    The statement follows the fields; a statement of other words is refused.
 
     Raises
     ------
     InputError
         If a field is unknown or wrong, names something that the cohort does not have, or if the
-        statement says something else than the fields.
+        statement was edited itself.
     """
     before = json.loads(draft.hypothesis.model_dump_json())
     changed = {key: value for key, value in changes.items() if value != before.get(key)}
@@ -204,10 +203,12 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
     if changed.get("id", before["id"]) != before["id"]:
         raise InputError(f'keep the hypothesis id "{draft.hypothesis.id}"')
     hypothesis = _checked(services, {**before, **changed})
-    if written is not None:
-        if not isinstance(written, str):
-            raise InputError("edited hypothesis, field statement: give a sentence")
-        hypothesis = _as_written(services, draft, hypothesis, written, bool(CLAIMED & set(changed)))
+    if written is not None and not _same_words(str(written), hypothesis.statement):
+        raise InputError(
+            f'edited hypothesis, field statement: it is written from the fields ("'
+            f'{hypothesis.statement}"). Change exposures, endpoint, direction, comparison or'
+            " population instead"
+        )
     if hypothesis.statement != draft.hypothesis.statement:
         hypothesis = _without_old_reasons(draft.hypothesis, hypothesis, set(changed))
     after = json.loads(hypothesis.model_dump_json())
@@ -219,10 +220,6 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
             if before[key] != after[key]
         ),
     )
-
-
-CLAIMED = {"exposures", "endpoint", "direction", "comparison", "population"}
-"""The fields that the statement is written from."""
 
 
 def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]) -> Hypothesis:
@@ -254,34 +251,6 @@ def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
     if problems:
         raise InputError(f"edited hypothesis: {problems[0]}")
     return settle_fields(hypothesis, services.dictionary)
-
-
-def _as_written(
-    services: Services, draft: Draft, hypothesis: Hypothesis, written: str, fields_changed: bool
-) -> Hypothesis:
-    """The hypothesis that the written statement says, if its fields can hold all of it."""
-    if _same_words(written, hypothesis.statement):
-        return hypothesis
-    reading = read_statement(written, hypothesis, services.dictionary)
-    if reading.missing:
-        raise InputError(
-            f'the edited statement "{written}" names no {reading.missing[0].removeprefix("a ")}; '
-            f'the fields say: "{hypothesis.statement}". Name it as the data dictionary does, or '
-            "change the fields and leave the statement out: it is written from them"
-        )
-    said = _checked(services, json.loads(hypothesis.model_dump_json()) | reading.changes)
-    if fields_changed and said.statement != hypothesis.statement:
-        raise InputError(
-            f'the edited statement and the edited fields contradict each other. Statement: "'
-            f'{written}" Fields: "{hypothesis.statement}" Change one and leave the other out'
-        )
-    if reading.left_over:
-        raise InputError(
-            f'the edited statement "{written}" says more than the fields can hold '
-            f'("{" ".join(reading.left_over[:6])}"); what they say is: "{said.statement}" '
-            "Change the fields (population.filters, cut, comparison) and leave the statement out"
-        )
-    return said
 
 
 def _same_words(one: str, other: str) -> bool:

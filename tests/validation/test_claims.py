@@ -166,7 +166,7 @@ def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) 
     from agents.feasibility.facts import FactList
     from agents.feasibility.plan import contract_numbers
     from agents.feasibility.settings import FeasibilitySettings
-    from agents.prose.statement import add_statement, read_statement
+    from agents.prose.statement import add_statement
     from sage.cli.cohort import load_named
     from validation.contracts.contract import read_hypothesis
 
@@ -176,7 +176,6 @@ def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) 
     page = " ".join(PAGE.read_text(encoding="utf-8").replace("\n> ", " ").split())
     if path.stem != "signature_weighted_os":
         assert text in page
-    assert not read_statement(text, hypothesis, cohort).missing
     for block in re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         if json.loads(block)["id"] == hypothesis.id:
             assert Hypothesis.model_validate_json(block) == hypothesis
@@ -341,7 +340,7 @@ def test_an_endpoint_is_tested_only_after_those_before_it(tmp_path, first, later
 
 
 def test_the_sentence_of_a_hierarchy_names_its_endpoints_in_order(tmp_path: Path) -> None:
-    from agents.prose.statement import read_statement, write_statement
+    from agents.prose.statement import write_statement
 
     raw = patients(120).assign(waited=1.0, fell=1)
     known = cohorts.load(write(tmp_path / "w", raw, more=SECOND)).dictionary()
@@ -351,8 +350,6 @@ def test_the_sentence_of_a_hierarchy_names_its_endpoints_in_order(tmp_path: Path
         "marker; if that is supported, the same is claimed, in this order, of shorter "
         "progression-free survival."
     )
-    assert not read_statement(write_statement(both, known), both, known).missing
-    assert read_statement("High marker shortens survival.", both, known).missing
 
 
 R = Path(__file__).parent / "r"
