@@ -101,9 +101,7 @@ def test_an_edit_on_the_terminal_is_shown_and_asked_about_before_it_is_taken(
     assert "edited by a person" in (waiting / "report.html").read_text()
 
 
-def test_a_statement_edited_on_the_terminal_is_not_taken(
-    waiting: Path, tmp_path: Path
-) -> None:
+def test_a_statement_edited_on_the_terminal_is_not_taken(waiting: Path, tmp_path: Path) -> None:
     editor = tmp_path / "editor.py"
     editor.write_text(
         "import json, sys\n"
