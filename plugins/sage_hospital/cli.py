@@ -39,7 +39,7 @@ def audit(
 
     Example: sage hospital audit --who ann
     """
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
     from sage.core.printable import one_line
     from sage.settings import load
     from sage_hospital.audit import open_audit
@@ -54,10 +54,9 @@ def audit(
         for row in shown:
             said = ", ".join(f"{name} {value}" for name, value in row.detail.items())
             line = f"{row.at}  {row.who}  {row.what}  {row.about}  {said}"
-            out.print(one_line(line), markup=False, soft_wrap=True)
+            print_line(one_line(line))
         if not shown and kept:
-            out.print("nothing is logged yet" if who is None else f"nothing of {who} is logged",
-                      markup=False)  # fmt: skip
+            print_line("the log is empty" if who is None else f"the log has no rows of {who}")
         elif not shown:
             out.print(
                 "nothing is logged: the log is kept where `sage serve --trust-header` names people,"
@@ -168,7 +167,7 @@ def forget(
     Example: sage hospital forget SIM-0001 --cohort demo --dry-run
     """
     from sage.cli.console import out as console
-    from sage.cli.console import print_json
+    from sage.cli.console import print_json, print_line
     from sage.core.hooks import log_command
     from sage.run.wiring import demo_cohort, load_cohort
     from sage.settings import load
@@ -197,7 +196,7 @@ def forget(
     ):
         console.print(f"{what}: {len(paths)}", style="bold")
         for path in paths:
-            console.print(f"  {path}", markup=False, soft_wrap=True)
+            print_line(f"  {path}")
 
 
 @app.command()

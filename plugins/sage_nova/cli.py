@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, CohortRoot, Features
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -114,13 +114,8 @@ def explore(
         list[str] | None,
         typer.Option("--endpoint", help="Show this outcome too, which spends it; repeatable."),
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Folder of the cohort's files, if not beside cohort.toml.")
-    ] = None,
-    features: Annotated[
-        list[Path] | None,
-        typer.Option("--features", help="A table that a tool computed on the slides; repeatable."),
-    ] = None,
+    cohort_root: CohortRoot = None,
+    features: Features = None,
     program: Program = None,
     steps: Steps = 20,
     step_seconds: StepSeconds = 300,
@@ -159,12 +154,12 @@ def explore(
         budget_usd=budget_usd, as_json=as_json,
     )  # fmt: skip
     if not is_run(subject):
-        explore_cohort(subject, root, features, out or Path("exploration"), request, replace)
-    elif root or features or out or replace:
+        explore_cohort(subject, cohort_root, features, out or Path("exploration"), request, replace)
+    elif cohort_root or features or out or replace:
         from sage.core.errors import InputError
 
         raise InputError(
-            "--root, --features, --out and --replace apply to cohorts only; a run has its own data"
+            "--cohort-root, --features, --out and --replace are for cohorts: a run has its own data"
             " and keeps every exploration"
         )
     else:

@@ -54,7 +54,7 @@ def replay(
     Example: sage admin replay last --out again/
     """
     from sage.cli.console import out as console
-    from sage.cli.console import print_json
+    from sage.cli.console import print_json, print_line
     from sage.report.build import write_report
     from sage.run.begin import open_run
     from sage.run.campaign.rounds import FILE as CAMPAIGN
@@ -81,10 +81,9 @@ def replay(
     if turns is not None:
         missing = ", ".join(turns.untraced)
         left = f"; outputs without recorded turns: {missing}" if missing else ""
-        console.print(
+        print_line(
             f"{turns.turns} turns lead to {turns.answered} answers as recorded;"
-            f" {turns.human} decisions at checkpoints{left}",
-            markup=False,
+            f" {turns.human} decisions at checkpoints{left}"
         )
 
 
@@ -157,7 +156,7 @@ def worker(
 
     Example: sage admin worker --drain
     """
-    from sage.cli.console import out, print_json
+    from sage.cli.console import print_json, print_line
     from sage.core.extras import need
     from sage.run.queue.runs import open_runs
     from sage.run.queue.worker import Worker
@@ -169,7 +168,7 @@ def worker(
 
         def report(line: str) -> None:
             if not as_json:
-                out.print(line, markup=False, soft_wrap=True)
+                print_line(line)
 
         mine = Worker(runs, report, lease_s=lease, grace_s=grace)
         report(f"worker {mine.name}, queue {runs.database.where}")
@@ -187,7 +186,7 @@ def config(as_json: AsJson = False) -> None:
 
     Example: SAGE_NOVELTY_THRESHOLD=6 sage admin config
     """
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
     from sage.settings import config_file, load
 
     settings = load()
@@ -205,7 +204,7 @@ def config(as_json: AsJson = False) -> None:
         return
     out.print(f"{file}{'' if file.is_file() else ' (absent)'}", style="bold", soft_wrap=True)
     for name, value in _flatten(values):
-        out.print(f"{name} = {value}", markup=False, soft_wrap=True)
+        print_line(f"{name} = {value}")
     out.print(f"reasoner in force: {settings.effective_reasoner}", style="dim", soft_wrap=True)
     out.print(f"ledger in force: {settings.ledger.shown}", style="dim", soft_wrap=True)
 

@@ -64,13 +64,13 @@ def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
 
     It asks on a terminal; elsewhere it refuses different diseases unless `yes`.
     """
-    from sage.cli.console import err
+    from sage.cli.console import err, print_line
     from sage.run.questions import describe_question, refuse
 
     def agree(question: Question) -> None:
         if not quiet:
             for line in describe_question(question):
-                err.print(line, markup=False, soft_wrap=True)
+                print_line(line, err=True)
         refuse(question)
         if yes:
             return
@@ -117,7 +117,7 @@ def ask(
 
     Example: sage ask "Which stromal genes relate to lymph-node positivity?"
     """
-    from sage.cli.console import counting, out, print_json
+    from sage.cli.console import counting, print_json, print_line
     from sage.run.questions import contract, describe_question, question_input, refuse
     from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph, question_reader
     from sage.settings import load
@@ -133,5 +133,5 @@ def ask(
         print_json(found)
     else:
         for line in describe_question(found):
-            out.print(line, markup=False, soft_wrap=True)
+            print_line(line)
     refuse(found)

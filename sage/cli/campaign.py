@@ -119,7 +119,7 @@ def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json
 
 def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
     """Print what was asked, how far it came, and what came of each claim."""
-    from sage.cli.console import out
+    from sage.cli.console import out, print_line
     from sage.settings import load
 
     plan = folder.plan()
@@ -127,18 +127,18 @@ def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
     if not as_json:
         done = folder.notebook(settings).read().rounds.get(plan.id, 0)
         out.print(f"[bold]{plan.id}[/]  {plan.status}, {done} of {amount(plan.rounds, 'round')}")
-        out.print(f"question: {plan.spec.prompt}", markup=False)
-        out.print(f"cohort: {plan.spec.cohort}", markup=False)
+        print_line(f"question: {plan.spec.prompt}")
+        print_line(f"cohort: {plan.spec.cohort}")
     _tell(folder, None, settings, as_json=as_json)
 
 
 def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> None:
-    from sage.cli.console import err
+    from sage.cli.console import print_line
     from sage.run.campaign.rounds import conduct
 
     def tell(text: str) -> None:
         if not as_json:
-            err.print(text, markup=False, soft_wrap=True)
+            print_line(text, err=True)
 
     tell(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
     agree = ask_to_agree(yes=folder.plan().spec.corrections.yes, quiet=as_json)
@@ -150,7 +150,7 @@ def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> No
 def _tell(
     folder: CampaignFolder, pause: Pause | None, settings: Settings, *, as_json: bool
 ) -> None:
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
     from sage.run.campaign.notebook import CAME
 
     plan = folder.plan()
@@ -175,19 +175,19 @@ def _tell(
     for finding in mine:
         out.print(f"\n[bold]r{finding.round}-{finding.id}[/] {finding.statement}")
         if finding.why:
-            out.print(f"  {finding.kind}: {finding.why}", markup=False)
+            print_line(f"  {finding.kind}: {finding.why}")
         out.print(f"  {CAME[finding.came]}{': ' if finding.explored else ''}{finding.explored}")
         if finding.confirmed:
-            out.print(f"  confirming patients: {finding.confirmed}", markup=False)
-        out.print(f"  verdict: {finding.badge or finding.reason}", markup=False, style="bold")
+            print_line(f"  confirming patients: {finding.confirmed}")
+        print_line(f"  verdict: {finding.badge or finding.reason}", style="bold")
     if any(campaign.simulated for campaign in pages.campaigns if campaign.id == plan.id):
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     if pause is not None:
         verb = "review" if pause.kind == "review" else "resume"
         text = f"\nwaits for you: sage {verb} {waiting}\nthen: sage resume {folder.root}"
-        out.print(text, markup=False, soft_wrap=True)  # to be copied whole
+        print_line(text)  # to be copied whole
     elif plan.stopped:
-        out.print(f"\nstopped: {plan.stopped}", markup=False)
+        print_line(f"\nstopped: {plan.stopped}")
     else:
-        out.print(f"\ngo on with: sage resume {folder.root}", markup=False, soft_wrap=True)
+        print_line(f"\ngo on with: sage resume {folder.root}")
     out.print(f"notebook: {page}", soft_wrap=True)

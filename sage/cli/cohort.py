@@ -1,4 +1,4 @@
-"""`sage cohort`: what cohorts there are, whether they are sound, and how to get one."""
+"""`sage cohort`: list, check, show, fetch and simulate cohorts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sage.cli.cohort_init import init
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, CohortArgument, CohortRoot, Features
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,21 +24,13 @@ app = typer.Typer(
 
 app.command()(init)
 
-Name = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A folder, or a built-in name.")]
-Root = Annotated[
-    Path | None, typer.Option(help="Where the data files lie, if not beside cohort.toml.")
-]
-Features = Annotated[
-    list[Path] | None,
-    typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
-]
 COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def load_named(
     name: str, root: Path | None = None, features: Sequence[Path] | None = None
 ) -> Cohort:
-    """A cohort by folder or name, parsed matrices kept in the cache folder of the settings."""
+    """Load a cohort by folder or name; parsed matrices are cached as the settings say."""
     from sage.run.wiring import demo_cohort
     from sage.settings import load as settings
     from validation import cohort
@@ -55,7 +47,7 @@ def load_named(
 @app.command("list")
 def list_cohorts(
     folders: Annotated[
-        list[Path] | None, typer.Option("--in", help="Look for cohorts in these folders too.")
+        list[Path] | None, typer.Option("--in", help="Search these folders too.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,21 +72,21 @@ def list_cohorts(
 
 
 @app.command()
-def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
-    """Look for everything in a cohort that would mislead an analysis.
+def check(name: CohortArgument, cohort_root: CohortRoot = None, as_json: AsJson = False) -> None:
+    """Check a cohort for everything that would mislead an analysis.
 
     Exit code 2 when there is an error; warnings and notes leave it 0. With --json a list of
     findings, errors first: severity (error, warning, info), code, where, message, remedy.
 
     Example: sage cohort check cohorts/tcga-blca
     """
-    from sage.cli.console import err, out, print_json
+    from sage.cli.console import err, out, print_json, print_line
     from validation.cohort.findings import check_cohort
     from validation.core.types import Finding
 
     with err.status(f"checking {name}"):
         try:
-            findings = check_cohort(load_named(name, root))
+            findings = check_cohort(load_named(name, cohort_root))
         except InputError as error:
             findings = [
                 Finding(
@@ -115,9 +107,9 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
                 f"[{COLORS[item.severity]}]{item.severity}[/] [bold]{item.code}[/] {item.where}",
                 soft_wrap=True,
             )
-            out.print(f"    {item.message}", markup=False, soft_wrap=True)
+            print_line(f"    {item.message}")
             if item.remedy:
-                out.print(f"    → {item.remedy}", markup=False, style="dim", soft_wrap=True)
+                print_line(f"    → {item.remedy}", style="dim")
         warnings = sum(finding.severity == "warning" for finding in findings)
         notes = len(findings) - errors - warnings
         out.print(f"errors: {errors}, warnings: {warnings}, notes: {notes}")
@@ -126,18 +118,23 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(name: Name, root: Root = None, features: Features = None, as_json: AsJson = False) -> None:
+def show(
+    name: CohortArgument,
+    cohort_root: CohortRoot = None,
+    features: Features = None,
+    as_json: AsJson = False,
+) -> None:
     """Show a cohort's data dictionary: variables, endpoints, and what each join lost.
 
     Example: sage cohort show gbsg2
     """
     from rich.table import Table
 
-    from sage.cli.console import err, out, print_json
+    from sage.cli.console import err, out, print_json, print_line
     from validation.contracts.timing import known_text
 
     with err.status(f"reading {name}"):
-        dictionary = load_named(name, root, features).dictionary()
+        dictionary = load_named(name, cohort_root, features).dictionary()
     if as_json:
         print_json(dictionary)
         return
@@ -178,7 +175,7 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
     for join in dictionary.joins:
         out.print(f"[dim]{join.step}: {join.before} → {join.after} ({join.reason})[/]")
     for note in dictionary.notes:
-        out.print(f"note: {note}", markup=False)
+        print_line(f"note: {note}")
 
 
 @app.command()
@@ -195,7 +192,7 @@ def fetch(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a cohort from the public APIs of GDC and cBioPortal. A repeated call goes on.
+    """Fetch a cohort from the public APIs of GDC and cBioPortal. A repeated call continues.
 
     Example: sage cohort fetch tcga-blca --gene CD274
     """
@@ -232,7 +229,7 @@ def simulate(
 ) -> None:
     """Write a simulated bladder cohort whose truth is known, for trials and calibration.
 
-    Example: sage cohort simulate worlds/one --seed 1
+    Example: sage cohort simulate worlds/first --seed 1
     """
     from sage.cli.console import err, out, print_json
     from validation.simulate import write_world
@@ -245,26 +242,21 @@ def simulate(
     out.print(f"SIMULATED cohort of {patients} patients in {folder}; its truth is in PLANTED.md")
 
 
-if __name__ == "__main__":
-    app()
-
-
 @app.command("extract")
 def extract_features(
-    cohort: Annotated[str, typer.Argument(help="A cohort folder with slides, or a built-in name.")],
+    cohort: CohortArgument,
     variables: Annotated[
-        list[str], typer.Argument(help="Variables to have, such as imaging:tls_density.")
+        list[str], typer.Argument(help="Variables to compute, e.g. imaging:tls_density.")
     ],
     out: Annotated[Path, typer.Option(help="New folder for the tables.")],
-    root: Annotated[
-        Path | None, typer.Option(help="Where the cohort's files lie, when not beside it.")
-    ] = None,
+    cohort_root: CohortRoot = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute imaging variables that a cohort lacks, by registered tools on its slides.
 
-    The data agent says which variables exist, which a tool can compute, and which cannot be had.
-    The tables serve `sage validate --features` and runs (`features` in `[run]` of sage.toml).
+    The data agent reports which variables exist, which a tool can compute, and which are not
+    available. The tables serve `sage validate --features` and runs (`features` in `[run]` of
+    sage.toml).
 
     Example: sage cohort extract demo imaging:tls_area --out features
     """
@@ -273,17 +265,17 @@ def extract_features(
     from sage.run.extract import extract
 
     with counting("slides", quiet=as_json) as progress:
-        said = extract(load_named(cohort, root), tuple(variables), out, progress)
+        result = extract(load_named(cohort, cohort_root), tuple(variables), out, progress)
     if as_json:
-        print_json(said)
+        print_json(result)
         return
-    for title, names in (("in the cohort", said.found), ("cannot be had", said.missing)):
+    for title, names in (("in the cohort", result.found), ("not available", result.missing)):
         if names:
             console.print(f"{title}: {', '.join(names)}")
-    for row in said.provenance:
+    for row in result.provenance:
         console.print(
             f"{row['variable']}: {row['tool']} {row['version']} on {row['slides']} slides of"
             f" {row['patients']} patients; {row['failed']} failed"
         )
-    for path in said.features:
+    for path in result.features:
         console.print(path, soft_wrap=True)

@@ -92,7 +92,7 @@ def _plain_findings(findings: list[Finding]) -> list[dict[str, Any]]:
 
 
 def _tell(proposal: Proposal) -> None:
-    from sage.cli.console import out
+    from sage.cli.console import out, print_line
 
     for guess in proposal.guesses:
         mark = "open" if guess.open else guess.confidence
@@ -100,7 +100,7 @@ def _tell(proposal: Proposal) -> None:
         out.print(f"[{color}]{mark:6}[/] {guess.what}", end="")
         out.print(f" = {guess.value}" if guess.value else "", markup=False, style="bold", end="")
         out.print(f" [dim]({guess.key})[/]")
-        out.print(f"         {guess.evidence}", markup=False, style="dim", soft_wrap=True)
+        print_line(f"         {guess.evidence}", style="dim")
     out.print()
     for role, title in (
         ("outcome", "outcomes"),
@@ -116,11 +116,11 @@ def _tell(proposal: Proposal) -> None:
             said += [f"known at: {column.known_at}" if role == "variable" else "", column.evidence]
             said += [", ".join(f"{level} {n}" for level, n in column.levels.items())]
             words = "; ".join(word for word in said if word)
-            out.print(f"  {column.column}: {words}", markup=False, soft_wrap=True)
+            print_line(f"  {column.column}: {words}")
             if column.warning:
-                out.print(f"    ! {column.warning}", markup=False, style="yellow", soft_wrap=True)
+                print_line(f"    ! {column.warning}", style="yellow")
     for note in proposal.notes:
-        out.print(f"note: {note}", markup=False, soft_wrap=True)
+        print_line(f"note: {note}")
 
 
 def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
@@ -133,13 +133,13 @@ def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
     """
     from rich.prompt import Prompt
 
-    from sage.cli.console import err, out
+    from sage.cli.console import err, out, print_line
     from validation.cohort.intake import propose
 
     for _ in range(MOST_CORRECTIONS):
         if proposal.open:
             guess = proposal.open[0]
-            out.print(f"\n{guess.what}: {guess.evidence}", markup=False, soft_wrap=True)
+            print_line(f"\n{guess.what}: {guess.evidence}")
             choices = " or ".join(guess.choices)
             answer = Prompt.ask(f"{guess.key}{f' ({choices})' if choices else ''}",
                                 default=guess.value or None, console=out)  # fmt: skip
@@ -156,7 +156,7 @@ def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
         try:
             proposal = propose(files, [*said, correction])
         except InputError as error:
-            err.print(str(error), style="red", markup=False)
+            print_line(str(error), style="red", err=True)
             continue
         said.append(correction)
         if not proposal.open:
@@ -165,7 +165,7 @@ def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
 
 
 def _tell_written(folder: Path, findings: list[Finding]) -> None:
-    from sage.cli.console import out
+    from sage.cli.console import out, print_line
 
     counts = {
         name: sum(item.severity == name for item in findings) for name in ("error", "warning")
@@ -173,8 +173,8 @@ def _tell_written(folder: Path, findings: list[Finding]) -> None:
     for finding in findings:
         if finding.severity == "error":
             out.print(f"[red]error[/] [bold]{finding.code}[/] {finding.where}", soft_wrap=True)
-            out.print(f"    {finding.message}", markup=False, soft_wrap=True)
-            out.print(f"    → {finding.remedy}", markup=False, style="dim", soft_wrap=True)
+            print_line(f"    {finding.message}")
+            print_line(f"    → {finding.remedy}", style="dim")
     out.print(f"\nwritten: {folder / 'cohort.toml'}", soft_wrap=True)
     out.print(f"`check` finds {counts['error']} errors and {counts['warning']} warnings; next:")
     out.print(f"  sage cohort check {folder}\n  sage cohort show {folder}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the command line prints: progress on stderr, answers on stdout."""
+"""Output of the command line: progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ class Terminal(Console):
 
 
 out = Terminal(highlight=False)
-err = Terminal(stderr=True, highlight=False)
+err = _ERR = Terminal(stderr=True, highlight=False)
+
+
+def print_line(text: object, *, style: str | None = None, err: bool = False) -> None:
+    """Print a text as it is: no markup, no line breaks but its own; on stderr with `err`."""
+    (_ERR if err else out).print(str(text), style=style, markup=False, soft_wrap=True)
 
 
 def print_aligned(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
@@ -71,9 +76,9 @@ def print_aligned(rows: Sequence[Sequence[str]], right: frozenset[int] = frozens
 
 
 def print_json(value: Any) -> None:
-    """Print plain data or a pydantic model as one JSON document on stdout.
+    """Print plain data or a pydantic model as a JSON document on stdout.
 
-    A number that is none, or infinite, is null: JSON has no word for it.
+    NaN and infinite numbers become null.
     """
     plain = value.model_dump(mode="json") if hasattr(value, "model_dump") else value
     text = json.dumps(_finite(plain), indent=1, ensure_ascii=False, default=str)
@@ -120,7 +125,7 @@ def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int,
 
 @contextmanager
 def working(title: str) -> Iterator[Any]:
-    """A line that says what is being done, as it is told (sage.core.progress)."""
+    """Show the reported progress (sage.core.progress) in a line."""
     status = err.status(title)
     heard = told_to(lambda what, done, total: status.update(in_words(what, done, total)))
     with status, heard:
@@ -129,7 +134,7 @@ def working(title: str) -> Iterator[Any]:
 
 @contextmanager
 def parts() -> Iterator[Callable[[str], None]]:
-    """Say what a long command does, and leave a line with its time as each part ends."""
+    """Show the current part of a long command, and its time as each part ends."""
     last, since = "", time.monotonic()
     with err.status("starting") as status:
 

@@ -83,8 +83,7 @@ def gate(
     from mcp_servers.measures.maps import MapsOnDisk
     from mcp_servers.measures.words import INSPECTED
     from sage.cli.cohort import load_named
-    from sage.cli.console import err, print_json
-    from sage.cli.console import out as console
+    from sage.cli.console import err, print_json, print_line
     from sage.core.extras import need
     from sage.core.files import write_text
 
@@ -131,21 +130,21 @@ def gate(
     if as_json:
         print_json(report)
         return
-    console.print(report.text().split("\n\n")[0], soft_wrap=True, markup=False)
+    print_line(report.text().split("\n\n")[0])
     for gated in report.measurements:
         if gated.passed:
-            console.print(f"  {gated.formula}", soft_wrap=True, markup=False)
-    console.print(f"report: {out / 'gate.txt'}", soft_wrap=True, markup=False)
+            print_line(f"  {gated.formula}")
+    print_line(f"report: {out / 'gate.txt'}")
 
 
 def _approve(program: Path | None, out: Path, person: str) -> None:
-    from sage.cli.console import out as console
+    from sage.cli.console import print_line
     from sage.run.programs.review import approve
 
     if program is None:
         raise InputError("--approve is for a program: --define FILE.py")
     record = approve(program, out / "gate.json", person)
-    console.print(f"approved: {record}", soft_wrap=True, markup=False)
+    print_line(f"approved: {record}")
 
 
 def _program(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, CohortRoot
 from sage.core.errors import InputError
 from sage.core.printable import amount
 
@@ -41,7 +41,7 @@ def show(
     cohort: Annotated[
         str | None, typer.Option(help="Only what was asked of this cohort's patients.")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Where the cohort's files lie.")] = None,
+    cohort_root: CohortRoot = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest ones.")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -53,14 +53,14 @@ def show(
     Example: sage validate ledger show --cohort cohorts/tcga-blca
     """
     from sage.cli.cohort import load_named
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
     from validation.ledger.ledger import Ledger
     from validation.ledger.lines import Line, Registration, Screened
 
     store = _store()
     known = Ledger(None, store)
     if cohort is not None:
-        known.follow(load_named(cohort, root))
+        known.follow(load_named(cohort, cohort_root))
     else:
         known.follow_all()
     q = {adjusted.contract: adjusted.q for adjusted in known.adjust()} if cohort is not None else {}
@@ -99,11 +99,9 @@ def show(
         return
     from rich.table import Table
 
-    out.print(
+    print_line(
         f"{summary['store']}: {summary['state']}; contracts: {summary['contracts']}, screens: "
-        f"{summary['screens']}, rows: {summary['rows']}",
-        markup=False,
-        soft_wrap=True,
+        f"{summary['screens']}, rows: {summary['rows']}"
     )
     if not rows:
         return
@@ -182,7 +180,7 @@ def export(
 
     Example: sage validate ledger export ledger-2026.jsonl
     """
-    from sage.cli.console import out
+    from sage.cli.console import print_line
     from sage.core.files import write_text
     from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
@@ -192,7 +190,7 @@ def export(
     lines = list(_store().export_lines())
     log_command(load(), EXPORTED, file, command="ledger export")
     write_text(file, "".join(f"{line}\n" for line in lines))
-    out.print(f"{amount(len(lines), 'row')} written to {file}", markup=False, soft_wrap=True)
+    print_line(f"{amount(len(lines), 'row')} written to {file}")
 
 
 @app.command()
@@ -209,7 +207,7 @@ def merge(
 
     Example: sage validate ledger merge colleague.jsonl
     """
-    from sage.cli.console import out, print_json
+    from sage.cli.console import print_json, print_line
     from validation.ledger.store import open_store, read_lines
 
     found = {}
@@ -228,4 +226,4 @@ def merge(
         print_json({"store": store.where, "taken": taken})
         return
     for name, count in taken.items():
-        out.print(f"{amount(count, 'row')} taken over from {name}", markup=False, soft_wrap=True)
+        print_line(f"{amount(count, 'row')} taken over from {name}")

@@ -108,7 +108,8 @@ def import_maps(
         sage slides maps import table cells.csv --mapping columns.toml --window hull --out maps
     """
     from mcp_servers.measures.imports.names import check_own
-    from sage.cli.tools_support import print_json, split_setting
+    from sage.cli.console import print_json
+    from sage.cli.tools_support import split_setting
     from sage.core.errors import InputError
 
     if not file.is_file():
@@ -223,7 +224,7 @@ def show(
     Example: sage slides maps show maps
     """
     from mcp_servers.measures.maps import list_maps, read_maps
-    from sage.cli.tools_support import print_json
+    from sage.cli.console import print_json
 
     found = [_summary(read_maps(path), path) for path in list_maps(folder)]
     if as_json:

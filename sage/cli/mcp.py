@@ -10,9 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from sage.cli.options import Cache, Memory, ToolFolders, Workers
+
 
 class Transport(StrEnum):
-    """How clients reach the server."""
+    """Transport between clients and the server."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -28,25 +30,20 @@ def serve(
             "stdio names as its roots, else here"
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The one folder that tools may write")] = Path(
+    out: Annotated[Path, typer.Option(help="The only folder that tools may write")] = Path(
         "sage-output"
     ),
-    workers: Annotated[
-        str | None,
-        typer.Option(help='Number of processes, "ray", "ray:auto", or "ray://host:port"'),
-    ] = None,
-    memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB")] = None,
-    tools: Annotated[
-        list[Path] | None, typer.Option(help="Folder of your own tools; its code is run")
-    ] = None,
+    workers: Workers = None,
+    memory: Memory = None,
+    tools: ToolFolders = None,
     host: Annotated[str, typer.Option(help="HTTP: address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="HTTP: port, 0 for any free one", min=0)] = 8765,
+    port: Annotated[int, typer.Option(help="HTTP: port; 0 for any free port", min=0)] = 8765,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="SAGE_MCP_TOKEN",
             help="HTTP: bearer token, 16 characters or more. Prefer the variable or --token-file: "
-            "command lines can be seen by others. Default: a new one, printed at the start",
+            "others can see command lines. Default: a new token, printed at the start",
         ),
     ] = None,
     token_file: Annotated[
@@ -84,9 +81,7 @@ def serve(
     tls_key: Annotated[
         Path | None, typer.Option(help="HTTP: the certificate's key (PEM), without passphrase")
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder for results by content; default: in OUT")
-    ] = None,
+    cache: Cache = None,
     wait: Annotated[
         float, typer.Option(help="Seconds before a call returns a job handle", min=0.0)
     ] = 45.0,
@@ -195,7 +190,7 @@ def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str
     """The token to ask for, and whether it was made here."""
     import secrets
 
-    from sage.cli.console import err
+    from sage.cli.console import print_line
     from sage.core.errors import InputError
 
     if none:
@@ -209,10 +204,8 @@ def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str
         except OSError as error:
             raise InputError(f'token file "{file}": {error.strerror}') from error
         if mode & (stat.S_IROTH | stat.S_IWOTH) and MOUNTED not in file.absolute().parents:
-            err.print(
-                f'others with an account here can read the token file "{file}": chmod 640 {file}',
-                style="yellow", highlight=False, soft_wrap=True, markup=False,
-            )  # fmt: skip
+            warning = f'other users can read the token file "{file}": chmod 640 {file}'
+            print_line(warning, style="yellow", err=True)
         if not lines or not lines[0].strip():
             raise InputError(f'token file "{file}" is empty; its first line must be the token')
         return lines[0].strip(), False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, Cache, Memory, Mpp, NoCache, Pattern, Workers
 from sage.core.printable import amount
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class SuiteName(StrEnum):
 
 
 class Known(StrEnum):
-    """When what is on the slides was known."""
+    """Time at which the slides were available."""
 
     BASELINE = "baseline"
     UNKNOWN = "unknown"
@@ -53,7 +53,7 @@ def measure(
     define: Annotated[
         Path | None,
         typer.Option(
-            help="File of measurements, one formula a line; or a program (.py) that a person"
+            help="File with a formula per line, or a program (.py) that a person"
             " approved (`sage validate gate --approve`)."
         ),
     ] = None,
@@ -63,32 +63,18 @@ def measure(
     out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path(
         "measured"
     ),
-    pattern: Annotated[
-        str | None, typer.Option(help='Which files in the folder of slides, e.g. "*.svs".')
-    ] = None,
-    mpp: Annotated[
-        float | None,
-        typer.Option(
-            help="µm per pixel of slides whose file does not say; where a file says otherwise, its"
-            " values are not valid.",
-            min=0.01,
-        ),
-    ] = None,
+    pattern: Pattern = None,
+    mpp: Mpp = None,
     known_at: Annotated[
         Known, typer.Option(help="baseline: the slides were taken before follow-up began.")
     ] = Known.BASELINE,
     also: Annotated[
         list[Also] | None, typer.Option(help="Write the maps in this format too; repeatable.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes of the pool.", min=1)] = None,
-    workers: Annotated[
-        str, typer.Option(help='"pool" on this machine, "ray", "ray:auto", or "ray://host:port".')
-    ] = "pool",
-    memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder for results by content; default: in OUT.")
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute again.")] = False,
+    workers: Workers = None,
+    memory: Memory = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure the slides or maps of a cohort and write one variable per measurement and patient.
@@ -98,7 +84,7 @@ def measure(
 
     Example:
 
-        sage slides measure my-cohort --slides slides --suite standard --out measured --jobs 2
+        sage slides measure my-cohort --slides slides --suite standard --out measured --workers 2
 
         sage slides measure my-cohort --maps maps --define measurements.txt --out measured
 
@@ -115,7 +101,7 @@ def measure(
     found, _, conflicts = measure_cohort(
         cohort, slides, maps, out, define=define, suite=suite, pattern=pattern, mpp=mpp,
         known_at=known_at, also=also,
-        workers=str(jobs) if workers == "pool" and jobs else workers,
+        workers=workers,
         memory=memory, cache=cache, no_cache=no_cache, quiet=as_json,
     )  # fmt: skip
     report_measured(found, conflicts, {}, as_json=as_json)
@@ -136,7 +122,7 @@ def measure_cohort(
     mpp: float | None = None,
     known_at: Known = Known.BASELINE,
     also: list[Also] | None = None,
-    workers: str = "pool",
+    workers: str | None = None,
     memory: int | None = None,
     cache: Path | None = None,
     no_cache: bool = False,
@@ -156,7 +142,7 @@ def measure_cohort(
     from sage.core.errors import InputError
 
     program = define if define is not None and define.suffix == ".py" else None
-    asked = _asked(define)
+    measurements = _load_measurements(define)
     held = None if cohort == "-" else load_named(cohort)
     source = slides if slides is not None else maps
     assert source is not None
@@ -171,7 +157,7 @@ def measure_cohort(
     failures = {name: (name, reason) for name, reason in broken.items()}
     with (
         open_workers(
-            None if workers == "pool" else workers,
+            workers,
             Recipe(suite_of_tool, (), keep),
             memory_mb=memory,
         ) as pool,
@@ -188,21 +174,21 @@ def measure_cohort(
                 if outcome.error is not None
             }
             conflicts = _conflicts(items) if mpp is not None else {}
-        if not asked and items:
-            asked = over.suite_for(items, "full" if suite is SuiteName.FULL else "standard")
+        if not measurements and items:
+            measurements = over.suite_for(items, "full" if suite is SuiteName.FULL else "standard")
         if program is None:
-            values = over.compute_values(pool, items, asked, roots, progress)
+            values = over.compute_values(pool, items, measurements, roots, progress)
         else:
             values = _by_program(program, items, roots.output, progress)
     _export(items, also or [], roots.output)
     declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
     found = over.write_variables(
-        asked, values, failures, roots.output, None if declared else known_at.value
+        measurements, values, failures, roots.output, None if declared else known_at.value
     )
     return found, items, conflicts
 
 
-def _asked(define: Path | None) -> list[Measurement]:
+def _load_measurements(define: Path | None) -> list[Measurement]:
     from mcp_servers.measures.definitions import read_definitions
     from sage.run.programs.review import approved_program
 
@@ -214,7 +200,7 @@ def _asked(define: Path | None) -> list[Measurement]:
 
 
 def _by_program(
-    define: Path, items: list[Item], out: Path, told: Callable[[str, Outcome, int, int], None]
+    define: Path, items: list[Item], out: Path, report: Callable[[str, Outcome, int, int], None]
 ) -> list[Outcome]:
     """Values by an approved program, in the sandbox."""
     from functools import partial
@@ -223,7 +209,7 @@ def _by_program(
     from sage.run.programs.running import default_sandbox, measure_items
 
     program = approved_program(define)
-    return measure_items(program, items, out, default_sandbox(), partial(told, "values"))
+    return measure_items(program, items, out, default_sandbox(), partial(report, "values"))
 
 
 def _items(
@@ -252,7 +238,7 @@ def _check_patients(items: list[Item], held: Any) -> None:
         of_cohort = [item for item in items if item.patient in known]
     if not of_cohort:
         raise InputError(
-            f'none of the slides is of a patient of "{held.id}": the first is taken for one of '
+            f'no slide belongs to a patient of "{held.id}": the first seems to be of '
             f'"{items[0].patient}". Name the files in [slides] of cohort.toml (table and '
             "file_column), or rename them so that they begin with the patient and a dot"
         )
@@ -276,7 +262,7 @@ def _export(items: list[Item], formats: list[Also], out: Path) -> None:
 
 
 def _conflicts(items: list[Item]) -> dict[str, str]:
-    """Slides whose own pixel size is another than the one that was set, by name."""
+    """Slides whose own pixel size differs from `--mpp`, with a note, by name."""
     from mcp_servers.measures.maps import held_in
 
     outside = {item.name: held_in(item.path.parent).outside_card for item in items}
@@ -292,8 +278,8 @@ def report_measured(
     found: Measured, conflicts: dict[str, str], files: dict[str, Path], *, as_json: bool
 ) -> None:
     """Print what was measured, and further `files` by name; exit with 1 if a slide failed."""
-    from sage.cli.console import Terminal
-    from sage.cli.tools_support import print_json
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json, print_line
 
     if as_json:
         print_json(
@@ -314,7 +300,6 @@ def report_measured(
         if found.failures:
             raise typer.Exit(1)
         return
-    console = Terminal(soft_wrap=True, highlight=False)
     done = found.slides - len(found.failures)
     console.print(
         f"{amount(found.measurements, 'measurement')} of {amount(found.patients, 'patient')} on "
@@ -330,8 +315,8 @@ def report_measured(
             f"{len(conflicts)} slides say another pixel size; their values are not valid:"
         )
     for name, note in list(conflicts.items())[:20]:
-        console.print(f"  {name}: {note}", markup=False)
+        print_line(f"  {name}: {note}")
     for name, reason in found.failures.items():
-        console.print(f"failed: {name}: {reason}", markup=False)
+        print_line(f"failed: {name}: {reason}")
     if found.failures:
         raise typer.Exit(1)

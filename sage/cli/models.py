@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, Mpp
 
 app = typer.Typer(
     add_completion=False,
@@ -15,10 +15,10 @@ app = typer.Typer(
     help="Networks: train on own data, score, show the card.",
     no_args_is_help=True,
 )
-Kind = Annotated[Literal["nuclei"], typer.Argument(help="Which kind of network.")]
+Kind = Annotated[Literal["nuclei"], typer.Argument(help="Kind of network.")]
 Weights = Annotated[
     Path | None,
-    typer.Option(help="A network of `sage slides models train`; the shipped one if absent."),
+    typer.Option(help="A network of `sage slides models train`; default: the network that ships."),
 ]
 
 
@@ -29,17 +29,16 @@ def show(kind: Kind, weights: Weights = None, as_json: AsJson = False) -> None:
     Example: sage slides models show nuclei
     """
     from mcp_servers.pathology.nuclei_net.model import read_card
-    from sage.cli.console import Terminal
-    from sage.cli.tools_support import print_json
+    from sage.cli.console import out as console
+    from sage.cli.console import print_json, print_line
 
-    card = read_card(weights or _shipped()).model_dump()
+    card = read_card(weights or _find_shipped()).model_dump()
     if as_json:
         print_json(card)
         return
-    console = Terminal(highlight=False)
     for name, value in card.items():
         console.print(f"[bold]{name}[/]: ", end="")
-        console.print(str(value), markup=False)
+        print_line(str(value))
 
 
 @app.command()
@@ -47,28 +46,24 @@ def train(
     kind: Kind,
     tiles: Annotated[Path, typer.Option(help="Folder of NAME.png and NAME_labels.png.")],
     out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
-    mpp: Annotated[
-        float | None, typer.Option(help="µm per pixel of the tiles; unknown when absent.")
-    ] = None,
+    mpp: Mpp = None,
     steps: Annotated[int, typer.Option(min=1, help="Batches of 12 examples.")] = 700,
-    seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")] = 17,
-    license: Annotated[str, typer.Option(help="Of the data, for the card.")] = "not stated",
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 17,
+    license: Annotated[str, typer.Option(help="License of the data, for the card.")] = "not stated",
     checkpoints: Annotated[
-        Path | None, typer.Option(help="Folder for states; a stopped training goes on from there.")
+        Path | None, typer.Option(help="Folder of states, from which a stopped training continues.")
     ] = None,
 ) -> None:
     """Train a network on labelled tiles; a part of them is held out and scored.
 
-    A label image has 0 outside nuclei and one number per nucleus (8 or 16 bits). Tiles that look
-    alike are held out together.
+    A label image is 0 outside nuclei and has a number for each nucleus (8 or 16 bits). Similar
+    tiles are held out together.
 
     Example: sage slides models train nuclei --tiles tiles --out own.safetensors --steps 2
     """
     from mcp_servers.pathology.nuclei_net.training import train_network
-    from sage.cli.console import Terminal
-    from sage.cli.tools_support import print_json
+    from sage.cli.console import print_json, print_line
 
-    console = Terminal(highlight=False)
     card = train_network(
         tiles,
         out,
@@ -78,7 +73,7 @@ def train(
         mpp=mpp,
         license=license,
         checkpoints=checkpoints,
-        say=lambda line: console.print(line, markup=False),
+        say=lambda line: print_line(line),
     )
     print_json(card.held_out.model_dump())
 
@@ -87,16 +82,14 @@ def train(
 def score(
     kind: Kind,
     tiles: Annotated[Path, typer.Argument(help="Folder of NAME.png and NAME_labels.png.")],
-    mpp: Annotated[
-        float | None, typer.Option(help="µm per pixel of the tiles; unknown when absent.")
-    ] = None,
+    mpp: Mpp = None,
     weights: Weights = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a network on labelled tiles, per organ, beside Otsu + watershed.
 
     F1 at an overlap of half, Dice, AJI and PQ are means over tiles. Without a pixel size the
-    median nucleus of each tile is taken for 40 µm². Organs are read from TCGA barcodes.
+    median nucleus of each tile is taken as 40 µm². Organs are read from TCGA barcodes.
 
     Example: sage slides models score nuclei tiles --mpp 0.5
     """
@@ -110,15 +103,15 @@ def score(
         own_methods,
         score_tiles,
     )
-    from sage.cli.tools_support import print_json
+    from sage.cli.console import print_json
 
-    network = NucleiNetwork(weights or _shipped())
+    network = NucleiNetwork(weights or _find_shipped())
     labelled = read_tiles(tiles, mpp)
 
-    def found(image: Any) -> Any:
+    def segment(image: Any) -> Any:
         return network.labels(image, WORKING_MPP)
 
-    scored = score_tiles(labelled, {"network": found} | own_methods())
+    scored = score_tiles(labelled, {"network": segment} | own_methods())
     methods = tuple(scored[0].methods)
     below = below_baseline(scored, "network")
     answer = {
@@ -129,16 +122,15 @@ def score(
             for organ, group in by_organ(scored).items()
         },
         "below_otsu_watershed": below,
-        "megapixels_per_cpu_second": round(megapixels_per_cpu_second(found, labelled), 2),
+        "megapixels_per_cpu_second": round(megapixels_per_cpu_second(segment, labelled), 2),
     }
     if as_json:
         print_json(answer)
         return
     from rich.table import Table
 
-    from sage.cli.console import Terminal
+    from sage.cli.console import out as console
 
-    console = Terminal(highlight=False)
     table = Table("organ", "tiles", "nuclei", "method", "F1", "Dice", "AJI", "PQ")
     for organ, group in by_organ(scored).items():
         nuclei = sum(tile.methods["network"].truth for tile in group)
@@ -150,7 +142,7 @@ def score(
     console.print(f"megapixels per second of processor time: {answer['megapixels_per_cpu_second']}")
 
 
-def _shipped() -> Path:
+def _find_shipped() -> Path:
     from mcp_servers.pathology.nuclei_net.model import shipped_network
     from sage.core.errors import InputError
 

@@ -1,4 +1,4 @@
-"""Options that the commands of several groups share."""
+"""Options that several commands share: one name and one type for each meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for programs.")]
 SpecFile = Annotated[
     Path | None,
     typer.Option(
@@ -49,4 +49,41 @@ AutoApprove = Annotated[
 Agreed = Annotated[
     bool,
     typer.Option("--yes", help="Accept the question as it was read, also where diseases differ."),
+]
+CohortArgument = Annotated[
+    str, typer.Argument(metavar="COHORT", help="A folder or a built-in name.")
+]
+CohortOption = Annotated[str, typer.Option("--cohort", help="A cohort folder or built-in name.")]
+CohortRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--cohort-root", help="Folder of the cohort's data files, if not beside cohort.toml."
+    ),
+]
+Features = Annotated[
+    list[Path] | None,
+    typer.Option("--features", help="Table of variables computed on the slides; repeatable."),
+]
+Pattern = Annotated[
+    str | None, typer.Option("--pattern", help='Files in the folder of slides, e.g. "*.svs".')
+]
+Mpp = Annotated[float | None, typer.Option("--mpp", help="Pixel size in µm.", min=0.01)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An argument or a field; repeatable."),
+]
+Workers = Annotated[
+    str | None,
+    typer.Option("--workers", help='Processes: a number, "ray", "ray:auto", or "ray://HOST:PORT".'),
+]
+Memory = Annotated[
+    int | None, typer.Option("--memory", help="Memory for all workers, MiB.", min=64)
+]
+Cache = Annotated[
+    Path | None, typer.Option("--cache", help="Folder of cached results; default: in OUT.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute again.")]
+ToolFolders = Annotated[
+    list[Path] | None,
+    typer.Option("--tools", help="Folder of your own tools; its code is run. Repeatable."),
 ]

@@ -53,7 +53,7 @@ class Asker:
         InputError
             If nobody is there to answer.
         """
-        from sage.cli.console import out
+        from sage.cli.console import out, print_line
 
         shown = f"{question} [{default}] " if default else f"{question} "
         if self._readline is not None:
@@ -70,18 +70,18 @@ class Asker:
             if not line:
                 out.print()
                 raise InputError(NOBODY)
-            out.print(line.rstrip("\n"), markup=False)
+            print_line(line.rstrip("\n"))
         return line.strip() or default
 
     def choose(self, question: str, choices: Sequence[str], default: str = "") -> str:
         """One of `choices`, asked until it is."""
-        from sage.cli.console import err
+        from sage.cli.console import print_line
 
         while True:
             answer = self.ask(f"{question} ({'/'.join(choices)})", choices, default)
             if answer in choices:
                 return answer
-            err.print(f"give one of: {', '.join(choices)}", markup=False)
+            print_line(f"give one of: {', '.join(choices)}", err=True)
 
 
 def _readline() -> Any:
@@ -119,10 +119,10 @@ def completer(choices: Sequence[str]) -> Callable[[str, int], str | None]:
 
 def decide(services: Services, draft: Draft) -> Decision:
     """Show a draft and ask what to do with it, on a terminal or line by line."""
-    from sage.cli.console import out
+    from sage.cli.console import print_line
 
     asker = Asker()
-    out.print(carries(services.folder, draft.hypothesis), markup=False, soft_wrap=True)
+    print_line(carries(services.folder, draft.hypothesis))
     show_draft(draft, services.dictionary)
     name = draft.hypothesis.id
     while True:
@@ -150,7 +150,7 @@ def edit_by_fields(services: Services, draft: Draft, asker: Asker) -> Edit | Non
     The edit that a person took; None where they stopped.
     """
     from agents.scientist.blind import BlindCohort
-    from sage.cli.console import err, out
+    from sage.cli.console import err, print_line
 
     blind = BlindCohort(services.cohort, services.settings.min_count)
     keys = _keys(services.dictionary, blind)
@@ -160,7 +160,7 @@ def edit_by_fields(services: Services, draft: Draft, asker: Asker) -> Edit | Non
     while True:
         name = asker.ask("field? (? says what can be answered)", [*_fields(seen), *COMMANDS])
         if name in ("?", "help", ""):
-            err.print(HELP, markup=False)
+            print_line(HELP, err=True)
             continue
         if name == "stop":
             return None
@@ -187,7 +187,7 @@ def edit_by_fields(services: Services, draft: Draft, asker: Asker) -> Edit | Non
             continue
         changes.append(merged)
         seen = edit.hypothesis
-        out.print(seen.statement, style="bold", markup=False)
+        print_line(seen.statement, style="bold")
         _show(seen, blind)
 
 
@@ -218,11 +218,11 @@ def _fields(hypothesis: Hypothesis) -> dict[str, str]:
 
 
 def _show(hypothesis: Hypothesis, blind: BlindCohort) -> None:
-    from sage.cli.console import out
+    from sage.cli.console import print_line
 
     for number, (name, value) in enumerate(_fields(hypothesis).items(), start=1):
-        out.print(f"  {number:2} {name}: {value or 'none'}", markup=False, highlight=False)
-    out.print(f"  {power_line(blind.power(hypothesis))}", markup=False, style="cyan")
+        print_line(f"  {number:2} {name}: {value or 'none'}")
+    print_line(f"  {power_line(blind.power(hypothesis))}", style="cyan")
 
 
 def power_line(power: DesignPower) -> str:

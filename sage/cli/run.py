@@ -336,7 +336,7 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
     from sage.run.questions import carries
     from sage.run.review import drafts_of, show_draft
 
@@ -352,7 +352,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for item in drafts:
-        out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
+        print_line(carries(services.folder, item.hypothesis))
         show_draft(item, services.dictionary)
     tell_candidates(services)
     out.print(
@@ -413,16 +413,16 @@ def tell_candidates(services: Services) -> None:
 
 def tell_verdict(found: dict[str, Any]) -> None:
     """Print a hypothesis' verdict with the answers that it rests on."""
-    from sage.cli.console import out
+    from sage.cli.console import print_line
 
-    out.print(f"  verdict: {found['verdict']}", markup=False, style="bold", soft_wrap=True)
+    print_line(f"  verdict: {found['verdict']}", style="bold")
     for answer in found["answers"]:
         line = f"    {answer['question']} {answer['answer']}: {answer['estimate']}"
-        out.print(line, markup=False, soft_wrap=True)
+        print_line(line)
 
 
 def _tell_end(services: Services, *, as_json: bool) -> None:
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
     from sage.report.build import brief_result
 
     result = brief_result(services.folder)
@@ -430,7 +430,7 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
         print_json(result)
         return
     for hypothesis in result["hypotheses"]:
-        out.print(f"\n{hypothesis['carries']}", markup=False, soft_wrap=True)
+        print_line(f"\n{hypothesis['carries']}")
         out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
         novelty = "not judged" if hypothesis["novelty"] is None else hypothesis["novelty"]
         out.print(f"  novelty {novelty}  feasibility {hypothesis['feasibility']}")

@@ -70,7 +70,7 @@ def build(
 
 
 def packages() -> tuple[str, ...]:
-    """The packages of ours that the image holds: the analysis, and the tools."""
+    """SAGE's packages in the image: the analysis and the tools."""
     from sandbox.runtime import OFFERED
 
     return (*OFFERED, "mcp_servers")
@@ -78,7 +78,7 @@ def packages() -> tuple[str, ...]:
 
 @app.command()
 def check(image: Image = None, runtime: Runtime = None, as_json: AsJson = False) -> None:
-    """Say which sandboxes work here, and what to do about those that do not.
+    """Check which sandboxes work here, and how to enable the others.
 
     Example: sage admin sandbox check
     """
@@ -111,8 +111,8 @@ def run(
     which: Which = "auto",
     image: Image = None,
     runtime: Runtime = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Wall time.")] = 600,
-    memory_mb: Annotated[int, typer.Option(min=64, help="Memory.")] = 4096,
+    seconds: Annotated[float, typer.Option(min=1, help="Wall time, seconds.")] = 600,
+    memory: Annotated[int, typer.Option(min=64, help="Memory, MiB.")] = 4096,
     pids: Annotated[int, typer.Option(min=4, help="Processes and threads.")] = 128,
     output_mb: Annotated[int, typer.Option(min=1, help="Size of the output.")] = 256,
     as_json: AsJson = False,
@@ -122,7 +122,7 @@ def run(
     Example: sage admin sandbox run analysis.py --input cohort=cohorts/tcga-blca --out results
     """
     import sandbox
-    from sage.cli.console import err, out, print_json
+    from sage.cli.console import err, print_json, print_line
     from sage.core.errors import InputError
     from sandbox.types import Job, Limits, Reason, SandboxResult
 
@@ -137,27 +137,30 @@ def run(
             sandbox=box.name, exit_code=None, reason=Reason.POLICY, message=lines
         )
     else:
-        limits = Limits(seconds=seconds, memory_mb=memory_mb, pids=pids, output_mb=output_mb)
+        limits = Limits(seconds=seconds, memory_mb=memory, pids=pids, output_mb=output_mb)
         job = Job(
-            files={"analysis.py": code}, inputs=named(inputs or []), output=out_dir, limits=limits
+            files={"analysis.py": code},
+            inputs=parse_inputs(inputs or []),
+            output=out_dir,
+            limits=limits,
         )
         with err.status(f"running in {box.name}"):
             result = box.run(job)
     if as_json:
         print_json(result)
     else:
-        out.print(f"{result.sandbox}: {result.reason.value} {result.message}", markup=False)
-        out.print(result.stdout_tail + result.stderr_tail, markup=False)
+        print_line(f"{result.sandbox}: {result.reason.value} {result.message}")
+        print_line(result.stdout_tail + result.stderr_tail)
         for artifact in result.artifacts:
-            out.print(f"{out_dir / artifact.path} ({artifact.bytes} bytes)", markup=False)
+            print_line(f"{out_dir / artifact.path} ({artifact.bytes} bytes)")
         for line in result.dropped:
-            err.print(f"left behind: {line}", markup=False)
+            print_line(f"left behind: {line}", err=True)
     if not result.ok:
         raise typer.Exit(1)
 
 
-def named(words: list[str]) -> dict[str, Path]:
-    """`NAME=PATH` words as inputs."""
+def parse_inputs(words: list[str]) -> dict[str, Path]:
+    """Parse `NAME=PATH` words."""
     from sage.core.errors import InputError
 
     found = {}
@@ -176,12 +179,12 @@ def clean(as_json: AsJson = False) -> None:
     Example: sage admin sandbox clean
     """
     import sandbox
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
 
     removed = sandbox.sweep()
     if as_json:
         print_json({"removed": removed})
         return
     for name in removed:
-        out.print(f"removed {name}", markup=False)
+        print_line(f"removed {name}")
     out.print(f"{len(removed)} removed")

@@ -49,7 +49,7 @@ def serve(
     Example: sage serve --port 8766 --root cohorts
     """
     from mcp_servers.servers.options import HttpOptions
-    from sage.cli.console import err
+    from sage.cli.console import print_line
     from sage.cli.mcp import read_token
     from sage.settings import load
     from sage.web.people import open_people
@@ -75,7 +75,7 @@ def serve(
 
     def started(address: str) -> None:
         shown = address if made else f"{address.partition('=')[0]}= and the token of {token_file}"
-        err.print(f"open {shown}", highlight=False, soft_wrap=True, markup=False)
+        print_line(f"open {shown}", err=True)
         if browser:
             typer.launch(address)
 

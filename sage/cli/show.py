@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def list_all(limit: int, *, as_json: bool) -> None:
     """List the runs, newest first."""
-    from sage.cli.console import err, out, print_json
+    from sage.cli.console import out, print_json, print_line
     from sage.core.errors import InputError
     from sage.run.folder import list_runs, standing
     from sage.run.queue.runs import open_runs
@@ -28,7 +28,7 @@ def list_all(limit: int, *, as_json: bool) -> None:
         try:
             found.append((run, run.manifest()))
         except InputError as error:  # the others are listed all the same
-            err.print(f"left out: {error}", markup=False, soft_wrap=True)
+            print_line(f"left out: {error}", err=True)
         if len(found) == limit:
             break
     with open_runs(settings) as runs:
@@ -53,17 +53,17 @@ def list_all(limit: int, *, as_json: bool) -> None:
     for folder, manifest in found:
         cohort = manifest.cohort_title or manifest.spec.cohort
         out.print(f"[cyan]{folder.id}[/]  {standing(folder)}", soft_wrap=True)
-        out.print(f"    {manifest.spec.prompt[:200]}", markup=False, soft_wrap=True)
+        print_line(f"    {manifest.spec.prompt[:200]}")
         out.print(f"    [dim]{cohort}; {manifest.reasoner}[/]", soft_wrap=True)
         if item := known.get(manifest.run_id):
-            out.print(f"    {in_words(item)}", style="dim", markup=False, soft_wrap=True)
+            print_line(f"    {in_words(item)}", style="dim")
     for item in elsewhere:
         # A campaign's rounds have one name each in their campaign alone.
         of = f" of {Path(item.folder).parent.name}" if item.name.startswith("round-") else ""
         out.print(f"[cyan]{item.name}[/]{of}  {item.state}", soft_wrap=True)
-        out.print(f"    {item.prompt[:200]}", markup=False, soft_wrap=True)
+        print_line(f"    {item.prompt[:200]}")
         said = f"    {in_words(item)}; in {item.folder}"
-        out.print(said, style="dim", markup=False, soft_wrap=True)
+        print_line(said, style="dim")
 
 
 def plain(item: KnownRun) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def show(
 
 def show_run(name: str, *, as_json: bool) -> None:
     """Show a run or a campaign."""
-    from sage.cli.console import out, print_aligned, print_json
+    from sage.cli.console import out, print_aligned, print_json, print_line
     from sage.report.build import brief_result
     from sage.report.spending import paid
     from sage.run.begin import open_run
@@ -158,7 +158,7 @@ def show_run(name: str, *, as_json: bool) -> None:
         f" reasoner: {manifest.reasoner}"
     )
     if known is not None:
-        out.print(in_words(known), markup=False, soft_wrap=True)
+        print_line(in_words(known))
     if manifest.problem:
         out.print(f"[yellow]{manifest.problem}[/]")
     table = [["step", "times", "seconds", "prompt", "reply", "USD"]]

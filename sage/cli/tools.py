@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sage.cli.mcp import serve
-from sage.cli.options import AsJson
+from sage.cli.options import (
+    AsJson,
+    Cache,
+    Memory,
+    NoCache,
+    Pattern,
+    Settings,
+    ToolFolders,
+    Workers,
+)
 from sage.cli.tools_support import (
     parse_settings,
-    print_json,
     run_one,
     run_over,
     tell_cohort,
@@ -32,28 +40,25 @@ app = typer.Typer(
 )
 app.command()(serve)
 
-Folders = Annotated[
-    list[Path] | None, typer.Option("--tools", help="Folder of your own tools; its code is run.")
-]
-
 
 @app.command("list")
 def list_tools(
-    suite: Annotated[str, typer.Option(help="pathology, oncology, ... or all")] = "all",
-    tools: Folders = None,
+    suite: Annotated[str, typer.Option(help="pathology, oncology, …, or all.")] = "all",
+    tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
     """List the tools with what they need.
 
     Example: sage tools list --suite pathology
     """
+    from sage.cli.console import print_json, print_line
+
     registry = _registry(suite, tools)
     if as_json:
         print_json([_summary(tool) for tool in registry.all()])
         return
-    from sage.cli.console import Terminal
+    from sage.cli.console import out as console
 
-    console = Terminal(highlight=False)
     last = ""
     for item in registry.all():
         if item.suite != last:
@@ -62,13 +67,13 @@ def list_tools(
         need = item.resources
         gpu = "" if need.gpu == "none" else f", GPU {need.gpu}"
         console.print(f"  [cyan]{item.name}[/] {item.version}  ({need.memory_mb} MiB{gpu})")
-        console.print(f"    {item.summary}", markup=False)
+        print_line(f"    {item.summary}")
 
 
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(metavar="TOOL")],
-    tools: Folders = None,
+    tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a tool: arguments, result, limits, and where its numbers may be believed.
@@ -76,6 +81,7 @@ def show(
     Example: sage tools show tissue_mask
     """
     from mcp_servers.describe import limits, type_word, validity_lines
+    from sage.cli.console import print_json, print_line
 
     spec = _registry(_suite_of(name), tools).get(name)
     if as_json:
@@ -84,13 +90,12 @@ def show(
         return
     from rich.table import Table
 
-    from sage.cli.console import Terminal
+    from sage.cli.console import out as console
 
-    console = Terminal(highlight=False)
     console.print(f"[bold]{spec.name}[/] {spec.version}  ({spec.suite})\n{spec.summary}")
     console.print(limits(spec))
     for line in validity_lines(spec):
-        console.print(line, markup=False)
+        print_line(line)
     for title, schema in (("argument", spec.input_schema), ("result", spec.output_schema)):
         table = Table(title, "type", "default", "meaning")
         required = set(schema.get("required", ()))
@@ -111,28 +116,19 @@ def run(
     slides: Annotated[
         Path | None, typer.Option(help="Folder of slides: a cohort job, resumable.")
     ] = None,
-    pattern: Annotated[
-        str | None, typer.Option(help='Which files in the folder, e.g. "*.svs".')
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An argument.")
-    ] = None,
+    pattern: Pattern = None,
+    settings: Settings = None,
     out: Annotated[Path, typer.Option(help="Folder for what the tool writes.")] = Path(
         "sage-output"
     ),
     root: Annotated[
         list[Path] | None, typer.Option(help="Further folder that may be read; repeatable.")
     ] = None,
-    workers: Annotated[
-        str | None,
-        typer.Option(help='Number of processes, "ray", "ray:auto", or "ray://host:port".'),
-    ] = None,
-    memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder for results by content; default: in OUT.")
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute again.")] = False,
-    tools: Folders = None,
+    workers: Workers = None,
+    memory: Memory = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
+    tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a tool on one slide, or on a folder of slides with a table at the end.
@@ -198,6 +194,7 @@ def promote(
     Example: sage tools promote last joint_risk --into my-tools
     """
     from agents.coding import promote as promote_function
+    from sage.cli.console import print_json
     from sage.run.folder import find_run
     from sage.settings import load
 

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -124,19 +122,15 @@ def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
 def run_one(
     pool: Workers, name: str, arguments: dict[str, Any], roots: Any, *, quiet: bool
 ) -> ToolRun:
     """One call, with a progress bar."""
     from rich.progress import Progress
 
-    from sage.cli.console import Terminal
+    from sage.cli.console import err
 
-    with Progress(console=Terminal(stderr=True), disable=quiet, transient=True) as bar:
+    with Progress(console=err, disable=quiet, transient=True) as bar:
         task = bar.add_task(name, total=1.0)
 
         def changed(job: Job) -> None:
@@ -174,7 +168,7 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
-    from sage.cli.console import Terminal
+    from sage.cli.console import err
 
     tasks: dict[str, TaskID] = {}
     failed: Counter[str] = Counter()
@@ -185,7 +179,7 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
         TextColumn("{task.fields[failed]} failed"),
         Remaining(),
     )
-    with Progress(*columns, console=Terminal(stderr=True), disable=quiet) as bar:
+    with Progress(*columns, console=err, disable=quiet) as bar:
 
         def told(stage: str, outcome: Outcome, done: int, total: int) -> None:
             if stage not in tasks:
@@ -197,13 +191,14 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
 
 
 def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
+    from sage.cli.console import print_json
+
     if as_json:
         files = {output.name: str(roots.output / output.name) for output in made.outputs}
         print_json({**made.model_dump(mode="json"), "files": files})
         return
-    from sage.cli.console import Terminal
+    from sage.cli.console import out as console
 
-    console = Terminal(soft_wrap=True, highlight=False)
     console.print_json(json.dumps(made.result, ensure_ascii=False))
     for item in made.outputs:
         console.print(f"{roots.output / item.name}  ({item.bytes:,} bytes)", highlight=False)
@@ -212,6 +207,8 @@ def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
 
 
 def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
+    from sage.cli.console import print_json, print_line
+
     failures = report.failures
     if as_json:
         print_json(
@@ -227,19 +224,17 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
             }
         )
         return
-    from sage.cli.console import Terminal
+    from sage.cli.console import out as console
     from sage.core.printable import amount
 
-    console = Terminal(soft_wrap=True, highlight=False)
     done = len(report.outcomes) - len(failures)
     console.print(
         f"{done} of {amount(len(report.outcomes), 'slide')}, {report.resumed} from before"
     )
     console.print(f"{report.table}")
-    console.print(
+    print_line(
         f'for cohort.toml: tables.{report.tool} = {{ file = "{report.table.name}", '
-        'key = "patient", where = { status = "ok" } }',
-        markup=False,
+        'key = "patient", where = { status = "ok" } }'
     )
     for outcome in failures:
-        console.print(f"failed: {outcome.item.path.name}: {outcome.error}", markup=False)
+        print_line(f"failed: {outcome.item.path.name}: {outcome.error}")

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from sage.cli import ledger
 from sage.cli.gate import gate
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, CohortOption, CohortRoot, Features
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,14 +39,6 @@ app = typer.Typer(
 app.command()(gate)
 app.add_typer(ledger.app, name="ledger")
 
-CohortName = Annotated[str, typer.Option("--cohort", help="A cohort folder or built-in name.")]
-Root = Annotated[
-    Path | None, typer.Option(help="Where the cohort's files lie, if not beside cohort.toml.")
-]
-Features = Annotated[
-    list[Path] | None,
-    typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
-]
 Seed = Annotated[int, typer.Option(help="Seed of permutations, random features, imputation.")]
 Split = Annotated[
     float | None,
@@ -69,13 +61,15 @@ DRAFTED = {"seed": "--seed", "alpha": "--alpha", "split": "--split", "impute": "
 def run(
     context: typer.Context,
     files: Files,
-    cohort: CohortName,
-    root: Root = None,
+    cohort: CohortOption,
+    cohort_root: CohortRoot = None,
     features: Features = None,
     replicate: Annotated[
         str | None, typer.Option(help="A second cohort on which the claim must hold as well.")
     ] = None,
-    replicate_root: Annotated[Path | None, typer.Option(help="--root of the second one.")] = None,
+    replicate_root: Annotated[
+        Path | None, typer.Option(help="--cohort-root of the second cohort.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("sage-validation"),
     seed: Seed = 0,
     alpha: Alpha = 0.05,
@@ -99,8 +93,7 @@ def run(
     """
     from agents.prose.statement import add_statement
     from sage.cli.cohort import load_named
-    from sage.cli.console import err, print_json, working
-    from sage.cli.console import out as console
+    from sage.cli.console import err, print_json, print_line, working
     from sage.cli.validate_text import print_verdict
     from sage.run.wiring import open_ledger
     from sage.settings import load
@@ -120,7 +113,7 @@ def run(
         raise InputError("two hypotheses have the same id; give each its own")
     rules = _rules(split, impute)
     with working(f"reading {cohort}") as status:
-        data = load_named(cohort, root, features)
+        data = load_named(cohort, cohort_root, features)
         other = load_named(replicate, replicate_root) if replicate is not None else None
         dictionary = data.dictionary()
         frozen: list[tuple[FrozenContract, Path]] = []
@@ -155,7 +148,7 @@ def run(
     for (contract, folder), found in zip(frozen, results, strict=True):
         print_verdict(contract, found, folder)
     for script in scripts:
-        console.print(f"R script: Rscript {script}", markup=False, soft_wrap=True)
+        print_line(f"R script: Rscript {script}")
 
 
 def _script(folder: Path) -> Path:
@@ -212,8 +205,8 @@ def _say(status: Any, name: str, step: str) -> None:
 @app.command()
 def contract(
     hypothesis: Annotated[Path, typer.Argument(metavar="HYPOTHESIS.json")],
-    cohort: CohortName,
-    root: Root = None,
+    cohort: CohortOption,
+    cohort_root: CohortRoot = None,
     features: Features = None,
     seed: Seed = 0,
     alpha: Alpha = 0.05,
@@ -240,7 +233,7 @@ def contract(
 
     claim = read_hypothesis(hypothesis)
     with working(f"reading {cohort}"):
-        data = load_named(cohort, root, features)
+        data = load_named(cohort, cohort_root, features)
         rules = _rules(split, impute)
         claim = add_statement(claim, data.dictionary())
         frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha, **rules), data)
@@ -251,7 +244,7 @@ def contract(
 @app.command()
 def amend(
     contract: Annotated[Path, typer.Argument(metavar="CONTRACT.json", help="The frozen one.")],
-    cohort: CohortName,
+    cohort: CohortOption,
     reason: Annotated[str, typer.Option(help="Why; it will stand in the report.")],
     changes: Annotated[
         list[str] | None,
@@ -264,7 +257,7 @@ def amend(
     hypothesis: Annotated[
         Path | None, typer.Option(help="The hypothesis as it shall be, instead of --set.")
     ] = None,
-    root: Root = None,
+    cohort_root: CohortRoot = None,
     features: Features = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -295,7 +288,7 @@ def amend(
         wanted["hypothesis"] = read_hypothesis(hypothesis).model_dump(mode="json")
     parent = FrozenContract.load(contract)
     with working(f"reading {cohort}"):
-        data = load_named(cohort, root, features)
+        data = load_named(cohort, cohort_root, features)
         frozen = next_version(parent, data, reason=reason, changes=wanted)
         _register(frozen, data)
     _show(frozen, save, as_json)
@@ -324,7 +317,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     """Print a frozen contract, and write it where that was asked."""
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out, print_json, print_line
     from sage.cli.validate_text import contract_lines
 
     if save is not None:
@@ -338,19 +331,19 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
         print_json(frozen)
         return
     for line in contract_lines(frozen.contract):
-        out.print(line, markup=False, soft_wrap=True)
+        print_line(line)
     out.print(f"sha256 {frozen.sha256}")
     if save is not None:
-        out.print(f"written to {save}", markup=False, soft_wrap=True)
+        print_line(f"written to {save}")
     else:
         out.print("written to no file: name one with --out, to run or to amend it", soft_wrap=True)
 
 
 @app.command()
 def screen(
-    cohort: CohortName,
+    cohort: CohortOption,
     endpoint: Annotated[str, typer.Option(help="A survival endpoint of the cohort.")] = "OS",
-    root: Root = None,
+    cohort_root: CohortRoot = None,
     features: Features = None,
     covariates: Annotated[
         list[str] | None, typer.Option("--covariate", help="Adjust for it; repeat for more.")
@@ -373,13 +366,13 @@ def screen(
     """
     from sage.cli.cohort import load_named
     from sage.cli.console import out as console
-    from sage.cli.console import print_json, working
+    from sage.cli.console import print_json, print_line, working
     from sage.run.wiring import open_ledger
     from sage.settings import load
     from validation.screening.cohort import screen_cohort
 
     with working(f"reading {cohort}") as status:
-        data = load_named(cohort, root, features)
+        data = load_named(cohort, cohort_root, features)
         status.update(f"screening {data.id} for {endpoint}")
         ledger = open_ledger(None if out is None else out / "ledger.jsonl", load())
         found = screen_cohort(
@@ -398,18 +391,16 @@ def screen(
     )
     left_out = ", ".join(f"{count} without {what}" for what, count in summary["left_out"].items())
     if left_out:
-        console.print(f"left out: {left_out}", markup=False)
+        print_line(f"left out: {left_out}")
     for warning in summary["warnings"]:
         console.print(f"[yellow]warning[/] {warning}", soft_wrap=True)
     for row in rows:
         if row["status"] != "ok":
-            console.print(f"  {row['feature']:<34} not estimated: {row['status']}", markup=False)
+            print_line(f"  {row['feature']:<34} not estimated: {row['status']}")
             continue
-        console.print(
+        print_line(
             f"  {row['feature']:<34} HR {row['hr']:.2f} per SD (95% CI {row['lower']:.2f} to "
-            f"{row['upper']:.2f})  p {row['p']:.2g}  q {row['q']:.2g}",
-            markup=False,
-            soft_wrap=True,
+            f"{row['upper']:.2f})  p {row['p']:.2g}  q {row['q']:.2g}"
         )
     console.print("ranked by the larger of Wald's p (shown) and the score test's", style="dim")
     if out is not None:
@@ -452,7 +443,7 @@ def plan(
     """
     from pydantic import ValidationError
 
-    from sage.cli.console import out, print_json
+    from sage.cli.console import print_json, print_line
     from sage.cli.validate_text import plan_lines
     from validation.cohort.model import describe
     from validation.drafting.planning import Question
@@ -490,7 +481,7 @@ def plan(
         print_json(found)
         return
     for line in plan_lines(found):
-        out.print(line, markup=False, soft_wrap=True)
+        print_line(line)
 
 
 @app.command()
@@ -514,7 +505,7 @@ def adjust(
 
     Example: sage validate adjust diagram.txt --exposure CXCL13 --outcome OS --covariate stage
     """
-    from sage.cli.console import out, print_json
+    from sage.cli.console import print_json, print_line
     from validation.drafting.adjustment import adjust as reason
 
     try:
@@ -527,7 +518,7 @@ def adjust(
         print_json(found)
         return
     for line in found.lines():
-        out.print(line, markup=False, soft_wrap=True)
+        print_line(line)
 
 
 @app.command()

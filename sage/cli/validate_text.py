@@ -16,35 +16,29 @@ MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
     """Print the verdict of a contract with its reasons, its limits and the main numbers."""
-    from sage.cli.console import out
+    from sage.cli.console import out, print_line
     from validation.analysis.analysis import APPLIED
     from validation.results.results import p_is
 
     contract = frozen.contract
     out.print(f"\n{contract.hypothesis.id}", markup=False, highlight=False, style="bold", end="")
     out.print(" [magenta]SIMULATED DATA[/]" if found.simulated else "")
-    out.print(f"  {contract.hypothesis.statement}", markup=False, soft_wrap=True)
-    out.print(
+    print_line(f"  {contract.hypothesis.statement}")
+    print_line(
         f"  contract {frozen.sha256[:12]}, cohort {found.cohort}: {contract.exposed} against "
-        f"{contract.reference}",
-        markup=False,
-        soft_wrap=True,
+        f"{contract.reference}"
     )
     color = COLORS[found.verdict.verdict]
-    out.print(f"  {found.verdict.badge}", markup=False, style=color, soft_wrap=True)
+    print_line(f"  {found.verdict.badge}", style=color)
     for answer in found.verdict.answers:
         line = f"    {answer.question}: {answer.answer}; {answer.text}"
-        out.print(line, markup=False, soft_wrap=True)
+        print_line(line)
     for reason in found.verdict.reasons:
-        out.print(
-            f"    {MARKS[reason.outcome]} {reason.rule}: {reason.text}",
-            markup=False,
-            soft_wrap=True,
-        )
+        print_line(f"    {MARKS[reason.outcome]} {reason.rule}: {reason.text}")
     for limit in found.verdict.limits:
-        out.print(f"    limit: {limit}", markup=False, style="dim", soft_wrap=True)
+        print_line(f"    limit: {limit}", style="dim")
     for said, tests in _without_result(found).items():
-        out.print(f"    {', '.join(tests)}: {said}", markup=False, soft_wrap=True)
+        print_line(f"    {', '.join(tests)}: {said}")
     for test in found.tests:
         key = found.key(test)
         summary = found.numbers.get(f"{key}.summary")
@@ -56,9 +50,9 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             line = f"    {key} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
             line += f" [{note}]" if note else ""
             line += _beside(found, f"{key}")
-            out.print(line, markup=False, soft_wrap=True)
+            print_line(line)
         elif test.method in ("gray", "joint_groups", "ordered_groups") and number is not None:
-            out.print(f"    {key} ({test.endpoint}): {p_is(number.value)}", markup=False)
+            print_line(f"    {key} ({test.endpoint}): {p_is(number.value)}")
         elif test.method == "calibration":
             slope, harrell = (found.numbers[f"{key}.{name}"].text for name in ("slope", "harrell"))
             when = found.numbers[f"{key}.horizon"].text
@@ -70,8 +64,8 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             line = f"    {key} ({test.endpoint}): slope {slope} by {when} months"
             line += f", concordance {harrell}"
             counted = f"{test.n} patients, {test.events} events"
-            out.print(f"{line} ({where}; {counted})", markup=False, soft_wrap=True)
-    out.print(f"  results in {folder}", markup=False, soft_wrap=True)
+            print_line(f"{line} ({where}; {counted})")
+    print_line(f"  results in {folder}")
 
 
 def _without_result(found: Results) -> dict[str, list[str]]:

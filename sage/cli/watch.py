@@ -36,7 +36,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
     name : a run's id, its beginning, its path, or "last"
     as_json : print the event log's lines as they come, instead of words
     """
-    from sage.cli.console import err, out
+    from sage.cli.console import err, out, print_line
     from sage.run.begin import open_run
     from sage.run.folder import standing
 
@@ -65,11 +65,11 @@ def watch(name: str, *, as_json: bool = False) -> None:
         raise typer.Exit(130) from None
     if as_json:
         return
-    out.print(f"{state}", style="bold", markup=False)
+    print_line(f"{state}", style="bold")
     if problem := folder.manifest().problem:
-        out.print(problem, markup=False, soft_wrap=True)
+        print_line(problem)
     if state in NEXT:
-        out.print(f"next: {NEXT[state].format(run=folder.id)}", markup=False, soft_wrap=True)
+        print_line(f"next: {NEXT[state].format(run=folder.id)}")
 
 
 def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
@@ -112,7 +112,7 @@ def open_report(name: str, *, as_json: bool) -> None:
     InputError
         If there is no report yet.
     """
-    from sage.cli.console import out, print_json
+    from sage.cli.console import print_json, print_line
     from sage.run.begin import open_run
     from sage.run.campaign.rounds import find_campaign
     from sage.run.folder import standing
@@ -133,7 +133,7 @@ def open_report(name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"report": str(page)})
         return
-    out.print(str(page), markup=False, soft_wrap=True)
+    print_line(str(page))
     screen = any(os.environ.get(key) for key in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     if sys.stdout.isatty() and (screen or sys.platform == "darwin"):
         webbrowser.open(page.resolve().as_uri())

@@ -269,7 +269,7 @@ def test_two_people_agree_who_say_the_same(tmp_path: Path, said: Any, agreed: An
 def test_invisible_characters_make_no_second_person(tmp_path: Path) -> None:
     request: Any = SimpleNamespace(scope={"state": {}})
     assert person(request, " Ana\u200b ") == person(request, "A\u2060na\n") == "Ana"
-    with pytest.raises(InputError, match="say who you are"):
+    with pytest.raises(InputError, match="your name"):
         person(request, "\u200b")
 
 

@@ -338,7 +338,7 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
         "far.py",
         "--out",
         "out",
-        "--jobs",
+        "--workers",
         "1",
     )
     assert "nobody approved this program" in sage(*measure, cwd=tmp_path, code=2)

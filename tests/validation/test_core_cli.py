@@ -163,7 +163,7 @@ def test_the_paper_s_hypothesis_runs_from_the_command_line_on_real_data(tmp_path
     )
     rooted = runner.invoke(
         validate_app,
-        [str(path), "--cohort", description, "--root", cohort, "--out", str(tmp_path / "b"),
+        [str(path), "--cohort", description, "--cohort-root", cohort, "--out", str(tmp_path / "b"),
          "--json"],
     )  # fmt: skip
     assert direct.exit_code == 0, direct.output

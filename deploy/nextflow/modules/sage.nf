@@ -32,7 +32,7 @@ process VARIABLES {
 
     script:
     """
-    sage slides measure ${cohort ? 'cohort' : '-'} --maps maps --define formulas.txt --out measured --jobs ${task.cpus}
+    sage slides measure ${cohort ? 'cohort' : '-'} --maps maps --define formulas.txt --out measured --workers ${task.cpus}
     for slide in ${slides.join(' ')}; do
         [ -d "maps/\$slide" ] || echo "\$slide"
     done > measured/missing_slides.txt

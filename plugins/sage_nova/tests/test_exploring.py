@@ -391,8 +391,9 @@ leave("genes", {{"patients": "count", "rho": "estimate"}}, rows)
 """
     with serve(replies(READ + "t", program, answer, answer)) as server:
         ended = sage(
-            "nova", "explore", str(ROOT / "docs/cohorts/tcga-blca"), QUESTION, "--root", str(files),
-            "--sandbox", "bubblewrap", "--steps", "2", "--json", cwd=tmp_path,
+            "nova", "explore", str(ROOT / "docs/cohorts/tcga-blca"), QUESTION,
+
+            "--cohort-root", str(files), "--sandbox", "bubblewrap", "--steps", "2", "--json", cwd=tmp_path,
             SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
         )  # fmt: skip
     assert ended.code == 0, ended.err

@@ -83,8 +83,8 @@ def import_reading(
 
     Example: sage reading maps reading/reading.json --out maps
     """
+    from sage.cli.console import print_json
     from sage.cli.maps import describe_maps, store_maps
-    from sage.cli.tools_support import print_json
     from sage.core.errors import InputError
     from sage.core.models import read_model
     from sage_slide_reading.reader.maps import maps_of

@@ -77,7 +77,7 @@ def test_maps_become_variables_that_a_cohort_takes(tmp_path: Path) -> None:
         "maps",
         "--define",
         "d.txt",
-        "--jobs",
+        "--workers",
         "2",
         "--json",
     ]
@@ -145,7 +145,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, how: signal
         "maps",
         "--define",
         "d.txt",
-        "--jobs",
+        "--workers",
         "2",
         "--no-cache",
     ]
@@ -190,7 +190,7 @@ def test_slides_become_maps_and_variables(tmp_path: Path) -> None:
         "world/slides",
         "--suite",
         "standard",
-        "--jobs",
+        "--workers",
         "2",
     ]
     told = json.loads(sage(*words, "--also", "anndata", "--json", cwd=tmp_path, code=1))
@@ -221,7 +221,7 @@ def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path
         "world/slides",
         "--define",
         "m.txt",
-        "--jobs",
+        "--workers",
         "1",
     ]
     for mpp, said in (("0.25", "the file says"), ("0.5", "ok")):
