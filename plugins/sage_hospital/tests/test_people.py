@@ -249,13 +249,13 @@ def test_a_run_that_could_not_begin_does_not_count(
         {"auto_approve": True},
         {"hypotheses": "many"},
     ]
-    assert [start(guard, ANN, **more).status_code for more in wrong] == [422] * 3
+    assert [start(guard, ANN, **more).status_code for more in wrong] == [422] * len(wrong)
     assert [start(guard, ANN).status_code for _ in range(3)] == [200, 200, 429]
     assert len(started) == 2
     with open_audit(settings) as audit:
         assert audit is not None
         refused = [row.about for row in audit.rows() if row.what == "refused"]
-    assert len(refused) == 4
+    assert len(refused) == len(wrong) + 1
 
 
 @pytest.mark.parametrize("text", ["[quotas]\nruns_per_day = -1", "[quotas]\nruns = 3"])

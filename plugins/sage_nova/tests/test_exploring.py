@@ -393,8 +393,8 @@ leave("genes", {{"patients": "count", "rho": "estimate"}}, rows)
         ended = sage(
             "nova", "explore", str(ROOT / "docs/cohorts/tcga-blca"), QUESTION,
 
-            "--cohort-root", str(files), "--sandbox", "bubblewrap", "--steps", "2", "--json", cwd=tmp_path,
-            SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
+            "--cohort-root", str(files), "--sandbox", "bubblewrap", "--steps", "2", "--json",
+            cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
         )  # fmt: skip
     assert ended.code == 0, ended.err
     (table,) = ended.json["appendix"]["tables"]

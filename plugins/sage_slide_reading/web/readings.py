@@ -18,9 +18,8 @@ from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
-from sage.web.people import person
+from sage.web.people import check_count, person
 from sage.web.routes.slides import _glob, allowed, slide_file
-from sage_hospital.quotas import check_count
 
 if TYPE_CHECKING:
     from sage.web.site import Site
