@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import io
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
-from sage.core.errors import SageError
+from sage.core.errors import InputError, SageError
 from sage.core.log import logger
 
 OF_RUNS = {"run", "resume", "review", "campaign", "worker"}
 """Commands whose work `sage resume` goes on with."""
 INTERRUPTED = "interrupted; nothing finished is lost"
+PACKAGES = ("agents", "kg", "mcp_servers", "sandbox", "validation")
+"""Import names beside `sage`; other distributions use some of them, too."""
 
 
 def main() -> None:
@@ -21,6 +25,11 @@ def main() -> None:
 
     Exit codes: 0 done, 1 a fault (disk, network, model), 2 bad input, 130 interrupted.
     """
+    try:
+        refuse_foreign_packages(Path(__file__).resolve().parents[1])
+    except InputError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
     from sage.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -60,6 +69,50 @@ def main() -> None:
             raise
         _say(_way_on(error))
         sys.exit(code)
+
+
+def refuse_foreign_packages(root: Path) -> None:
+    """Check that SAGE's import names lead to SAGE's own packages, in the folder `root`.
+
+    Raises
+    ------
+    InputError
+        If Python finds another package under one of the names, or another distribution has
+        overwritten one of SAGE's.
+    """
+    sizes = _recorded_sizes()
+    for name in PACKAGES:
+        found = importlib.util.find_spec(name)
+        if found is None or not found.origin:
+            continue
+        place = Path(found.origin).resolve()
+        size = sizes.get(f"{name}/__init__.py", place.stat().st_size)
+        if place.parents[1] != root or place.stat().st_size != size:
+            raise InputError(
+                f'Python finds another package named "{name}" at {place.parent}{_owner(name)}, not'
+                " SAGE's; install SAGE in an environment of its own: uv tool install sage-pathology"
+            )
+
+
+def _recorded_sizes() -> dict[str, int]:
+    """Bytes of each package's `__init__.py` as installed from a wheel; empty in a checkout."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        record = distribution("sage-pathology").read_text("RECORD") or ""
+    except PackageNotFoundError:
+        return {}
+    rows = (line.split(",") for line in record.splitlines())
+    wanted = {f"{name}/__init__.py" for name in PACKAGES}
+    return {row[0]: int(row[-1]) for row in rows if row[0] in wanted and row[-1].isdigit()}
+
+
+def _owner(name: str) -> str:
+    """The distribution that installed a top-level package other than SAGE's, in parentheses."""
+    from importlib.metadata import packages_distributions
+
+    owners = [item for item in packages_distributions().get(name, []) if "sage" not in item]
+    return f" (of {owners[0]})" if owners else ""
 
 
 def _way_on(error: Exception) -> str:

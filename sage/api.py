@@ -1,12 +1,11 @@
-"""SAGE from Python: a slide, a cohort, a graph, with the verbs of the command line.
+"""SAGE from Python: `from sage import Graph, Cohort, Slide, Claim, Run`.
 
-    from sage.api import Cohort, Graph, Slide
-
-The verbs are the registered tools and the functions below them; nothing is computed here.
+Every class is thin over the functions that the command line calls; nothing is computed here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +13,34 @@ from kg.graph.model import Graph as _Graph
 from validation import cohort as cohorts
 
 if TYPE_CHECKING:
+    from agents.core.types import Draft
     from kg.types import PathSearch
+    from sage.run.folder import RunFolder
+    from sage.run.services import Services
+    from sage.run.state import Decision
+    from sage.settings import Settings
     from validation.cohort.cohort import Cohort as LoadedCohort
+    from validation.contracts.contract import FrozenContract
+    from validation.core.hypothesis import Hypothesis
     from validation.core.types import Finding
+    from validation.ledger.ledger import Ledger
+    from validation.results.results import Results
 
-__all__ = ["Cohort", "Graph", "Slide"]
+__all__ = ["Claim", "Cohort", "Graph", "Run", "Slide"]
 
 
 class Slide:
-    """One slide. Each verb runs the tool of that name (`sage tools list`) and gives its result.
+    """A slide, measured by the registered tools (`sage tools list`).
+
+    >>> from sage import Slide
+    >>> slide = Slide("slide.svs", out="results")
+    >>> slide.tissue()["tissue_mm2"] > 0
+    True
 
     Parameters
     ----------
-    path : the slide's file
-    out : the folder for what tools write
-    mpp : µm per pixel of level 0, where the file does not say
+    out : folder of the tools' output files
+    mpp : µm per pixel of level 0, if the file does not state it
     """
 
     def __init__(
@@ -82,31 +94,277 @@ class Slide:
 
 
 class Cohort:
-    """Patients with variables and outcomes: `Cohort.load("my-cohort")`."""
+    """Patients with variables and outcomes.
+
+    >>> from sage import Cohort
+    >>> cohort = Cohort.load("gbsg2")
+    >>> cohort.dictionary().n_patients
+    686
+    >>> [finding.code for finding in Cohort.check("gbsg2")]
+    []
+    """
 
     @staticmethod
     def load(name_or_dir: str | Path, *, root: Path | None = None) -> LoadedCohort:
-        """A cohort by built-in name, `cohort.toml`, or folder; see `validation.cohort.load`."""
+        """Load a cohort by built-in name, `cohort.toml`, or folder (`validation.cohort.load`)."""
         return cohorts.load(name_or_dir, root=root)
 
     @staticmethod
     def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]:
-        """What would mislead an analysis, also of a cohort that does not load."""
+        """Report what would mislead an analysis, also for a cohort that does not load."""
         return cohorts.check(name_or_dir, root=root)
 
 
 class Graph(_Graph):
-    """A knowledge graph: `Graph.load("graph").paths("FABP5 and survival")`."""
+    """A knowledge graph.
+
+    >>> from sage import Graph
+    >>> graph = Graph.load("graph")
+    >>> search = graph.paths("TLS and survival in bladder cancer", k=1)
+    >>> len(search.paths)
+    1
+    """
 
     def paths(self, question: str, *, k: int = 8, max_hops: int = 5) -> PathSearch:
-        """The `k` best paths for a question, by logic, relevance, novelty and surprise."""
+        """Find the `k` best paths for a question, by logic, relevance, novelty and surprise."""
         from kg.paths.find import PathOptions, generate
         from sage.run.wiring import make_embedder
         from sage.settings import load
 
-        return generate(
-            self,
-            question,
-            PathOptions(k=k, max_hops=max_hops, co_study=False),
-            make_embedder(load()),
+        options = PathOptions(k=k, max_hops=max_hops, co_study=False)
+        return generate(self, question, options, make_embedder(load()))
+
+
+class Claim:
+    """A hypothesis to test on a cohort under a frozen contract.
+
+    >>> from sage import Claim
+    >>> claim = Claim.load("hypothesis.json")
+    >>> result = claim.test("gbsg2", out="tested", figures=False)
+    >>> result.verdict.verdict
+    'supported'
+
+    Parameters
+    ----------
+    hypothesis : to be frozen, or a contract that was frozen before
+    """
+
+    def __init__(self, hypothesis: Hypothesis | FrozenContract) -> None:
+        self.hypothesis = hypothesis
+
+    @classmethod
+    def load(cls, path: str | Path) -> Claim:
+        """Read a hypothesis, or a contract frozen before, from a JSON file."""
+        from validation.contracts.contract import read_claim
+
+        return cls(read_claim(Path(path)))
+
+    def freeze(self, cohort: LoadedCohort, **rules: Any) -> FrozenContract:
+        """Draft and freeze the contract; `rules` are those of `validation.drafting.draft`.
+
+        Raises
+        ------
+        InputError
+            If the cohort cannot test it, or it was frozen on other data.
+        """
+        from agents.prose.statement import add_statement
+        from validation.contracts.contract import FrozenContract
+        from validation.drafting.draft import draft
+        from validation.drafting.freezing import freeze
+        from validation.run.prepare import require_same_data
+
+        frozen = self.hypothesis
+        if not isinstance(frozen, FrozenContract):
+            dictionary = cohort.dictionary()
+            frozen = freeze(draft(add_statement(frozen, dictionary), dictionary, **rules), cohort)
+        require_same_data(frozen, cohort)
+        return frozen
+
+    def test(
+        self,
+        cohort: str | LoadedCohort,
+        *,
+        out: str | Path = "sage-validation",
+        replicate: str | LoadedCohort | None = None,
+        figures: bool = True,
+        **rules: Any,
+    ) -> Results:
+        """Freeze the contract, run its tests and controls, and judge.
+
+        Parameters
+        ----------
+        out : folder of results and ledger
+        replicate : a second cohort on which the claim must hold as well
+        """
+        data = cohorts.load(cohort) if isinstance(cohort, str) else cohort
+        other = cohorts.load(replicate) if isinstance(replicate, str) else replicate
+        folder = Path(out)
+        ledger = _open_ledger(folder)
+        claims = [(self, self.freeze(data, **rules))]
+        return test_claims(claims, data, folder, ledger, replicate=other, figures=figures)[0]
+
+
+def _open_ledger(folder: Path) -> Ledger:
+    from sage.run.wiring import open_ledger
+    from sage.settings import load
+
+    return open_ledger(folder / "ledger.jsonl", load())
+
+
+def test_claims(
+    claims: Sequence[tuple[Claim, FrozenContract]],
+    cohort: LoadedCohort,
+    out: Path,
+    ledger: Ledger,
+    *,
+    replicate: LoadedCohort | None = None,
+    figures: bool = True,
+    progress: Callable[[str], None] = lambda step: None,
+) -> list[Results]:
+    """Register all contracts, then test and judge them together.
+
+    Parameters
+    ----------
+    out : folder; each contract gets a folder of its own in it
+    progress : receives the contract's name and step
+    """
+    from validation.contracts.contract import FrozenContract
+    from validation.run.runner import finalize, run
+
+    frozen = [(contract, out / contract.contract.name) for _, contract in claims]
+    for claim, contract in claims:  # before the first result
+        fresh = not isinstance(claim.hypothesis, FrozenContract)
+        ledger.register(contract, cohort, fresh=fresh)
+    for contract, folder in frozen:
+        run(
+            contract,
+            cohort,
+            folder,
+            ledger=ledger,
+            replicate=replicate,
+            progress=lambda step, name=contract.contract.name: progress(f"{name}: {step}"),  # type: ignore[misc]
+            figures=figures,
         )
+    return finalize(frozen, ledger)
+
+
+class Run:
+    """A research question from prompt to report, in a run folder.
+
+    >>> from sage import Run
+    >>> run = Run.start("Does FGFR3 relate to survival in bladder cancer?", out="my-run", yes=True)
+    >>> run.status
+    'waiting for review'
+    >>> [draft.hypothesis.endpoint for draft in run.drafts()]
+    ['OS']
+    >>> run.reject("known").status
+    'finished'
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    @classmethod
+    def start(
+        cls,
+        prompt: str,
+        *,
+        out: str | Path | None = None,
+        settings: Settings | None = None,
+        **options: Any,
+    ) -> Run:
+        """Run a question until it waits for a person or ends.
+
+        Parameters
+        ----------
+        out : folder of the run; by default a new one in `settings.runs_dir`
+        settings : by default those of `sage.toml` and the environment
+        options : fields of `sage.run.spec.RunSpec`, and `yes` to accept different diseases
+
+        Raises
+        ------
+        InputError
+            If the question cannot be answered on the cohort, or an option is invalid.
+        """
+        from sage.run.begin import begin
+        from sage.run.spec import make_spec
+        from sage.settings import load
+
+        settings = settings or load()
+        spec = make_spec(settings, prompt=prompt, **options)
+        return cls._advance(begin(spec, settings, out=Path(out) if out else None))
+
+    @classmethod
+    def open(cls, name: str) -> Run:
+        """Find a run by its id, the beginning of one, its path, or "last"."""
+        from sage.run.begin import open_run
+
+        return cls(open_run(name))
+
+    @classmethod
+    def _advance(cls, services: Services, answer: dict[str, Any] | None = None) -> Run:
+        from sage.run.drive import advance_to_person
+
+        try:
+            advance_to_person(services, answer)
+        finally:
+            services.folder.release()
+        return cls(services.folder)
+
+    @property
+    def status(self) -> str:
+        """Status as `sage show` prints it."""
+        from sage.run.folder import standing
+
+        return standing(self.folder)
+
+    def drafts(self) -> list[Draft]:
+        """Hypotheses that wait for a review."""
+        from sage.run.drive import waiting
+        from sage.run.review import drafts_of
+
+        services = self._reopen()
+        try:
+            pause = waiting(services)
+            review = pause is not None and pause.kind == "review"
+            return list(drafts_of(services, pause.waiting)) if pause and review else []
+        finally:
+            services.folder.release()
+
+    def approve(self) -> Run:
+        """Approve every waiting hypothesis and continue."""
+        return self._decide("approve", "")
+
+    def reject(self, reason: str) -> Run:
+        """Reject every waiting hypothesis and continue."""
+        return self._decide("reject", reason)
+
+    def _decide(self, action: Any, comment: str) -> Run:
+        from sage.core.errors import InputError
+        from sage.run.drive import review_answer, waiting
+        from sage.run.state import Decision
+
+        services = self._reopen()
+        pause = waiting(services)
+        if pause is None or pause.kind != "review":
+            services.folder.release()
+            raise InputError(f"run {self.folder.id} does not wait for a review ({self.status})")
+        decisions: tuple[Decision, ...] = tuple(
+            Decision(hypothesis_id=name, action=action, comment=comment) for name in pause.waiting
+        )
+        return self._advance(services, review_answer(pause, decisions))
+
+    def resume(self) -> Run:
+        """Continue after an interruption, a kill or a fault."""
+        return self._advance(self._reopen())
+
+    def _reopen(self) -> Services:
+        from sage.run.begin import reopen
+
+        return reopen(str(self.folder.root))
+
+    def result(self) -> dict[str, Any]:
+        """Hypotheses with verdicts, as `sage show --json` prints them."""
+        from sage.report.build import brief_result
+
+        return brief_result(self.folder)

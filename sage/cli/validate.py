@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -91,23 +90,19 @@ def run(
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
-    from agents.prose.statement import add_statement
+    from sage.api import Claim, test_claims
     from sage.cli.cohort import load_named
     from sage.cli.console import err, print_json, print_line, working
     from sage.cli.validate_text import print_verdict
     from sage.run.wiring import open_ledger
     from sage.settings import load
-    from validation.contracts.contract import FrozenContract, read_claim
-    from validation.drafting.draft import draft
-    from validation.drafting.freezing import freeze
-    from validation.run.prepare import require_same_data
-    from validation.run.runner import finalize
-    from validation.run.runner import run as run_contract
+    from validation.contracts.contract import FrozenContract
 
-    claims = [read_claim(path) for path in files]
-    _refuse_fixed(context, files, [isinstance(claim, FrozenContract) for claim in claims])
+    claims = [Claim.load(path) for path in files]
+    given = [claim.hypothesis for claim in claims]
+    _refuse_fixed(context, files, [isinstance(claim, FrozenContract) for claim in given])
     names = [
-        claim.contract.name if isinstance(claim, FrozenContract) else claim.id for claim in claims
+        claim.contract.name if isinstance(claim, FrozenContract) else claim.id for claim in given
     ]
     if len(set(names)) != len(names):
         raise InputError("two hypotheses have the same id; give each its own")
@@ -115,32 +110,20 @@ def run(
     with working(f"reading {cohort}") as status:
         data = load_named(cohort, cohort_root, features)
         other = load_named(replicate, replicate_root) if replicate is not None else None
-        dictionary = data.dictionary()
-        frozen: list[tuple[FrozenContract, Path]] = []
-        for claim, name in zip(claims, names, strict=True):
-            status.update(f"{name}: contract")
-            if not isinstance(claim, FrozenContract):
-                claim = add_statement(claim, dictionary)
-                plan = draft(claim, dictionary, seed=seed, alpha=alpha, **rules)
-                claim = freeze(plan, data)
-            require_same_data(claim, data)
-            frozen.append((claim, out / name))
+        contracts = [claim.freeze(data, seed=seed, alpha=alpha, **rules) for claim in claims]
+        frozen = [(contract, out / contract.contract.name) for contract in contracts]
         ledger = open_ledger(out / "ledger.jsonl", load())
         for note in ledger.notes:
             err.print(f"[yellow]warning[/] {note}", soft_wrap=True)
-        for (contract, _), claim in zip(frozen, claims, strict=True):  # Before the first result.
-            ledger.register(contract, data, fresh=not isinstance(claim, FrozenContract))
-        for contract, folder in frozen:
-            run_contract(
-                contract,
-                data,
-                folder,
-                ledger=ledger,
-                replicate=other,
-                progress=partial(_say, status, contract.contract.name),
-                figures=figures,
-            )
-        results = finalize(frozen, ledger)
+        results = test_claims(
+            list(zip(claims, contracts, strict=True)),
+            data,
+            out,
+            ledger,
+            replicate=other,
+            figures=figures,
+            progress=status.update,
+        )
         scripts = [_script(folder) for _, folder in frozen] if to_r else []
     if as_json:
         print_json([result.model_dump(mode="json") for result in results])
@@ -196,10 +179,6 @@ def _rules(split: float | None, impute: bool) -> Rules:
         else SplitRule(policy="discovery_confirmation", confirmation=split),
         "missing": MissingRule(policy="multiple_imputation" if impute else "complete_case"),
     }
-
-
-def _say(status: Any, name: str, step: str) -> None:
-    status.update(f"{name}: {step}")
 
 
 @app.command()
