@@ -1,1 +1,1 @@
-"""Hospital: people, roles, quotas, audit, backup, restore, forget, deployment checks."""
+"""Audit log, archives, removal of old outputs and of patients, checks of a server."""
