@@ -53,7 +53,11 @@ def f1(pairs: int, found: int, truth: int) -> tuple[float, float, float]:
 
 def run(context: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
     """One tool's result."""
-    return load("pathology").run(name, arguments, context).result
+    return (
+        load("training" if name == "patch_train" else "pathology")
+        .run(name, arguments, context)
+        .result
+    )
 
 
 def held(mask: Any, points: Any, mpp: float) -> float:

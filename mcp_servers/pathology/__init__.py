@@ -19,7 +19,6 @@ TOOL_MODULES = (
     "cluster",
     "heatmap",
     "mil",
-    "patches.train",
     "zeroshot",
     "spatial",
     "measure",

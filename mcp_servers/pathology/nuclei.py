@@ -135,7 +135,7 @@ NUCLEI_VALIDITY = Validity(
     mpp=(0.15, 1.05),
     organ="any",
     training_data="network: 84 of 107 tiles of dsb2018_he (Data Science Bowl 2018, CC0), seed 17, "
-    "see `sage slides models show nuclei`; types: 57 regions outlined by eye and by no"
+    "see the network's card; types: 57 regions outlined by eye and by no"
     " pathologist on 5 "
     "slides of lung, breast and skin; with weights=: those of the network, see its authors",
     tcga_overlap="none for the network; the types saw patches of two TCGA lung slides",

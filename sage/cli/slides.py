@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sage.cli import maps, models
+from sage.cli import maps
 from sage.cli.measure import measure
 
 app = typer.Typer(
@@ -14,4 +14,3 @@ app = typer.Typer(
 )
 app.command()(measure)
 app.add_typer(maps.app, name="maps")
-app.add_typer(models.app, name="models")

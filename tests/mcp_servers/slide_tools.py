@@ -35,8 +35,9 @@ def context(folder: Path, *inputs: Path, **options: Any) -> ToolContext:
 
 
 def run(ctx: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
-    """Run one registered tool and give its result as plain data."""
-    return load("pathology").run(name, arguments, ctx).result
+    """Run a registered tool of the house or a plugin and return its result as plain data."""
+    suite = "training" if name == "patch_train" else "pathology"
+    return load(suite).run(name, arguments, ctx).result
 
 
 def blobs(height: int, width: int, seed: int = 0) -> Image:

@@ -79,9 +79,7 @@ def read_card(path: Path) -> NucleiCard:
         with safe_open(path, framework="numpy") as file:
             card = json.loads((file.metadata() or {}).get("card", "{}"))
         if not isinstance(card, dict) or card.get("format") != FORMAT:
-            raise InputError(
-                f"{path}: not a nuclei network of SAGE (sage slides models train nuclei writes one)"
-            )
+            raise InputError(f"{path}: not a nuclei network of SAGE")
         return NucleiCard.model_validate(card)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         reason = (

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcp_servers.pathology.patches.files import IMAGES, bare, pair
 from mcp_servers.slides.arrays import F32, F64, I64
 from sage.core.errors import InputError
 from sage.core.seeds import generator
+from sage_training.patches.files import IMAGES, bare, pair
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
-    from mcp_servers.pathology.patches.inputs import PatchTrainInput
     from mcp_servers.slides.geometry import Polygon
     from mcp_servers.slides.slide import Slide
+    from sage_training.patches.inputs import PatchTrainInput
 
 IGNORED = ("", "ignore", "ignore*")
 

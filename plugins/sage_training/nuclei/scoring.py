@@ -10,8 +10,8 @@ import numpy as np
 
 from mcp_servers.pathology.compute.nuclei import segment
 from mcp_servers.pathology.compute.nuclei_scores import Scores, otsu_watershed, score
-from mcp_servers.pathology.nuclei_net.examples import Tile
 from mcp_servers.slides.arrays import U8, AnyArray
+from sage_training.nuclei.examples import Tile
 
 MPP = 0.5
 MEDIAN_AREA_UM2 = 40.0

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, Method
+from mcp_servers.pathology.common import Method
 from mcp_servers.pathology.encoders import encoder_memory
-from mcp_servers.pathology.patches.inputs import PatchTrainInput
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
+from sage_training.patches.inputs import PatchTrainInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mcp_servers.pathology.patches.folds import Splits
-    from mcp_servers.pathology.patches.gather import Labelled, Patches
     from mcp_servers.slides.arrays import F32, AnyArray
+    from sage_training.patches.folds import Splits
+    from sage_training.patches.gather import Labelled, Patches
 
 
 class ClassScore(BaseModel):
@@ -53,7 +53,7 @@ class PatchTrainResult(BaseModel):
 
 @tool(
     "patch_train",
-    SUITE,
+    "training",
     "1.1.1",
     "Train a patch classifier (linear head on any encoder) from QuPath outlines or image folders.",
     resources=Resources(
@@ -89,9 +89,9 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
     import numpy as np
 
-    from mcp_servers.pathology.patches.folds import splits_by_patient, why_none
-    from mcp_servers.pathology.patches.gather import gather, gather_labels
     from mcp_servers.pathology.patches.model import FORMAT, PatchModel, fit_head, tumor_classes
+    from sage_training.patches.folds import splits_by_patient, why_none
+    from sage_training.patches.gather import gather, gather_labels
 
     def known(labels: Iterable[str], asked: Sequence[str]) -> tuple[list[str], list[str]]:
         found = sorted(set(labels))
@@ -176,7 +176,7 @@ def _patients(
     given: PatchTrainInput, jobs: list[Labelled], context: ToolContext
 ) -> tuple[dict[str, str], list[str]]:
     """The patient of each file by its name, and warnings."""
-    from mcp_servers.pathology.patches.files import read_patients
+    from sage_training.patches.files import read_patients
 
     if given.patients is None:
         note = "no patients were given: each file is taken for a patient"

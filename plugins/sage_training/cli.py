@@ -1,4 +1,4 @@
-"""`sage slides models`: the networks that ship or that users train on their own tiles."""
+"""`sage training`: the networks that ship or that users train on their own tiles."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sage.cli.options import AsJson, Mpp
 
 app = typer.Typer(
     add_completion=False,
-    name="models",
+    name="training",
     help="Networks: train on own data, score, show the card.",
     no_args_is_help=True,
 )
 Kind = Annotated[Literal["nuclei"], typer.Argument(help="Kind of network.")]
 Weights = Annotated[
     Path | None,
-    typer.Option(help="A network of `sage slides models train`; default: the network that ships."),
+    typer.Option(help="A network of `sage training train`; default: the network that ships."),
 ]
 
 
@@ -26,7 +26,7 @@ Weights = Annotated[
 def show(kind: Kind, weights: Weights = None, as_json: AsJson = False) -> None:
     """Show a network's card: its data, seed and scores.
 
-    Example: sage slides models show nuclei
+    Example: sage training show nuclei
     """
     from mcp_servers.pathology.nuclei_net.model import read_card
     from sage.cli.console import out as console
@@ -59,9 +59,9 @@ def train(
     A label image is 0 outside nuclei and has a number for each nucleus (8 or 16 bits). Similar
     tiles are held out together.
 
-    Example: sage slides models train nuclei --tiles tiles --out own.safetensors --steps 2
+    Example: sage training train nuclei --tiles tiles --out own.safetensors --steps 2
     """
-    from mcp_servers.pathology.nuclei_net.training import train_network
+    from sage_training.nuclei.training import train_network
     from sage.cli.console import print_json, print_line
 
     card = train_network(
@@ -91,11 +91,12 @@ def score(
     F1 at an overlap of half, Dice, AJI and PQ are means over tiles. Without a pixel size the
     median nucleus of each tile is taken as 40 µm². Organs are read from TCGA barcodes.
 
-    Example: sage slides models score nuclei tiles --mpp 0.5
+    Example: sage training score nuclei tiles --mpp 0.5
     """
-    from mcp_servers.pathology.nuclei_net.examples import read_tiles
     from mcp_servers.pathology.nuclei_net.model import WORKING_MPP, NucleiNetwork
-    from mcp_servers.pathology.nuclei_net.scoring import (
+    from sage.cli.tools_support import print_json
+    from sage_training.nuclei.examples import read_tiles
+    from sage_training.nuclei.scoring import (
         below_baseline,
         by_organ,
         means,

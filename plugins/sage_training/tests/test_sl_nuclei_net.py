@@ -113,16 +113,14 @@ def trained(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network of two steps, made from the shell."""
     folder = tmp_path_factory.mktemp("trained")
     words = ("--tiles", str(tiles), "--steps", "2", "--seed", "3", "--mpp", "0.5")
-    done = sage(
-        "slides", "models", "train", "nuclei", "--out", "own.safetensors", *words, cwd=folder
-    )
+    done = sage("training", "train", "nuclei", "--out", "own.safetensors", *words, cwd=folder)
     assert done.code == 0, done.err
     return folder / "own.safetensors"
 
 
 def test_a_network_trained_from_the_shell_has_its_card(trained: Path, tiles: Path) -> None:
-    from mcp_servers.pathology.nuclei_net.examples import content_hash, read_tiles
     from mcp_servers.pathology.nuclei_net.model import read_card
+    from sage_training.nuclei.examples import content_hash, read_tiles
 
     card = json.loads(trained.with_suffix(".json").read_text())
     assert card == read_card(trained).model_dump()
@@ -133,8 +131,8 @@ def test_a_network_trained_from_the_shell_has_its_card(trained: Path, tiles: Pat
 
 
 def test_the_same_seed_gives_the_same_network(tiles: Path, tmp_path: Path) -> None:
-    from mcp_servers.pathology.nuclei_net.examples import read_tiles
-    from mcp_servers.pathology.nuclei_net.training import train
+    from sage_training.nuclei.examples import read_tiles
+    from sage_training.nuclei.training import train
 
     given = read_tiles(tiles, 0.5)
     silent: Any = {"steps": 1, "seed": 5, "say": lambda line: None}
@@ -151,7 +149,7 @@ def test_a_users_network_is_used_by_the_tool(trained: Path, tmp_path: Path) -> N
 
 def test_scores_from_the_shell_stand_beside_otsu(tiles: Path, trained: Path) -> None:
     words = (str(tiles), "--mpp", "0.5", "--weights", str(trained), "--json")
-    done = sage("slides", "models", "score", "nuclei", *words, cwd=tiles)
+    done = sage("training", "score", "nuclei", *words, cwd=tiles)
     found = json.loads(done.out)["organs"]["all"]
     assert found["tiles"] == 6
     assert found["otsu_watershed"]["f1"] > 0.8  # plain disks are what it is made for
@@ -160,7 +158,7 @@ def test_scores_from_the_shell_stand_beside_otsu(tiles: Path, trained: Path) -> 
 
 
 def test_look_alikes_are_held_out_together(tiles: Path) -> None:
-    from mcp_servers.pathology.nuclei_net.examples import Tile, read_tiles, split_tiles
+    from sage_training.nuclei.examples import Tile, read_tiles, split_tiles
 
     given = read_tiles(tiles)
     copies = [Tile(f"{t.name}b", t.image, t.labels) for t in given]
@@ -189,7 +187,7 @@ def test_a_damaged_file_is_refused(trained: Path, tmp_path: Path, harm: Any, mes
 def test_tiles_that_do_not_fit_are_named(tmp_path: Path) -> None:
     import cv2
 
-    from mcp_servers.pathology.nuclei_net.examples import read_tiles
+    from sage_training.nuclei.examples import read_tiles
 
     with pytest.raises(InputError, match=r"no NAME_labels\.png"):
         read_tiles(tmp_path)
@@ -222,7 +220,7 @@ def test_the_classical_method_takes_no_weights(tmp_path: Path) -> None:
 
 
 def test_depth_and_place_of_a_label() -> None:
-    from mcp_servers.pathology.nuclei_net.examples import targets
+    from sage_training.nuclei.examples import targets
 
     labels = np.zeros((30, 40), np.int32)
     labels[5:16, 4:19] = 1
@@ -238,8 +236,8 @@ def test_depth_and_place_of_a_label() -> None:
 
 
 def test_touching_disks_are_parted_and_one_is_not_split() -> None:
-    from mcp_servers.pathology.nuclei_net.examples import targets
     from mcp_servers.pathology.nuclei_net.instances import instances
+    from sage_training.nuclei.examples import targets
 
     y, x = np.mgrid[:60, :80]
     labels = np.zeros((60, 80), np.int32)
@@ -252,9 +250,9 @@ def test_touching_disks_are_parted_and_one_is_not_split() -> None:
 
 @pytest.mark.shared
 def test_the_shipped_network_beats_both_on_tiles_that_it_never_saw() -> None:
-    from mcp_servers.pathology.nuclei_net.examples import read_tiles
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
-    from mcp_servers.pathology.nuclei_net.scoring import means, own_methods, score_tiles
+    from sage_training.nuclei.examples import read_tiles
+    from sage_training.nuclei.scoring import means, own_methods, score_tiles
 
     path = shipped_network()
     assert path is not None and path.stat().st_size < 10_000_000

@@ -74,8 +74,8 @@ class Plain:
 
 
 def cut(slide: Any, polygons: list[Polygon], **options: Any) -> tuple[Any, list[str]]:
-    from mcp_servers.pathology.patches.gather import _tiles
-    from mcp_servers.pathology.patches.inputs import PatchTrainInput
+    from sage_training.patches.gather import _tiles
+    from sage_training.patches.inputs import PatchTrainInput
 
     corners, names, _ = _tiles(slide, polygons, PatchTrainInput(slides="x", regions="y", **options))
     return corners, names
@@ -162,7 +162,7 @@ def test_the_class_that_keeps_anything_from_being_held_out_is_named(tmp_path: Pa
 
 def test_splits_are_found_where_some_exist() -> None:
     """Random tables: whatever is found is sound, and found wherever folds may be patients."""
-    from mcp_servers.pathology.patches.folds import splits_by_patient
+    from sage_training.patches.folds import splits_by_patient
 
     rng = np.random.default_rng(0)
     tried = 0

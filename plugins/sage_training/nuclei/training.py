@@ -13,13 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mcp_servers.pathology.nuclei_net.examples import (
-    Tile,
-    content_hash,
-    example,
-    read_tiles,
-    split_tiles,
-)
 from mcp_servers.pathology.nuclei_net.model import (
     FORMAT,
     WORKING_MPP,
@@ -29,16 +22,23 @@ from mcp_servers.pathology.nuclei_net.model import (
     save,
 )
 from mcp_servers.pathology.nuclei_net.network import WIDTHS, NucleiNet, densities
-from mcp_servers.pathology.nuclei_net.scoring import (
+from mcp_servers.slides.arrays import F32, U8
+from sage.core.files import replacing
+from sage.core.seeds import generator
+from sage_training.nuclei.examples import (
+    Tile,
+    content_hash,
+    example,
+    read_tiles,
+    split_tiles,
+)
+from sage_training.nuclei.scoring import (
     BASELINE,
     CLASSICAL,
     means,
     own_methods,
     score_tiles,
 )
-from mcp_servers.slides.arrays import F32, U8
-from sage.core.files import replacing
-from sage.core.seeds import generator
 
 BATCH = 12
 PEAK_RATE = 3e-3
