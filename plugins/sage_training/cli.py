@@ -61,8 +61,8 @@ def train(
 
     Example: sage training train nuclei --tiles tiles --out own.safetensors --steps 2
     """
-    from sage_training.nuclei.training import train_network
     from sage.cli.console import print_json, print_line
+    from sage_training.nuclei.training import train_network
 
     card = train_network(
         tiles,
@@ -94,6 +94,7 @@ def score(
     Example: sage training score nuclei tiles --mpp 0.5
     """
     from mcp_servers.pathology.nuclei_net.model import WORKING_MPP, NucleiNetwork
+    from sage.cli.console import print_json
     from sage.cli.tools_support import print_json
     from sage_training.nuclei.examples import read_tiles
     from sage_training.nuclei.scoring import (
@@ -104,7 +105,6 @@ def score(
         own_methods,
         score_tiles,
     )
-    from sage.cli.console import print_json
 
     network = NucleiNetwork(weights or _find_shipped())
     labelled = read_tiles(tiles, mpp)
