@@ -95,7 +95,6 @@ def score(
     """
     from mcp_servers.pathology.nuclei_net.model import WORKING_MPP, NucleiNetwork
     from sage.cli.console import print_json
-    from sage.cli.tools_support import print_json
     from sage_training.nuclei.examples import read_tiles
     from sage_training.nuclei.scoring import (
         below_baseline,
