@@ -25,7 +25,7 @@ _clock = Clock()
 
 @contextmanager
 def using(clock: Clock) -> Iterator[None]:
-    """Tell the time by `clock` inside the block, in every thread."""
+    """Use `clock` inside the block, in every thread."""
     global _clock
     before, _clock = _clock, clock
     try:

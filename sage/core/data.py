@@ -1,4 +1,4 @@
-"""Where the files that ship with SAGE lie: in the wheel, or beside the packages in a checkout."""
+"""Files that ship with SAGE: in the wheel, or beside the packages in a checkout."""
 
 from __future__ import annotations
 

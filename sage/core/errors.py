@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class SageError(Exception):
-    """What the command line answers with its message alone; `exit_code` is the command's."""
+    """An error that the command line reports by its message; `exit_code` is the command's."""
 
     exit_code: ClassVar[int] = 1
 

@@ -9,7 +9,7 @@ from sage.core.errors import InputError
 
 
 class Extra(NamedTuple):
-    """What an extra adds, and the modules by which it is known."""
+    """A feature that an extra adds, and the modules that show its presence."""
 
     adds: str
     modules: tuple[str, ...]

@@ -162,7 +162,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Shown(logging.Handler):
-    """One line per record on stderr, as it is at that moment."""
+    """A line per record on the current stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         values = "".join(f" {name}={value}" for name, value in _values(record).items())
@@ -172,7 +172,7 @@ class _Shown(logging.Handler):
 
 
 class _JsonLines(logging.Handler):
-    """One JSON object per record, ASCII alone, appended with a single call."""
+    """A JSON object per record, ASCII only, appended with a single call."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

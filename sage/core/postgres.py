@@ -44,7 +44,7 @@ ABANDONED = (
 
 
 def again(call: Callable[[], T]) -> T:
-    """What `call` gives; it is called again where its connection broke, so it must bear that."""
+    """Return `call()`, repeated if its connection broke; it must tolerate repetition."""
     import psycopg
 
     for pause in PAUSES_S:

@@ -1,4 +1,4 @@
-"""What a long step is at: whoever works says it, whoever shows it listens; nobody has to."""
+"""Progress of long steps: workers report it to whichever listener is set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tell(what: str, done: int = 0, total: int = 0) -> None:
 
 @contextmanager
 def told_to(listener: Listener) -> Iterator[None]:
-    """Within the block, `listener` hears what is told."""
+    """Report progress to `listener` within the block."""
     before = _listener.set(listener)
     try:
         yield
@@ -29,7 +29,7 @@ def told_to(listener: Listener) -> Iterator[None]:
 
 
 def listening() -> Listener | None:
-    """Who hears what is told here, for work that goes on in another thread."""
+    """The current listener, for work that continues in another thread."""
     return _listener.get()
 
 

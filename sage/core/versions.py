@@ -1,4 +1,4 @@
-"""Which versions a run used."""
+"""Versions of SAGE, Python and libraries."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """Where the report lies."""
+    """Paths of a written report."""
 
     html: Path
     markdown: Path

@@ -15,7 +15,7 @@ PARTS = ("power", "plausibility", "understudied", "relevance", "expected_informa
 
 @dataclass
 class CandidateRow:
-    """One candidate: its rank's parts lie under `key`."""
+    """A candidate; the parts of its rank have keys below `key`."""
 
     key: str
     hypothesis_id: str
@@ -24,7 +24,7 @@ class CandidateRow:
 
 @dataclass
 class CandidatesPage:
-    """How the scientist's candidates became the hypotheses that were tested."""
+    """Ranking of the scientist's candidates and the choice of the tested ones."""
 
     key: str
     order: str

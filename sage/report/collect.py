@@ -69,7 +69,7 @@ NOT_TESTED = "Clinical meaning, should a test bear the claim out; there was none
 
 @dataclass
 class Step:
-    """One edge of a mechanism path with its evidence.
+    """An edge of a mechanism path with its evidence.
 
     `elsewhere` names the cancers that its passages are of, where every one names another than the
     question's.
@@ -153,7 +153,7 @@ class Rejected:
 
 @dataclass
 class SpendingRow:
-    """One step of the run."""
+    """A step of the run."""
 
     step: str
     hypothesis: str
@@ -230,7 +230,7 @@ def _model(path: Path, kind: Any) -> Any:
 
 
 def _checked(path: Path, read: Callable[[Any], R]) -> R:
-    """What a file of the run holds, or one line that names the file."""
+    """Read a file of the run; raise an error that names the file."""
     try:
         return read(read_json(path))
     except FileNotFoundError:
@@ -392,13 +392,13 @@ def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretatio
 
 
 def _limits(results: ResultsPage, interpretation: Interpretation | None) -> tuple[str, ...]:
-    """What limits a result: computed, then written, each once. Without a result there is none."""
+    """Limits of a result, computed then written, without repetition; none without a result."""
     written = interpretation.limits if interpretation and results.verdict else ()
     return tuple(dict.fromkeys([*results.limits, *written]))
 
 
 def _blocked(feasibility: FeasibilityVerdict | None, ended: str) -> tuple[str, ...]:
-    """What would make an infeasible hypothesis feasible."""
+    """Changes that would make an infeasible hypothesis feasible."""
     if feasibility is None or ended != "infeasible":
         return ()
     return feasibility.what_would_make_it_feasible
@@ -413,7 +413,7 @@ def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
 
 
 def _names(expanded: ExpandedHypothesis, contract: ContractPage | None) -> tuple[str, ...]:
-    """What the run was given by name; digits and brackets in a name are part of it."""
+    """Names from the inputs, whose digits and brackets are not numbers of the report."""
     hypothesis = expanded.hypothesis
     return (
         hypothesis.statement,
@@ -434,7 +434,7 @@ def _names(expanded: ExpandedHypothesis, contract: ContractPage | None) -> tuple
 def _verdict_texts(
     debate: dict[str, Any], feasibility: FeasibilityVerdict | None
 ) -> tuple[str, ...]:
-    """What judge and feasibility said, which the summary may repeat word for word."""
+    """Texts of judge and feasibility, which the summary may repeat."""
     judged = [
         item["position"]["summary"] for item in debate["transcript"] if item["critic"] == "judge"
     ]
@@ -511,7 +511,7 @@ def _chains(
 
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
-    """What to say of a step whose passages, or else their papers' titles, all name another cancer
+    """Note on a step whose passages or titles all name another cancer
     than the question's."""
     from kg.literature.cancers import other_cancers
 

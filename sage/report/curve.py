@@ -19,7 +19,7 @@ LIMITS = (0.05, 20.0)
 
 @dataclass(frozen=True)
 class Point:
-    """One specification: places in pixels from the top, its choices, and what they gave."""
+    """A specification: rows in pixels from the top, its choices and its result."""
 
     at: float
     low: float

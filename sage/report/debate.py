@@ -11,7 +11,7 @@ from sage.report.facts import Facts
 
 @dataclass
 class Point:
-    """One claim, answer or flag, with its citations."""
+    """A claim, answer or flag, with its citations."""
 
     text: str
     citations: list[Citation] = field(default_factory=list)
@@ -19,7 +19,7 @@ class Point:
 
 @dataclass
 class Turn:
-    """One critic speaking once."""
+    """A critic's turn."""
 
     critic: str
     when: str
@@ -72,7 +72,7 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
 
 
 def borne(debate: dict[str, Any]) -> str:
-    """What was counted of the records found, after "k of n records found": see `relevant_refs`."""
+    """Describe the relevant records, after "k of n records found" (`relevant_refs`)."""
     foreign = debate.get("coverage", {}).get("foreign")
     if foreign:
         return f"count, as {foreign} was found in none"

@@ -79,7 +79,7 @@ def verbatim(text: object) -> str:
 
 
 class Pen:
-    """What templates write with. One per page; collects the references in order of use."""
+    """Helpers for templates. Each page has its own; it numbers references in order of use."""
 
     def __init__(
         self, facts: Facts, sources: Iterable[Citation], escape: Callable[[str], str] = str

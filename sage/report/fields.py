@@ -21,7 +21,7 @@ HIGH, LOW = 0.9, 0.1
 
 
 def measurement_of(note: str) -> Measurement | None:
-    """The measurement that a variable's note tells of, or None."""
+    """The measurement named in a variable's note, or None."""
     from mcp_servers.measures.formula import parse
 
     found = FORMULA.search(note)

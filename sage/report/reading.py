@@ -50,29 +50,29 @@ class Reached:
     missing: float = 0.0
 
     def answers(self, question: str, *answers: str) -> bool:
-        """Whether the question has one of these answers."""
+        """True if the question has one of these answers."""
         found = next((row for row in self.verdict.answers if row.question == question), None)
         return found is not None and found.answer in answers
 
     def prevented_by(self, rule: str) -> bool:
-        """Whether this rule keeps the verdict from being another one."""
+        """True if this rule blocks another verdict."""
         found = self.verdict.reasons
         return any(reason.rule == rule and reason.outcome == "prevents" for reason in found)
 
     @property
     def turned(self) -> bool:
-        """Whether the association runs against the claim."""
+        """True if the association contradicts the claimed direction."""
         return TURNED_ROUND in self.verdict.qualifiers
 
     @property
     def adjusted_decides(self) -> bool:
-        """Whether relevance was judged on another estimate than the association."""
+        """True if relevance was judged on another estimate than the association."""
         effects = {row.question: row.effect for row in self.verdict.answers}
         return effects.get("association") != effects.get("relevance")
 
     @property
     def dependent(self) -> bool:
-        """Whether all that is asked for is that the effect holds beside the covariates."""
+        """True if the verdict requires only that the effect holds beside the covariates."""
         return self.answers("association", "yes") and self.prevented_by("adjusted model")
 
 
@@ -124,7 +124,7 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
 
 
 def would_change(reached: Reached) -> tuple[str, ...]:
-    """What would change the verdict: by name whatever objects to it, and what turns its answers."""
+    """Changes that would alter the verdict: its objections, and what would turn its answers."""
     verdict = reached.verdict
     said = [_objecting(reason) for reason in verdict.reasons if _objects(reason, verdict)]
     if verdict.because not in CLOSED:
@@ -133,7 +133,7 @@ def would_change(reached: Reached) -> tuple[str, ...]:
 
 
 def _objects(reason: Reason, verdict: Verdict) -> bool:
-    """Whether a reason keeps the verdict from being another one, and no answer says so."""
+    """True if a reason blocks another verdict and no answer states it."""
     answered = (*ANSWERED, "ledger") if verdict.because == "multiplicity" else ANSWERED
     return reason.outcome == "prevents" and reason.rule not in answered
 
@@ -148,7 +148,7 @@ def _objecting(reason: Reason) -> str:
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a checklist: what is asked, whether the report holds it, and where.
+    """A checklist item: its demand, whether the report holds it, and where.
 
     `lacks` names what of it the report does not hold; the item is then reported in part.
     """
@@ -161,17 +161,17 @@ class Item:
 
     @property
     def reported(self) -> bool:
-        """Whether the report holds all of it."""
+        """True if the report holds all of it."""
         return self.held and not self.lacks
 
     @property
     def in_part(self) -> bool:
-        """Whether the report holds some of it."""
+        """True if the report holds some of it."""
         return self.held and bool(self.lacks)
 
 
 class Reported(Protocol):
-    """What of a hypothesis' page the checklist looks at."""
+    """Parts of a hypothesis page that checklists read."""
 
     id: str
     contract: Any
@@ -315,7 +315,7 @@ use no run can know."""
 
 @dataclass(frozen=True)
 class Checklist:
-    """One reporting guideline, filled."""
+    """A completed reporting guideline."""
 
     name: str
     about: str
@@ -323,12 +323,12 @@ class Checklist:
 
     @property
     def reported(self) -> int:
-        """How many items the report holds."""
+        """Count items that the report holds."""
         return sum(item.reported for item in self.items)
 
     @property
     def in_part(self) -> int:
-        """How many items the report holds in part."""
+        """Count items that the report holds in part."""
         return sum(item.in_part for item in self.items)
 
 

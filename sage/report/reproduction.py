@@ -25,7 +25,7 @@ AUTHORS = {
 
 @dataclass
 class Round:
-    """One round of a second implementation: who wrote it, how it ended, what was fed back."""
+    """A round of the second implementation: author, outcome, and feedback."""
 
     title: str
     ended: str
@@ -46,7 +46,7 @@ class Exploratory:
 
 @dataclass
 class ReproductionPage:
-    """What was compared, how far it was off, and the rounds that led there."""
+    """Comparison with the second implementation: deviations, and the rounds before it."""
 
     sentences: tuple[str, ...]
     tables: list[Table]

@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass
 class Table:
-    """One table of the results."""
+    """A table of the results."""
 
     title: str
     columns: list[str]
@@ -74,7 +74,7 @@ class FigurePage:
 
 @dataclass
 class ResultsPage:
-    """What `results.json` of one hypothesis holds; nothing where there is none."""
+    """Content of a hypothesis's `results.json`; empty if there is none."""
 
     verdict: str = ""
     badge: str = ""
@@ -103,7 +103,7 @@ class ContractPage:
 
 @dataclass
 class LedgerRow:
-    """One attempted test."""
+    """An attempted test."""
 
     hypothesis: str
     test: str
@@ -151,7 +151,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
 
 
 def _scale(tests: Sequence[TestOutcome]) -> str:
-    """What the estimate of the primary test is: a hazard ratio, a difference; empty without."""
+    """Scale of the primary test's estimate, such as a hazard ratio; empty without one."""
     return next((test.effect.scale for test in tests if test.role == "primary" and test.effect), "")
 
 
@@ -319,7 +319,7 @@ QUESTIONS = {
 
 
 def _answer_row(answer: Answer) -> dict[str, str]:
-    """One of the three answers of a verdict, in words."""
+    """Describe one of the three answers of a verdict."""
     return {
         "question": QUESTIONS[answer.question],
         "answer": answer.answer,
@@ -345,7 +345,7 @@ LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
 
 
 def _flow(results: Results) -> list[Table]:
-    """What each file holds, a line of its own; then how many patients each step left.
+    """Tables of the files' content and of the patients left after each step.
 
     A refused exposure compares none.
     """

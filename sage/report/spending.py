@@ -11,7 +11,7 @@ from sage.run.folder import RunFolder
 
 
 class Spending(Strict):
-    """One step of a run: how often it ran to its end, how long, what its model calls cost.
+    """A step of a run: completed executions, duration, and cost of model calls.
 
     `unanswered` counts paid calls that gave no whole reply, `estimated` those whose tokens no
     server told.
@@ -32,7 +32,7 @@ class Spending(Strict):
 
 
 def spending(folder: RunFolder) -> list[Spending]:
-    """One row per step and hypothesis that ended, in the order in which they first did.
+    """Build a row per completed step and hypothesis, in order of first completion.
 
     It counts what the outputs tell, and so does the report: a replay shows the same.
     """

@@ -1,4 +1,4 @@
-"""Where a run's checkpoints lie: SQLite in its folder, or a PostgreSQL database of many runs."""
+"""Checkpoints of a run: SQLite in its folder, or a PostgreSQL database of many runs."""
 
 from __future__ import annotations
 

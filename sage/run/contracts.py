@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def statements(frozen: FrozenContract) -> tuple[str, ...]:
-    """What was registered, one sentence each, in the order in which a protocol states it."""
+    """Describe the contract, a sentence per item, in the order of a protocol."""
     contract = frozen.contract
     lines = [f"Population: {contract.population}"]
     for condition in contract.filters:

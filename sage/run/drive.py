@@ -1,4 +1,4 @@
-"""Drives a run's state machine: start, go on after a checkpoint, go on after a kill."""
+"""Drive a run's state machine: start, resume after a checkpoint, resume after a kill."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def advance_to_person(services: Services, answer: dict[str, Any] | None = None) 
 
 
 def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
-    """What a person decided at a checkpoint is a turn of the trace like any other."""
+    """Record a person's decisions as turns of the trace."""
     for value in answer.values():
         for decision in value.get("decisions", []):
             who = "passed without a person" if decision["automatic"] else decision["action"]
@@ -114,7 +114,7 @@ def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
 
 
 def waiting(services: Services) -> Pause | None:
-    """What the run waits for, without running anything."""
+    """Return what the run waits for, without running anything."""
     from sage.run.graph import build
 
     with checkpointer(services) as saver:
@@ -167,7 +167,7 @@ def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict
 
 
 def escalation_detail(folder: RunFolder, waiting_for: tuple[str, ...]) -> str:
-    """Why the analyses that wait for a person failed, and which file to mend."""
+    """Explain why the waiting analyses failed, and which file to mend."""
     found = []
     for name in waiting_for:
         outcome = read_json(folder.output(f"coding-{name}"))["output"]

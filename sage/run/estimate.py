@@ -1,4 +1,4 @@
-"""What a run will ask of models, before anything is asked: calls, tokens and money per agent."""
+"""Estimate of a run's model calls, tokens and cost per agent, before any call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CRITICS = ("prover", "verifier", "judge")
 
 
 class AgentEstimate(Strict):
-    """One agent's share: as a run usually goes, and at most, with every round and revision.
+    """An agent's usual share of a run, and the most with every round and revision.
 
     Tokens are of all calls together. USD is None where the model has no prices.
     """
@@ -78,7 +78,7 @@ def _guessed(agent: Agent[Any, Any]) -> tuple[int, int]:
 
 
 def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
-    """How often an agent is asked at most."""
+    """Most calls of an agent."""
     revised = hypotheses * (settings.revisions + 1)
     if name == TOURNAMENT.name:
         return comparisons(settings.drafts) if settings.tournament else 0

@@ -45,7 +45,7 @@ from sage.run.validating import (
 
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
-    """The part of an output's name that tells hypothesis and revision."""
+    """Suffix of an output's name: hypothesis and revision."""
     return hypothesis_id if round_number == 0 else f"{hypothesis_id}-r{round_number}"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Extracted(Strict):
-    """What the data agent decided, and the tables that were written for `--features`."""
+    """Decisions of the data agent, and the tables that it wrote for `features`."""
 
     found: tuple[str, ...]
     missing: tuple[str, ...]

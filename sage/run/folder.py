@@ -136,7 +136,7 @@ class RunFolder:
         return self.root / "spending.jsonl"
 
     def output(self, name: str) -> Path:
-        """Where the agent output `name` is kept."""
+        """Path of the agent output `name`."""
         return self.root / "outputs" / f"{name}.json"
 
     def hypothesis(self, hypothesis_id: str) -> Path:
@@ -258,7 +258,7 @@ class RunFolder:
         return manifest
 
     def _is_copy(self, manifest: Manifest) -> bool:
-        """Whether a folder that lies elsewhere than its manifest says was copied, not moved."""
+        """True if a folder at another place than its manifest names was copied, not moved."""
         if names_run(Path(manifest.place), manifest.run_id):
             return True
         beside = [
@@ -296,7 +296,7 @@ class RunFolder:
 
 
 def held(run: RunFolder) -> str:
-    """What the lock file says of who works on the run, on this or another machine; else empty.
+    """Holder of the run by its lock file, on this or another machine; empty if there is none.
 
     It is asked for by the lock, since numbers of processes come again.
     """
@@ -313,7 +313,7 @@ def held(run: RunFolder) -> str:
 
 
 def standing(run: RunFolder) -> str:
-    """How a run stands; "interrupted" where it says it is running and nobody works on it."""
+    """Status of a run; "interrupted" if its manifest says running and no process holds it."""
     status: str = run.manifest().status
     return "interrupted" if status == "running" and not held(run) else status
 
@@ -331,7 +331,7 @@ def _lock(file: IO[str]) -> None:
 
 
 def names_run(root: Path, run_id: str) -> bool:
-    """Whether the folder holds the run of this identity."""
+    """True if the folder holds the run with this identity."""
     try:
         return RunFolder(root).manifest().run_id == run_id
     except (InputError, OSError):

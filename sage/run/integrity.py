@@ -32,7 +32,7 @@ Snapshot = dict[str, tuple[int, int, int]]
 
 @dataclass
 class _Chain:
-    """What the record says: the latest hash per file, the nodes under way, where the chain ends."""
+    """Content of the record: latest hash per file, nodes under way, end of the chain."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ class Record:
         self._lock = threading.Lock()
 
     def exists(self) -> bool:
-        """Whether the folder has a record; runs of the first format have none."""
+        """True if the folder has a record."""
         return self.path.is_file()
 
     def snapshot(self) -> Snapshot:
@@ -220,7 +220,7 @@ class Record:
 
 
 def _writes(node: str, name: str) -> bool:
-    """Whether a file is one that this node writes: of its hypothesis, or of the whole run."""
+    """True if the node writes this file: of its hypothesis, or of the whole run."""
     step, _, hypothesis = node.partition(" ")
     if hypothesis:
         of_hypothesis = rf"hypotheses/{hypothesis}/.*|outputs/.*-{hypothesis}(-.*)?\.json"

@@ -81,7 +81,7 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
 
 @dataclass
 class MapMeasures:
-    """What the scientist's tool `measurement_define` measures with; no outcome is read.
+    """Measurement on maps for the scientist's tool `measurement_define`; reads no outcome.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class MapMeasures:
 
     @property
     def holds(self) -> str:
-        """What the maps hold, in words."""
+        """Describe the content of the maps."""
         from mcp_servers.measures.maps import MapsOnDisk
 
         every = MapsOnDisk(self.maps, set(self.cohort().patients)).held

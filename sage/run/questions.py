@@ -141,14 +141,14 @@ def ask_question(services: Services) -> Question:
 
 
 class Redesign(Strict):
-    """Why a hypothesis was drafted anew: which one was infeasible, and why."""
+    """The infeasible hypothesis that a draft replaces, with the reason."""
 
     of: str
     reason: str
 
 
 def redesign_of(folder: RunFolder, hypothesis_id: str) -> Redesign | None:
-    """What the hypothesis is a redesign of, if it is one."""
+    """Load the redesign record of a hypothesis; None if it is not a redesign."""
     path = folder.output(f"redesign-{hypothesis_id}")
     return read_model(path, Redesign) if path.exists() else None
 

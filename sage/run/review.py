@@ -36,14 +36,14 @@ def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
 
 
 class ActionRequest(Strict):
-    """What a person is asked to look at: an action and its arguments, as LangGraph has it."""
+    """A review request: an action and its arguments, in LangGraph's format."""
 
     action: str
     args: dict[str, Any]
 
 
 class InterruptConfig(Strict):
-    """Which answers are taken."""
+    """Answers that a review request accepts."""
 
     allow_ignore: bool = True
     allow_respond: bool = True
@@ -181,7 +181,7 @@ class Edit:
 
     @property
     def comment(self) -> str:
-        """What was changed, for the report."""
+        """Describe the changed fields for the report."""
         names = ", ".join(name for name, _, _ in self.differences)
         return f"changed by the reviewer: {names or 'nothing'}"
 

@@ -1,4 +1,4 @@
-"""What the nodes of a run work with, loaded when it is first needed."""
+"""Resources of a run's nodes, loaded on first use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
 
 @dataclass
 class Services:
-    """One run's wiring. Nodes reach files, graph, cohort and reasoner through this alone."""
+    """Resources of a run. Nodes reach files, graph, cohort and reasoner through this alone."""
 
     folder: RunFolder
     manifest: Manifest
@@ -66,7 +66,7 @@ class Services:
 
     @property
     def spec(self) -> RunSpec:
-        """What the run was asked."""
+        """The run's spec."""
         return self.manifest.spec
 
     @cached_property
@@ -98,7 +98,7 @@ class Services:
 
     @cached_property
     def resources(self) -> Resources:
-        """What rules may consult."""
+        """Resources that rules may consult."""
         return Resources(ontology=self.ontology, seed=self.spec.seed)
 
     @cached_property
@@ -143,7 +143,7 @@ class Services:
 
     @cached_property
     def patient_identifiers(self) -> frozenset[str]:
-        """What no prompt may hold: the cohorts' own identifiers and their pseudonyms."""
+        """Texts that no prompt may hold: the cohorts' patient identifiers and pseudonyms."""
         from agents.core.disclosure import identifiers
 
         cohorts = [self.cohort, *([self.second_cohort] if self.second_cohort else [])]
@@ -171,7 +171,7 @@ class Services:
 
     @cached_property
     def workbench(self) -> Workbench:
-        """What the scientist's tools look at; no outcome is among it."""
+        """Data of the scientist's tools, without outcomes."""
         from datetime import date
 
         from agents.scientist import BlindCohort, Workbench
@@ -190,7 +190,7 @@ class Services:
         )
 
     def _measures(self) -> MapMeasures | None:
-        """What measures on the cohort's maps, where it has some."""
+        """Measurement on the cohort's maps; None without maps."""
         from sage.run.measuring import MapMeasures
 
         if (maps := self.cohort.maps) is None:

@@ -22,7 +22,7 @@ from validation.core.hypothesis import Hypothesis
 
 
 class Decision(Strict):
-    """What a reviewer decided about one hypothesis."""
+    """A reviewer's decision about a hypothesis."""
 
     hypothesis_id: str
     action: Literal["approve", "edit", "reject", "another"]
@@ -38,7 +38,7 @@ class ReviewAnswer(Strict):
 
 
 class Evaluation(Strict):
-    """How the evaluation of one hypothesis ended; details lie in the run folder."""
+    """Result of a hypothesis's evaluation; the run folder holds the details."""
 
     hypothesis_id: str
     ended: Literal["tested", "infeasible", "abandoned"]
@@ -199,7 +199,7 @@ class EscalationIn(TypedDict):
 
 
 class CloseIn(TypedDict):
-    """What closes an evaluation: how far it came."""
+    """Closing reads how far the evaluation came."""
 
     expanded: ExpandedHypothesis
     novelty: NoveltyView

@@ -1,4 +1,4 @@
-"""What a changed graph means for hypotheses of earlier runs: the paper, the step, the change."""
+"""Effects of a changed graph on hypotheses of earlier runs: paper, step and change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EdgeChange(Strict):
 
 
 class Touched(Strict):
-    """One way in which a hypothesis of an earlier run is touched."""
+    """A change that affects a hypothesis of an earlier run."""
 
     run: str
     hypothesis: str
@@ -145,7 +145,7 @@ def _citations(draft: dict[str, Any], retracted: set[str]) -> Iterator[_Touch]:
 
 
 def _steps(run: RunFolder, draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:
-    """What became of the steps that the hypothesis rests on: those that its citations quote."""
+    """Changes of the steps that the hypothesis's citations quote."""
     path = run.output("paths")
     if not path.is_file():
         return

@@ -50,7 +50,7 @@ AGENTS: tuple[Agent[Any, Any], ...] = (
 
 
 class ReplayedTrace(Strict):
-    """What a trace holds: answered questions, all turns, people's decisions, questions left open.
+    """Counts of a trace: answered questions, turns, people's decisions, open questions.
 
     `untraced` names outputs of agents that none of the answers gave.
     """

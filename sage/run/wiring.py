@@ -226,7 +226,7 @@ def graph_path(
     settings: Settings,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Path:
-    """Where a graph lies: the one given, else the demonstration graph.
+    """Path of the given graph, or of the demonstration graph.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def graph_path(
 
 
 def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
-    """Who reads a question outside a run: rules, or the settings' model."""
+    """Make a reader of questions outside runs: rules, or the settings' model."""
     from agents.core.base import Reasoner, Resources
     from agents.core.rules import RulesReasoner
     from agents.question.agent import QUESTION

@@ -1,1 +1,1 @@
-"""What every web-service client shares: rate limits, retries, cache, circuit breaker."""
+"""HTTP client of all web services: rate limits, retries, cache, circuit breaker."""

@@ -14,7 +14,7 @@ _MAGIC = b"sage-cache-1\n"
 
 
 class DiskCache:
-    """One file per request, named by the request's hash; no secret enters the name or the file.
+    """A file per request, named by the request's hash; no secret enters name or file.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ USER_AGENT = "SAGE/0.1 (computational pathology literature client)"
 
 @dataclass(frozen=True)
 class Policy:
-    """How patient the client is. Seconds and bytes.
+    """Limits of the client's patience, in seconds and bytes.
 
     `deadline` bounds one call with all its retries; `attempt` bounds one attempt from first to last
     byte, so that a server which drips bytes cannot hold a run. `longest_wait` is the longest
@@ -65,7 +65,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Request:
-    """One request. `secret_params` and `secret_headers` reach the wire, never a cache or a log."""
+    """A request. `secret_params` and `secret_headers` are sent, but never cached or logged."""
 
     service: str
     limit: Limit
@@ -82,7 +82,7 @@ class Request:
 
 @dataclass
 class Usage:
-    """What a piece of work took: requests on the wire, answers from the cache."""
+    """Requests sent and cache hits of a block of work."""
 
     requests: int = 0
     cached: int = 0
@@ -270,7 +270,7 @@ class ServiceClient:
         raise _PassingError(Unavailable(request.service, f"HTTP {status}"), pause or 0.0)
 
     async def _in_turn(self, request: Request, gate: Gate) -> tuple[int, Mapping[str, str], bytes]:
-        """One attempt that goes out when the throttle, by what really went out, allows it."""
+        """Send one attempt when the throttle allows it, by the requests really sent."""
         held = False
 
         def gone() -> None:
@@ -295,7 +295,7 @@ class ServiceClient:
     async def _send(
         self, request: Request, gone: Callable[[], None]
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers, body; `gone` is told when a request leaves.
+        """Send a request and return status, headers and body; `gone` is called when it leaves.
 
         Redirects are followed on the same host alone.
         """
@@ -399,7 +399,7 @@ class BlockingClient:
 
 
 def _why(problem: Exception) -> str:
-    """What went wrong with a connection, in words."""
+    """Describe a connection error."""
     import httpx
 
     said = {
@@ -429,7 +429,7 @@ class _asked_to_wait(wait_base):  # noqa: N801 - as tenacity names them
 
 
 def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
-    """What `read` makes of `body`; whatever else goes wrong in it becomes `SourceChanged`."""
+    """Parse `body` by `read`; any other error in it becomes `SourceChanged`."""
     try:
         return read(body)
     except SourceChanged:

@@ -1,4 +1,4 @@
-"""What can go wrong with a remote service. None of these is the user's fault."""
+"""Errors of remote services. None of these is the user's fault."""
 
 from __future__ import annotations
 

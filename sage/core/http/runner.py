@@ -1,4 +1,4 @@
-"""One event loop on one thread, so that plain callers can use the asynchronous clients."""
+"""An event loop on a thread, so that plain callers can use the asynchronous clients."""
 
 from __future__ import annotations
 

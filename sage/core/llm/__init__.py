@@ -1,1 +1,1 @@
-"""One way to talk to a language model: metered client, turn loop with tools, one trace format."""
+"""Access to language models: metered client, turn loop with tools, trace format."""

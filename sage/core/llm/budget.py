@@ -1,4 +1,4 @@
-"""What models cost: reserved before a call, settled after it, shared by all who call at once."""
+"""Cost of models: reserved before a call, settled after it, shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def current_step() -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Charge:
-    """One paid call. `estimated` says that no server told its tokens."""
+    """A paid call. `estimated` is true if the server did not report its tokens."""
 
     agent: str
     model: str

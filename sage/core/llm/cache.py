@@ -49,7 +49,7 @@ def request_key(
 
 
 class ReplyCache:
-    """One JSON file per reply in a folder, written whole or not at all."""
+    """A JSON file per reply in a folder, written whole or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -72,7 +72,7 @@ LONGEST_REPLY = 8_000_000
 
 
 class Endpoint(Strict):
-    """Where the models are, and how patiently and how often to ask them.
+    """Address of the models, with deadlines, retries and rates.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Answer:
 
 
 class Model(Protocol):
-    """What agents, extractors and planners need of a model client."""
+    """Interface of a model client for agents, extractors and planners."""
 
     def ask(self, request: Request) -> Answer:
         """The model's reply to `request`."""
@@ -206,7 +206,7 @@ class Client:
         return Answer(reply, usd, key)
 
     async def _metered(self, request: Request, model: ModelChoice) -> tuple[Reply, float]:
-        """One call within the budget; what was generated is charged, however the call ends."""
+        """Make a call within the budget; generated tokens are charged, however it ends."""
         wire = self._wires.setdefault(model.name, _Wire(self.endpoint.structured))
         limit = model.max_tokens
         if limit is None and self.meter.budget_usd is not None:
@@ -403,7 +403,7 @@ class Client:
 
     @property
     def _official(self) -> bool:
-        """Whether the provider knows `max_completion_tokens`; local servers know `max_tokens`."""
+        """True if the provider knows `max_completion_tokens`; local servers know `max_tokens`."""
         address = self.endpoint.base_url
         return address is None or bool(self.endpoint.api_version) or "api.openai.com" in address
 
@@ -413,7 +413,7 @@ class Client:
 
 @dataclass(frozen=True)
 class _Call:
-    """One request to one model's server, and what has come of it."""
+    """A request to a model's server, and its outcome."""
 
     service: openai.AsyncOpenAI
     request: Request
@@ -433,7 +433,7 @@ class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
 
 
 class _Wire:
-    """How one model's server wants to be asked: learned from what it refuses."""
+    """Request format of a model's server, learned from its refusals."""
 
     def __init__(self, structured: Structured) -> None:
         self.structured = structured

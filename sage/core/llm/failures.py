@@ -1,4 +1,4 @@
-"""What goes wrong between SAGE and a model, each as one line that says what to do."""
+"""Failures of model calls, each as one line with a remedy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def one_line(text: object, limit: int = 300) -> str:
 
 
 def provider_reason(error: openai.APIError) -> str:
-    """What the provider gave as its reason."""
+    """The provider's reason."""
     body = error.body if isinstance(error.body, dict) else {}
     inner = body.get("error")
     if isinstance(inner, dict):
@@ -69,12 +69,12 @@ def retry_after(error: openai.APIStatusError) -> float | None:
 
 
 def connection_lost(error: Exception) -> bool:
-    """Whether the transport under the client failed; it goes by several names over its versions."""
+    """True if the transport below the client failed; its name differs between versions."""
     return type(error).__module__.partition(".")[0].startswith("http")
 
 
 def passes(error: openai.APIStatusError) -> bool:
-    """Whether the same request may succeed later: too many requests, or a server in trouble.
+    """True if the same request may succeed later: too many requests, or a server error.
 
     A gateway's time-out does not count: the model was at work, and is paid for it.
     """

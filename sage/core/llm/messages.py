@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back, in the chat-completions protocol."""
+"""Requests and replies of models, in the chat-completions protocol."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ModelChoice(Strict):
 
     @property
     def priced(self) -> bool:
-        """Whether the model and every fallback have both prices."""
+        """True if the model and every fallback have both prices."""
         here = self.price_in is not None and self.price_out is not None
         return here and (self.fallback is None or self.fallback.priced)
 
@@ -59,7 +59,7 @@ class ToolCall(Strict):
 
 
 class Message(Strict):
-    """One message of a conversation: text, and pictures where the model can see."""
+    """A message of a conversation: text, and pictures if the model accepts them."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str
@@ -103,7 +103,7 @@ def estimate_tokens(text: str) -> int:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model.
+    """A question to a model.
 
     Parameters
     ----------

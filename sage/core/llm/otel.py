@@ -157,7 +157,7 @@ def _nanoseconds(time: str) -> int:
 
 
 def _began(line: TraceLine) -> int:
-    """When what a line tells began; lines are written when it is over."""
+    """Start time of a line's event; lines are written at its end."""
     return _nanoseconds(line.time) - round((line.seconds or 0.0) * 1e9)
 
 

@@ -20,7 +20,7 @@ class TooLong(Exception):  # noqa: N818 - becomes a fault with its cause
 
 
 class Received:
-    """What has come of one reply so far, `most` tokens at most; it outlives a time-out."""
+    """A reply received so far, at most `most` tokens; it survives a time-out."""
 
     def __init__(self, prompt_tokens: int, most: int) -> None:
         self.under_way = False

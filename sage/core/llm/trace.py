@@ -28,7 +28,7 @@ Kind = Literal["ask", "model", "rule", "tool", "refusal", "human", "end"]
 
 
 class TraceLine(Strict):
-    """One line of a trace."""
+    """A line of a trace."""
 
     format: int = Field(default=FORMAT, description="version of this schema")
     time: str = Field(description="when the line was written, UTC, ISO 8601")
@@ -111,7 +111,7 @@ class Trace:
 
 
 class Episode:
-    """One question to one agent; numbers its turns."""
+    """A question to an agent; numbers its turns."""
 
     def __init__(self, trace: Trace, agent: str) -> None:
         self.trace = trace

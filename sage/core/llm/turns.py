@@ -58,7 +58,7 @@ class Tool(Generic[A]):
 
 
 class Bounds(Strict):
-    """What an agent may use for one answer at most; None is no bound.
+    """Bounds of an agent for one answer; None is no bound.
 
     Tokens, USD and seconds are looked at before every turn: the turn under way is finished.
     """
@@ -74,7 +74,7 @@ DEFAULT_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Spent:
-    """What one answer cost. Tokens and USD are zero for rules."""
+    """Cost of an answer. Tokens and USD are zero for rules."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -90,7 +90,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Step:
-    """What a policy decided: tools to call, or a final value, or neither for the reason `refused`.
+    """A policy's decision: tools to call, or a final value, or neither for the reason `refused`.
 
     `traced` are the fields of its line in the trace.
     """
@@ -104,7 +104,7 @@ class Step:
 
 
 class Policy(Protocol):
-    """What decides each turn."""
+    """Decides each turn."""
 
     kind: Literal["model", "rule"]
 
@@ -127,7 +127,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Task(Generic[O]):
-    """One question to one agent.
+    """A question to an agent.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _dumped(value: BaseModel) -> str:
 
 
 class _Run(Generic[O]):
-    """One pass of the loop."""
+    """A pass of the loop."""
 
     def __init__(self, task: Task[O], policy: Policy, episode: Episode) -> None:
         self.task = task
@@ -586,13 +586,13 @@ class ReplayPolicy:
         return None
 
     def told(self, call: ToolCall, result: object, error: str | None) -> None:
-        """What it was told is recorded."""
+        """Pass on a tool's result, and record it."""
 
     def refused(self, reason: str) -> None:
-        """What it made of it is recorded."""
+        """Pass on a refusal, and record it."""
 
     def finish(self) -> None:
-        """Whether it could finish is recorded."""
+        """Ask for a final value, and record it."""
 
 
 class _Recorded(BaseModel, extra="allow"):

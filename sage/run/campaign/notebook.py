@@ -56,7 +56,7 @@ class Source(Strict):
 
 
 class Finding(Strict):
-    """One claim of a campaign.
+    """A claim of a campaign.
 
     `came`, `effect` and `explored` are of the exploring patients. `confirmed` is of the others: the
     text of the estimate, None where they were never opened; `place` and `level` are the claim's in
@@ -302,7 +302,7 @@ def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
 def history(
     findings: Sequence[Finding], moves: Sequence[Move], chosen: Sequence[Hypothesis]
 ) -> History:
-    """What the next round's scientist may know: the exploring patients, and what suggests itself.
+    """Findings that the next round's scientist may see: those of exploring patients.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def spent(findings: Iterable[Finding], campaign: str) -> float:
 
 
 def counts(findings: Sequence[Finding]) -> dict[str, Any]:
-    """How many claims, by what they came to."""
+    """Count claims by result."""
     return {
         "claims": sum(finding.came != "dead end" for finding in findings),
         "held": sum(finding.came == "held" for finding in findings),

@@ -29,7 +29,7 @@ SOURCES = 4
 def findings_of(
     campaign: str, number: int, services: Services, moves: Sequence[Move]
 ) -> tuple[Finding, ...]:
-    """One finding per hypothesis that the round drafted; one dead end where it drafted none.
+    """Collect a finding per hypothesis that the round drafted; a dead end if it drafted none.
 
     Parameters
     ----------

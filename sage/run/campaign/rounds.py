@@ -60,7 +60,7 @@ Status = Literal["running", "waiting", "finished"]
 
 
 class Plan(Strict):
-    """What a campaign was asked, and how far it came.
+    """The spec of a campaign and its progress.
 
     `spec` is shared by all rounds; `settings` are those of the command line. `widened` counts how
     often the scientist ran out of claims, so that the next round reads more paths.
@@ -345,7 +345,7 @@ def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
 
 
 def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
-    """What is known of this cohort, from whichever campaign of the notebook.
+    """Select the findings on this cohort, from all campaigns of the notebook.
 
     Where patients are held back, only from those that held back the same ones: what was explored
     in patients that are to confirm would choose the claims that they confirm.
@@ -384,7 +384,7 @@ def _chosen(
 
 
 def _fresh_bits(known: DataDictionary, share: float) -> float:
-    """What a claim from the literature promises here: two groups of equal size."""
+    """Expected information of a claim from the literature, for two groups of equal size."""
     from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
     variables = [

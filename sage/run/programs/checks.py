@@ -1,4 +1,4 @@
-"""What a program must stand before the gate: its unit, and that nothing but the map counts.
+"""Checks of a program before the gate: its unit, and dependence on the map alone.
 
 The unit is checked by experiment: on slides made twice as large, with cells, outlines, columns and
 parameters in the units they are given in, a length doubles and a density per mm² is a quarter. A
@@ -30,7 +30,7 @@ SUFFIXES = {"_per_um2": -2, "_per_mm2": -2, "_per_um": -1, "_um2": 2, "_mm2": 2,
 
 
 def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) -> list[str]:
-    """What speaks against a program on these slides; empty where nothing does.
+    """Objections to a program on these slides.
 
     Raises
     ------

@@ -60,7 +60,7 @@ _PATH = re.compile(r"[/\\]|\.\.|^~|\.(csv|tsv|json|toml|parquet|npz|npy|pkl|sqli
 
 
 class Contract(Strict):
-    """What a program promises: the sentence, the unit, the rule, and what it reads."""
+    """A program's declaration: sentence, unit, rule, and inputs."""
 
     name: Name
     sentence: Annotated[str, StringConstraints(pattern=r"^the [^\"\\\n]{8,280}$")]
@@ -142,7 +142,7 @@ def check_program(source: str, origin: str = "program") -> Program:
 
 
 def _refusal(node: ast.AST) -> str:
-    """Why a measurement may not say this; empty where it may."""
+    """Reason to refuse a measurement's sentence; empty if it is accepted."""
     if isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
         return f"`{node.id}` is not allowed: a measurement computes from the slide it is given"
     if isinstance(node, ast.Attribute) and node.attr in FORBIDDEN_ATTRIBUTES:

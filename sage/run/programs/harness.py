@@ -38,7 +38,7 @@ class Shapes:
 
 @dataclass
 class Slide:
-    """What the program reads of one slide; `window` and `area_um2` where it reads the tissue."""
+    """A program's view of a slide; `window` and `area_um2` if it reads the tissue."""
 
     cells: Cells | None
     objects: dict[str, Shapes]
@@ -59,7 +59,7 @@ def shapes_of(held: Any, prefix: str) -> Shapes:
 
 
 def read_slide(path: Path) -> Slide:
-    """One slide from its arrays."""
+    """Build a slide's view from its arrays."""
     with np.load(path, allow_pickle=False) as held:
         names = set(held.files)
         cells = None

@@ -18,7 +18,7 @@ SUFFIX = ".review.json"
 
 
 class Review(Strict):
-    """Who read which program, and the report of the gate that they saw."""
+    """A person's review of a program and of its gate report."""
 
     format: Literal[1] = 1
     program: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -28,7 +28,7 @@ class Review(Strict):
 
 
 def review_path(path: Path) -> Path:
-    """Where the review of a program's file is kept."""
+    """Path of the review of a program's file."""
     return path.with_name(path.name + SUFFIX)
 
 

@@ -129,7 +129,7 @@ def with_values(
 
 
 class _Record(Strict):
-    """That a slide was measured: by which program, on which maps, in which sandbox."""
+    """Provenance of a measured slide: program, maps and sandbox."""
 
     program: str
     maps: str
@@ -208,7 +208,7 @@ def _all_or_why(program: Program, slides: Sequence[SlideMaps], box: Sandbox) -> 
 
 
 def _told(path: Path, count: int, name: str) -> list[float | str]:
-    """What the harness wrote, trusted no further than its form."""
+    """Read the harness's output, checking its form alone."""
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:
             raise InputError(f"{name}: what the program left is no table of values")
@@ -221,7 +221,7 @@ def _told(path: Path, count: int, name: str) -> list[float | str]:
 
 
 def _arrays(maps: SlideMaps, contract: Contract) -> dict[str, Any]:
-    """What a contract reads of a slide, as plain arrays; nothing from outside the window."""
+    """Arrays that a contract reads of a slide, restricted to its window."""
     prepared = Prepared(maps)
     found: dict[str, Any] = {}
     reads = {source: set[str]() for source in ("cells", "objects", "regions", "tissue")}

@@ -1,4 +1,4 @@
-"""One small database behind a server of runs: an SQLite file, or PostgreSQL for many machines."""
+"""Database of a server of runs: an SQLite file, or PostgreSQL for many machines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Database(ABC):
 
     @abstractmethod
     def transaction(self, body: Callable[[Execute], T]) -> T:
-        """What `body` returns; its changes are kept together, or not at all."""
+        """Run `body` in a transaction and return its result."""
 
     def serialize(self, execute: Execute, table: str) -> None:
         """Have one transaction at a time write to the table from here on."""
@@ -143,7 +143,7 @@ class PostgresDatabase(Database):
 
 
 def _was_kept(live: Connection[dict[str, Any]], number: str) -> bool:
-    """Whether a transaction of this number was kept.
+    """True if the transaction with this number was committed.
 
     Raises
     ------

@@ -223,18 +223,18 @@ class Runs:
         return [_row(row) for row in self.database.one(text, [limit])]
 
     def folders(self) -> list[str]:
-        """Where each run lies."""
+        """Folders of all runs."""
         return [row["folder"] for row in self.database.one("SELECT folder FROM sage_runs")]
 
     def under_way(self) -> int:
-        """How many runs wait for workers or are worked on by one."""
+        """Count runs that wait for a worker or are held by one."""
         text = (
             "SELECT COUNT(*) AS n FROM sage_runs WHERE pooled = 1 AND state IN ('queued','running')"
         )
         return int(self.database.one(text)[0]["n"])
 
     def counts(self) -> dict[str, int]:
-        """How many runs are in each state."""
+        """Count runs by state."""
         found = self.database.one("SELECT state, COUNT(*) AS n FROM sage_runs GROUP BY state")
         return {row["state"]: int(row["n"]) for row in found}
 

@@ -1,4 +1,4 @@
-"""Works on runs that wait in the queue, one after another, until told to stop."""
+"""Work on queued runs, one after another, until stopped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RETRY_S = 15.0
 
 @dataclass
 class Worker:
-    """One process that works on runs.
+    """A process that works on queued runs.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _where_it_lies(run: KnownRun) -> KnownRun:
 
 
 def _answer_of(services: Services, run: KnownRun) -> dict[str, Any] | None:
-    """What a person decided, where the run still waits for it; a killed worker may have begun."""
+    """A person's decision, if the run still waits for it; a killed worker may have applied it."""
     if run.answer is None:
         return None
     pause = waiting(services)

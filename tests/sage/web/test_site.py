@@ -118,7 +118,7 @@ def test_a_run_is_paused_from_the_command_line(
 
     monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
     run = write_run(tmp_path / "20260101-000000-a-0000", "2026-01-01")
-    with pytest.raises(InputError, match="nothing works on run"):
+    with pytest.raises(InputError, match="is not running"):
         pause_run("last")
     assert not run.pause_path.exists()
     with subprocess.Popen(
