@@ -13,12 +13,17 @@ WORKERS ?= 2
 setup: $(VENV)/.ready
 
 PIP = $(BIN)/python -m pip install -q --disable-pip-version-check
+# Ten times as fast as pip; pip takes over where uv cannot reach the index that pip is set up for.
+UV = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(BIN)/uv pip install -q --python $(BIN)/python
 
 # torch comes from where its build for this machine is, and so without a hash; all else with one.
 $(VENV)/.ready: pyproject.toml constraints.txt constraints.hashes.txt
 	@test -n "$(PYTHON)" || { echo "SAGE needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --no-deps --require-hashes -r constraints.hashes.txt
+	sed -n '/^uv==/,/[^\\]$$/p' constraints.hashes.txt > $(VENV)/uv.txt
+	$(PIP) --no-deps --require-hashes -r $(VENV)/uv.txt
+	$(UV) --no-deps --require-hashes -r constraints.hashes.txt || \
+		$(PIP) --no-deps --require-hashes -r constraints.hashes.txt
 	$(PIP) -c constraints.txt torch
 	$(PIP) --no-deps --no-build-isolation -e '.[all]'
 	@touch $@
