@@ -16,9 +16,6 @@ def serve(
         None, help="Folder below which cohorts and slides may be shown; repeatable."
     ),
     kg: Path | None = typer.Option(None, help="A knowledge graph; default: the one that ships."),
-    sessions: Path | None = typer.Option(
-        None, help="Folder of recorded sessions; default: .sessions below the runs."
-    ),
     reviewers: int = typer.Option(
         1, min=1, max=5, help="How many different people must agree on a hypothesis."
     ),
@@ -71,7 +68,7 @@ def serve(
         certificate=str(tls_cert) if tls_cert else None,
         key=str(tls_key) if tls_key else None,
     )
-    site = Site(settings, folders, kg.resolve() if kg else None, reviewers, people, sessions)
+    site = Site(settings, folders, kg.resolve() if kg else None, reviewers, people)
 
     def started(address: str) -> None:
         shown = address if made else f"{address.partition('=')[0]}= and the token of {token_file}"

@@ -21,12 +21,11 @@ from sage.core.errors import FaultError, InputError, SageError
 from sage.core.extras import explain_absence
 from sage.run.queue.runs import open_runs
 from sage.web.guard import Guard, Secrets
+from sage.web.pages import load_pages
 from sage.web.people import COUNTED, OverQuotaError
 from sage.web.processes import Commands
 from sage.web.reviews import Reviews, open_reviews
 from sage.web.routes import cohorts, graph, home, regions, review, run, slides
-from sage_slide_reading.sessions.recording import Recordings
-from sage_slide_reading.web import drafts, readings, sessions
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -41,7 +40,7 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/sessions", "/graph", "/cohorts")
+PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/graph", "/cohorts")
 
 
 def vendored() -> dict[str, Any]:
@@ -81,11 +80,11 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app.state.commands = Commands(site.settings.runs_dir)
     app.state.tiles = slides.Tiles()
     app.state.maps = {}
-    app.state.recordings = Recordings(site.sessions_folder)
     app.state.past = graph.Past()
     app.state.csrf = Secrets(options.token).csrf
     app.state.reviews = _reviews(site)
     app.state.deciding = threading.Lock()
+    pages = app.state.pages = load_pages()
     page, imports = shell()
 
     @app.exception_handler(SageError)
@@ -115,26 +114,31 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     def shown() -> HTMLResponse:
         return HTMLResponse(page)
 
-    for path in PAGES:
+    for path in (*PAGES, *(added.path for added in pages.values())):
         app.get(path)(shown)
 
     @app.get("/static/{name:path}")
     def static(name: str) -> FileResponse:
-        path = (STATIC / name).resolve()
-        if not path.is_relative_to(STATIC) or path.suffix not in KINDS or not path.is_file():
-            raise InputError("there is no such file")
+        root, file = STATIC, name
+        if name.startswith("plugins/"):
+            plugin, _, file = name.removeprefix("plugins/").partition("/")
+            root = pages[plugin].scripts.resolve() if plugin in pages else STATIC / "none"
+        path = (root / file).resolve()
+        if not path.is_relative_to(root) or path.suffix not in KINDS or not path.is_file():
+            raise InputError("no such file")
         lasting = name.startswith("vendor/")
         keep = "max-age=31536000, immutable" if lasting else "no-cache"
         return FileResponse(
             path, media_type=KINDS[path.suffix], headers={"cache-control": f"private, {keep}"}
         )
 
-    shown_routes = (home, run, review, slides, sessions, drafts, readings, regions, graph, cohorts)
-    for routes in shown_routes:
-        app.include_router(routes.router, prefix="/api")
-    app.include_router(cohorts.uploads, prefix="/api")
+    routers = [part.router for part in (home, run, review, slides, regions, graph, cohorts)]
+    routers += [cohorts.uploads, *(added.router for added in pages.values() if added.router)]
+    for router in routers:
+        app.include_router(router, prefix="/api")
     watch = Watch(lambda: measured(site))
-    return Guard(app, options, imports, site.people, listener, watch)
+    rules = tuple(rule for added in pages.values() for rule in added.rules)
+    return Guard(app, options, imports, site.people, listener, watch, rules)
 
 
 def _reviews(site: Site) -> Reviews:

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from mcp_servers.servers.gate import UNNAMED, Gate, pass_on
 from mcp_servers.servers.health import METRICS, Watch
 from sage.core.log import logger
-from sage.web.people import Everyone, People, describe_request, required_role
+from sage.web.people import RULES, SAFE, Everyone, People, Rule, describe_request, required_role
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-SAFE = ("GET", "HEAD")
 BODY = 1 << 20
 """Bytes of a request's body, unless its route allows more."""
 UPLOADS = {"/api/uploads": 64 << 20}
@@ -88,12 +87,14 @@ class Guard:
         people: People | None = None,
         listener: BoundedListener | None = None,
         watch: Watch | None = None,
+        rules: tuple[Rule, ...] = (),
     ) -> None:
         assert options.token is not None
         self.app = app
         self.people = people or Everyone()
         self.listener = listener
         self.watch = watch or Watch()
+        self.rules = (*RULES, *rules)
         self.secrets = Secrets(options.token)
         # A proxy that names people speaks TLS to them, whatever it speaks to this server.
         self.secure = options.certificate is not None or self.people.identified
@@ -173,7 +174,7 @@ class Guard:
 
     async def _keep(self, scope: Any) -> bool:
         """Write down who asks for what, before it is done."""
-        request = describe_request(scope["method"], scope["path"])
+        request = describe_request(scope["method"], scope["path"], self.rules)
         if request is None:
             return True
         import anyio
@@ -193,7 +194,7 @@ class Guard:
         if who is None:
             return UNNAMED
         scope["state"] |= {"person": who, "roles": self.people.roles_of(who)}
-        return self.people.refusal(who, required_role(scope["method"], scope["path"]))
+        return self.people.refusal(who, required_role(scope["method"], scope["path"], self.rules))
 
     def _size(self, scope: Any) -> int | None:
         length = _header(scope["headers"], b"content-length")

@@ -6,10 +6,10 @@ By default whoever holds the token may do everything and gives their own name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sage.core.errors import InputError
 from sage.core.hooks import ASKED, EXPORTED, load_hooks
@@ -25,6 +25,8 @@ SLIDE = "measured a slide"
 """Action in the log for a measured slide."""
 COUNTED = (ASKED, SLIDE)
 """Actions that a quota may count per day."""
+SAFE = ("GET", "HEAD")
+CHANGED = "changed"
 
 
 class Role(StrEnum):
@@ -144,52 +146,59 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
     return Everyone()
 
 
-LOGGED: tuple[tuple[str, str, str], ...] = (
-    ("POST", r"/api/runs", ASKED),
-    ("POST", r"/api/runs/([^/]+)/(?:review)", "decided"),
-    ("POST", r"/api/runs/([^/]+)/comments", "commented"),
-    ("POST", r"/api/runs/([^/]+)/(?:stop|pause|resume)", "told to stop, pause or go on"),
-    ("POST", r"/api/slides/(?:measure|nuclei|readings)", SLIDE),
-    ("POST", r"/api/uploads", "uploaded"),
-    ("GET", r"/api/runs/([^/]+)/(?:report|hypotheses/.+)", EXPORTED),
-)
-SILENT = r"/api/ask|/api/runs/[^/]+/preview|/api/sessions/[^/]+/events"
-"""Requests that are not logged: posts while somebody types, and a session's views."""
-
-
-def describe_request(method: str, path: str) -> tuple[str, str] | None:
-    """Action and run of a request for the log; None for a request that is not logged."""
-    for wanted, rule, what in LOGGED:
-        if method == wanted and (found := re.fullmatch(rule, path)):
-            return what, found[1] if found.groups() else ""
-    if method in ("GET", "HEAD") or re.fullmatch(SILENT, path):
-        return None
-    return "changed", path
-
-
 ALL = frozenset(Role)
-NEEDED: tuple[tuple[str, Role], ...] = (
-    (r"/api/ask", Role.READ),
-    (r"/api/slides/measure", Role.READ),
-    (r"/api/runs/[^/]+/preview", Role.READ),
-    (r"/api/slides/nuclei", Role.RUN),
-    (r"/api/runs", Role.RUN),
-    (r"/api/runs/[^/]+/(?:stop|pause|resume)", Role.RUN),
-    (r"/api/runs/[^/]+/(?:review|comments)", Role.REVIEW),
-    (r"/api/slides/regions", Role.REVIEW),
-    (r"/api/drafts/[^/]+/decisions", Role.REVIEW),
-    (r"/api/sessions(?:/[^/]+/(?:events|delete))?", Role.REVIEW),
-    (r"/api/slides/readings(?:/stop)?", Role.RUN),
-    (r"/api/slides/readings/say", Role.REVIEW),
+
+
+class Rule(NamedTuple):
+    """Requests that change something: a pattern of their path, and the role that they need.
+
+    `action` is their name in the audit log, which keeps the pattern's group as the run; requests
+    without a name are not logged.
+    """
+
+    path: str
+    role: Role
+    action: str = CHANGED
+
+
+RULES = (
+    Rule(r"/api/ask", Role.READ, ""),
+    Rule(r"/api/runs/[^/]+/preview", Role.READ, ""),
+    Rule(r"/api/slides/measure", Role.READ, SLIDE),
+    Rule(r"/api/slides/nuclei", Role.RUN, SLIDE),
+    Rule(r"/api/runs", Role.RUN, ASKED),
+    Rule(r"/api/runs/([^/]+)/(?:stop|pause|resume)", Role.RUN, "told to stop, pause or go on"),
+    Rule(r"/api/runs/([^/]+)/review", Role.REVIEW, "decided"),
+    Rule(r"/api/runs/([^/]+)/comments", Role.REVIEW, "commented"),
+    Rule(r"/api/slides/regions", Role.REVIEW),
+    Rule(r"/api/uploads", Role.ADMINISTER, "uploaded"),
 )
-"""Role for each route that changes something; a route not listed needs `administer`."""
+"""Requests without a rule need `administer`."""
+EXPORTS = r"/api/runs/([^/]+)/(?:report|hypotheses/.+)"
 
 
-def required_role(method: str, path: str) -> Role:
+def find_rule(path: str, rules: Sequence[Rule] = RULES) -> tuple[Rule, str]:
+    """Rule of a changing request, and the run that its path names."""
+    for rule in rules:
+        if found := re.fullmatch(rule.path, path):
+            return rule, found[1] if found.groups() else ""
+    return Rule(path, Role.ADMINISTER), ""
+
+
+def required_role(method: str, path: str, rules: Sequence[Rule] = RULES) -> Role:
     """Role that a request needs."""
-    if method in ("GET", "HEAD"):
-        return Role.READ
-    return next((role for rule, role in NEEDED if re.fullmatch(rule, path)), Role.ADMINISTER)
+    return Role.READ if method in SAFE else find_rule(path, rules)[0].role
+
+
+def describe_request(method: str, path: str, rules: Sequence[Rule] = RULES) -> tuple[str, str] | None:
+    """Action and run of a request for the log; None for a request that is not logged."""
+    if method in SAFE:
+        export = re.fullmatch(EXPORTS, path) if method == "GET" else None
+        return (EXPORTED, export[1]) if export else None
+    rule, run = find_rule(path, rules)
+    if not rule.action:
+        return None
+    return rule.action, path if rule.action == CHANGED else run
 
 
 def person(request: Request, given: str) -> str:

@@ -43,7 +43,6 @@ class Site:
     kg : the graph that questions are read with; None for the one that ships
     reviewers : how many different people must agree on a hypothesis
     people : names people, decides what each may do, and logs it
-    sessions : folder of recorded sessions; None for one below the runs
     """
 
     settings: Settings
@@ -51,7 +50,6 @@ class Site:
     kg: Path | None = None
     reviewers: int = 1
     people: People = field(default_factory=Everyone)
-    sessions: Path | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     _cohorts: dict[str, Cohort] = field(default_factory=dict)
 
@@ -70,11 +68,6 @@ class Site:
         if path == home or not path.is_relative_to(home) or not _is_run(path):
             raise InputError(f'there is no run "{name[:120]}" here')
         return RunFolder(path)
-
-    @property
-    def sessions_folder(self) -> Path:
-        """Where sessions are recorded."""
-        return self.sessions or self.settings.runs_dir / ".sessions"
 
     def runs(self) -> list[tuple[str, RunFolder]]:
         """Runs and rounds of campaigns with the names that `run` takes, newest first.

@@ -183,41 +183,6 @@ def test_every_request_that_changes_something_is_logged(
     assert describe_request(method, path) == said
 
 
-def test_slides_that_are_read_count_as_those_that_are_measured(
-    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from PIL import Image
-
-    (tmp_path / "slides").mkdir()
-    path = tmp_path / "roles.toml"
-    path.write_text('[people]\nann = "run"\n[quotas]\nslides_per_day = 2\n')
-    site = Site(
-        settings,
-        (tmp_path / "slides",),
-        people=open_people(settings, parse_trust("X-User", [], path)),
-    )
-    inner: Any = (guard := create_app(site, HttpOptions(token=TOKEN, port=8766))).app
-    monkeypatch.setattr(inner.state.commands, "start", lambda name, *given: None)
-    answers = []
-    for absent in ({"slide": str(tmp_path / "slides" / "absent.svs"), "question": "Any?"}, {}):
-        told = ask(guard, "POST", "/api/slides/readings", ANN, json=absent)
-        assert told.status_code == 422  # and does not count
-    for number in range(3):
-        slide = tmp_path / "slides" / f"{number}.png"
-        Image.new("RGB", (600, 600)).save(slide)
-        body = {"slide": str(slide), "question": "Any tumor?"}
-        answers.append(ask(guard, "POST", "/api/slides/readings", ANN, json=body))
-    assert [answer.status_code for answer in answers] == [200, 200, 429]
-    assert "ann may have 2 slides in 24 hours" in answers[2].json()["error"]
-    measured = ask(guard, "POST", "/api/slides/measure", ANN,
-                   json={"slide": body["slide"], "maps": str(tmp_path)})  # fmt: skip
-    assert "2 slides in 24 hours" in measured.json()["error"]
-    corners = [[0, 0], [90, 0], [90, 90]]
-    searched = ask(guard, "POST", "/api/slides/nuclei", ANN,
-                   json={"slide": body["slide"], "region": {"corners": corners}})  # fmt: skip
-    assert "2 slides in 24 hours" in searched.json()["error"]
-
-
 def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
     guard: Guard, started: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

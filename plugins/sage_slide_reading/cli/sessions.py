@@ -72,8 +72,9 @@ def list_sessions(
     from sage_slide_reading.sessions.actions import actions_of
     from sage_slide_reading.sessions.drafts import drafts_path, read_decisions, read_drafts
     from sage_slide_reading.sessions.format import SUFFIX, read_session
+    from sage_slide_reading.sessions.recording import FOLDER
 
-    place = folder or load().runs_dir / ".sessions"
+    place = folder or load().runs_dir / FOLDER
     if folder is not None and not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     rows: list[dict[str, Any]] = []

@@ -19,6 +19,9 @@ from sage_slide_reading.sessions.format import (
     read_session,
 )
 
+FOLDER = ".sessions"
+"""Folder of recorded sessions, below the runs."""
+
 
 class Recordings:
     """The sessions that are recorded into one folder, by name."""

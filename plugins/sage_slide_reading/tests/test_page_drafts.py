@@ -117,8 +117,8 @@ class TestInABrowser:
     pytestmark = browser_marks
 
     def test_a_reviewer_deletes_edits_rejects_and_comes_back(self, place: Path) -> None:
-        options = ("--root", str(place / "slides"), "--sessions", str(place / ".sessions"))
-        with serving(place, *options) as served, looking() as page:
+        shown = str(place / "slides")
+        with serving(place, "--root", shown, SAGE_RUNS_DIR=str(place)) as served, looking() as page:
             page.goto(served.address)
             page.wait_for_selector("h1")
             page.goto(f"{served.origin}/sessions")

@@ -20,7 +20,6 @@ from sage.core.llm.trace import Trace
 from sage.settings import Settings
 from sage.web.app import create_app
 from sage.web.guard import Secrets
-from sage.web.people import Role, required_role
 from sage.web.site import Site
 from sage_slide_reading.reader.algorithm import read_slide
 from sage_slide_reading.reader.export import navigating, write_reading
@@ -246,12 +245,6 @@ def test_words_that_look_like_options_are_words(ask: Ask, slides: Path, tmp_path
     assert done["state"] == "finished", done["problem"]
     asked = json.loads((tmp_path / "runs/.readings" / name / "reading.json").read_text())
     assert asked["question"]["text"] == "--eyes model --out /tmp" and asked["eyes"] == "computed"
-
-
-def test_who_may_do_what() -> None:
-    assert required_role("GET", ROOT) is required_role("GET", f"{ROOT}/one") is Role.READ
-    assert required_role("POST", ROOT) is required_role("POST", f"{ROOT}/stop") is Role.RUN
-    assert required_role("POST", f"{ROOT}/say") is Role.REVIEW
 
 
 def test_no_more_readings_at_once_than_may_run(

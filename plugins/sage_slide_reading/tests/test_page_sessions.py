@@ -123,8 +123,7 @@ class TestInABrowser:
     pytestmark = browser_marks
 
     def test_a_session_is_recorded_and_played_again(self, place: Path, tmp_path: Path) -> None:
-        options = ("--root", str(place), "--sessions", str(tmp_path / "kept"))
-        with serving(tmp_path, *options) as served, looking() as page:
+        with serving(tmp_path, "--root", str(place)) as served, looking() as page:
             page.goto(served.address)
             page.wait_for_selector("h1")
             page.goto(f"{served.origin}/slides?path={place}/node.png")
@@ -153,7 +152,7 @@ class TestInABrowser:
             page.wait_for_timeout(500)
             page.click("#end")
             page.wait_for_selector("[data-session]")
-            (file,) = (tmp_path / "kept").iterdir()
+            (file,) = (tmp_path / "runs" / ".sessions").iterdir()
             session = read_session(file)
             kinds = [event.kind for event in session.events]
             assert kinds[0] == "open" and kinds[-1] == "close" and kinds.count("open") == 2

@@ -16,7 +16,7 @@ from sage.core.models import Strict
 from sage.web.people import person
 from sage.web.routes.slides import SUFFIXES, encode
 from sage.web.site import NAME
-from sage_slide_reading.web.sessions import may_see
+from sage_slide_reading.web.sessions import may_see, recordings
 
 if TYPE_CHECKING:
     from sage_slide_reading.sessions.drafts import Drafts
@@ -40,7 +40,7 @@ def drafted(request: Request, name: str) -> tuple[Path, Drafts]:
     """
     from sage_slide_reading.sessions.drafts import DRAFTS, read_drafts
 
-    path = request.app.state.site.sessions_folder / f"{name}{DRAFTS}"
+    path = recordings(request).folder / f"{name}{DRAFTS}"
     there = NAME.fullmatch(name) and not path.is_symlink() and path.is_file()
     if not there or not may_see(request, name):
         raise InputError("there are no such drafts")
@@ -76,7 +76,7 @@ def listed(request: Request) -> list[dict[str, Any]]:
     """Sessions that rationales were drafted for, and how far their review is."""
     from sage_slide_reading.sessions.drafts import DRAFTS, read_decisions
 
-    folder = request.app.state.site.sessions_folder
+    folder = recordings(request).folder
     found = []
     paths = sorted(folder.glob(f"*{DRAFTS}"), reverse=True) if folder.is_dir() else []
     names = (path.name.removesuffix(DRAFTS) for path in paths)

@@ -19,7 +19,7 @@ from sage.core.files import write_json
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
 from sage.web.people import check_count, person
-from sage.web.routes.slides import _glob, allowed, slide_file
+from sage.web.routes.slides import allowed, escape_glob, slide_file
 
 if TYPE_CHECKING:
     from sage.web.site import Site
@@ -142,7 +142,7 @@ def listed(path: str, request: Request) -> list[dict[str, Any]]:
         if len(found) >= MOST_LISTED:
             break
     for root in site.roots:
-        for file in sorted(root.rglob(_glob(geojson_name(slide_name(slide)))))[:MOST_LISTED]:
+        for file in sorted(root.rglob(escape_glob(geojson_name(slide_name(slide)))))[:MOST_LISTED]:
             folder = file.parent
             real = folder.resolve()
             if (folder / TRACE).is_file() and real.is_relative_to(root) and real.parent != home:

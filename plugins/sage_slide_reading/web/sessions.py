@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import Field, ValidationError
@@ -17,9 +18,7 @@ from sage.core.models import Strict
 from sage.web.people import Role, person, roles
 from sage.web.routes.slides import slide_file
 from sage.web.site import NAME
-
-if TYPE_CHECKING:
-    from sage_slide_reading.sessions.recording import Recordings
+from sage_slide_reading.sessions.recording import FOLDER, Recordings
 
 router = APIRouter(prefix="/sessions")
 
@@ -60,10 +59,14 @@ class Batch(Strict):
     events: tuple[Looked, ...] = Field(max_length=BATCH)
 
 
+@cache
+def _recordings(folder: Path) -> Recordings:
+    return Recordings(folder)
+
+
 def recordings(request: Request) -> Recordings:
     """The folder of recorded sessions."""
-    found: Recordings = request.app.state.recordings
-    return found
+    return _recordings(request.app.state.site.settings.runs_dir / FOLDER)
 
 
 def recorded(request: Request, name: str) -> Path:

@@ -62,6 +62,7 @@ def here(request: Request) -> dict[str, Any]:
         "user": request.scope["state"].get("person", ""),
         "user_fixed": site.people.identified,
         "roles": sorted(roles(request)) if site.people.identified else [],
+        "pages": [page.describe(name) for name, page in request.app.state.pages.items()],
         "runs_dir": str(site.settings.runs_dir.resolve()),
         "cohorts": [
             item.model_dump(include={"id", "title", "simulated"})

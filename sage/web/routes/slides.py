@@ -334,7 +334,7 @@ def _outlines(request: Request, slide: Path) -> list[dict[str, Any]]:
     paths = [
         path
         for root in site.roots
-        for path in sorted(root.rglob(f"{_glob(slide.stem)}*.geojson"))[:40]
+        for path in sorted(root.rglob(f"{escape_glob(slide.stem)}*.geojson"))[:40]
         if path.is_file() and path.resolve().is_relative_to(root)
     ]
     times = Counter(path.stem for path in paths)
@@ -366,7 +366,8 @@ def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _glob(name: str) -> str:
+def escape_glob(name: str) -> str:
+    """Escape wildcards of a file name for `glob`."""
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 

@@ -1,11 +1,10 @@
 // Which page an address shows.
-import { html, render, here, useEffect, useRef, useState } from "./lib.js";
+import { html, render, here, Plugin, useEffect, useRef, useState } from "./lib.js";
 import { Home } from "./home.js";
 import { Run } from "./run.js";
 import { Review } from "./review.js";
 import { Compare } from "./compare.js";
 import { Slides } from "./slides.js";
-import { Sessions } from "./drafts.js";
 import { Graph } from "./graph.js";
 import { Cohorts } from "./cohorts.js";
 
@@ -15,11 +14,10 @@ const ROUTES = [
   [/^\/review$/, "Review", () => Review],
   [/^\/compare$/, "Compare", () => Compare],
   [/^\/slides$/, "Slides", () => Slides],
-  [/^\/sessions$/, "Sessions", () => Sessions],
   [/^\/graph$/, "Graph", () => Graph],
   [/^\/cohorts$/, "Cohorts", () => Cohorts],
 ];
-const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"], ["/sessions", "Sessions"], ["/graph", "Graph"], ["/cohorts", "Cohorts"]];
+const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"], ["/graph", "Graph"], ["/cohorts", "Cohorts"]];
 
 export function go(path) {
   history.pushState(null, "", path);
@@ -42,7 +40,8 @@ function App({ site }) {
     return () => { removeEventListener("popstate", moved); document.removeEventListener("click", click); };
   }, []);
   const plain = path.split("?")[0];
-  const [pattern, title, page] = ROUTES.find(([p]) => p.test(plain)) || [null, "Not found", null];
+  const added = site.pages.find((own) => own.path === plain);
+  const [pattern, title, page] = ROUTES.find(([p]) => p.test(plain)) || [null, added?.title || "Not found", added && (() => Plugin)];
   useEffect(() => { document.title = `${title} · SAGE`; }, [title]);
   const Page = page && page();
   const name = pattern && plain.match(pattern)[1] ? decodeURIComponent(plain.match(pattern)[1]) : "";
@@ -50,10 +49,10 @@ function App({ site }) {
     <a class="skip" href="#main" data-plain>To the content</a>
     <header class="bar no-print"><nav class="row" aria-label="Pages">
       <a class="mark" href="/"><img src="/static/mark.svg" alt="" width="22" height="22"/>SAGE</a>
-      ${LINKS.map(([to, words]) => html`<a href=${to} aria-current=${plain === to ? "page" : null}>${words}</a>`)}
+      ${[...LINKS, ...site.pages.map((own) => [own.path, own.title])].map(([to, words]) => html`<a href=${to} aria-current=${plain === to ? "page" : null}>${words}</a>`)}
     </nav><span class="far">${site.user_fixed ? `${site.user} (${site.roles.join(", ")}) · ` : ""}${site.reasoner === "rules" ? "rules, no model" : "language model"} · ${site.version}</span></header>
     <main id="main" tabindex="-1" ref=${main}>${Page
-      ? html`<${Page} key=${path} site=${site} name=${name} go=${go} query=${new URLSearchParams(location.search)}/>`
+      ? html`<${Page} key=${path} script=${added?.script} site=${site} name=${name} go=${go} query=${new URLSearchParams(location.search)}/>`
       : html`<h1>There is no such page</h1>`}</main>`;
 }
 

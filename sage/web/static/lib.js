@@ -44,6 +44,13 @@ export function useLoaded(path, key = path) {
   return { ...state, load };
 }
 
+// A part of a plugin: the default export of its script, with whatever else is given.
+export function Plugin({ script, ...given }) {
+  const [part, setPart] = useState({});
+  useEffect(() => { import(script).then((found) => setPart({ show: found.default }), (e) => setPart({ error: e.message })); }, [script]);
+  return part.show ? html`<${part.show} ...${given}/>` : html`<${Wrong} error=${part.error}/>`;
+}
+
 export const address = (name) => encodeURIComponent(name);
 export const seconds = (s) => s == null ? "not known yet" : s < 90 ? `${s.toFixed(s < 10 ? 1 : 0)} s` : `${Math.round(s / 60)} min`;
 export const usd = (v) => v == null ? "no price set" : `${v.toFixed(v && v < 0.1 ? 4 : 2)} USD`;

@@ -1,10 +1,7 @@
-// Slides: deep zoom, what was found on them, a scale bar, and paths over them.
-import { html, api, count, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
+// Slides: deep zoom, what was found on them, a scale bar, and panels of plugins beside them.
+import { html, api, count, Plugin, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
 import { drawRegions, Regions, useRegions } from "./regions.js";
-import { Recorder } from "./sessions.js";
 import { drawHeat, Heat, Measurements } from "./slidemaps.js";
-import { drawPath } from "./path.js";
-import { Readings } from "./readings.js";
 
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#b15928"];
 const query = (path, more = {}) => new URLSearchParams({ path, ...more });
@@ -96,8 +93,8 @@ function placeOf(hash) {
   return [x, y, zoom].every(Number.isFinite) && zoom > 0 ? { x, y, zoom } : null;
 }
 
-function Viewer({ path, stage, join, title, site, leads, children }) {
-  const place = useRef(), canvas = useRef(), viewer = useRef(), layers = useRef([]), layer = useRef(), frame = useRef(null), heatOn = useRef(null), pathOn = useRef(null);
+function Viewer({ path, join, title, site, leads, children }) {
+  const place = useRef(), canvas = useRef(), viewer = useRef(), layers = useRef([]), layer = useRef(), frame = useRef(null), heatOn = useRef(null), drawing = useRef(null);
   const { data, error } = useLoaded(`/api/slides/about?${query(path)}`);
   const [shown, setShown] = useState([]);
   const [bar, setBar] = useState(null);
@@ -108,7 +105,7 @@ function Viewer({ path, stage, join, title, site, leads, children }) {
   const held = useRegions(path, site), latest = useRef(held);
   latest.current = held;
   const redraw = useRef(() => {});
-  const show = (way) => { pathOn.current = way; redraw.current(); };
+  const show = (draw) => { drawing.current = draw; redraw.current(); }; // (context, frame) => places drawn
   const goTo = ({ x, y, width, zoom }) => {
     const osd = viewer.current, wide = width || place.current.clientWidth / zoom, high = wide * place.current.clientHeight / place.current.clientWidth;
     osd?.viewport.fitBounds(osd.world.getItemAt(0).imageToViewportRectangle(x - wide / 2, y - high / 2, wide, high));
@@ -137,14 +134,13 @@ function Viewer({ path, stage, join, title, site, leads, children }) {
         if (heatOn.current) canvas.current.dataset.squares = drawHeat(ctx, heatOn.current, seen);
         for (const own of layers.current) if (own.at) drawn += drawCells(ctx, own, seen, moving);
         for (const own of layers.current) if (own.shapes) drawShapes(ctx, own, seen);
-        if (pathOn.current) canvas.current.dataset.visits = drawPath(ctx, pathOn.current, seen);
+        if (drawing.current) canvas.current.dataset.visits = drawing.current(ctx, seen);
         canvas.current.dataset.drawn = drawn;
         canvas.current.dataset.ms = performance.now() - begun;
         if (data.mpp) { const now = scaleBar(data.mpp, seen.scale / ratio); setBar((old) => old?.px === now.px && old.words === now.words ? old : now); }
-        frame.current = { x: area.x + area.width / 2, y: area.y + area.height / 2, width: area.width, height: area.height, left: area.x, top: area.y, zoom: seen.scale / ratio };
+        frame.current = { x: area.x + area.width / 2, y: area.y + area.height / 2, width: area.width, height: area.height, left: area.x, top: area.y, zoom: seen.scale / ratio, screen: `${width} ${height}` };
         if (layer.current) drawRegions(layer.current, latest.current, frame.current, data);
-        const { x, y, width: wide, height: high, zoom } = frame.current;
-        if (stage) stage.current.frame = { x, y, width: wide, height: high, zoom, screen: `${width} ${height}` };
+        const { x, y, zoom } = frame.current;
         clearTimeout(later);
         if (leads) later = setTimeout(() => { if (live) history.replaceState(history.state, "", `${location.pathname}${location.search}#x=${Math.round(x)}&y=${Math.round(y)}&zoom=${Number(zoom.toPrecision(4))}`); }, 400);
       };
@@ -163,7 +159,7 @@ function Viewer({ path, stage, join, title, site, leads, children }) {
     addEventListener("hashchange", lead);
     return () => { live = false; clearTimeout(later); removeEventListener("hashchange", lead); viewer.current?.destroy(); };
   }, [data]);
-  useEffect(() => { if (stage) Object.assign(stage.current, { goTo, goHome: () => viewer.current?.viewport.goHome(), show, element: place.current.parentElement }); }, []);
+  const goHome = () => viewer.current?.viewport.goHome(), element = () => place.current?.parentElement;
   useEffect(() => { heatOn.current = heat; redraw.current(); }, [heat]);
   useEffect(() => { if (layer.current && frame.current) drawRegions(layer.current, held, frame.current, data); });
   const toggle = async (overlay) => {
@@ -200,7 +196,7 @@ function Viewer({ path, stage, join, title, site, leads, children }) {
     </div>
     ${data ? html`<div class="panels">
       <${Regions} held=${held} layer=${layer} frame=${frame} slide=${data} goTo=${goTo} measure=${maps ? setWhere : null} overlay=${put}/>
-      <${Readings} slide=${data} site=${site} frame=${frame} held=${held} goTo=${goTo} show=${show}/>
+      ${site.pages.flatMap((page) => page.panels).map((script) => html`<${Plugin} key=${script} script=${script} slide=${data} first=${leads} site=${site} frame=${frame} held=${held} goTo=${goTo} goHome=${goHome} show=${show} element=${element}/>`)}
       ${all.length > 1 ? html`<label class="small">Maps <select value=${maps.path} onChange=${(e) => { setCells(e.target.value); setHeat(null); }}>${all.map((overlay) => html`<option value=${overlay.path}>${overlay.name}</option>`)}</select></label>` : null}
       ${maps ? html`<${Heat} key=${maps.path} path=${path} maps=${maps} types=${maps.types || []} heat=${heat} setHeat=${setHeat}/>
         <${Measurements} key=${`m${maps.path}`} path=${path} maps=${maps} region=${where < held.regions.length ? where : -1} setRegion=${setWhere} regions=${held.regions} goTo=${goTo}/>`
@@ -210,7 +206,7 @@ function Viewer({ path, stage, join, title, site, leads, children }) {
 }
 
 // Two slides move together: the same way in µm, from wherever they were when they were joined.
-function Side({ paths, stage, site, children }) {
+function Side({ paths, site, children }) {
   const viewers = useRef([]), together = useRef(true);
   const [joined, setJoined] = useState(true);
   const at = ({ osd, mpp }) => { const item = osd.world.getItemAt(0), center = item.viewportToImageCoordinates(osd.viewport.getCenter()); return { x: center.x * mpp, y: center.y * mpp, zoom: item.viewportToImageZoom(osd.viewport.getZoom()) / mpp }; };
@@ -236,7 +232,7 @@ function Side({ paths, stage, site, children }) {
   };
   const toggle = (on) => { together.current = on; setJoined(on); if (on) anchor(); };
   return html`${paths.length > 1 ? html`<p><label><input type="checkbox" id="together" checked=${joined} onChange=${(e) => toggle(e.target.checked)}/> move together, the same way in µm</label></p>` : null}
-    <div class=${paths.length > 1 ? "pair" : ""}>${paths.map((path, n) => html`<${Viewer} key=${path + n} path=${path} site=${site} leads=${!n} title=${`slide ${n + 1}`} join=${paths.length > 1 ? join : null} stage=${n ? null : stage}>${paths.length > 1 ? null : children}<//>`)}</div>${paths.length > 1 ? children : null}`;
+    <div class=${paths.length > 1 ? "pair" : ""}>${paths.map((path, n) => html`<${Viewer} key=${path + n} path=${path} site=${site} leads=${!n} title=${`slide ${n + 1}`} join=${paths.length > 1 ? join : null}>${paths.length > 1 ? null : children}<//>`)}</div>${paths.length > 1 ? children : null}`;
 }
 
 export function Slides({ query: asked, go, site }) {
@@ -249,12 +245,11 @@ export function Slides({ query: asked, go, site }) {
     history.replaceState(null, "", `/slides?${query(meant.path)}${location.hash}`);
     dispatchEvent(new PopStateEvent("popstate"));
   }, [meant]);
-  const stage = useRef({}); // the first viewer: what it shows, and a path to be drawn over it
   const name = (value) => data?.find((item) => item.path === value)?.name || value;
   if (path) return html`<h1>${name(path)}</h1>
-    <${Side} paths=${beside ? [path, beside] : [path]} stage=${stage} site=${site}>
+    <${Side} paths=${beside ? [path, beside] : [path]} site=${site}>
     <p><label>Beside it <select value=${beside || ""} onChange=${(e) => go(`/slides?${query(path, e.target.value ? { beside: e.target.value } : {})}`)}><option value="">nothing</option>${data?.map((item) => html`<option value=${item.path}>${item.name}</option>`)}</select></label></p>
-    <${Recorder} path=${path} stage=${stage}/><p><a href="/slides">All slides</a></p><//>`;
+    <p><a href="/slides">All slides</a></p><//>`;
   return html`<h1>Slides</h1><${Wrong} error=${error || (wanted && data && !meant ? `no slide “${wanted}” lies below the folders that are shown` : "")}/>
     ${data && !data.length ? html`<p>No slide lies below the folders that are shown. Start <code>sage serve --root FOLDER</code>.</p>` : null}
     <ul>${data?.map((item) => html`<li><a href=${`/slides?${query(item.path)}`}>${item.name}</a> <span class="soft small">${(item.bytes / 1e6).toFixed(1)} MB</span></li>`)}</ul>`;

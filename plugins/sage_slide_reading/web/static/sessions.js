@@ -1,10 +1,10 @@
 // Sessions: record where a reader looks on a slide, and play it again.
-import { html, api, count, only, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
-import { Player, usePlayer } from "./path.js";
+import { html, api, count, only, useEffect, useLoaded, useRef, useState, Wrong } from "/static/lib.js";
+import { drawPath, Player, usePlayer } from "./path.js";
 
 // A session played by its times, a halt at most for a second: the line runs through every view, and an
 // action's box appears when it begins.
-function Session({ name, stage }) {
+function Session({ name, goTo, goHome, show }) {
   const { data, error } = useLoaded(`/api/sessions/${name}`);
   const [speed, setSpeed] = useState(2);
   const [along, setAlong] = useState(false);
@@ -14,10 +14,11 @@ function Session({ name, stage }) {
   useEffect(() => {
     if (!data) return;
     const places = data.actions.filter((action) => !view || action.start_s <= view.t).map((action) => ({ ...box(action), kind: action.kind === "peek" ? "answer" : "inspected" }));
-    stage.current.show?.({ places, at: places.length - 1, now: view && box(view), trail: views.slice(0, player.at + 1).map(box) });
-    if (along && view) stage.current.goTo?.({ x: view.x + view.w / 2, y: view.y + view.h / 2, width: view.w });
+    const way = { places, at: places.length - 1, now: view && box(view), trail: views.slice(0, player.at + 1).map(box) };
+    show((ctx, seen) => drawPath(ctx, way, seen));
+    if (along && view) goTo({ x: view.x + view.w / 2, y: view.y + view.h / 2, width: view.w });
   }, [data, player.at, along]);
-  useEffect(() => { stage.current.goHome?.(); return () => stage.current.show?.(null); }, []);
+  useEffect(() => { goHome(); return () => show(null); }, []);
   if (!data) return html`<${Wrong} error=${error}/>`;
   return html`<div class="player" data-views=${views.length} data-view=${player.at}><p class="small">${data.header.reader}${data.header.task ? `, “${data.header.task}”` : ""}: ${count(data.events)} views, ${count(data.actions.length)} actions</p>
     <${Player} player=${player} name=${`Session of ${data.header.reader}`}/>
@@ -37,7 +38,8 @@ function kindOf(old, now) {
   return Math.hypot(now.x - old.x, now.y - old.y) * now.zoom > LEAST ? "pan" : "";
 }
 
-export function Recorder({ path, stage }) {
+function Recorder({ slide, frame, goTo, goHome, show, element }) {
+  const { path } = slide;
   const [reader, setReader] = useState(localStorage.getItem("pseudonym") || "");
   const [task, setTask] = useState("");
   const [consent, setConsent] = useState(false);
@@ -54,7 +56,7 @@ export function Recorder({ path, stage }) {
     own.last = kind === "close" ? null : view;
   };
   const look = () => {
-    const view = stage.current.frame;
+    const view = frame.current;
     if (!view || document.hidden || !kept.current) return;
     const kind = kindOf(kept.current.last, view);
     if (kind) note(kind, view);
@@ -80,16 +82,16 @@ export function Recorder({ path, stage }) {
     const ticking = setInterval(look, TICK);
     const sending = setInterval(() => { send(); const own = kept.current; setTold({ events: own.first + own.events.length, seconds: (performance.now() - own.begun) / 1000, waiting: own.events.length }); }, SEND);
     document.addEventListener("visibilitychange", hide); addEventListener("pagehide", leave);
-    stage.current.element?.setAttribute("data-recording", "yes");
+    element()?.setAttribute("data-recording", "yes");
     look();
     return () => { clearInterval(ticking); clearInterval(sending); document.removeEventListener("visibilitychange", hide); removeEventListener("pagehide", leave);
-      stage.current.element?.removeAttribute("data-recording"); rest(); send(); };
+      element()?.removeAttribute("data-recording"); rest(); send(); };
   }, [state]);
   const begin = async () => {
     setWrong(""); setPlayed("");
     if (state === "paused") { setState("on"); return; }
     try {
-      const box = stage.current.element.getBoundingClientRect(); localStorage.setItem("pseudonym", reader);
+      const box = element().getBoundingClientRect(); localStorage.setItem("pseudonym", reader);
       const { name } = await api("/api/sessions", { body: { slide: path, reader, task, consent, screen: [Math.round(box.width), Math.round(box.height)] } });
       kept.current = { name, first: 0, events: [], begun: performance.now(), last: null }; setTold({ events: 0, seconds: 0, waiting: 0 });
       setState("on");
@@ -110,5 +112,8 @@ export function Recorder({ path, stage }) {
     ${own?.length ? html`<ul class="small">${own.map((item) => html`<li data-session=${item.name}>${item.started.slice(0, 16).replace("T", " ")}, ${item.reader}${item.task ? `: ${item.task}` : ""}
       <button type="button" class="plain" data-do="replay" disabled=${state !== "off"} aria-pressed=${played === item.name} onClick=${() => setPlayed(played === item.name ? "" : item.name)}>${played === item.name ? "hide" : "replay"}</button>
       <button type="button" class="plain" data-do="delete" ...${only("review")} onClick=${() => drop(item.name)}>delete</button></li>`)}</ul>` : null}
-    ${played && state === "off" ? html`<${Session} key=${played} name=${played} stage=${stage}/>` : null}</section>`;
+    ${played && state === "off" ? html`<${Session} key=${played} name=${played} goTo=${goTo} goHome=${goHome} show=${show}/>` : null}</section>`;
 }
+
+// One recorder, beside the first of two slides.
+export default (props) => props.first ? html`<${Recorder} ...${props}/>` : null;

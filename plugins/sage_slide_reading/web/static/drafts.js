@@ -1,5 +1,5 @@
 // Sessions that were drafted, and their review: pictures of a region, three panels, one decision each.
-import { html, api, count, only, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
+import { html, api, count, only, useEffect, useLoaded, useRef, useState, Wrong } from "/static/lib.js";
 
 const PICTURES = [["thumbnail", "Slide"], ["region", "Region"], ["cytology", "Center at high power"]];
 const STATES = { accepted: "good", revised: "good", rejected: "bad" };
@@ -104,7 +104,7 @@ function List() {
       : html`<p>Nothing is recorded yet: <em>Record session</em> lies beside each <a href="/slides">slide</a>.</p>`}`;
 }
 
-export function Sessions({ query, site }) {
+export default function Sessions({ query, site }) {
   const name = query.get("drafts");
   return html`<h1>${name ? "Review of a session" : "Sessions"}</h1>${name ? html`<p class="no-print"><a href="/sessions">All sessions</a></p><${Review} key=${name} name=${name} site=${site}/>` : html`<${List}/>`}`;
 }

@@ -1,7 +1,7 @@
 // A slide that is read: the question, the path of the reader, and how a person steps in.
-import { html, api, number, Pill, useEffect, useLoaded, useRef, useState, Wrong } from "./lib.js";
-import { boxOf } from "./regions.js";
-import { Player, usePlayer } from "./path.js";
+import { html, api, number, Pill, useEffect, useLoaded, useRef, useState, Wrong } from "/static/lib.js";
+import { boxOf } from "/static/regions.js";
+import { drawPath, Player, usePlayer } from "./path.js";
 
 const ROOT = "/api/slides/readings";
 const BUSY = ["starting", "running", "waiting"];
@@ -93,7 +93,8 @@ function Reading({ slide, name, person, site, frame, held, goTo, show, close }) 
     if (!reading) return;
     const first = Math.min(...reading.visits.map((v) => v.seen.region.magnification));
     const places = reading.visits.map((v) => ({ ...v.seen.region.box, kind: kindOf(v, reading, first) }));
-    show({ places, at: player.at, now: reading.now?.looking_at?.box || null });
+    const way = { places, at: player.at, now: reading.now?.looking_at?.box || null };
+    show((ctx, seen) => drawPath(ctx, way, seen));
   }, [reading, player.at]);
   const box = (busy && reading.now?.looking_at?.box) || visit?.seen.region.box;
   const key = box && `${box.x},${box.y},${box.width}`;
@@ -119,7 +120,7 @@ function Reading({ slide, name, person, site, frame, held, goTo, show, close }) 
     <button type="button" class="plain" id="close-reading" onClick=${close}>close</button></div>`;
 }
 
-export function Readings({ slide, site, frame, held, goTo, show }) {
+export default function Readings({ slide, site, frame, held, goTo, show }) {
   const { data, error, load } = useLoaded(`${ROOT}?${new URLSearchParams({ path: slide.path })}`);
   const [chosen, setChosen] = useState("");
   const [person, setPerson] = useState(site.user_fixed ? site.user : localStorage.getItem("reviewer") || "");

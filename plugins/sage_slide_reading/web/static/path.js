@@ -1,6 +1,6 @@
 // A way over a slide: places in the order in which they were looked at, and a player for it. A
 // reading's path and a recorded session are drawn by the same function.
-import { html, useEffect, useState } from "./lib.js";
+import { html, useEffect, useState } from "/static/lib.js";
 
 export const KINDS = { overview: "#56b4e9", inspected: "#0072b2", answer: "#d55e00", now: "#d81b60" };
 const NEAR = 24; // pixels of the screen below which a number would cover its box
