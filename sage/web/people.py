@@ -190,7 +190,9 @@ def required_role(method: str, path: str, rules: Sequence[Rule] = RULES) -> Role
     return Role.READ if method in SAFE else find_rule(path, rules)[0].role
 
 
-def describe_request(method: str, path: str, rules: Sequence[Rule] = RULES) -> tuple[str, str] | None:
+def describe_request(
+    method: str, path: str, rules: Sequence[Rule] = RULES
+) -> tuple[str, str] | None:
     """Action and run of a request for the log; None for a request that is not logged."""
     if method in SAFE:
         export = re.fullmatch(EXPORTS, path) if method == "GET" else None

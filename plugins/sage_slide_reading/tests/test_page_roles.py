@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from mcp_servers.servers.options import HttpOptions
-from sage.settings import Settings
-from sage.web.app import create_app
-from sage.web.people import RULES, Role, logged, needed, trust
-from sage.web.quotas import SLIDE
-from sage.web.site import Site
+from sage.web.people import RULES, SLIDE, Role, describe_request, required_role
 from sage_slide_reading.sessions.actions import ActionSettings
 from sage_slide_reading.sessions.drafts import Drafts, Round, write_drafts
 from sage_slide_reading.sessions.format import read_session
@@ -25,10 +20,8 @@ from tests.adversary.test_web import (
     CHANGES,
     PEOPLE,
     PROXY,
-    TOKEN,
     ask,
     behind_a_proxy,
-    changing,
     named,
     routes_of,
 )
@@ -50,35 +43,37 @@ def test_every_changing_route_names_its_role(tmp_path: Path) -> None:
     assert changing - set(CHANGES) == set(ROLES)
     rules = (*RULES, *page.rules)
     for path, role in ROLES.items():
-        assert needed("POST", path.replace("{name}", "x"), rules) is role
-        assert needed("GET", path, rules) is Role.READ
-    assert logged("POST", "/api/slides/readings", rules) == (SLIDE, "")
-    assert logged("POST", "/api/sessions/x/events", rules) is None
+        assert required_role("POST", path.replace("{name}", "x"), rules) is role
+        assert required_role("GET", path, rules) is Role.READ
+    assert describe_request("POST", "/api/slides/readings", rules) == (SLIDE, "")
+    assert describe_request("POST", "/api/sessions/x/events", rules) is None
 
 
 def test_readings_count_as_slides_of_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slides").mkdir()
-    path = tmp_path / "roles.toml"
-    path.write_text('[people]\nann = "run"\n[quotas]\nslides_per_day = 2\n')
-    settings = Settings(runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache")
-    site = Site(settings, (tmp_path / "slides",), trust=trust("X-User", [], path))
-    inner: Any = (guard := create_app(site, HttpOptions(token=TOKEN, port=8766))).app
+    guard = behind_a_proxy(tmp_path, quotas={"slides_per_day": 2})
+    inner: Any = guard.app
+    inner.state.site.roots = (tmp_path / "slides",)
     monkeypatch.setattr(inner.state.commands, "start", lambda name, *given: None)
-    ann = changing() | {"x-user": "ann"}
     answers = []
     for absent in ({"slide": str(tmp_path / "slides" / "absent.svs"), "question": "Any?"}, {}):
-        refused = ask(guard, "POST", "/api/slides/readings", ann, json=absent)
+        refused = ask(
+            guard, "POST", "/api/slides/readings", named("runner"), peer=PROXY, json=absent
+        )
         assert refused.status_code == 422  # and does not count
     for number in range(3):
         slide = tmp_path / "slides" / f"{number}.png"
         Image.new("RGB", (600, 600)).save(slide)
         body = {"slide": str(slide), "question": "Any tumor?"}
-        answers.append(ask(guard, "POST", "/api/slides/readings", ann, json=body))
+        answers.append(
+            ask(guard, "POST", "/api/slides/readings", named("runner"), peer=PROXY, json=body)
+        )
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     corners = [[0, 0], [90, 0], [90, 90]]
     for way, more in (("measure", {"maps": str(tmp_path)}),
                       ("nuclei", {"region": {"corners": corners}})):  # fmt: skip
-        found = ask(guard, "POST", f"/api/slides/{way}", ann, json={"slide": str(slide), **more})
+        found = ask(guard, "POST", f"/api/slides/{way}", named("runner"), peer=PROXY,
+                    json={"slide": str(slide), **more})  # fmt: skip
         assert found.status_code == 429
 
 

@@ -62,7 +62,7 @@ def test_from_a_log_to_training_data(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["list", "nowhere"], "no such folder"),
+        (["sessions", "nowhere"], "no such folder"),
         (["actions"], "name a"),
         (["actions", "log.json"], "line 1"),
         (["actions", "kept/a.session.jsonl", "--set", "stay_s"], "KEY=VALUE"),

@@ -7,8 +7,7 @@ from pathlib import Path
 from fastapi import APIRouter
 
 from sage.web.pages import Page
-from sage.web.people import Role, Rule
-from sage.web.quotas import SLIDE
+from sage.web.people import SLIDE, Role, Rule
 from sage_slide_reading.web import drafts, readings, sessions
 
 router = APIRouter()
