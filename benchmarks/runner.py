@@ -128,6 +128,36 @@ def percent(value: float, interval: tuple[float, float] | None = None) -> str:
     return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
 
 
+class Rate(Strict):
+    """A share of runs with its exact 95% interval; `refused` runs gave no number."""
+
+    name: str
+    hits: int
+    runs: int
+    refused: int = 0
+    rate: float
+    lower: float
+    upper: float
+
+    def at_most(self, nominal: float) -> bool:
+        """True if the rate is compatible with being at most `nominal`."""
+        return self.lower <= nominal
+
+    def __str__(self) -> str:
+        return percent(self.rate, (self.lower, self.upper)) if self.runs else NONE
+
+
+def rate(name: str, outcomes: Iterable[bool | None]) -> Rate:
+    """Count true outcomes; None is a refusal and counts as a run without a claim."""
+    found = list(outcomes)
+    hits, runs = sum(outcome is True for outcome in found), len(found)
+    lower, upper = exact(hits, runs) if runs else (0.0, 1.0)
+    refused = sum(outcome is None for outcome in found)
+    share_ = hits / runs if runs else float("nan")
+    return Rate(name=name, hits=hits, runs=runs, refused=refused, rate=share_, lower=lower,
+                upper=upper)  # fmt: skip
+
+
 def share(
     hits: int, runs: int, interval: Callable[[int, int], tuple[float, float]] = wilson
 ) -> str:

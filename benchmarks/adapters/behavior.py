@@ -1,6 +1,6 @@
 """Whether behaviors that scripted readers show can be learned, and whether they guide an agent.
 
-Slides are simulated lymph nodes with planted deposits (`validation.simulate.node`), read by
+Slides are simulated lymph nodes with planted deposits (`benchmarks.simulate.node`), read by
 scripted readers of four strategies (`benchmarks.adapters.scripted_readers`).
 """
 
@@ -20,6 +20,7 @@ from benchmarks.adapters.scripted_readers import (
     scenery_of,
     stream,
 )
+from benchmarks.simulate.node import Node, plant_node, render_node
 from mcp_servers.slides.arrays import F64
 from mcp_servers.slides.slide import Slide
 from sage.core.models import Strict
@@ -33,7 +34,6 @@ from sage_slide_reading.reader.open_eyes import computed_eyes
 from sage_slide_reading.reader.types import O3Options, Question, Visit
 from sage_slide_reading.sessions.actions import actions_of
 from sage_slide_reading.sessions.format import SUFFIX, Session, write_session
-from validation.simulate.node import Node, plant_node, render_node
 from validation.statistics.base import FloatArray
 
 QUESTION = Question(text="Is there metastatic tumor in this lymph node?", options=("yes", "no"))

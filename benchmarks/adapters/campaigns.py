@@ -1,24 +1,28 @@
-"""Campaigns without a model, many times over: how often is a claim false, and what is found?
+"""Null campaigns: 60 claims in worlds where nothing is true, and how many are false.
 
 The claims are those of `sage campaign` with the rules: first what the literature's paths suggest,
-then the moves on what came of it. Each is drafted and split as there, and its primary test is run
+then moves on the outcomes. Each is drafted and split as there, and its primary test is run
 in the exploring patients. A claim that misses its level there, or whose primary and adjusted p both
-miss the campaign's level in the confirmation patients, cannot be supported (`judge` says so of any
-evidence; a test holds it to that), so that everything else of its contract is left out. Any other
-claim goes through the whole path: contract, controls, ledger, verdict.
+miss the campaign's level in the confirmation patients, cannot be supported, so the
+rest of its contract is skipped. Any other claim goes through contract, controls, ledger, verdict.
+Six seconds of processor time per world.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from agents.campaign.moves import Came, Earlier, Policy, came_to, reopens
-from agents.prose.statement import same_claim, settle_fields
-from benchmarks.adapters.null_statistics import rate
+import typer
+
+from agents.campaign.moves import Came, Earlier, Policy, came_to
+from agents.prose.statement import settled
 from benchmarks.adapters.worlds import DECIDING
+from benchmarks.runner import Report, Row, rate, run_missing
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, Online, SplitRule
@@ -30,7 +34,6 @@ from validation.verdict.relevance import expected_direction
 from validation.verdict.verdict import CLEAR
 
 if TYPE_CHECKING:
-    from agents.core.base import Reasoner
     from agents.scientist import ScientistInput
     from sage.settings import Settings
     from validation.cohort.cohort import Cohort
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
 SPLIT = SplitRule(policy="discovery_confirmation")
 CLAIMS = 60
 MOST_PATHS = 50
-MODEL_ASKS = 20
-"""Claims that a model proposes at a time."""
 QUESTION = (
     "Which genes, immune features and stromal features relate to overall survival in bladder"
     " cancer?"
@@ -53,8 +54,8 @@ class Trial:
     """One claim of a campaign.
 
     `p` is the primary p in the exploring patients, `confirmed` the smaller of primary and adjusted
-    p, in the expected direction, in the confirmation patients (None: never opened), `place` and
-    `level` those of the online control. `verdict` is empty where the claim could not be supported.
+    p in the expected direction in the confirmation patients (None: not opened), `place` and `level`
+    those of the online control; `verdict` is empty if the claim could not be supported.
     """
 
     hypothesis: Hypothesis
@@ -69,7 +70,7 @@ class Trial:
 
 @dataclass
 class World:
-    """A cohort that campaigns are run on, with a folder and a ledger of its own."""
+    """A cohort for campaigns, with its folder and ledger."""
 
     cohort: Cohort
     folder: Path
@@ -77,14 +78,14 @@ class World:
     ledger: Ledger
     opened: int = 0
     explored: dict[str, TestOutcome] = field(default_factory=dict)
-    """The primary test of each claim in the exploring patients, all that a proposal may see."""
+    """Primary test of each claim in the exploring patients: all that a proposal may see."""
     known: DataDictionary = field(init=False)
 
     def __post_init__(self) -> None:
         self.known = self.cohort.dictionary()
 
     def draft(self, hypothesis: Hypothesis) -> Contract:
-        """The contract of a claim with the campaign's split, and the tests that verdicts read."""
+        """Draft a claim's contract with the campaign's split and the tests that verdicts read."""
         from validation.drafting.draft import draft
 
         plan = draft(hypothesis, self.known, seed=self.seed, split=SPLIT)
@@ -92,7 +93,7 @@ class World:
         return Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
 
     def outcomes(self, contract: Contract) -> Iterator[tuple[TestOutcome, TestOutcome | None]]:
-        """The primary test in the exploring patients; it and the adjusted one in the others."""
+        """Yield the primary test in the exploring patients, then both tests in the others."""
         import numpy as np
 
         from validation.contracts.timing import as_known
@@ -114,7 +115,7 @@ class World:
 
 
 def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
-    """Explore a claim, confirm it where it held, and judge it where it may be supported."""
+    """Explore a claim, confirm it if it held, and judge it if it may be supported."""
     try:
         contract = world.draft(hypothesis.model_copy(update={"id": f"c{number}"}))
         parts = world.outcomes(contract)
@@ -131,19 +132,16 @@ def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
         primary, beside = next(parts)
     except (InputError, ValueError):
         return Trial(hypothesis, came, found.p, 1.0, world.opened, spent)
-    confirmed = claimed_p(contract, primary, beside)
+    confirmed = smallest_p(contract, primary, beside)
     trial = Trial(hypothesis, came, found.p, confirmed, world.opened, spent)
     if confirmed >= spent:
         _record(world, contract, primary)
         return trial
-    return _judged(world, contract, trial)
+    return _judge(world, contract, trial)
 
 
-def claimed_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | None) -> float:
-    """The smallest p by which the rules might call the claim associated; 1 where none might.
-
-    Those of the verdict: the primary test, or, where that shows a sign, the adjusted model.
-    """
+def smallest_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | None) -> float:
+    """Smallest p by which the verdict might call the claim associated; 1 if none might."""
 
     def expected(test: TestOutcome | None) -> bool:
         return (
@@ -163,7 +161,7 @@ def claimed_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | No
 
 
 def _record(world: World, contract: Contract, primary: TestOutcome) -> None:
-    """Take a confirmation that failed into the ledger: later claims pay for it."""
+    """Record a failed confirmation in the ledger: later claims pay for it."""
     from validation.drafting.freezing import freeze
 
     frozen = freeze(contract, world.cohort)
@@ -173,15 +171,15 @@ def _record(world: World, contract: Contract, primary: TestOutcome) -> None:
     )
 
 
-def _judged(world: World, contract: Contract, trial: Trial) -> Trial:
-    """The verdict by the whole path."""
+def _judge(world: World, contract: Contract, trial: Trial) -> Trial:
+    """Validate a claim."""
     from validation.drafting.freezing import freeze
     from validation.run.runner import run
 
     assert trial.place is not None and trial.level is not None
     online = Online(campaign="bench", place=trial.place, level=trial.level)
-    told = contract.model_copy(update={"online": online})
-    frozen = freeze(Contract.model_validate(told.model_dump()), world.cohort)
+    dated = contract.model_copy(update={"online": online})
+    frozen = freeze(Contract.model_validate(dated.model_dump()), world.cohort)
     out = world.folder / contract.hypothesis.id
     found = run(
         frozen, world.cohort, out, ledger=world.ledger, figures=False, reproduce=False
@@ -193,11 +191,11 @@ def _judged(world: World, contract: Contract, trial: Trial) -> Trial:
 
 
 Choose = Callable[[Sequence[Earlier], World], tuple[Hypothesis, int] | None]
-"""What to ask next, and how many moves lie behind it; None where nothing is left."""
+"""Selects the next claim and its number of moves; None if nothing is left."""
 
 
-def by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
-    """The policy of `sage campaign` with the rules: the claim that promises most information."""
+def choose_by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
+    """Policy of `sage campaign` with the rules: the claim that promises most information."""
     policy = Policy([settle_fields(claim, known) for claim in fresh], known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
@@ -207,8 +205,8 @@ def by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
     return choose
 
 
-def campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Trial]:
-    """Ask up to `claims` claims, each chosen by what the earlier ones came to."""
+def run_campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Trial]:
+    """Ask up to `claims` claims, each chosen by the outcomes of the earlier ones."""
     earlier: list[Earlier] = []
     trials: list[Trial] = []
     for number in range(1, claims + 1):
@@ -222,10 +220,10 @@ def campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Trial]:
     return trials
 
 
-def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> list[Hypothesis]:
-    """What the rules' scientist proposes of the demonstration graph, all of it, the best first.
+def propose_claims(question: str, known: DataDictionary, settings: Settings) -> list[Hypothesis]:
+    """Propose all claims of the rules' scientist on the demonstration graph, best first.
 
-    No outcome enters: the same list serves every cohort of the same variables.
+    No outcome enters, so the same list serves every cohort of the same variables.
     """
     from agents.core.base import Resources
     from agents.core.rules import RulesReasoner
@@ -233,7 +231,7 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
     from sage.run.wiring import make_ontology
 
     rules = RulesReasoner(Resources(ontology=make_ontology()))
-    asked = briefed(question, known, settings).model_copy(update={"wanted": 40})
+    asked = brief_scientist(question, known, settings).model_copy(update={"wanted": 40})
     found: list[Hypothesis] = []
     while True:
         already = tuple(hypothesis.statement for hypothesis in found)
@@ -244,8 +242,8 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
         found += [proposal.hypothesis for proposal in answer.candidates]
 
 
-def briefed(question: str, known: DataDictionary, settings: Settings) -> ScientistInput:
-    """What the scientist sees of the demonstration graph and of a cohort's dictionary."""
+def brief_scientist(question: str, known: DataDictionary, settings: Settings) -> ScientistInput:
+    """Build the scientist's input from the demonstration graph and a cohort's dictionary."""
     from agents.core.base import Resources
     from agents.core.rules import RulesReasoner
     from agents.core.types import dictionary_view
@@ -271,55 +269,8 @@ def briefed(question: str, known: DataDictionary, settings: Settings) -> Scienti
     return ScientistInput(question=Question(prompt=question), brief=brief, dictionary=view)
 
 
-def by_model(reasoner: Reasoner, given: ScientistInput, known: DataDictionary) -> Choose:
-    """A model's scientist: `MODEL_ASKS` claims at a time, once it saw what earlier ones came to.
-
-    What it has asked before, or what was held and confirmed, is left out; it ends where a reply
-    brings nothing new.
-    """
-    from agents.scientist import SCIENTIST
-
-    waiting: list[Hypothesis] = []
-
-    def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
-        asked = {same_claim(claim.hypothesis) for claim in earlier}
-        held = [claim.hypothesis for claim in earlier if claim.came == "held"]
-        for fresh in (False, True):
-            if fresh:
-                answer = reasoner.ask(SCIENTIST, _after(given, earlier, world)).output
-                waiting[:] = [settle_fields(each.hypothesis, known) for each in answer.candidates]
-            while waiting:
-                claim = waiting.pop(0)
-                if same_claim(claim) not in asked and not any(reopens(claim, it) for it in held):
-                    return claim, 0
-        return None
-
-    return choose
-
-
-def _after(given: ScientistInput, earlier: Sequence[Earlier], world: World) -> ScientistInput:
-    from agents.core.types import EarlierClaim, History
-    from sage.run.campaign.notebook import CAME
-    from sage.run.campaign.results import effect_view
-
-    claims = tuple(
-        EarlierClaim(
-            statement=claim.hypothesis.statement,
-            exposures=tuple(exposure.variable for exposure in claim.hypothesis.exposures),
-            endpoint=claim.hypothesis.endpoint,
-            verdict=CAME[claim.came],
-            effect=effect_view(world.explored.get(claim.id)),
-        )
-        for claim in earlier
-    )
-    already = tuple(claim.statement for claim in claims)
-    return given.model_copy(
-        update={"wanted": MODEL_ASKS, "history": History(claims=claims), "already": already}
-    )
-
-
 class Line(Strict):
-    """One campaign in one world: what was asked, confirmed, and called supported."""
+    """One campaign in one world."""
 
     seed: int
     patients: int
@@ -333,16 +284,9 @@ class Line(Strict):
 def null_campaign(
     place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 400
 ) -> Line:
-    """A campaign of 60 claims where no biomarker is related to any outcome (stage and age are).
+    """Run a campaign of 60 claims where no biomarker is related to any outcome.
 
-    Claims on clinical variables are left out: some of them are true.
-
-    Parameters
-    ----------
-    place : folder in which the world is made, and removed
-    seed : of the world
-    fresh : claims to choose from
-    patients : their number
+    Stage and age are, so claims on clinical variables are left out: some of them are true.
     """
     import shutil
 
@@ -355,7 +299,7 @@ def null_campaign(
         write_world(folder / "cohort", seed=seed, patients=patients, null=True)
         cohort = load(folder / "cohort")
         world = World(cohort, folder, seed, Ledger(folder / "ledger.jsonl"))
-        trials = campaign(world, by_rules(biomarkers(fresh), world.known))
+        trials = run_campaign(world, choose_by_rules(select_biomarkers(fresh), world.known))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     opened = [trial.confirmed for trial in trials if trial.confirmed is not None]
@@ -372,8 +316,8 @@ def null_campaign(
     )
 
 
-def biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """The claims whose exposures are all measured in tissue."""
+def select_biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Select the claims whose exposures are all measured in tissue."""
     return [
         claim
         for claim in claims
@@ -381,17 +325,10 @@ def biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
     ]
 
 
-def null_summary(lines: Sequence[Line]) -> dict[str, Any]:
-    """False claims per campaign, with the exact interval, and what other rules would have done."""
+def summarize(lines: Sequence[Line]) -> Report:
+    """Share of campaigns with a false claim, and what other rules would have claimed."""
     from validation.statistics.multiplicity import p_to_e
     from validation.statistics.online import e_lond, lord
-
-    def share(name: str, found: Iterable[bool]) -> dict[str, Any]:
-        counted = rate(name, found)
-        return {
-            "rule": name, "campaigns": counted.runs, "false": counted.hits,
-            "rate": counted.rate, "lower": counted.lower, "upper": counted.upper,
-        }  # fmt: skip
 
     sequences = [line.confirmed for line in lines]
     rules: dict[str, Callable[[Sequence[float]], bool]] = {
@@ -401,13 +338,48 @@ def null_summary(lines: Sequence[Line]) -> dict[str, Any]:
             bool(e_lond(p_to_e([max(value, 1e-300) for value in p])).any()) if p else False
         ),
     }
-    return {
-        "campaigns": len(lines),
-        "claims": sum(line.claims for line in lines),
-        "opened": sum(line.opened for line in lines),
-        "rates": [
-            share("supported", (bool(line.supported) for line in lines)),
-            share("below the campaign's level", (line.passed > 0 for line in lines)),
-            *(share(name, (rejects(p) for p in sequences)) for name, rejects in rules.items()),
-        ],
-    }
+    rates = [
+        rate("supported", (bool(line.supported) for line in lines)),
+        rate("below the campaign's level", (line.passed > 0 for line in lines)),
+        *(rate(name, (rejects(p) for p in sequences)) for name, rejects in rules.items()),
+    ]
+    supported, _, naive, *_ = rates
+    row = Row(
+        benchmark="Null campaigns",
+        measured=f"{len(lines)} campaigns, {sum(line.claims for line in lines):,} claims;"
+        " campaigns with a false claim",
+        baseline=f"{naive} (every claim at 0.05)",
+        sage=str(supported),
+        notes=("; ".join(f"{item.name} {item}" for item in rates) + ".",),
+    )
+    return Report(
+        command="campaigns --json", rows=(row,), data=[item.model_dump() for item in rates]
+    )
+
+
+def load_claims() -> list[Hypothesis]:
+    """Propose the claims on the demonstration cohort."""
+    from sage.run.wiring import load_cohort
+    from sage.settings import load
+
+    settings = load()
+    return propose_claims(QUESTION, load_cohort("demo", settings).dictionary(), settings)
+
+
+def _run_seed(fresh: Sequence[Hypothesis], seed: int) -> Line:
+    with tempfile.TemporaryDirectory() as folder:
+        return null_campaign(Path(folder), seed, fresh)
+
+
+def run(
+    runs: Annotated[int, typer.Option(min=1, help="Null worlds.")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 700_000,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
+) -> Report:
+    """Run campaigns in null worlds."""
+    work = partial(_run_seed, load_claims())
+    return summarize(
+        run_missing(work, range(seed, seed + runs), Line, lambda line: line.seed, keep=keep,
+                    jobs=jobs, title="worlds")
+    )  # fmt: skip

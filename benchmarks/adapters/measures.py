@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.adapters.null_statistics import rate
+from benchmarks.runner import rate
 from mcp_servers.measures.enumeration import enumerate_measurements
 from mcp_servers.measures.gate import gate, spearman
 from mcp_servers.measures.maps import CellMap, RegionMap, SlideMaps, multipolygon, shape_map

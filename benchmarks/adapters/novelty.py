@@ -16,7 +16,7 @@ from agents.core.base import View
 from agents.core.types import ExpandedHypothesis
 from agents.novelty.debate import Retriever
 from agents.novelty.types import CRITICS, DebateOutcome
-from benchmarks.adapters.novelty_sets import Tier
+from benchmarks.novelty_sets import Tier
 from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
 from kg.literature.rank import Embed, rank

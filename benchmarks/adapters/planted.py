@@ -1,29 +1,29 @@
-"""Planted truth: which mechanisms does a campaign find, and what does it claim that is false?
+"""Planted truth: which mechanisms a campaign finds, and which claims are false.
 
-Every world has one to five mechanisms among the variables that the literature's graph names, or
-pairs of them that lie on one path (`validation.simulate.mechanisms`). Searchers look for them, the
-first two with at most 60 claims:
+Each world has one to five mechanisms among the variables that the literature's graph names,
+or pairs of them on one path (`benchmarks.simulate.mechanisms`). Three searchers look for them:
 
-- *rules*: the policy of `sage campaign` without a model;
-- *random*: claims drawn at random over the same variables, under the same contracts, split and
-  online control;
-- *screen*: a Cox model of every measured variable alone, in all patients, with the false discovery
-  rate of Benjamini and Hochberg at 0.05;
-- *model*, where one is given: the scientist of a language model under the same 60 claims.
+- *rules*: the policy of `sage campaign` without a model, at most 60 claims;
+- *random*: random claims over the same variables, under the same contracts, split and control;
+- *screen*: a Cox model of every measured variable in all patients, with the false discovery rate of
+  Benjamini and Hochberg at 0.05.
 
-A mechanism is found where a supported claim (a hit of the screen) names its variables, form and
-direction; a subgroup's must name the subgroup. A claim is false where none of its variables is
-planted or goes along with a planted one (correlation of at least 0.2).
+A mechanism is found if a supported claim (a hit of the screen) names its variables, form, direction
+and subgroup. A claim is false if none of its variables is planted or correlated with a planted one
+(at least 0.2). Half a minute of processor time per world.
 """
 
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from agents.campaign.moves import Earlier, reopens
 from agents.prose.statement import same_claim, settle_fields
@@ -32,12 +32,19 @@ from benchmarks.adapters.campaigns import (
     Choose,
     Trial,
     World,
-    biomarkers,
-    by_model,
-    by_rules,
-    campaign,
+    choose_by_rules,
+    load_claims,
+    run_campaign,
+    select_biomarkers,
 )
-from benchmarks.adapters.null_statistics import rate
+from benchmarks.runner import Rate, Report, Row, rate, run_missing
+from benchmarks.simulate.mechanisms import (
+    KINDS,
+    SUBGROUPS,
+    Mechanism,
+    draw_mechanisms,
+    write_planted,
+)
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.cohort.cohort import Cohort
@@ -50,28 +57,17 @@ from validation.core.hypothesis import (
     Hypothesis,
     Population,
 )
-from validation.simulate.mechanisms import (
-    KINDS,
-    SUBGROUPS,
-    Mechanism,
-    draw_mechanisms,
-    write_planted,
-)
-
-if TYPE_CHECKING:
-    from agents.scientist import ScientistInput
-    from sage.settings import Settings
 
 ALONG = 0.2
-"""A correlation from which on a claim tells of a planted variable."""
-SEARCHERS = ("rules", "random", "screen", "model")
+"""Correlation from which a variable counts as related to a planted one."""
+SEARCHERS = ("rules", "random", "screen")
 
 
 class Found(Strict):
-    """What one searcher did in one world.
+    """Result of one searcher in one world.
 
-    `found` says of each mechanism whether it was found, `first` after how many claims the first one
-    was. `supported` counts claims, `false` those that are about nothing planted.
+    `found` holds one flag per mechanism, `first` the number of claims up to the first one found,
+    `false` the number of supported claims about nothing planted.
     """
 
     searcher: str
@@ -91,27 +87,14 @@ class Line(Strict):
     searchers: tuple[Found, ...]
 
 
-def planted_world(
-    place: Path,
-    seed: int,
-    fresh: Sequence[Hypothesis],
-    *,
-    patients: int = 600,
-    model: tuple[Settings, ScientistInput] | None = None,
+def search_world(
+    place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 600
 ) -> Line:
-    """Plant mechanisms in a world, and let every searcher look for them.
-
-    Parameters
-    ----------
-    place, seed : where the world is made, and from what
-    fresh : the claims that the rules begin with
-    patients : size of its cohort
-    model : settings of a language model, and what its scientist sees of the graph
-    """
+    """Plant mechanisms in a world, and let every searcher look for them."""
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
 
-    claims = biomarkers(fresh)
+    claims = select_biomarkers(fresh)
     rng = generator(seed)
     singles = sorted({key for claim in claims for key in _variables(claim)})
     singles = [key for key in singles if key.startswith(("expression:", "imaging:"))]
@@ -128,40 +111,26 @@ def planted_world(
         write_planted(folder / "cohort", mechanisms, seed=seed, patients=patients)
         cohort = load(folder / "cohort")
         choices: dict[str, Callable[[World], Choose]] = {
-            "rules": lambda world: by_rules(claims, world.known),
-            "random": lambda world: at_random(claims, generator(seed + 1)),
+            "rules": lambda world: choose_by_rules(claims, world.known),
+            "random": lambda world: choose_at_random(claims, generator(seed + 1)),
         }
-        if model is not None:
-            choices["model"] = lambda world: _by_model(model, world, place)
         searchers = []
         for name, make in choices.items():
             world = World(cohort, folder / name, seed, Ledger(folder / name / "ledger.jsonl"))
-            trials = campaign(world, make(world), CLAIMS)
-            searchers.append(_campaigned(name, trials, mechanisms, cohort))
-        searchers.append(_screened(cohort, mechanisms))
+            trials = run_campaign(world, make(world), CLAIMS)
+            searchers.append(_score_campaign(name, trials, mechanisms, cohort))
+        searchers.append(_screen(cohort, mechanisms))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return Line(seed=seed, patients=patients, mechanisms=mechanisms, searchers=tuple(searchers))
-
-
-def _by_model(model: tuple[Settings, ScientistInput], world: World, place: Path) -> Choose:
-    from agents.core.types import dictionary_view
-    from sage.run.wiring import make_chat
-
-    settings, given = model
-    view = dictionary_view(world.known, list(given.dictionary.genes), settings.min_count)
-    reasoner = make_chat(settings, place / f"model-{world.seed}", budget_usd=None)
-    return by_model(reasoner, given.model_copy(update={"dictionary": view}), world.known)
 
 
 def _variables(claim: Hypothesis) -> tuple[str, ...]:
     return tuple(sorted(exposure.variable for exposure in claim.exposures))
 
 
-def at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
-    """Claims at random over the variables that the literature names: alone, in a subgroup, in
-    pairs (a product, or joint groups), in either direction.
-    """
+def choose_at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
+    """Draw claims over the literature's variables: alone, in a subgroup, or in pairs."""
     variables = sorted({key for claim in claims for key in _variables(claim)})
     example = claims[0]
 
@@ -214,8 +183,8 @@ def at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
     return choose
 
 
-def names(mechanism: Mechanism, claim: Hypothesis) -> bool:
-    """Whether a supported claim is of this mechanism: its variables, form and direction."""
+def matches(mechanism: Mechanism, claim: Hypothesis) -> bool:
+    """True if a claim names this mechanism: its variables, form, direction and subgroup."""
     keys = set(_variables(claim))
     levels = {
         (each.variable.partition(":")[2], str(each.value)) for each in claim.population.filters
@@ -225,37 +194,37 @@ def names(mechanism: Mechanism, claim: Hypothesis) -> bool:
     for exposure in claim.exposures:
         sign *= 1 if exposure.level == "high" else -1
     if mechanism.kind == "interaction":
-        told = claim.comparison in (Comparison.INTERACTION, Comparison.EXPOSED_VS_REST)
-        same = keys == set(mechanism.variables) and len(keys) == 2 and told
+        joint = claim.comparison in (Comparison.INTERACTION, Comparison.EXPOSED_VS_REST)
+        same = keys == set(mechanism.variables) and len(keys) == 2 and joint
     else:
         same = keys == {mechanism.variables[0]}
     return same and levels == wanted and sign == mechanism.sign
 
 
-def _campaigned(
+def _score_campaign(
     name: str, trials: Sequence[Trial], mechanisms: Sequence[Mechanism], cohort: Cohort
 ) -> Found:
     supported = [
         (at, trial.hypothesis) for at, trial in enumerate(trials, 1) if trial.verdict == "supported"
     ]
     found = tuple(
-        any(names(mechanism, claim) for _, claim in supported) for mechanism in mechanisms
+        any(matches(mechanism, claim) for _, claim in supported) for mechanism in mechanisms
     )
     first = next(
-        (at for at, claim in supported if any(names(one, claim) for one in mechanisms)), None
+        (at for at, claim in supported if any(matches(item, claim) for item in mechanisms)), None
     )
     return Found(
         searcher=name,
         claims=len(trials),
         supported=len(supported),
-        false=sum(not _along(_variables(claim), mechanisms, cohort) for _, claim in supported),
+        false=sum(not _relates(_variables(claim), mechanisms, cohort) for _, claim in supported),
         found=found,
         first=first,
     )
 
 
-def _along(keys: Iterable[str], mechanisms: Sequence[Mechanism], cohort: Cohort) -> bool:
-    """Whether one of these variables is planted, or goes along with one that is."""
+def _relates(keys: Iterable[str], mechanisms: Sequence[Mechanism], cohort: Cohort) -> bool:
+    """True if one of these variables is planted, or correlated with a planted one."""
     planted = sorted({key for mechanism in mechanisms for key in mechanism.variables})
     asked = sorted(set(keys))
     table = cohort.table(list(dict.fromkeys([*asked, *planted])), ["OS"])
@@ -263,8 +232,8 @@ def _along(keys: Iterable[str], mechanisms: Sequence[Mechanism], cohort: Cohort)
     return bool((numbers.loc[asked, planted] >= ALONG).to_numpy().any())
 
 
-def _screened(cohort: Cohort, mechanisms: Sequence[Mechanism]) -> Found:
-    """Every measured variable alone, in all patients."""
+def _screen(cohort: Cohort, mechanisms: Sequence[Mechanism]) -> Found:
+    """Screen every measured variable in all patients."""
     from validation.screening.rank import screen
 
     known = cohort.dictionary()
@@ -297,56 +266,64 @@ def _screened(cohort: Cohort, mechanisms: Sequence[Mechanism]) -> Found:
         searcher="screen",
         claims=len(keys),
         supported=len(hits),
-        false=sum(not _along((key,), mechanisms, cohort) for _, key, _ in hits),
+        false=sum(not _relates((key,), mechanisms, cohort) for _, key, _ in hits),
         found=found,
         first=next((place for place, key, _ in hits if key in seen), None),
     )
 
 
-def planted_summary(lines: Sequence[Line]) -> dict[str, Any]:
+def summarize(lines: Sequence[Line]) -> Report:
     """Shares found by kind with exact intervals, false claims, claims until the first truth."""
-    told = []
-    for searcher in SEARCHERS:
-        results = [
-            (line, found)
-            for line in lines
-            for found in line.searchers
-            if found.searcher == searcher
-        ]
-        if not results:
-            continue
-        kinds = {}
-        for kind in (*KINDS, "all"):
-            counted = rate(
-                kind,
-                (
-                    was
-                    for line, found in results
-                    for mechanism, was in zip(line.mechanisms, found.found, strict=True)
-                    if kind in (mechanism.kind, "all")
-                ),
-            )
-            kinds[kind] = {
-                "planted": counted.runs,
-                "found": counted.hits,
-                "share": counted.rate,
-                "lower": counted.lower,
-                "upper": counted.upper,
-            }
-        firsts = sorted(found.first for _, found in results if found.first is not None)
-        worlds = rate("false", (found.false > 0 for _, found in results))
-        told.append(
-            {
-                "searcher": searcher,
-                "kinds": kinds,
-                "claims": sum(found.claims for _, found in results) / max(len(results), 1),
-                "supported": sum(found.supported for _, found in results),
-                "false": sum(found.false for _, found in results),
-                "worlds_with_false": worlds.rate,
-                "worlds_with_false_interval": (worlds.lower, worlds.upper),
-                "worlds_with_truth": len(firsts) / max(len(results), 1),
-                "claims_to_first": firsts[len(firsts) // 2] if firsts else None,
-                "usd_to_first": 0.0 if searcher in ("rules", "random") else None,
-            }
+    found: dict[str, dict[str, Rate]] = {}
+    claims: dict[str, str] = {}
+    for name in SEARCHERS:
+        results = [(line, item) for line in lines for item in line.searchers
+                   if item.searcher == name]  # fmt: skip
+        found[name] = {
+            kind: rate(kind, (
+                was
+                for line, item in results
+                for mechanism, was in zip(line.mechanisms, item.found, strict=True)
+                if kind in (mechanism.kind, "all")
+            ))
+            for kind in (*KINDS, "all")
+        }  # fmt: skip
+        worlds = rate("false", (item.false > 0 for _, item in results))
+        firsts = sorted(item.first for _, item in results if item.first is not None)
+        claims[name] = (
+            f"{sum(item.supported for _, item in results)} supported,"
+            f" {sum(item.false for _, item in results)} false, in {worlds} of the worlds;"
+            f" a mechanism in {len(firsts)} of {len(results)} worlds, the first after"
+            f" {firsts[len(firsts) // 2] if firsts else '–'} claims (median)"
         )
-    return {"worlds": len(lines), "searchers": told}
+    rows = tuple(
+        Row(
+            benchmark=f"Planted mechanisms, {kind}",
+            measured=f"{found['rules'][kind].runs} in {len(lines)} worlds; found",
+            baseline=f"{found['random'][kind]} (random claims); {found['screen'][kind]} (screen)",
+            sage=str(found["rules"][kind]),
+            notes=tuple(f"{name}: {text}." for name, text in claims.items())
+            if kind == "all" else (),
+        )
+        for kind in (*KINDS, "all")
+    )  # fmt: skip
+    return Report(command="planted --json", rows=rows, data=claims)
+
+
+def _run_seed(fresh: Sequence[Hypothesis], seed: int) -> Line:
+    with tempfile.TemporaryDirectory() as folder:
+        return search_world(Path(folder), seed, fresh)
+
+
+def run(
+    runs: Annotated[int, typer.Option(min=1, help="Worlds.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 900_000,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
+) -> Report:
+    """Search worlds with planted mechanisms."""
+    work = partial(_run_seed, load_claims())
+    return summarize(
+        run_missing(work, range(seed, seed + runs), Line, lambda line: line.seed, keep=keep,
+                    jobs=jobs, title="worlds")
+    )  # fmt: skip

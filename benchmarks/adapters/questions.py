@@ -1,24 +1,28 @@
-"""How well questions are kept: gold prompts against their contract and against the hypothesis.
+"""Questions: gold prompts against the parsed question and against the drafted hypothesis.
 
-A part is *kept* where the parse finds it and, of an answered question, the hypothesis carries it;
-it is *said* where the contract, a refusal or the account of the hypothesis says that it is lost; it
-is *silent* otherwise, which is what must not happen.
+A part is *kept* if the parse finds it and, for an answered question, the hypothesis carries it;
+*reported* if the question, a refusal or the account of the hypothesis says that it is lost;
+otherwise *silent*, which must not happen.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from agents.question.carried import account
 from agents.question.ground import ground
 from agents.question.read import read_by_rules
 from agents.question.types import Part, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
+from benchmarks.runner import Report, Row, share
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -33,11 +37,11 @@ COHORTS = {
     "tcga-blca": ("tcga-blca.toml", "tcga_blca"),
     "imvigor210": ("imvigor210.toml", "cohorts/IMvigor210"),
 }
-"""Each gold cohort: a name or a shipped cohort.toml, and where its files lie in the shared data."""
+"""Gold cohorts: name or shipped cohort.toml, and folder in the shared data."""
 
 
 class GoldPart(Strict):
-    """An expected part; `carriers` are what may carry it, none where the cohort lacks it."""
+    """An expected part; `carriers` may carry it (empty if the cohort lacks it)."""
 
     role: PartRole
     words: str
@@ -60,19 +64,19 @@ class GoldQuestion(Strict):
 
 
 class QuestionScore(Strict):
-    """How one prompt fared. `answered`: refused or answered as it should be."""
+    """Score of one prompt; `answered` is true if it was refused or answered as expected."""
 
     id: str
     kind: str
     held_out: bool
-    language: bool
-    intent: bool
-    answered: bool
-    parsed: int
-    kept: int
-    said: int
-    silent: int
-    parts: int
+    language: bool = False
+    intent: bool = False
+    answered: bool = False
+    parsed: int = 0
+    kept: int = 0
+    reported: int = 0
+    silent: int = 0
+    parts: int = 0
     statement: str = ""
     trouble: tuple[str, ...] = ()
     skipped: str = ""
@@ -80,36 +84,36 @@ class QuestionScore(Strict):
 
 @dataclass(frozen=True)
 class Answer:
-    """What SAGE made of a prompt: its contract, a refusal, a hypothesis."""
+    """Result for a prompt: parsed question, refusal, hypothesis."""
 
     question: Question
     refusal: str = ""
     hypothesis: Hypothesis | None = None
 
 
-def read_gold(path: Path | None = None) -> list[GoldQuestion]:
-    """The gold prompts that ship, or those of a file of the same form."""
+def load_gold(path: Path | None = None) -> list[GoldQuestion]:
+    """Load the gold prompts that ship, or those of a file."""
     path = path or data_root() / "questions" / "gold.jsonl"
     try:
         text = path.read_text(encoding="utf-8")
         return [GoldQuestion.model_validate(json.loads(line)) for line in text.splitlines()]
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: no gold questions ({str(error).splitlines()[0]})") from None
+        raise InputError(f"{path}: not gold questions ({str(error).splitlines()[0]})") from None
 
 
-def read_readings(path: Path) -> dict[str, Reading]:
-    """What a model read of each prompt, by the prompt's id.
+def load_readings(path: Path) -> dict[str, Reading]:
+    """Load a model's recorded readings by prompt ID.
 
     Raises
     ------
     InputError
-        If the file is not of such lines.
+        If the file has another format.
     """
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return {line["id"]: Reading.model_validate(line["reading"]) for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: no recorded readings ({str(error).splitlines()[0]})") from None
+        raise InputError(f"{path}: not readings ({str(error).splitlines()[0]})") from None
 
 
 def score(
@@ -119,37 +123,25 @@ def score(
     *,
     hypotheses: bool,
     readings: Mapping[str, Reading] | None = None,
-    progress: Callable[[int], None] = lambda done: None,
 ) -> list[QuestionScore]:
-    """Read each prompt, draft its hypothesis, and compare both with what was expected.
+    """Parse each prompt, draft its hypothesis, and compare both with the gold.
 
-    Parameters
-    ----------
-    gold : prompts with their parse
-    settings : whose reasoner reads and drafts
-    shared : the folder of shared data; prompts on cohorts that need it are skipped without it
-    hypotheses : whether hypotheses are drafted, or only the contract is read
-    readings : what a model read of each prompt, by id, in the place of the settings' reasoner
-    progress : told how many are done
+    `readings` replace the settings' reasoner; prompts on unavailable cohorts are skipped.
     """
     asker = _Asker(settings, shared, readings)
     out = []
-    for done, item in enumerate(gold):
-        progress(done)
+    for item in gold:
         missing = asker.missing(item)
         if missing:
-            blank = dict.fromkeys(("parsed", "kept", "said", "silent"), 0)
-            out.append(
-                QuestionScore(id=item.id, kind=item.kind, held_out=item.held_out, language=False,
-                              intent=False, answered=False, parts=0, skipped=missing, **blank)
-            )  # fmt: skip
-            continue
-        out.append(compare(item, asker.answer(item, hypotheses=hypotheses)))
+            out.append(QuestionScore(id=item.id, kind=item.kind, held_out=item.held_out,
+                                     skipped=missing))  # fmt: skip
+        else:
+            out.append(compare(item, asker.answer(item, hypotheses=hypotheses)))
     return out
 
 
 def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
-    """One prompt's score."""
+    """Score one prompt."""
     question, hypothesis = answer.question, answer.hypothesis
     trouble = []
     refused = bool(answer.refusal)
@@ -159,22 +151,22 @@ def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
     if not answered:
         trouble.append(f"outcome: {answer.refusal or 'answered'}")
     rows = account(question, hypothesis) if hypothesis is not None else ()
-    parsed = kept = said = silent = 0
+    parsed = kept = reported = silent = 0
     for part in item.parts:
         found = _parsed(part, question)
         parsed += found
         if not found:
             trouble.append(f"not parsed: {part.role.value} {part.words}")
         held = found if hypothesis is None else _carried(part, hypothesis)
-        told = (refused and answered) or _said(part, question)
-        told = told or any(not row.kept and _same(row.words, part.words) for row in rows)
+        noted = (refused and answered) or _is_reported(part, question)
+        noted = noted or any(not row.kept and _same(row.words, part.words) for row in rows)
         if part.carriers and held:
             kept += 1
-        elif told:
-            said += 1
+        elif noted:
+            reported += 1
         else:
             silent += 1
-            trouble.append(f"lost without a word: {part.role.value} {part.words}")
+            trouble.append(f"lost silently: {part.role.value} {part.words}")
     return QuestionScore(
         id=item.id,
         kind=item.kind,
@@ -184,7 +176,7 @@ def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
         answered=answered,
         parsed=parsed,
         kept=kept,
-        said=said,
+        reported=reported,
         silent=silent,
         parts=len(item.parts),
         statement=hypothesis.statement if hypothesis else "",
@@ -195,7 +187,9 @@ def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
 def _parsed(part: GoldPart, question: Question) -> bool:
     found = [other for other in question.parts if other.role is part.role]
     if part.carriers:
-        return any(_is_any(part, other) or set(part.carriers) & carriers(other) for other in found)
+        return any(
+            _is_any(part, other) or set(part.carriers) & list_carriers(other) for other in found
+        )
     return any(not other.testable and _same(other.words, part.words) for other in question.parts)
 
 
@@ -208,19 +202,19 @@ def _same(first: str, second: str) -> bool:
     return shorter in longer
 
 
-def _said(part: GoldPart, question: Question) -> bool:
-    """True where the contract itself says that the part cannot be carried."""
+def _is_reported(part: GoldPart, question: Question) -> bool:
+    """True if the parsed question itself reports the part as lost."""
     lost = any(not other.testable and _same(other.words, part.words) for other in question.parts)
     return lost or any(part.words.casefold() in note.casefold() for note in question.notes)
 
 
-def carriers(part: Part) -> set[str]:
-    """What may carry a part, as the gold writes it."""
+def list_carriers(part: Part) -> set[str]:
+    """List what may carry a part, in the gold's notation."""
     if part.negated:
         return {f"!{key}" for key in part.variables}
     if not part.testable:
         return set()
-    out = {*part.variables, *(shown(item) for item in part.filters)}
+    out = {*part.variables, *(render_filter(item) for item in part.filters)}
     return (
         out
         | ({part.endpoint} if part.endpoint else set())
@@ -228,19 +222,19 @@ def carriers(part: Part) -> set[str]:
     )
 
 
-def shown(condition: Filter) -> str:
-    """A condition as the gold writes it."""
+def render_filter(condition: Filter) -> str:
+    """Render a condition in the gold's notation."""
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     return f"{condition.variable} {condition.op} {','.join(texts)}"
 
 
 def _carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
-    """Whether the hypothesis itself has the part, by its fields alone."""
+    """True if a field of the hypothesis carries the part."""
     exposed = {exposure.variable for exposure in hypothesis.exposures}
     used = exposed | {condition.variable for condition in hypothesis.subgroups}
     used |= {hypothesis.endpoint, "@setting"}
-    used |= {shown(condition) for condition in hypothesis.population.filters}
+    used |= {render_filter(condition) for condition in hypothesis.population.filters}
     for name in part.carriers:
         if name == "any" or (name.startswith("!") and name[1:] not in exposed) or name in used:
             return True
@@ -248,7 +242,7 @@ def _carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
 
 
 class _Asker:
-    """Asks SAGE, as `sage run` does, up to the draft of a hypothesis."""
+    """Asks as `sage run` does, up to the draft of a hypothesis."""
 
     def __init__(
         self, settings: Settings, shared: Path | None, readings: Mapping[str, Reading] | None
@@ -260,10 +254,10 @@ class _Asker:
         self._by_rules = settings.effective_reasoner == "rules"
 
     def missing(self, item: GoldQuestion) -> str:
-        """Why a prompt cannot be asked here, or an empty text."""
+        """Reason why a prompt cannot be asked, or an empty text."""
         cohort = item.cohort
         if self.readings is not None and item.id not in self.readings:
-            return "no recorded reading of it"
+            return "no recorded reading"
         if self.readings is None and item.language != "en" and self._by_rules:
             return "rules read English only"
         _, place = COHORTS.get(cohort, ("", "?"))
@@ -272,17 +266,17 @@ class _Asker:
         if self.shared is None:
             return f"{cohort} needs the shared data: --shared FOLDER, or $SAGE_SHARED"
         folder = self.shared / "data" / place
-        return "" if folder.is_dir() else f"{cohort}: there is no {folder}"
+        return "" if folder.is_dir() else f"{cohort}: {folder} not found"
 
     def place(self, cohort: str) -> tuple[str, Path | None]:
-        """A cohort's name or toml, and where its files lie."""
+        """Return a cohort's name or toml, and the folder of its files."""
         name, place = COHORTS[cohort]
         if not place or self.shared is None:
             return name, None
         return str(data_root() / "cohorts" / name), self.shared / "data" / place
 
     def answer(self, item: GoldQuestion, *, hypotheses: bool) -> Answer:
-        """The contract of a prompt and, where it can be answered, the first hypothesis."""
+        """Parse a prompt and, if it can be answered, draft the first hypothesis."""
         given, vocabulary = self._known(item.cohort)
         given = given.model_copy(update={"prompt": item.prompt})
         if self.readings is not None:
@@ -307,7 +301,7 @@ class _Asker:
             return Answer(question, str(error))
 
     def _known(self, cohort: str) -> tuple[QuestionInput, Vocabulary]:
-        """Graph and cohort by name, read once per cohort."""
+        """Load graph and cohort once per cohort."""
         if cohort not in self._given:
             from kg.graph.model import Graph
             from sage.run.questions import question_input
@@ -342,3 +336,50 @@ class _Asker:
             services.folder.release()
             found: Hypothesis = drafts[0].hypothesis
             return found
+
+
+def run(
+    gold: Annotated[
+        Path | None, typer.Option(help="Gold prompts; default: those that ship.")
+    ] = None,
+    shared: Annotated[
+        Path | None, typer.Option(envvar="SAGE_SHARED", help="Folder of shared cohorts.")
+    ] = None,
+    reasoner: Annotated[str, typer.Option(help="rules or chat")] = "rules",
+    readings: Annotated[Path | None, typer.Option(help="Recorded readings to score.")] = None,
+    parse_only: Annotated[bool, typer.Option("--parse-only", help="Draft no hypotheses.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="First prompts only.")] = None,
+) -> Report:
+    """Score the parts of questions: parsed, kept, reported, silent."""
+    from sage.settings import load
+
+    recorded = load_readings(readings) if readings else None
+    scores = score(load_gold(gold)[:limit], load(reasoner=reasoner), shared,
+                   hypotheses=not parse_only, readings=recorded)  # fmt: skip
+    done = [item for item in scores if not item.skipped]
+    groups = {kind: [item for item in done if item.kind == kind]
+              for kind in dict.fromkeys(item.kind for item in done)}  # fmt: skip
+    groups |= {
+        "seen during development": [item for item in done if not item.held_out],
+        "held out": [item for item in done if item.held_out],
+        "all": done,
+    }
+    rows = []
+    for name, own in groups.items():
+        parts = sum(item.parts for item in own)
+        if not own:
+            continue
+        rows.append(Row(
+            benchmark=f"Questions, {name}",
+            measured=f"{len(own)} prompts, {parts} parts; as expected; parts parsed; kept; silent",
+            sage="; ".join((
+                share(sum(item.answered for item in own), len(own)),
+                share(sum(item.parsed for item in own), parts),
+                share(sum(item.kept for item in own), parts),
+                str(sum(item.silent for item in own)),
+            )),
+        ))  # fmt: skip
+    skipped = Counter(item.skipped for item in scores if item.skipped)
+    notes = tuple(f"{count} skipped: {reason}." for reason, count in skipped.items())
+    rows[-1:] = [row.model_copy(update={"notes": notes}) for row in rows[-1:]]
+    return Report(rows=tuple(rows), data=[item.model_dump(mode="json") for item in scores])

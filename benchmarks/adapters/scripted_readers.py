@@ -19,11 +19,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from benchmarks.simulate.node import Node
 from mcp_servers.slides.slide import Slide
 from sage.core.seeds import generator
 from sage_slide_reading.behavior.baselines import tissue_mask
 from sage_slide_reading.sessions.format import EventKind, Session, SessionHeader, ViewEvent
-from validation.simulate.node import Node
 from validation.statistics.base import BoolArray
 
 Strategy = Literal["systematic", "target-driven", "mixed", "lazy"]

@@ -1,17 +1,22 @@
-"""Is the whole path honest: from a cohort folder through contract, runner and ledger to a verdict?
+"""Simulated worlds: false claims and power of the whole path, and worlds with a trap each.
 
-Each run writes a simulated world, registers three hypotheses in one ledger, and reads the verdicts.
-In null worlds no biomarker is related to anything, so "supported" is a false claim.
+Null worlds have no biomarker related to anything, so "supported" is a false claim; three hypotheses
+share one ledger. Each kind of hostile world (`benchmarks.simulate.hostile`) breaks one thing on
+purpose. The path is that of `sage validate`: contract, runner, ledger, verdict.
 """
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+import tempfile
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from benchmarks.adapters.null_statistics import Rate, rate
+import typer
+
+from benchmarks.runner import Rate, Report, Row, rate, run_missing, share
+from sage.core.models import Strict
 from validation.core.hypothesis import (
     Comparison,
     CutRule,
@@ -24,10 +29,10 @@ from validation.core.hypothesis import (
 from validation.simulate.effects import Effects
 
 if TYPE_CHECKING:
+    from benchmarks.simulate.hostile import Kind
     from validation.cohort.cohort import Cohort
     from validation.contracts.contract import Contract
     from validation.results.results import TestOutcome
-    from validation.simulate.hostile import Kind
 
 JOINT = Hypothesis(
     id="fabp5-tls",
@@ -64,9 +69,8 @@ ADRM1 = Hypothesis(
 HYPOTHESES = (JOINT, CXCL13, ADRM1)
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One hypothesis in one world: the verdict, why, and the primary effect with its interval."""
+class Judged(Strict):
+    """One hypothesis in one world: verdict, reason, and the primary effect with its interval."""
 
     seed: int
     hypothesis: str
@@ -89,21 +93,7 @@ def judge_world(
     patients: int = 400,
     alpha: float = 0.05,
 ) -> list[Judged]:
-    """Write a world into `folder`, run the hypotheses on it, judge them together, and clean up.
-
-    The same path as `sage validate`: load, draft, freeze, run, and a final judgment once the ledger
-    holds every claim; only the figures are not drawn.
-
-    Parameters
-    ----------
-    folder : for the world and its results; removed at the end
-    seed : of the world
-    null : no biomarker acts
-    effects : how strongly they do; the usual ones by default
-    hypotheses : that are judged
-    patients : their number
-    alpha : two-sided level
-    """
+    """Write a world, validate the hypotheses in it with one ledger, and clean up."""
     from validation.cohort import load
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
@@ -147,7 +137,7 @@ def judge_world(
 
 
 def claim_rates(judged: list[list[Judged]]) -> list[Rate]:
-    """Share of worlds in which each hypothesis was called supported, and any of them."""
+    """Rates of worlds in which each hypothesis, and any of them, is supported."""
     names = list(dict.fromkeys(item.hypothesis for world in judged for item in world))
     rates = [
         rate(
@@ -162,34 +152,31 @@ def claim_rates(judged: list[list[Judged]]) -> list[Rate]:
 
 
 DECIDING = ("primary", "adjusted", "schoenfeld", "rmst")
-"""The tests that a verdict reads; what else a contract describes costs time alone."""
+"""Tests that a verdict reads; others of a contract only cost time."""
 
 
-@dataclass(frozen=True)
-class Hostile:
+class Hostile(Strict):
     """One hypothesis in a hostile world.
 
-    `prevents` are the rules that kept it from being supported; `direct` whether a plain adjusted
-    test (p below alpha, in the expected direction) would have claimed it. `verdict` is "not shown"
-    where that test did not and the rest was therefore left out.
+    `prevents` are the rules that kept it from being supported; `direct` is true if a plain adjusted
+    test (p below alpha, expected direction) would have claimed it. `verdict` is "not shown" if that
+    test did not and the rest was skipped.
     """
 
     kind: str
     seed: int
     verdict: str
-    because: str
-    badge: str
-    prevents: tuple[str, ...]
-    direct: bool
+    prevents: tuple[str, ...] = ()
+    direct: bool = False
 
 
 def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
-    """Write a hostile world, run its one hypothesis through the whole path, and clean up.
+    """Write a hostile world, validate its one hypothesis, and clean up.
 
-    A hypothesis that SAGE refuses to register counts as refused, with the message as its badge.
-    Where nothing is true, a claim whose adjusted test misses its level ends there: it lacks
-    independence, without which `judge` supports nothing (a test holds it to that).
+    A hypothesis that SAGE refuses to register counts as refused. If nothing is true, a claim whose
+    adjusted test misses its level ends there: it lacks independence and cannot be supported.
     """
+    from benchmarks.simulate.hostile import hypothesis, write_hostile
     from sage.core.errors import InputError
     from validation.cohort import load
     from validation.contracts.contract import Contract
@@ -197,7 +184,6 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
     from validation.run.runner import run
-    from validation.simulate.hostile import hypothesis, write_hostile
 
     place = folder / f"world-{kind.name.replace(' ', '-')}-{seed}"
     try:
@@ -205,12 +191,12 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
         cohort = load(place / "cohort")
         try:
             plan = draft(hypothesis(kind, seed), cohort.dictionary(), seed=seed)
-        except InputError as error:
-            return Hostile(kind.name, seed, "refused", "registration", str(error), (), True)
+        except InputError:
+            return Hostile(kind=kind.name, seed=seed, verdict="refused", direct=True)
         tests = tuple(test for test in plan.tests if test.id in DECIDING)
         plan = Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
         if not kind.true and not claims_directly(plan, cohort):
-            return Hostile(kind.name, seed, "not shown", "association", "", (), False)
+            return Hostile(kind=kind.name, seed=seed, verdict="not shown")
         frozen = freeze(plan, cohort)
         ledger = Ledger(place / "ledger.jsonl")
         out = place / "out"
@@ -220,8 +206,6 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
             kind=kind.name,
             seed=seed,
             verdict=found.verdict.verdict,
-            because=found.verdict.because,
-            badge=found.verdict.badge,
             prevents=tuple(
                 reason.rule for reason in found.verdict.reasons if reason.outcome == "prevents"
             ),
@@ -232,7 +216,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
 
 
 def claims_directly(plan: Contract, cohort: Cohort) -> bool:
-    """Whether the adjusted test alone, or the primary one where nothing is adjusted for, claims."""
+    """True if the adjusted test alone (the primary one without covariates) claims."""
     from validation.contracts.timing import as_known
     from validation.inputs.population import find_cuts
     from validation.inputs.study import Study
@@ -246,7 +230,7 @@ def claims_directly(plan: Contract, cohort: Cohort) -> bool:
 
 
 def claims(plan: Contract, test: TestOutcome) -> bool:
-    """Whether a test has p below the contract's alpha and an effect in its direction."""
+    """True if a test has p below the contract's alpha and an effect in its direction."""
     from validation.verdict.relevance import expected_direction
 
     return (
@@ -255,3 +239,87 @@ def claims(plan: Contract, test: TestOutcome) -> bool:
         and test.p < plan.rules.alpha
         and expected_direction(plan, test.effect)
     )
+
+
+def _judge_null(seed: int) -> _World:
+    with tempfile.TemporaryDirectory() as folder:
+        return _World(seed=seed, judged=tuple(judge_world(Path(folder), seed, null=True)))
+
+
+def _judge_kind(key: tuple[str, int]) -> Hostile:
+    from benchmarks.simulate.hostile import BY_NAME
+
+    with tempfile.TemporaryDirectory() as folder:
+        return judge_hostile(Path(folder), BY_NAME[key[0]], key[1])
+
+
+class _World(Strict):
+    seed: int
+    judged: tuple[Judged, ...]
+
+
+def _judge_joint(hr: float, seed: int) -> _World:
+    clinical = Effects().without_biomarkers().as_dict()
+    planted = Effects(**(clinical | {"fabp5_high_tls_low_hr": hr}))
+    with tempfile.TemporaryDirectory() as folder:
+        judged = judge_world(Path(folder), seed, effects=planted, hypotheses=(JOINT,))
+    return _World(seed=seed, judged=tuple(judged))
+
+
+def run(
+    runs: Annotated[int, typer.Option(min=1, help="Worlds of each kind.")] = 500,
+    kind: Annotated[str | None, typer.Option(help="Only this kind of hostile world.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first hostile world.")] = 100_000,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="Folder of results so far, to resume.")] = None,
+) -> Report:
+    """Validate hypotheses in null, planted and hostile worlds."""
+    from benchmarks.simulate.hostile import KINDS
+    from validation.statistics.power import power_at
+
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+
+    def worlds(name: str, work: Any, first: int, count: int) -> list[_World]:
+        place = keep / f"{name}.jsonl" if keep else None
+        return run_missing(work, range(first, first + count), _World, lambda world: world.seed,
+                           keep=place, jobs=jobs, title=name)  # fmt: skip
+
+    rows: list[Row] = []
+    if kind is None:
+        null = worlds("null", _judge_null, 10_000, runs)
+        rows += [
+            Row(benchmark=f"Null worlds, {found.name}", measured=f"{found.runs} worlds; supported",
+                sage=str(found))
+            for found in claim_rates([list(world.judged) for world in null])
+        ]  # fmt: skip
+        for hr in (1.3, 1.6, 2.0):
+            planted = worlds(f"planted-{hr}", partial(_judge_joint, hr), 20_000, max(20, runs // 5))
+            judged = [world.judged[0] for world in planted]
+            events = round(sum(item.events for item in judged) / len(judged))
+            rows.append(Row(
+                benchmark=f"Planted hazard ratio {hr}",
+                measured=f"{len(judged)} worlds, {events} events; supported",
+                baseline=f"{power_at(hr, events, fraction_exposed=0.28):.1%} (formula)",
+                sage=str(rate("supported", (item.verdict == "supported" for item in judged))),
+            ))  # fmt: skip
+    names = {item.name: item for item in KINDS if kind in (None, item.name)}
+    keys = [(name, number) for number in range(seed, seed + runs) for name in names]
+    found = run_missing(_judge_kind, keys, Hostile, lambda world: (world.kind, world.seed),
+                        keep=keep / "hostile.jsonl" if keep else None, jobs=jobs,
+                        title="hostile worlds")  # fmt: skip
+    for name, item in names.items():
+        own = [world for world in found if world.kind == name]
+        rules = {rule for world in own for rule in world.prevents} if item.true else set()
+        rows.append(Row(
+            benchmark=f"{'Power' if item.true else 'False claims'}, {name}",
+            measured=f"{len(own)} worlds; supported",
+            baseline=f"{sum(world.direct for world in own) / len(own):.1%} (plain adjusted test)",
+            sage=share(sum(world.verdict == "supported" for world in own), len(own)),
+            notes=tuple(
+                f"{rule} objects in {share(sum(rule in w.prevents for w in own), len(own))}, alone"
+                f" in {share(sum(set(w.prevents) == {rule} for w in own), len(own))}."
+                for rule in sorted(rules)
+            ),
+        ))  # fmt: skip
+    return Report(command=f"worlds --runs {runs} --json", rows=tuple(rows))

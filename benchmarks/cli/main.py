@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from benchmarks.cli.calibration import calibration
-from benchmarks.cli.campaigns import campaigns, planted
 from benchmarks.cli.claims import claims, claims_score
-from benchmarks.cli.discoverybench import discoverybench
-from benchmarks.cli.hypobench import hypobench
 from benchmarks.cli.slidequest import slidequest
 from benchmarks.cli.slides import slides
 
 if TYPE_CHECKING:
     from agents.core.base import Reasoner
     from benchmarks.adapters.novelty import Scored
-    from benchmarks.adapters.questions import QuestionScore
     from kg.literature.local import LocalIndex
     from kg.literature.rank import Embed
     from kg.literature.search import Literature
@@ -31,13 +26,8 @@ app = typer.Typer(
 )
 
 
-app.command()(campaigns)
-app.command()(planted)
 app.command()(slides)
 app.command()(slidequest)
-app.command()(hypobench)
-app.command()(discoverybench)
-app.command()(calibration)
 app.command()(claims)
 app.command()(claims_score)
 
@@ -97,7 +87,7 @@ def _proposals(
     from agents.novelty.debate import hold_debate, retriever
     from agents.novelty.settings import DebateSettings
     from benchmarks.adapters.novelty import as_expanded, local_retriever, scored, without_own
-    from benchmarks.adapters.novelty_sets import read_literature, read_proposals
+    from benchmarks.novelty_sets import read_literature, read_proposals
     from kg.literature.local import LocalIndex
     from sage.cli.console import counting
     from sage.core.data import data_root
@@ -144,7 +134,7 @@ def _ideas(
     from agents.novelty.debate import hold_debate
     from agents.novelty.settings import DebateSettings
     from benchmarks.adapters.novelty import as_expanded, over, rank_correlation, separation
-    from benchmarks.adapters.novelty_sets import read_ideas
+    from benchmarks.novelty_sets import read_ideas
     from sage.cli.console import counting, out, print_json
     from sage.settings import load
 
@@ -180,7 +170,7 @@ def _ideas(
 
 
 def _reviews(dataset: Path, as_json: bool) -> None:
-    from benchmarks.adapters.novelty_sets import reviewer_agreement
+    from benchmarks.novelty_sets import reviewer_agreement
     from sage.cli.console import out, print_json
 
     result = reviewer_agreement(dataset)
@@ -293,81 +283,3 @@ def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Liter
         embed=embed,
         retractions=retraction_source(settings.services, settings.contact_email),
     )
-
-
-@app.command()
-def questions(
-    gold: Path | None = typer.Option(None, help="Gold prompts (.jsonl); default: those that ship."),
-    shared: Path | None = typer.Option(
-        None, envvar="SAGE_SHARED", help="Folder of shared data; cohorts that need it are skipped."
-    ),
-    reasoner: Literal["rules", "chat"] = typer.Option("rules", help="Who reads and drafts."),
-    readings: Path | None = typer.Option(
-        None, help="What a model read of the prompts (.jsonl of id and reading), scored as it is."
-    ),
-    parse_only: bool = typer.Option(False, "--parse-only", help="Read contracts, draft nothing."),
-    held_out: bool | None = typer.Option(
-        None, "--held-out/--seen", help="Only prompts held out from tuning, or only the others."
-    ),
-    limit: int | None = typer.Option(None, min=1, help="Only the first prompts."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
-) -> None:
-    """Score how well questions are kept: their parts parsed, carried by the hypothesis, or said.
-
-    Example: sage bench questions --parse-only --limit 5
-    """
-    from benchmarks.adapters.questions import read_gold, read_readings, score
-    from sage.cli.console import counting, print_json
-    from sage.settings import load
-
-    chosen = [item for item in read_gold(gold) if held_out in (None, item.held_out)][:limit]
-    with counting("questions", quiet=as_json) as advance:
-        scores = score(
-            chosen,
-            load(reasoner=reasoner),
-            shared,
-            hypotheses=not parse_only,
-            readings=read_readings(readings) if readings else None,
-            progress=lambda done: advance("questions", done, len(chosen)),
-        )
-    if as_json:
-        print_json([item.model_dump(mode="json") for item in scores])
-        return
-    _tell_questions(scores)
-
-
-def _tell_questions(scores: list[QuestionScore]) -> None:
-    from rich.table import Table
-
-    from sage.cli.console import out
-
-    done = [item for item in scores if not item.skipped]
-    groups = {kind: [item for item in done if item.kind == kind] for kind in
-              dict.fromkeys(item.kind for item in done)}  # fmt: skip
-    groups["seen while it was built"] = [item for item in done if not item.held_out]
-    groups["held out"] = [item for item in done if item.held_out]
-    groups["all"] = done
-    table = Table("prompts", "n", "as expected", "intent", "parts", "parsed", "kept", "said",
-                  "silent")  # fmt: skip
-    for name, rows in groups.items():
-        if not rows:
-            continue
-        parts = sum(item.parts for item in rows)
-        table.add_row(
-            name,
-            str(len(rows)),
-            f"{sum(item.answered for item in rows) / len(rows):.1%}",
-            f"{sum(item.intent for item in rows) / len(rows):.1%}",
-            str(parts),
-            f"{sum(item.parsed for item in rows) / parts:.1%}" if parts else "-",
-            f"{sum(item.kept for item in rows) / parts:.1%}" if parts else "-",
-            f"{sum(item.said for item in rows) / parts:.1%}" if parts else "-",
-            str(sum(item.silent for item in rows)),
-        )
-    out.print(table)
-    for reason in dict.fromkeys(item.skipped for item in scores if item.skipped):
-        count = sum(item.skipped == reason for item in scores)
-        out.print(f"{count} skipped: {reason}", markup=False)
-    for item in done:
-        if item.trouble and not item.held_out:
-            out.print(f"{item.id}: {'; '.join(item.trouble)}", markup=False, soft_wrap=True)

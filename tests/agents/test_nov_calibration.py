@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.adapters import novelty as c
-from benchmarks.adapters.novelty_sets import (
+from benchmarks.novelty_sets import (
     read_ideas,
     read_literature,
     read_proposals,

@@ -23,7 +23,7 @@ from agents.question.types import (
     Reading,
 )
 from agents.question.vocabulary import Vocabulary
-from benchmarks.adapters.questions import Answer, GoldQuestion, compare, read_gold, read_readings
+from benchmarks.adapters.questions import Answer, GoldQuestion, compare, load_gold, load_readings
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.errors import InputError
@@ -39,7 +39,7 @@ GRAPH = (
     GraphName(name="FGFR3", kind=EntityType.GENE, degree=5),
     GraphName(name="macrophage", kind=EntityType.CELL_TYPE, degree=4),
 )
-OURS = [item for item in read_gold() if item.cohort in ("demo", "gbsg2")]
+OURS = [item for item in load_gold() if item.cohort in ("demo", "gbsg2")]
 GOLD = [item for item in OURS if item.language == "en"]
 Known = dict[str, tuple[QuestionInput, Vocabulary]]
 
@@ -403,7 +403,7 @@ def test_a_symbol_is_not_corrected_by_a_model(known: Known) -> None:
 
 
 def test_recorded_readings_are_scored_without_a_model(known: Known, tmp_path: Path) -> None:
-    readings = read_readings(RESULTS / "questions_read_by_model.jsonl")
+    readings = load_readings(RESULTS / "questions_read_by_model.jsonl")
     found = []
     for item in GOLD:
         words, vocabulary = known[item.cohort]
@@ -414,7 +414,7 @@ def test_recorded_readings_are_scored_without_a_model(known: Known, tmp_path: Pa
     assert not any(each.silent for each in found)
     (tmp_path / "bad.jsonl").write_text('{"id": "q001"}\n')
     with pytest.raises(InputError, match="no recorded readings"):
-        read_readings(tmp_path / "bad.jsonl")
+        load_readings(tmp_path / "bad.jsonl")
 
 
 def test_an_outcome_is_no_exposure(known: Known) -> None:

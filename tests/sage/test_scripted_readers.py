@@ -20,6 +20,7 @@ from benchmarks.adapters.scripted_readers import (
     scenery_of,
     stream,
 )
+from benchmarks.simulate.node import plant_node
 from mcp_servers.slides.arrays import F64
 from mcp_servers.slides.slide import Slide
 from sage_slide_reading.behavior.examples import boxes_of
@@ -27,7 +28,6 @@ from sage_slide_reading.behavior.scores import recall_at
 from sage_slide_reading.sessions.actions import Action, actions_of
 from sage_slide_reading.sessions.format import read_session, write_session
 from tests.mcp_servers.slide_tools import blobs
-from validation.simulate.node import plant_node
 
 WIDE, HIGH = 2800, 2100
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import shapely
 
+from benchmarks.simulate.node import BURDENS, MPP, RADIUS_UM, SIZE_PX, Burden, plant_node
 from mcp_servers.slides.slide import Slide
 from sage.core.seeds import generator
-from validation.simulate.node import BURDENS, MPP, RADIUS_UM, SIZE_PX, Burden, plant_node
 from validation.simulate.slide import Scene, _ragged, render_slide
 
 BOUNDS_UM = {

@@ -20,7 +20,7 @@ from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
 from statsmodels.duration.survfunc import CumIncidenceRight
 
-from benchmarks.adapters.null_statistics import (
+from benchmarks.adapters.statistics import (
     COMPETING,
     competing_coverage,
     competing_false_claims,

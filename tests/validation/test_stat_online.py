@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import zeta
 
-from benchmarks.adapters.null_statistics import rate
+from benchmarks.runner import rate
 from validation.statistics.errors import ShapeError
 from validation.statistics.multiplicity import p_to_e
 from validation.statistics.online import e_lond, level, lord, spending

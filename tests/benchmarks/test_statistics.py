@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.adapters.null_statistics import (
+from benchmarks.adapters.statistics import (
     DISHONEST,
     TESTS,
     coverage,

@@ -1,8 +1,7 @@
-"""Is the machinery honest? False claims on null data, power against theory, interval coverage.
+"""Statistics on simulated arrays: false claims on null data, interval coverage, power.
 
-Every rate comes with its exact (Clopper and Pearson 1934) interval, so that "at most nominal" is a
-statement about evidence: a rate is compatible with its nominal level when the interval's lower end
-does not exceed it.
+Each rate has its exact (Clopper and Pearson 1934) interval; it is compatible with its nominal level
+if the interval's lower end does not exceed it.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
-from scipy.special import betaincinv
+import typer
 
+from benchmarks.runner import Rate, Report, Row, rate
 from validation.simulate.sample import (
     CompetingSample,
     SurvivalSample,
@@ -32,41 +32,13 @@ from validation.statistics.fine_gray import fine_gray
 from validation.statistics.power import power_at
 from validation.statistics.survival import logrank, rmst_difference
 
-
-@dataclass(frozen=True)
-class Rate:
-    """A share of runs with its exact 95% interval. `refused` runs gave no number at all."""
-
-    name: str
-    hits: int
-    runs: int
-    refused: int
-    rate: float
-    lower: float
-    upper: float
-
-    def at_most(self, nominal: float) -> bool:
-        """Whether the rate is compatible with being at most `nominal`."""
-        return self.lower <= nominal
-
-
-def rate(name: str, outcomes: Iterable[bool | None]) -> Rate:
-    """Count true outcomes; None is a refusal and counts as a run without a claim."""
-    found = list(outcomes)
-    hits, runs = sum(1 for o in found if o), len(found)
-    refused = sum(1 for o in found if o is None)
-    lower = float(betaincinv(hits, runs - hits + 1, 0.025)) if hits else 0.0
-    upper = float(betaincinv(hits + 1, runs - hits, 0.975)) if hits < runs else 1.0
-    return Rate(name, hits, runs, refused, hits / runs if runs else float("nan"), lower, upper)
-
-
 Sample = TypeVar("Sample")
 
 
-def _tried(
+def _try_samples(
     runs: int, seed: int, draw: Callable[..., Sample], claims: Callable[[Sample], bool]
 ) -> list[bool | None]:
-    """What each run found in a sample of its own seed; None where it was refused."""
+    """Test one sample per run; None if the test refused it."""
     outcomes: list[bool | None] = []
     for run in range(runs):
         sample = draw(seed=seed * 1_000_003 + run)
@@ -90,7 +62,7 @@ def _half_time(s: SurvivalSample) -> float:
 
 
 def _by_half(s: SurvivalSample) -> FloatArray:
-    """A 0/1 outcome without follow-up: dead by the median time (for a complete sample)."""
+    """0/1 outcome without follow-up: death by the median time (for a complete sample)."""
     return np.asarray(s.time < np.median(s.time), dtype=np.float64)
 
 
@@ -126,20 +98,10 @@ def false_claims(
     censored: float = 0.5,
     prevalence: float = 0.3,
 ) -> Rate:
-    """How often a test of `TESTS` (or `DISHONEST`) claims an effect where there is none.
+    """Rate of false claims of a test of `TESTS` or `DISHONEST` on null data.
 
     The exposure (first covariate) has no effect; the third covariate has one and is correlated with
     it, so that adjusted models have something to adjust for (unadjusted tests see no correlation).
-
-    Parameters
-    ----------
-    name : of the test
-    runs : samples that are drawn
-    n : patients of each
-    alpha : two-sided level
-    seed : of the first sample; the others follow
-    censored : share of the patients
-    prevalence : share of the patients that is exposed, or has the outcome
     """
     test = (TESTS | DISHONEST)[name]
     adjusted = "adjusted" in name or "Firth" in name or "linear" in name
@@ -151,7 +113,7 @@ def false_claims(
         censored=censored,
         correlation=0.4 if adjusted else 0.0,
     )
-    return rate(name, _tried(runs, seed, draw, lambda sample: test(sample) < alpha))
+    return rate(name, _try_samples(runs, seed, draw, lambda sample: test(sample) < alpha))
 
 
 def coverage(
@@ -164,18 +126,7 @@ def coverage(
     censored: float = 0.4,
     penalty: bool = False,
 ) -> Rate:
-    """How often the 95% interval of an adjusted hazard ratio holds the true one.
-
-    Parameters
-    ----------
-    runs : samples that are drawn
-    hr : the true hazard ratio
-    n : patients of each sample
-    seed : of the first sample; the others follow
-    prevalence : share of the patients that is exposed
-    censored : share of the patients
-    penalty : fit with Firth's
-    """
+    """Coverage of the 95% interval of an adjusted hazard ratio."""
     truth = float(np.log(hr))
     draw = partial(
         survival_sample,
@@ -190,26 +141,18 @@ def coverage(
         fit = cox(s.time, s.event, s.X, _names(s), penalty="firth" if penalty else None)
         return bool(fit.lower[0] <= hr <= fit.upper[0])
 
-    return rate("Firth, profile" if penalty else "Cox, Wald", _tried(runs, seed, draw, holds))
+    return rate("Firth, profile" if penalty else "Cox, Wald", _try_samples(runs, seed, draw, holds))
 
 
 def competing_coverage(*, runs: int, shr: float = 1.6, n: int = 200, seed: int = 0) -> Rate:
-    """How often Fine and Gray's 95% interval, adjusted, holds the true subdistribution ratio.
-
-    Parameters
-    ----------
-    runs : samples that are drawn
-    shr : the true subdistribution hazard ratio
-    n : patients of each sample
-    seed : of the first sample; the others follow
-    """
+    """Coverage of Fine and Gray's 95% interval of the subdistribution hazard ratio."""
     draw = partial(competing_sample, n, float(np.log(shr)), other=-0.5)
 
     def holds(s: CompetingSample) -> bool:
         fit = fine_gray(s.time, s.status, s.X, ["exposed", "z"])
         return bool(fit.lower[0] <= shr <= fit.upper[0])
 
-    return rate("Fine and Gray", _tried(runs, seed, draw, holds))
+    return rate("Fine and Gray", _try_samples(runs, seed, draw, holds))
 
 
 COMPETING = ("Gray's test", "Fine and Gray", "cause-specific (another null: for contrast)")
@@ -218,19 +161,12 @@ COMPETING = ("Gray's test", "Fine and Gray", "cause-specific (another null: for 
 def competing_false_claims(
     name: str, *, runs: int, n: int = 200, alpha: float = 0.05, seed: int = 0, other: float = 0.8
 ) -> Rate:
-    """How often a test of `COMPETING` claims that the groups differ where their incidence of the
-    cause is the same and only the competing event comes sooner (log hazard ratio `other`).
+    """Rate of false claims of a test of `COMPETING` if only the competing event differs.
 
-    The cause's own hazard then does differ, so that its test claims more: it asks something else.
+    The groups have the same incidence of the cause; the competing event comes sooner in one (log
+    hazard ratio `other`).
 
-    Parameters
-    ----------
-    name : of the test
-    runs : samples that are drawn
-    n : patients of each
-    alpha : two-sided level
-    seed : of the first sample; the others follow
-    other : log hazard ratio of the competing event
+    The cause-specific hazard then does differ, so that its test claims more.
     """
 
     def claims(s: CompetingSample) -> bool:
@@ -240,12 +176,14 @@ def competing_false_claims(
         model = fine_gray if name == COMPETING[1] else cause_specific
         return bool(model(s.time, s.status, group, ["x"]).p[0] < alpha)
 
-    return rate(name, _tried(runs, seed, partial(competing_sample, n, 0.0, other=other), claims))
+    return rate(
+        name, _try_samples(runs, seed, partial(competing_sample, n, 0.0, other=other), claims)
+    )
 
 
 @dataclass(frozen=True)
 class PowerPoint:
-    """Power found at one hazard ratio, and what Schoenfeld's formula says for the same events."""
+    """Simulated power at one hazard ratio, and Schoenfeld's formula for the same events."""
 
     hr: float
     events: float
@@ -263,18 +201,7 @@ def power_curve(
     prevalence: float = 0.5,
     censored: float = 0.4,
 ) -> list[PowerPoint]:
-    """Power of the log-rank test in simulated samples, beside the analytic value.
-
-    Parameters
-    ----------
-    hazard_ratios : one point for each
-    runs : samples that are drawn for each
-    n : patients of each sample
-    alpha : two-sided level
-    seed : of the first sample; the others follow
-    prevalence : share of the patients that is exposed
-    censored : share of the patients
-    """
+    """Power of the log-rank test in simulated samples, beside the analytic value."""
     points = []
     for hr in hazard_ratios:
         hits: list[bool | None] = []
@@ -299,3 +226,38 @@ def power_curve(
             )
         )
     return points
+
+
+COVERED = ((False, 200, 1.6, 0.4, 0.4), (False, 400, 2.0, 0.25, 0.5), (True, 200, 1.6, 0.4, 0.4),
+           (True, 60, 2.5, 0.15, 0.7))  # fmt: skip
+"""Firth's penalty, patients, hazard ratio, prevalence and censoring of the coverage runs."""
+
+
+def run(
+    runs: Annotated[int, typer.Option(min=10, help="Simulated samples per figure.")] = 1000,
+) -> Report:
+    """Simulate samples and count false claims, coverage and power."""
+    rows = [
+        _row(false_claims(name, runs=runs, seed=7), "false claims on null data", "5% nominal")
+        for name in (*TESTS, *DISHONEST)
+    ]
+    for penalty, n, hr, prevalence, censored in COVERED:
+        found = coverage(runs=runs, hr=hr, n=n, prevalence=prevalence, censored=censored,
+                         penalty=penalty, seed=3)  # fmt: skip
+        rows.append(_row(found, f"coverage, n {n}, HR {hr}", "95% nominal"))
+    for point in power_curve([1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5], runs=runs, seed=5):
+        rows.append(_row(point.found, f"power, {point.events:.0f} events",
+                         f"{point.analytic:.1%} (Schoenfeld)"))  # fmt: skip
+    for n in (100, 400):
+        for name in COMPETING:
+            found = competing_false_claims(name, runs=runs, n=n, seed=7)
+            rows.append(_row(found, f"competing event differs, n {n}", "5% nominal"))
+    for n, shr in ((100, 1.6), (200, 1.6), (400, 2.5)):
+        found = competing_coverage(runs=runs, shr=shr, n=n, seed=3)
+        rows.append(_row(found, f"coverage, n {n}, sHR {shr}", "95% nominal"))
+    return Report(command=f"statistics --runs {runs} --json", rows=tuple(rows))
+
+
+def _row(found: Rate, measured: str, baseline: str) -> Row:
+    return Row(benchmark=found.name, measured=f"{measured}; {found.runs} samples",
+               baseline=baseline, sage=str(found))  # fmt: skip

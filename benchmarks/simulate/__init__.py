@@ -1,0 +1,1 @@
+"""Simulated cohorts and slides with planted mechanisms, traps and metastases."""
