@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from kg.communities.summary import Sentence
+from kg.fusion.model import Support
+from kg.graph.concept import Relation, YearCount
+from kg.graph.types import NodeView
+from kg.types import Evidence, PathScores
 from mcp_servers.context import ToolContext
 from mcp_servers.spec import InputPath, Resources, Validity, tool
 from sage.core.errors import InputError
@@ -15,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kg.embedding.embed import Embedder
-    from kg.fusion.model import Support
     from kg.graph.model import Graph
 
 SUITE = "knowledge"
@@ -36,7 +40,7 @@ GraphPath = Annotated[
 
 
 class SearchInput(Strict):
-    """What to look for."""
+    """Search text."""
 
     graph: GraphPath
     text: str = Field(min_length=1, max_length=200, description="Name, alias or identifier")
@@ -44,16 +48,9 @@ class SearchInput(Strict):
     neighbors: int = Field(default=10, ge=0, le=100, description="Neighbors of the best match")
 
 
-class Entity(BaseModel):
-    """A node of the graph."""
+class Entity(NodeView):
+    """A matching node of the graph."""
 
-    id: str
-    name: str
-    type: str
-    degree: int
-    aliases: list[str]
-    definition: str | None
-    identifiers: dict[str, str]
     score: float
     how: str
 
@@ -91,38 +88,20 @@ def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
     """Matches with their node's description."""
     graph = open_graph(given.graph, context)
     matches = graph.find(given.text, given.limit)
-    entities = []
-    for match in matches:
-        node = graph.node(match.node_id)
-        entities.append(
-            Entity(
-                id=node.id,
-                name=node.name,
-                type=node.type.value,
-                degree=node.degree,
-                aliases=list(node.aliases),
-                definition=node.definition,
-                identifiers=node.identifiers,
-                score=match.score,
-                how=match.how,
-            )
-        )
+    entities = [
+        Entity(**dict(graph.node(match.node_id)), score=match.score, how=match.how)
+        for match in matches
+    ]
     near = graph.neighbors(entities[0].id, given.neighbors) if entities and given.neighbors else []
+    neighbors = [
+        NeighborRow(
+            id=neighbor.node.id, name=neighbor.node.name, type=neighbor.node.type.value,
+            relations=list(neighbor.relations), forward=neighbor.forward, belief=neighbor.belief,
+        )
+        for neighbor in near
+    ]  # fmt: skip
     return SearchResult(
-        nodes=graph.n_nodes,
-        edges=graph.n_edges,
-        entities=entities,
-        neighbors=[
-            NeighborRow(
-                id=neighbor.node.id,
-                name=neighbor.node.name,
-                type=neighbor.node.type.value,
-                relations=list(neighbor.relations),
-                forward=neighbor.forward,
-                belief=neighbor.belief,
-            )
-            for neighbor in near
-        ],
+        nodes=graph.n_nodes, edges=graph.n_edges, entities=entities, neighbors=neighbors
     )
 
 
@@ -137,24 +116,15 @@ class PathsInput(Strict):
     max_hops: int = Field(default=5, ge=1, le=8)
     seed: int = Field(default=0, ge=0)
     co_study: bool = Field(
-        default=False, description="Where nothing else: what was only studied together"
+        default=False, description="If nothing else is found: pairs only studied together"
     )
 
 
-class Scores(BaseModel):
-    """The composite of the SAGE paper, normalized to 0..1; it does not predict later links."""
-
-    logic: float
-    relevance: float
-    novelty: float
-    surprise: float
-    total: float
-
-
 class PathRow(BaseModel):
-    """A path: its sentence, how strong a mechanism it is, and its nodes.
+    """A path: its sentence, the strength of its mechanism, and its nodes.
 
-    `understudied` is 1 where no paper is about both ends, less the more papers are.
+    `understudied` is 1 if no paper is about both ends, and less the more papers are. `scores` are
+    those of the SAGE paper; they do not predict later links.
     """
 
     sentence: str
@@ -162,14 +132,14 @@ class PathRow(BaseModel):
     mechanism: float
     understudied: float
     nodes: list[str]
-    scores: Scores
+    scores: PathScores
     weakest_belief: float
     contradicted: bool
     papers: list[str]
 
 
 class PathsResult(BaseModel):
-    """Ranked paths, what the prompt was understood as, and notes on the search."""
+    """Ranked paths, the concepts of the prompt, and notes on the search."""
 
     concepts: list[str]
     unmatched: list[str]
@@ -192,7 +162,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     from kg.paths.find import PathOptions, between, generate
 
     graph = open_graph(given.graph, context)
-    embedder = embedder_of(graph, context)
+    embedder = load_embedder(graph, context)
     context.progress(0.3, "searching paths")
     options = PathOptions(
         k=given.k, max_hops=given.max_hops, seed=given.seed, co_study=given.co_study
@@ -218,7 +188,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
                 mechanism=path.mechanism.strength,
                 understudied=path.understudied,
                 nodes=[node.id for node in path.nodes],
-                scores=Scores(**path.scores.model_dump(include=set(Scores.model_fields))),
+                scores=path.scores,
                 weakest_belief=min(edge.belief for edge in path.edges),
                 contradicted=any(edge.contradicted for edge in path.edges),
                 papers=_papers(evidence for edge in path.edges for evidence in edge.evidence),
@@ -240,7 +210,7 @@ class EvidenceInput(Strict):
 
 
 class Passage(BaseModel):
-    """One reading of a relation in a text."""
+    """A reading of a relation in a text."""
 
     text: str
     paper: str
@@ -267,7 +237,7 @@ class RelationRow(BaseModel):
 
 
 class EvidenceResult(BaseModel):
-    """What the corpus says about two entities, in both directions."""
+    """Relations between two entities, in both directions."""
 
     relations: list[RelationRow]
     note: str
@@ -320,39 +290,6 @@ class ConceptInput(Strict):
     quotations: int = Field(default=2, ge=0, le=20, description="Passages per relation and side")
 
 
-class ConceptQuotation(BaseModel):
-    """A sentence and its paper."""
-
-    text: str
-    paper: str
-    year: int | None
-    speaks_for: bool
-    speculative: bool
-    retracted: bool
-
-
-class ConceptRelation(BaseModel):
-    """A relation of the concept. `denied`: no paper affirms it."""
-
-    head: str
-    relation: str
-    tail: str
-    polarity: str
-    denied: bool
-    belief: float
-    papers_for: int
-    papers_against: int
-    quotations: list[ConceptQuotation]
-
-
-class ConceptYear(BaseModel):
-    """Papers of one year for and against the concept's relations."""
-
-    year: int
-    papers_for: int
-    papers_against: int
-
-
 class ConceptResult(BaseModel):
     """A concept with its relations and the papers for and against them by year."""
 
@@ -363,22 +300,22 @@ class ConceptResult(BaseModel):
     identifiers: dict[str, str]
     papers_for: int
     papers_against: int
-    years: list[ConceptYear]
+    years: tuple[YearCount, ...]
     relations_in_all: int
-    relations: list[ConceptRelation]
+    relations: list[Relation]
 
 
 @tool(
     "graph_concept",
     SUITE,
     "1.0.0",
-    "Show one concept of a knowledge graph: its relations, and how many papers speak for and "
+    "Show one concept of a knowledge graph: its relations, and the number of papers for and "
     "against them in each year, with passages.",
     Resources(memory_mb=1024, seconds_per_item=2),
     GRAPHS,
 )
 def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
-    """The concept's report, cut to what was asked for."""
+    """Report on the concept, limited to the requested length."""
     from kg.graph.concept import concept_report
 
     graph = open_graph(given.graph, context)
@@ -389,15 +326,8 @@ def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
     for relation in report.relations[: given.limit]:
         sides = [[q for q in relation.quotations if q.speaks_for is side] for side in (True, False)]
         shown = [q for side in sides for q in side[: given.quotations]]
-        relations.append(
-            ConceptRelation(
-                **relation.model_dump(mode="json", exclude={"quotations"}),
-                quotations=[
-                    ConceptQuotation(**{**q.model_dump(exclude={"title"}), "text": q.text[:QUOTE]})
-                    for q in shown
-                ],
-            )
-        )
+        cut = tuple(q.model_copy(update={"text": q.text[:QUOTE]}) for q in shown)
+        relations.append(relation.model_copy(update={"quotations": cut}))
     return ConceptResult(
         id=report.node.id,
         name=report.node.name,
@@ -406,14 +336,14 @@ def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
         identifiers=report.node.identifiers,
         papers_for=report.papers_for,
         papers_against=report.papers_against,
-        years=[ConceptYear(**year.model_dump()) for year in report.years],
+        years=report.years,
         relations_in_all=len(report.relations),
         relations=relations,
     )
 
 
 class CommunitiesInput(Strict):
-    """How finely to divide the graph, and how many communities to describe."""
+    """Resolution of the division, and the number of communities to describe."""
 
     graph: GraphPath
     limit: int = Field(default=10, ge=1, le=100, description="The largest ones")
@@ -421,13 +351,6 @@ class CommunitiesInput(Strict):
     resolution: float = Field(
         default=1.0, gt=0, le=100, description="Above 1: more and smaller communities"
     )
-
-
-class CommunitySentence(BaseModel):
-    """A sentence, and the numbers of the community's statements that it rests on."""
-
-    text: str
-    cites: list[int]
 
 
 class CommunityRow(BaseModel):
@@ -440,7 +363,7 @@ class CommunityRow(BaseModel):
     outside: int
     papers: int
     statements: list[str]
-    summary: list[CommunitySentence]
+    summary: list[Sentence]
 
 
 class CommunitiesResult(BaseModel):
@@ -476,10 +399,7 @@ def graph_communities(given: CommunitiesInput, context: ToolContext) -> Communit
                 outside=community.outside,
                 papers=community.papers,
                 statements=[statement.words() for statement in community.statements],
-                summary=[
-                    CommunitySentence(text=sentence.text, cites=list(sentence.cites))
-                    for sentence in by_rule(community).sentences
-                ],
+                summary=list(by_rule(community).sentences),
             )
             for community in found[: given.limit]
         ],
@@ -487,13 +407,13 @@ def graph_communities(given: CommunitiesInput, context: ToolContext) -> Communit
 
 
 def open_graph(path: str, context: ToolContext) -> Graph:
-    """The graph under the roots, kept open while its files stay the same."""
+    """Open the graph under the roots, cached while its files stay the same."""
     from kg.graph.model import Graph
 
     place = context.input(path)
     files = sorted(place.rglob("*")) if place.is_dir() else [place]
     for file in files:
-        context.roots.input(file)  # nothing that leads outside
+        context.roots.input(file)  # no link that leads outside
     stamp = tuple(
         (str(file), file.stat().st_mtime_ns, file.stat().st_size)
         for file in files
@@ -502,10 +422,10 @@ def open_graph(path: str, context: ToolContext) -> Graph:
     return context.shared(("graph", str(place), stamp), lambda: Graph.load(place))
 
 
-def embedder_of(graph: Graph, context: ToolContext) -> Embedder:
-    """The embedding model of a graph, if it is one that comes with SAGE.
+def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
+    """Load the embedding model of a graph, if it ships with SAGE.
 
-    A graph file names its model; a name from a file must not choose what is downloaded or loaded.
+    A name from a graph file must not choose a model to be downloaded or loaded.
     """
     from kg.embedding import embed
 
@@ -521,18 +441,19 @@ def embedder_of(graph: Graph, context: ToolContext) -> Embedder:
     )
 
 
-def _papers(evidence: Iterable[object]) -> list[str]:
+def _papers(evidence: Iterable[Evidence]) -> list[str]:
     """Each paper once, in order, by its identifier or title."""
-    return list(dict.fromkeys(paper(item) for item in evidence))[:20]
+    return list(dict.fromkeys(describe_paper(item) for item in evidence))[:20]
 
 
-def paper(evidence: object) -> str:
-    """A paper in words: title, year, identifier as the source states it."""
-    title = getattr(evidence, "title", "") or getattr(evidence, "doc_id", "")[:12]
-    year = getattr(evidence, "year", None)
-    doi, pmid = getattr(evidence, "doi", None), getattr(evidence, "pmid", None)
-    parts = [title, str(year) if year else "", f"doi:{doi}" if doi else ""]
-    parts.append(f"PMID {pmid}" if pmid else "")
+def describe_paper(evidence: Any) -> str:
+    """Title, year and identifier of a paper as the source states them."""
+    parts = [
+        evidence.title or evidence.doc_id[:12],
+        str(evidence.year) if evidence.year else "",
+        f"doi:{evidence.doi}" if evidence.doi else "",
+        f"PMID {evidence.pmid}" if evidence.pmid else "",
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -540,7 +461,7 @@ def _passages(supports: tuple[Support, ...], limit: int) -> list[Passage]:
     return [
         Passage(
             text=support.evidence.text[:QUOTE],
-            paper=paper(support.evidence),
+            paper=describe_paper(support.evidence),
             year=support.evidence.year,
             section=support.evidence.section,
             confidence=support.confidence,

@@ -1,4 +1,4 @@
-"""Questions that the server asks the client in the middle of a call: a pixel size, its roots.
+"""Questions to the client during a call: a pixel size, its roots.
 
 In protocol 2026-07-28 a call ends with `InputRequiredResult` and the client calls again with the
 answers; before it, the server sends a request of its own while the call waits.
@@ -19,7 +19,7 @@ ROOTS = "roots"
 
 
 class InputNeeded(Exception):  # noqa: N818 - not an error
-    """The call cannot go on until the client has answered."""
+    """The call needs an answer of the client to continue."""
 
     def __init__(self, result: types.InputRequiredResult) -> None:
         super().__init__("input needed")
@@ -29,16 +29,9 @@ class InputNeeded(Exception):  # noqa: N818 - not an error
 async def ask(
     ctx: Any, params: types.CallToolRequestParams, key: str, request: types.InputRequest
 ) -> Any:
-    """The client's answer to a request, or None where it cannot be asked.
+    """Ask the client a question named `key`; None if it cannot be asked.
 
-    Raises `InputNeeded` where the answer comes with the next call.
-
-    Parameters
-    ----------
-    ctx : the call's context
-    params : the call, with answers that it brings
-    key : name of this question in the call
-    request : what the client is asked
+    Raises `InputNeeded` if the answer comes with the next call.
     """
     answers = params.input_responses or {}
     if key in answers:
@@ -50,12 +43,12 @@ async def ask(
     kind = types.ListRootsResult if key == ROOTS else types.ElicitResult
     try:
         return await ctx.session.send_request(request, kind)
-    except MCPError:  # it declared that it answers, and does not
+    except MCPError:  # it declared support but does not answer
         return None
 
 
-async def pixel_size(ctx: Any, params: types.CallToolRequestParams, slide: str) -> float | None:
-    """µm per pixel of a slide whose file does not say, asked of the user; None without answer."""
+async def ask_pixel_size(ctx: Any, params: types.CallToolRequestParams, slide: str) -> float | None:
+    """Ask the user for the µm per pixel of a slide; None without answer."""
     able = ctx.session.client_capabilities
     if able is None or able.elicitation is None:
         return None
@@ -87,8 +80,8 @@ async def pixel_size(ctx: Any, params: types.CallToolRequestParams, slide: str) 
     return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
 
 
-async def client_folders(ctx: Any, params: types.CallToolRequestParams) -> list[Path]:
-    """Existing folders that the client names as its roots."""
+async def ask_folders(ctx: Any, params: types.CallToolRequestParams) -> list[Path]:
+    """Ask the client for its roots; existing folders only."""
     able = ctx.session.client_capabilities
     if able is None or able.roots is None:
         return []

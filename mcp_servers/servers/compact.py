@@ -1,7 +1,7 @@
 """Compact discovery: three tools that find, describe and call all the others.
 
 A client that lists every tool with its schemas spends tens of thousands of tokens before the first
-question. Here it lists these, searches by words, and reads the schema of what it means to call.
+question. Here it lists these, searches by words, and reads the schema of the tool to call.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import mcp_types as types
 
-from mcp_servers.servers.content import describe, lean
-from mcp_servers.servers.titles import title_of
+from mcp_servers.servers.content import describe, strip_titles
+from mcp_servers.servers.titles import make_title
 from mcp_servers.spec import ToolSpec
 
 CALL = "call_tool"
@@ -25,7 +25,7 @@ EMPTY_WORDS = frozenset({
     "it", "of", "on", "or", "that", "the", "there", "these", "this", "to", "what", "where", "which",
     "who", "with",
 })  # fmt: skip
-"""Words of a task that tell nothing of a tool."""
+"""Words that do not distinguish tools."""
 
 SEARCH_TOOL = types.Tool(
     name="search_tools",
@@ -78,28 +78,28 @@ CALL_TOOL = types.Tool(
 TOOLS = {tool.name: tool for tool in (SEARCH_TOOL, DESCRIBE_TOOL, CALL_TOOL)}
 
 
-def search(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
-    """Tools whose name, summary or arguments hold words of the query, the best first.
+def search_tools(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
+    """Search tools by words in name, summary or arguments, the best first.
 
     A word in the name or title counts three times, in the summary twice, in an argument once; rare
-    words count more (by the logarithm of how few tools hold them).
+    words count more (by the logarithm of their document frequency).
     """
     import math
 
     texts = {spec.name: _fields(spec) for spec in specs}
     by_name = {spec.name: spec for spec in specs}
     words = set(WORD.findall(query.casefold())) - EMPTY_WORDS
-    holds = {
-        word: sum(any(_holds(word, field) for _, field in fields) for fields in texts.values())
+    frequency = {
+        word: sum(any(_contains(word, field) for _, field in fields) for fields in texts.values())
         for word in words
     }
     scores = {
         name: sum(
-            weight * math.log(1 + len(texts) / holds[word])
+            weight * math.log(1 + len(texts) / frequency[word])
             for word in words
-            if holds[word]
+            if frequency[word]
             for weight, field in fields
-            if _holds(word, field)
+            if _contains(word, field)
         )
         for name, fields in texts.items()
     }
@@ -109,7 +109,7 @@ def search(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
         "tools": [
             {
                 "name": name,
-                "title": title_of(name),
+                "title": make_title(name),
                 "suite": by_name[name].suite,
                 "summary": by_name[name].summary,
             }
@@ -123,7 +123,7 @@ def _fields(spec: ToolSpec) -> list[tuple[int, set[str]]]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties", {})
     arguments = " ".join(f"{key} {item.get('description', '')}" for key, item in properties.items())
     return [
-        (3, _words(f"{spec.name} {title_of(spec.name)}")),
+        (3, _words(f"{spec.name} {make_title(spec.name)}")),
         (2, _words(f"{spec.summary} {spec.suite}")),
         (1, _words(arguments)),
     ]
@@ -133,19 +133,19 @@ def _words(text: str) -> set[str]:
     return set(WORD.findall(text.casefold()))
 
 
-def _holds(word: str, field: set[str]) -> bool:
+def _contains(word: str, field: set[str]) -> bool:
     """Plural and singular count as the same word."""
     return word in field or word.removesuffix("s") in field or f"{word}s" in field
 
 
-def description(spec: ToolSpec) -> dict[str, Any]:
-    """All that a caller must know of one tool."""
+def describe_in_full(spec: ToolSpec) -> dict[str, Any]:
+    """Describe one tool: arguments, result, limits."""
     tool = describe(spec)
     return {
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
         "arguments": tool.input_schema,
-        "result": lean(spec.output_schema),
+        "result": strip_titles(spec.output_schema),
         "read_only": spec.read_only,
     }

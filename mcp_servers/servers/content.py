@@ -1,4 +1,4 @@
-"""From tool runs to MCP content: an envelope with its schema, images, links to files."""
+"""MCP content of tool runs: an envelope with its schema, images, links to files."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import mcp_types as types
 
 from mcp_servers.describe import limits, validity_lines
 from mcp_servers.servers.options import Limits
-from mcp_servers.servers.titles import title_of
+from mcp_servers.servers.titles import make_title
 from mcp_servers.spec import ToolRun, ToolSpec
 
 SCHEME = "sage://output/"
 """Resource addresses: a file below the server's output folder."""
 
 PREVIEW = 1024
-"""Longest side of an image that is made smaller to be shown, in pixels."""
+"""Longest side of a reduced image, pixels."""
 STATES = ["queued", "running", "done", "failed", "cancelled"]
 
 
 def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
-    """JSON schema of what every call returns: the state of the job, and its result when done.
+    """JSON schema of the result of every call: the job's state, and the result when done.
 
     `result` is the schema of the tool's own result; None allows any object.
     """
@@ -61,29 +61,29 @@ def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
     return schema
 
 
-def lean(schema: Any) -> Any:
-    """A schema without the titles that repeat each field's name: a third of what a model reads."""
+def strip_titles(schema: Any) -> Any:
+    """Remove the titles of a schema, which repeat the names of fields."""
     if isinstance(schema, list):
-        return [lean(item) for item in schema]
+        return [strip_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: lean(item)
+        key: strip_titles(item)
         for key, item in schema.items()
         if not (key == "title" and isinstance(item, str))
     }
 
 
 def describe(spec: ToolSpec) -> types.Tool:
-    """A tool as MCP clients see it."""
-    lines = [spec.summary, _sentence(limits(spec)), *validity_lines(spec)]
+    """Describe a tool for MCP clients."""
+    lines = [spec.summary, _capitalize(limits(spec)), *validity_lines(spec)]
     card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
     return types.Tool(
         name=spec.name,
-        title=title_of(spec.name),
+        title=make_title(spec.name),
         description="\n".join(lines),
-        input_schema={"type": "object", "properties": {}, **lean(spec.input_schema)},
-        output_schema=envelope_schema(lean(spec.output_schema)),
+        input_schema={"type": "object", "properties": {}, **strip_titles(spec.input_schema)},
+        output_schema=envelope_schema(strip_titles(spec.output_schema)),
         annotations=types.ToolAnnotations(
             read_only_hint=spec.read_only,
             destructive_hint=False,
@@ -100,7 +100,7 @@ def describe(spec: ToolSpec) -> types.Tool:
 
 
 def relocate(value: Any, names: dict[str, str]) -> Any:
-    """A result with names of outputs and of their folders as paths below the output folder."""
+    """Replace names of outputs in a result by paths below the output folder."""
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, list):
@@ -110,25 +110,25 @@ def relocate(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
-def uri_of(path: str) -> str:
-    """The resource address of a file below the output folder."""
+def make_uri(path: str) -> str:
+    """Resource address of a file below the output folder."""
     return SCHEME + quote(path)
 
 
-def envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[str, Any]:
-    """The structured content of a call; `prefix` is the job's folder below the output root."""
+def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[str, Any]:
+    """Make the structured content of a call; `prefix` is the job's folder below the output."""
     files = []
     result: Any = None
     if run is not None:
         names = {output.name: f"{prefix}/{output.name}" for output in run.outputs}
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
-        # A folder of one part could as well be a word of the result.
+        # A folder of one part could also be a word of the result.
         moved = {folder: f"{prefix}/{folder}" for folder in folders if "/" in folder}
         result = relocate(run.result, moved | names)
         files = [
             {
                 "path": names[output.name],
-                "uri": uri_of(names[output.name]),
+                "uri": make_uri(names[output.name]),
                 "mime": output.mime,
                 "bytes": output.bytes,
                 "sha256": output.sha256,
@@ -146,22 +146,22 @@ def envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[s
     }
 
 
-def content_of(
+def make_blocks(
     structured: dict[str, Any], output: Path, bounds: Limits
 ) -> tuple[list[types.ContentBlock], dict[str, Any]]:
-    """Content blocks of an envelope: its JSON, its images, links to its files.
+    """Make the content blocks of an envelope: its JSON, its images, links to its files.
 
-    A result beyond the bound goes to a file beside the outputs, and the envelope says so.
+    A result beyond the limit is written to a file, which the envelope names.
     """
     text = json.dumps(structured, ensure_ascii=False)
     if len(text.encode()) > bounds.result:
-        structured = spill(structured, text, output, bounds)
+        structured = spill_to_file(structured, text, output, bounds)
         text = json.dumps(structured, ensure_ascii=False)
     blocks: list[types.ContentBlock] = [types.TextContent(text=text)]
     shown = 0
     for file in structured["files"]:
         if file["mime"].startswith("image/") and shown < bounds.images:
-            picture = image_of(output / file["path"], file["mime"], bounds.image)
+            picture = load_image(output / file["path"], file["mime"], bounds.image)
             if picture is not None:
                 blocks.append(picture)
                 shown += 1
@@ -175,10 +175,10 @@ def content_of(
     return blocks, structured
 
 
-def image_of(path: Path, mime: str, most: int) -> types.ImageContent | None:
-    """An image as content, made smaller (JPEG, 1024 px) when the file has more than `most` bytes.
+def load_image(path: Path, mime: str, most: int) -> types.ImageContent | None:
+    """Load an image as content, as a smaller JPEG if the file has more than `most` bytes.
 
-    None when the file is gone, or is no image after all; the link to it remains.
+    None if the file is missing or not an image; its link remains.
     """
     if not path.is_file():
         return None
@@ -200,16 +200,10 @@ def image_of(path: Path, mime: str, most: int) -> types.ImageContent | None:
     return types.ImageContent(data=data, mime_type="image/jpeg")
 
 
-def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -> dict[str, Any]:
-    """Write the whole envelope to a file below the output folder and return a short one.
-
-    Parameters
-    ----------
-    structured : the envelope
-    text : the same as JSON text, which is what the file holds
-    output : folder below which it is written
-    bounds : how long an answer may be
-    """
+def spill_to_file(
+    structured: dict[str, Any], text: str, output: Path, bounds: Limits
+) -> dict[str, Any]:
+    """Write the envelope (as JSON `text`) to a file below `output` and return a short one."""
     from mcp_servers.context import ToolContext
     from mcp_servers.results_cache import describe_output
     from mcp_servers.roots import Roots
@@ -218,7 +212,7 @@ def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -
     with ToolContext(Roots((), output)).writing(name) as path:
         path.write_text(text, encoding="utf-8")
     made = describe_output(output, name)
-    link = {"path": name, "uri": uri_of(name), **made.model_dump(exclude={"name"})}
+    link = {"path": name, "uri": make_uri(name), **made.model_dump(exclude={"name"})}
     return {
         **structured,
         "result": None,
@@ -230,5 +224,5 @@ def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -
     }
 
 
-def _sentence(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:] + "."

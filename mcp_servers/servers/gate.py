@@ -54,13 +54,13 @@ class Gate:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            if await self.watch.healthy(scope, send):
+            if await self.watch.answer_health(scope, send):
                 return
-            send = self.watch.counting(send)
+            send = self.watch.count_answers(send)
             refused = self.refusal(scope["headers"])
             if refused is not None:
                 await _refuse(send, *refused)
-            elif await self.watch.measures(scope, send):
+            elif await self.watch.answer_metrics(scope, send):
                 return
             elif not self._named(scope):
                 await _refuse(send, 403, UNNAMED, "unnamed")

@@ -1,140 +1,83 @@
-"""What a server tells those who watch it: /healthz to anybody, /metrics to who has the token.
-
-The text of /metrics is OpenMetrics 1.0, which Prometheus reads.
-"""
+"""Health and metrics of a server: /healthz for anyone, /metrics (OpenMetrics) with the token."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 HEALTH = "/healthz"
 METRICS = "/metrics"
-KIND = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-@dataclass(frozen=True)
-class Family:
-    """One metric: its values by labels. A counter's samples get the ending `_total`."""
-
-    name: str
-    kind: Literal["gauge", "counter"]
-    meaning: str
-    values: Mapping[tuple[tuple[str, str], ...], float]
+def make_gauges(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """Make a gauge with a value for each label."""
+    family = GaugeMetricFamily(name, help_text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
 
 
-Measured = Callable[[], Iterable[Family]]
-
-
-def one(name: str, kind: Literal["gauge", "counter"], meaning: str, value: float) -> Family:
-    """A metric without labels.
-
-    Parameters
-    ----------
-    name, kind, meaning : of the metric
-    value : its only one
-    """
-    return Family(name, kind, meaning, {(): value})
-
-
-def by(
-    label: str,
-    name: str,
-    kind: Literal["gauge", "counter"],
-    meaning: str,
-    values: Mapping[str, float],
-) -> Family:
-    """A metric with one label.
-
-    Parameters
-    ----------
-    label : its name
-    name, kind, meaning : of the metric
-    values : by the label's value
-    """
-    return Family(name, kind, meaning, {((label, key),): count for key, count in values.items()})
-
-
-def exposition(families: Iterable[Family]) -> str:
-    """The metrics as OpenMetrics text."""
-    lines = []
-    for family in families:
-        lines += [f"# TYPE {family.name} {family.kind}", f"# HELP {family.name} {family.meaning}"]
-        ending = "_total" if family.kind == "counter" else ""
-        for labels, value in family.values.items():
-            said = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
-            lines.append(f"{family.name}{ending}{{{said}}} {value:g}" if said else
-                         f"{family.name}{ending} {value:.17g}")  # fmt: skip
-    return "\n".join([*lines, "# EOF", ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def of_process() -> list[Family]:
-    """Memory and open files of this process."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return [
-        one("process_resident_memory_bytes", "gauge", "Memory of the server.",
-            pages * os.sysconf("SC_PAGE_SIZE")),
-        one("process_open_fds", "gauge", "Open files and sockets of the server.",
-            len(list(Path("/proc/self/fd").iterdir()))),
-    ]  # fmt: skip
+def make_counters(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """Make a counter with a value for each label; its samples end with `_total`."""
+    family = CounterMetricFamily(name, help_text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
 
 
 class Watch:
-    """Answers the two addresses, and counts what the server answers.
+    """Answers both addresses and counts the answers of the server.
 
-    Parameters
-    ----------
-    measured : further metrics, asked at each request
+    `collect_more` returns further metrics at each request.
     """
 
-    def __init__(self, measured: Measured = tuple) -> None:
-        self.measured = measured
+    def __init__(self, collect_more: Callable[[], Iterable[Metric]] = tuple) -> None:
+        self.collect_more = collect_more
         self.answers: Counter[str] = Counter()
+        self.process = ProcessCollector(registry=None)
 
-    async def healthy(self, scope: Any, send: Any) -> bool:
-        """Answer /healthz, which tells nothing else; False for any other request."""
+    async def answer_health(self, scope: Any, send: Any) -> bool:
+        """Answer /healthz without further details; False for any other request."""
         if scope["type"] != "http" or scope["path"] != HEALTH:
             return False
-        await answer(send, b'{"status": "ok"}\n', b"application/json")
+        await _send(send, b'{"status": "ok"}\n', "application/json")
         return True
 
-    async def measures(self, scope: Any, send: Any) -> bool:
+    async def answer_metrics(self, scope: Any, send: Any) -> bool:
         """Answer /metrics; False for any other request."""
         if scope["path"] != METRICS or scope["method"] != "GET":
             return False
         import anyio
 
-        text = await anyio.to_thread.run_sync(self.text)
-        await answer(send, text.encode(), KIND)
+        await _send(
+            send, await anyio.to_thread.run_sync(generate_latest, self), CONTENT_TYPE_LATEST
+        )
         return True
 
-    def text(self) -> str:
-        """All metrics."""
-        said = by("status", "sage_http_answers", "counter", "Answers by status.", self.answers)
-        return exposition([*of_process(), said, *self.measured()])
+    def collect(self) -> Iterable[Metric]:
+        """Collect all metrics, as a registry of prometheus_client does."""
+        yield from self.process.collect()
+        yield make_counters("sage_http_answers", "Answers by status.", "status", self.answers)
+        yield from self.collect_more()
 
-    def counting(self, send: Any) -> Any:
-        """`send`, which also counts the answer."""
+    def count_answers(self, send: Any) -> Any:
+        """Wrap `send` so that it also counts the answer."""
 
-        async def sending(message: Any) -> None:
+        async def counting_send(message: Any) -> None:
             if message["type"] == "http.response.start":
                 self.answers[str(message["status"])] += 1
             await send(message)
 
-        return sending
+        return counting_send
 
 
-async def answer(send: Any, body: bytes, kind: bytes) -> None:
-    """A whole answer of status 200."""
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()),
+async def _send(send: Any, body: bytes, kind: str) -> None:
+    headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()),
                (b"cache-control", b"no-store")]  # fmt: skip
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,8 +1,8 @@
 """Tasks of the protocol: the extension `io.modelcontextprotocol/tasks` (2026-07-28) over jobs.
 
-A client that declares the extension with a call may get a task instead of a result; it asks for
-its state by `tasks/get` and gives it up by `tasks/cancel`. A task is a job, its identifier the
-job's, so that clients without the extension do the same by job_status, job_result and job_cancel.
+A client that declares the extension may get a task instead of a result; it polls the state by
+`tasks/get` and cancels by `tasks/cancel`. A task is a job with the same identifier, so clients
+without the extension use job_status, job_result and job_cancel.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ STATUS = {
 
 
 class TaskParams(types.RequestParams):
-    """Which task."""
+    """Identifier of a task."""
 
     task_id: str = Field(min_length=1, max_length=200)
 
 
 class UpdateParams(TaskParams):
-    """Answers to what a task asked; no task of ours asks."""
+    """Answers to questions of a task; SAGE's tasks ask none."""
 
     input_responses: dict[str, Any] = Field(default_factory=dict)
 
 
-def declared(ctx: Any) -> bool:
-    """Whether this request's client takes tasks."""
+def supports_tasks(ctx: Any) -> bool:
+    """True if the client of this request supports tasks."""
     able = ctx.session.client_capabilities
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     return bool(modern and able and EXTENSION in (able.extensions or {}))
 
 
-def created(job: Job) -> dict[str, Any]:
-    """What a call answers with in place of its result."""
-    return {"resultType": "task", **_task(job)}
+def make_task_result(job: Job) -> dict[str, Any]:
+    """Make the answer of a call that became a task."""
+    return {"resultType": "task", **_describe_task(job)}
 
 
-def detailed(job: Job, result: types.CallToolResult | None) -> dict[str, Any]:
-    """A task's state, with its result where it has ended."""
-    found = {"resultType": "complete", **_task(job)}
+def make_detail(job: Job, result: types.CallToolResult | None) -> dict[str, Any]:
+    """Make a task's state, with its result if it has ended."""
+    found = {"resultType": "complete", **_describe_task(job)}
     if result is not None and found["status"] == "completed":
         found["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     return found
 
 
-def _task(job: Job) -> dict[str, Any]:
-    """What every answer says of a task. Results are kept until many later jobs have ended."""
+def _describe_task(job: Job) -> dict[str, Any]:
+    """Fields of every answer about a task. Results are kept until many later jobs have ended."""
     known = job.status()
     message = known["message"] or known["state"]
     return {

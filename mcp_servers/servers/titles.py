@@ -1,4 +1,4 @@
-"""What people see as the name of a tool in an MCP client."""
+"""Titles of tools in an MCP client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ TITLES = {
     "read_slide": "Question about a slide",
     "record_session": "Record a reading of a slide",
     "cluster_tiles": "Group the tiles of a slide by appearance",
-    "competing_risks": "Competing risks",
     "concordance": "Concordance of a variable with survival",
     "cox": "Cox regression",
     "describe_cohort": "Describe a cohort",
@@ -24,14 +23,11 @@ TITLES = {
     "job_result": "Result of a job",
     "job_status": "State of a job",
     "kaplan_meier": "Kaplan-Meier curves",
-    "list_cohorts": "List cohorts",
-    "list_slides": "List slides",
     "logrank": "Log-rank test",
     "measure_cohort": "Measure the slides of a cohort",
     "measure_maps": "Measure the maps of a slide",
     "mil_evaluate": "Evaluate a multiple-instance model",
     "mil_train": "Train a multiple-instance model",
-    "nuclei": "Nuclei",
     "ontology_terms": "Meaning of names in the ontology",
     "patch_train": "Train a patch classifier",
     "read_region": "Read a region of a slide",
@@ -48,16 +44,14 @@ TITLES = {
     "stain_normalize": "Normalize the stain",
     "stain_separate": "Separate the stains",
     "start_run": "Start a research run",
-    "stroma": "Stroma",
     "text_score": "Score tiles by a description",
     "til": "Tumor-infiltrating lymphocytes",
     "tile_slide": "Cut a slide into tiles",
-    "tissue_mask": "Tissue mask",
     "tls": "Tertiary lymphoid structures",
     "tumor": "Tumor regions",
 }
 
 
-def title_of(name: str) -> str:
-    """A tool's title: the one given here, else its name in words."""
+def make_title(name: str) -> str:
+    """Title of a tool, by default its name in words."""
     return TITLES.get(name) or name.replace("_", " ").capitalize()

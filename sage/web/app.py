@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from prometheus_client.core import GaugeMetricFamily, Metric
 
-from mcp_servers.servers.health import Family, Watch, by, one
+from mcp_servers.servers.health import Watch, make_gauges
 from sage.core.errors import FaultError, InputError, SageError
 from sage.core.extras import explain_absence
 from sage.run.queue.runs import open_runs
@@ -148,18 +149,18 @@ def _reviews(site: Site) -> Reviews:
     return kept.enter_context(open_reviews(site.settings))
 
 
-def measured(site: Site) -> list[Family]:
+def measured(site: Site) -> list[Metric]:
     """What is counted of the runs here and in the queue."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
-    found = [by("status", "sage_runs", "gauge", "Runs in this server's folder by status.", here)]
+    found = [make_gauges("sage_runs", "Runs in this server's folder by status.", "status", here)]
     up = False  # where it is not, what else is measured is told all the same
     with suppress(FaultError):
         with open_runs(site.settings) as table:
             if table is not None:
                 states = table.counts()
                 found.append(
-                    by("state", "sage_queue_runs", "gauge", "Runs that the queue knows.", states)
+                    make_gauges("sage_queue_runs", "Runs that the queue knows.", "state", states)
                 )
         up = True
-    found.append(one("sage_database_up", "gauge", "Whether the database of runs answers.", up))
+    found.append(GaugeMetricFamily("sage_database_up", "1 if the database of runs answers.", up))
     return found

@@ -108,9 +108,9 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        if await self.watch.healthy(scope, send):
+        if await self.watch.answer_health(scope, send):
             return
-        send = self._with_policy(self.watch.counting(send), scope["path"])
+        send = self._with_policy(self.watch.count_answers(send), scope["path"])
         refused = self.gate.refusal(scope["headers"])
         if refused is not None:
             await _answer(send, *refused)
@@ -133,7 +133,7 @@ class Guard:
             if reason:
                 await _answer(send, 403, reason)
                 return
-        if await self.watch.measures(scope, send):
+        if await self.watch.answer_metrics(scope, send):
             return
         if not await self._keep(scope):
             await _answer(send, 503, "the audit log cannot be written; nothing was done")

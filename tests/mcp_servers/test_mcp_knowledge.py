@@ -102,11 +102,11 @@ def test_a_graph_outside_the_roots_is_refused(
 def test_a_graph_file_does_not_choose_what_model_is_loaded() -> None:
     from types import SimpleNamespace
 
-    from mcp_servers.knowledge.graphs import embedder_of
+    from mcp_servers.knowledge.graphs import load_embedder
 
     fake = SimpleNamespace(embedder="someone/evil-model")
     with pytest.raises(InputError, match="use the model that comes with SAGE"):
-        embedder_of(fake, ToolContext(Roots((), Path("/"))))  # type: ignore[arg-type]
+        load_embedder(fake, ToolContext(Roots((), Path("/"))))  # type: ignore[arg-type]
 
 
 class Driver:

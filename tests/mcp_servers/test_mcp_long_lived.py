@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.exposition import generate_latest
 from pydantic import BaseModel
 
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
-from mcp_servers.servers.handed_back import TRIES, HandedBack, Kept
-from mcp_servers.servers.health import Family, exposition
+from mcp_servers.servers.health import Watch, make_counters
 from mcp_servers.servers.options import Limits
 from mcp_servers.servers.prune import Bounds, prune
 from mcp_servers.servers.server import ToolServer
+from mcp_servers.servers.unfinished import TRIES, UnfinishedJob, UnfinishedJobs
 from mcp_servers.spec import ATTRIBUTE, Resources, tool
 from mcp_servers.workers.inline import InlineWorkers
 from sage.core.errors import Cancelled, InputError
@@ -120,8 +121,13 @@ def test_runs_take_turns_and_no_more_wait_than_jobs_may(tmp_path: Path) -> None:
         until = time.monotonic() + 10
         while turns.now < 2 and time.monotonic() < until:
             time.sleep(0.01)
-        told = {family.name: family.values for family in server.metrics()}
-        assert told["sage_jobs"] == {(("state", "queued"),): 3, (("state", "running"),): 2}
+        jobs_now = {
+            sample.labels["state"]: sample.value
+            for family in server.metrics()
+            for sample in family.samples
+            if sample.name == "sage_jobs"
+        }
+        assert jobs_now == {"queued": 3, "running": 2}
         inline.cancel(jobs[4])
         with pytest.raises(Cancelled):
             jobs[4].result(10)
@@ -131,10 +137,10 @@ def test_runs_take_turns_and_no_more_wait_than_jobs_may(tmp_path: Path) -> None:
 
 
 def test_labels_of_metrics_are_escaped() -> None:
-    family = Family("calls", "counter", "Calls.", {(("tool", 'a"b\\c\n'),): 3.0})
-    assert exposition([family]) == (
-        '# TYPE calls counter\n# HELP calls Calls.\ncalls_total{tool="a\\"b\\\\c\\n"} 3\n# EOF\n'
-    )
+    watch = Watch(lambda: [make_counters("calls", "Calls.", "tool", {'a"b\\c\n': 3.0})])
+    text = generate_latest(watch).decode()
+    assert 'calls_total{tool="a\\"b\\\\c\\n"} 3.0\n' in text and text.endswith("# EOF\n")
+    assert "process_resident_memory_bytes" in text
 
 
 def http(folder: Path) -> Any:
@@ -180,8 +186,9 @@ def test_a_job_longer_than_the_stop_is_taken_up_by_the_next_server(tmp_path: Pat
 
 def test_a_job_that_kills_every_server_is_given_up(tmp_path: Path) -> None:
     handle = "0123456789abcdef"
-    HandedBack(tmp_path).keep(handle, Kept(tool="slow", arguments={}, prefix="slow/0123456789ab"))
+    job = UnfinishedJob(tool="slow", arguments={}, prefix="slow/0123456789ab")
+    UnfinishedJobs(tmp_path).save(handle, job)
     (tmp_path / ".jobs/fedcba9876543210.json").write_text('{"tool": "slow", "prefix": "../../x"}')
-    tries = [[name for name, _ in HandedBack(tmp_path).left()] for _ in range(TRIES + 1)]
+    tries = [[name for name, _ in UnfinishedJobs(tmp_path).load()] for _ in range(TRIES + 1)]
     assert tries == [[handle]] * TRIES + [[]]
     assert not list((tmp_path / ".jobs").glob("*.json"))

@@ -346,17 +346,17 @@ def test_a_large_image_is_shown_smaller(tmp_path: Path) -> None:
     import io
     import random
 
-    from mcp_servers.servers.content import image_of
+    from mcp_servers.servers.content import load_image
 
     noise = random.Random(1).randbytes(1500 * 1500 * 3)
     Image.frombytes("RGB", (1500, 1500), noise).save(tmp_path / "big.png")
-    shown = image_of(tmp_path / "big.png", "image/png", 1 << 20)
+    shown = load_image(tmp_path / "big.png", "image/png", 1 << 20)
     assert shown is not None
     assert shown.mime_type == "image/jpeg"
     with Image.open(io.BytesIO(base64.b64decode(shown.data))) as small:
         assert small.size == (1024, 1024)
     (tmp_path / "fake.png").write_bytes(b"x" * (2 << 20))
-    assert image_of(tmp_path / "fake.png", "image/png", 1 << 20) is None
+    assert load_image(tmp_path / "fake.png", "image/png", 1 << 20) is None
 
 
 def test_a_large_result_goes_to_a_file(folder: Path) -> None:

@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ConfigDict
 
 from mcp_servers.roots import Roots
-from mcp_servers.servers.tasks import EXTENSION, created, detailed
+from mcp_servers.servers.tasks import EXTENSION, make_detail, make_task_result
 from mcp_servers.spec import Resources
 from mcp_servers.workers.jobs import Job
 from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
@@ -120,9 +120,9 @@ def test_a_client_with_tasks_gets_the_result_of_a_long_call_in_the_end(folder: P
 
 def test_a_task_says_how_far_its_job_is(tmp_path: Path) -> None:
     job = Job("measure_cohort", {}, Roots.of([tmp_path], tmp_path), Resources())
-    assert created(job)["statusMessage"] == "0%: queued"
+    assert make_task_result(job)["statusMessage"] == "0%: queued"
     job.report(0.375, "6 of 16 slides")
-    assert (told := detailed(job, None))["statusMessage"] == "38%: 6 of 16 slides"
+    assert (told := make_detail(job, None))["statusMessage"] == "38%: 6 of 16 slides"
     assert (told["taskId"], told["status"], "result" in told) == (job.id, "working", False)
 
 

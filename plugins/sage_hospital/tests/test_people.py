@@ -247,7 +247,7 @@ def test_health_is_for_anybody_and_metrics_for_who_has_the_token(guard: Guard) -
     assert told.headers["content-type"].startswith("application/openmetrics-text")
     lines = told.text.splitlines()
     assert lines[-1] == "# EOF"
-    assert 'sage_http_answers_total{status="401"} 1' in lines
+    assert 'sage_http_answers_total{status="401"} 1.0' in lines
     assert any(line.startswith("process_open_fds ") for line in lines)
 
 

@@ -22,7 +22,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
-from mcp_servers.servers.content import envelope
+from mcp_servers.servers.content import make_envelope
 from sage.core.errors import InputError
 from sage_nova.tools import contours
 from sage_nova.tools.captions import summarize_captions
@@ -241,7 +241,7 @@ def test_folders_that_a_result_names_are_where_the_call_wrote(
     name = "dataset_of_wsi_tissue_segmentation_tool"
     done = REGISTRY.run(name, {"wsi_source": str(painted[0]), "job_dir": "set"}, call)
     status = {"state": "done", "job": "0", "fraction": 1.0, "message": ""}
-    told = envelope(status, done, "call")["result"]
+    told = make_envelope(status, done, "call")["result"]
     for folder in ("dir_with_geojson_contours", "dir_with_slide_thumbnails"):
         assert list((tmp_path / told[folder]).iterdir()), told[folder]
     assert told["processed"] == ["one"]

@@ -1,7 +1,7 @@
-"""Jobs that a server could not end: kept on the disk, and taken up by the next one.
+"""Unfinished jobs of a server: kept on disk and resubmitted by the next one.
 
-A job has a file from its submission to its end. What a server that is stopped, or killed, leaves
-there is submitted again under the same handle, so that a client asks on as before.
+A job has a file from its submission to its end. Jobs of a stopped or killed server are submitted
+again under the same handle, so that clients can keep asking for them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ log = logger(__name__)
 
 FOLDER = ".jobs"
 TRIES = 3
-"""So often a job is taken up; one that kills its server must not kill every one after it."""
+"""Resubmissions of a job, so that a job that kills its server does not kill all later ones."""
 HANDLE = re.compile(r"[0-9a-f]{16}")
 
 
-class Kept(Strict):
+class UnfinishedJob(Strict):
     """A job that has not ended."""
 
     tool: str
@@ -38,30 +38,30 @@ class Kept(Strict):
     tries: int = 0
 
 
-class HandedBack:
-    """The jobs of one output folder that have not ended."""
+class UnfinishedJobs:
+    """Unfinished jobs of one output folder."""
 
     def __init__(self, output: Path) -> None:
         self.folder = output / FOLDER
         self.closing = False
 
-    def keep(self, job_id: str, job: Kept) -> None:
-        """Write a job down."""
+    def save(self, job_id: str, job: UnfinishedJob) -> None:
+        """Save a job."""
         write_text(self.folder / f"{job_id}.json", job.model_dump_json(), durable=False)
 
-    def ended(self, job: Job) -> None:
-        """Strike a job out that ended for good: not one that ends because its server does."""
+    def forget_ended(self, job: Job) -> None:
+        """Remove the file of a job that ended, unless it ended because its server closes."""
         if job.state.final and (job.cancel_requested or not self.closing):
             (self.folder / f"{job.id}.json").unlink(missing_ok=True)
 
-    def left(self) -> Iterator[tuple[str, Kept]]:
-        """What earlier servers left, oldest first; each try is counted before it is made."""
+    def load(self) -> Iterator[tuple[str, UnfinishedJob]]:
+        """Load the jobs of earlier servers, oldest first; each try is counted in advance."""
         paths = [path for path in self.folder.glob("*.json") if HANDLE.fullmatch(path.stem)]
         for path in sorted(paths, key=lambda item: item.stat().st_mtime):
             try:
-                kept = read_model(path, Kept)
+                kept = read_model(path, UnfinishedJob)
             except (InputError, ValidationError, json.JSONDecodeError) as error:
-                log.failed("job of an earlier server not taken up", error, path=path)
+                log.failed("job of an earlier server not resubmitted", error, path=path)
                 path.unlink()
                 continue
             if kept.tries >= TRIES:
@@ -69,5 +69,5 @@ class HandedBack:
                 path.unlink()
                 continue
             again = kept.model_copy(update={"tries": kept.tries + 1})
-            self.keep(path.stem, again)
+            self.save(path.stem, again)
             yield path.stem, again
