@@ -104,13 +104,6 @@ def execute(
 ) -> ToolRun:
     """Run a tool's function and gather result, outputs and provenance.
 
-    Parameters
-    ----------
-    spec : the tool
-    given : its checked arguments
-    context : roots, limits, progress
-    index : keeps hashes of files that did not change
-
     Raises
     ------
     SageError, Cancelled

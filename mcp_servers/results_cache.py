@@ -245,15 +245,7 @@ class ResultsCache:
         return True
 
     def store(self, spec: ToolSpec, given: BaseModel, context: ToolContext, run: ToolRun) -> None:
-        """Keep a result; results with folders or very large outputs are not kept.
-
-        Parameters
-        ----------
-        spec : the tool
-        given : its checked arguments
-        context : roots of the call
-        run : its result
-        """
+        """Keep a result; results with folders or very large outputs are not kept."""
         if sum(output.bytes for output in run.outputs) > self.max_output:
             return
         if any(output.mime == "inode/directory" for output in run.outputs):

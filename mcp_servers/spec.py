@@ -223,14 +223,6 @@ def tool(
     `memory_mb(given)` is the memory of a call in MiB, where that depends on the arguments.
     `acts` is for tools that change more than files of their own, say start a run.
 
-    Parameters
-    ----------
-    name, suite, version : by which the registry knows it
-    summary : a sentence, for people and models
-    resources : processors, memory in MiB, GPU
-    validity : where it holds and where it fails
-    license, cacheable, fingerprint, memory_mb, acts : see above
-
     Raises
     ------
     TypeError

@@ -47,11 +47,7 @@ def feature(
     Parameters
     ----------
     polygon : in level-0 pixels
-    kind : QuPath's type of object
-    name : shown in QuPath; none by default
-    classification : the polygon's own label by default
     color : red, green, blue, 0 to 255; that of the class by default
-    measurements : numbers by name, with their unit in the name
     """
     label = classification or polygon.label or None
     properties: dict[str, Any] = {"objectType": kind}
@@ -77,7 +73,6 @@ def square(x: float, y: float, size: float, label: str = "") -> Polygon:
     ----------
     x, y : upper left corner, level-0 pixels
     size : side, level-0 pixels
-    label : its class
     """
     ring = np.array([[x, y], [x + size, y], [x + size, y + size], [x, y + size]], dtype=np.float64)
     return Polygon(ring, (), label)

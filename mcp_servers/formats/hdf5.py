@@ -95,11 +95,8 @@ def write_features(path: Path, coords: I64, features: F32, grid: Grid, encoder: 
 
     Parameters
     ----------
-    path : file to write
     coords : (n, 2) upper left corners, level-0 pixels
     features : (n, d)
-    grid : size, step and magnification of the tiles
-    encoder : name of the model that made them
     """
     write_feature_parts(path, coords, [features], grid, encoder)
 
@@ -111,11 +108,8 @@ def write_feature_parts(
 
     Parameters
     ----------
-    path : file to write
     coords : (n, 2) upper left corners, level-0 pixels
     parts : (some rows, d) each
-    grid : size, step and magnification of the tiles
-    encoder : name of the model that made them
 
     Raises
     ------

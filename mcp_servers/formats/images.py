@@ -30,7 +30,6 @@ def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> 
 
     Parameters
     ----------
-    path : file to write
     width, height : pixels
     parts : (rows, width, 3) each, red, green and blue
 
@@ -72,7 +71,6 @@ def blend_mask(
     mask : (any, any), true where it is tinted
     color : red, green, blue, 0 to 255
     opacity : 0 leaves the image, 1 covers it
-    outline : draw the mask's border in full color
 
     Returns
     -------
@@ -137,8 +135,6 @@ def draw_squares(
     corners : (n, 2) upper left, level-0 pixels
     size : side, level-0 pixels
     scale : level-0 pixels per pixel of the image
-    colors : of each label
-    labels : n of them
     opacity : of the filling, 0 to 1
 
     Returns

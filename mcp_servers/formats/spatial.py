@@ -53,11 +53,8 @@ def from_geojson(
 
     Parameters
     ----------
-    path : a GeoJSON file
-    name : of the elements
     size : width and height of the slide, level-0 pixels
     mpp : micrometers per level-0 pixel; None where the slide does not say
-    warnings : gets what was changed or left out
     """
     from mcp_servers.formats.geojson import read_objects
 
@@ -132,13 +129,6 @@ def column_names(
     Texts that become the same name, or one that is `taken`, are numbered, and that is said. Those
     that need no change come first, so that they keep their name.
 
-    Parameters
-    ----------
-    path : for the warnings
-    texts : as the file names its columns
-    taken : names that are not free
-    warnings : gets what was numbered
-
     Returns
     -------
     One name per text, in their order.
@@ -189,12 +179,8 @@ def from_hdf5(
 
     Parameters
     ----------
-    path : coordinates with features or scores
-    name : of the elements
     size : width and height of the slide, level-0 pixels
     mpp : micrometers per level-0 pixel; None where the slide does not say
-    warnings : gets what was changed or left out
-    open_files : closes the file after the store is written
     """
     import geopandas
     import shapely
@@ -328,13 +314,6 @@ def image_of(view: View, mpp: float | None, tick: Callable[[float], None]) -> An
 
 def check_inside(path: Path, low: F64, high: F64, size: tuple[int, int], start: int = 0) -> None:
     """Refuse objects (n corners, low and high) off the slide; `start` is the first.
-
-    Parameters
-    ----------
-    path : for the message
-    low, high : (n, 2) corners of the objects' boxes, level-0 pixels
-    size : width and height of the slide, level-0 pixels
-    start : number of the first object, for the message
 
     Raises
     ------

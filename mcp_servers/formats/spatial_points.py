@@ -26,11 +26,8 @@ def from_csv(
 
     Parameters
     ----------
-    path : a table with columns x and y
-    name : of the element
     size : width and height of the slide, level-0 pixels
     mpp : micrometers per level-0 pixel; None where the slide does not say
-    warnings : gets what was changed or left out
 
     Raises
     ------

@@ -63,8 +63,6 @@ class TileSpool:
 
         Parameters
         ----------
-        place : column and row of the tile
-        layer : its number
         top, bottom : rows of the tile's pixels, the last one not included
         """
         tile = self._memory.get(place)

@@ -157,13 +157,6 @@ def analysis_table(
     """Complete rows of the keys and the endpoint (`time`, `event`) after the filters.
 
     Raises `InputError` for an endpoint of another kind, or fewer patients than may be described.
-
-    Parameters
-    ----------
-    cohort : whose patients are described
-    given : endpoint and filters
-    keys : variables that must be known
-    kinds : of endpoints that are taken
     """
     from validation.inputs.population import apply_filters
 

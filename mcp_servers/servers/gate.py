@@ -29,16 +29,7 @@ class Gate:
         watch: Watch | None = None,
         callers: Callers | None = None,
     ) -> None:
-        """Guard `app`.
-
-        Parameters
-        ----------
-        app : what allowed requests come to
-        options : hosts and token
-        listener : told which connections carry an allowed request
-        watch : answers those who watch the server
-        callers : knows who calls; without it whoever has the token does
-        """
+        """Guard `app`."""
         self.app = app
         self.callers = callers
         self.watch = watch or Watch()
@@ -109,14 +100,7 @@ class Gate:
 
 
 async def pass_on(app: Any, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
-    """Hand an allowed request on, and tell the listener that its connection brought one.
-
-    Parameters
-    ----------
-    app : the application
-    listener : counts what each connection brings
-    scope, receive, send : the request, as ASGI has it
-    """
+    """Hand an allowed request on, and tell the listener that its connection brought one."""
     peer = scope["client"]
     listener.admit(peer)
 

@@ -59,9 +59,6 @@ class BoundedListener(socket.socket):
         Parameters
         ----------
         family : AF_INET or AF_INET6
-        most : connections held at once
-        head_seconds : time for the head of a request, from accepting or from the last answer
-        body_seconds : time for the body of an allowed request
         """
         # The event loop sends without delay only where the protocol is named (else 40 ms a call).
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -46,15 +46,7 @@ class Pruned:
 def prune(
     output: Path, bounds: Bounds, needed: Collection[Path] = (), *, dry: bool = False
 ) -> Pruned:
-    """Remove the oldest call folders beyond the bounds.
-
-    Parameters
-    ----------
-    output : the server's output folder; only `TOOL/HANDLE` below it is looked at
-    bounds : age in days, size of all call folders in megabytes
-    needed : files or folders that something refers to; the call that wrote one stays
-    dry : remove nothing, say what would be
-    """
+    """Remove the oldest call folders beyond the bounds."""
     now = clock.seconds()
     found = []
     for folder in output.glob("*/*"):

@@ -106,13 +106,6 @@ def serve_app(
 ) -> None:
     """Serve an application on a bound socket until interrupted; `started` is told the address.
 
-    Parameters
-    ----------
-    app : an ASGI application
-    bound : the socket
-    options : certificate, limits and hosts
-    started : called once with the address
-
     Raises
     ------
     InputError

@@ -41,21 +41,6 @@ def open_server(
     `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
     `compact`, `ask_roots` and `lasting` are the server's.
 
-    Parameters
-    ----------
-    suite : one of the suites, or "all"
-    roots : folders that tools may read, and the one that they may write
-    workers : as `open_workers` takes it
-    memory_mb : megabytes of all jobs at once
-    tool_folders : with a user's own tools
-    cache_folder : keeps results by tool version and content
-    limits : of answers and jobs
-    drive : see above
-    compact : three tools that find and call the others, instead of one per tool
-    ask_roots : take the client's folders as roots
-    lasting : keep jobs that the server cannot end for the next one with the same output folder
-    callers : says who may call what, over HTTP
-
     Raises
     ------
     InputError

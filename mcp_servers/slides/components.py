@@ -144,7 +144,6 @@ def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) ->
     ----------
     mask : (rows, columns) of bool, or of 0 and 1
     diagonal : cells that touch at a corner are connected too (8 neighbors, else 4)
-    value : False for the regions of the background
     """
     found = [_runs(mask[part], part.start, value) for part in bands(len(mask))]
     rows, starts, stops = (np.concatenate([part[i] for part in found]) for i in range(3))

@@ -71,7 +71,6 @@ def mask_polygons(
     origin : x and y of the mask's corner, level-0 pixels
     min_area_px : mask pixels
     simplify_px : mask pixels; 0 keeps every point
-    label : of all polygons
     """
     import cv2
 
@@ -191,13 +190,6 @@ def grid(width: int, height: int, size: float, step: float, edges: bool = False)
     """(n, 2) corners of a grid of squares, row by row.
 
     `edges` also keeps squares that reach beyond the right or bottom border.
-
-    Parameters
-    ----------
-    width, height : of the area, in any unit
-    size : side of a square
-    step : between corners; `size` for squares that touch
-    edges : see above
 
     Raises
     ------

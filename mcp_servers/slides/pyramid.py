@@ -38,16 +38,12 @@ def write_pyramid(
 
     Parameters
     ----------
-    path : file to write
     width, height : of level 0, pixels
     band : called with the first row and the number of rows, returns (rows, width, 3)
     mpp : micrometers per level-0 pixel; None writes none
-    factor : by which each level is smaller than the one above
     levels : their number, level 0 included
     tile : side of the tiles, pixels
     quality : of JPEG, 1 to 100
-    aperio : see above
-    threads : that encode
 
     Raises
     ------

@@ -97,7 +97,6 @@ class Slide:
 
         Parameters
         ----------
-        path : an SVS, tiled TIFF, OME-TIFF, any OpenSlide format, PNG or JPEG
         mpp : µm per level-0 pixel, to override what the file says; recorded as such
         backend : `auto` decodes directly where a tile equals OpenSlide's pixel for pixel
         threads : decoding threads; the number of CPUs up to 4 when None
@@ -351,7 +350,6 @@ class Slide:
         corners : upper left, level-0 pixels
         size : side, pixels of the level, 1 to 8192
         level : 0 is the largest
-        ahead : tiles that are decoded before they are asked for
 
         Raises
         ------

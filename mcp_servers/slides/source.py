@@ -73,7 +73,6 @@ def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
     Parameters
     ----------
     image : (height, width, 3)
-    x, y : corner, which may lie outside
     width, height : of the rectangle, pixels
     """
     image_height, image_width = image.shape[:2]

@@ -60,15 +60,6 @@ class Workers(ABC):
     ) -> Job:
         """Queue a job. `on_change` is called from the workers' thread and must be quick.
 
-        Parameters
-        ----------
-        tool : name in the registry
-        arguments : as the tool's schema says
-        roots : folders that it may read, and the one that it may write
-        priority : a higher one is taken first
-        on_change : called with the job at each change of its state
-        handle : of a job that is submitted again; by default a new one
-
         Raises
         ------
         InputError

@@ -56,14 +56,6 @@ def run_request(
 ) -> dict[str, Any]:
     """Run one request against a registry; the answer as JSON data, never an exception.
 
-    Parameters
-    ----------
-    registry : the tools
-    handles : models and slides kept open between jobs
-    request : tool, arguments, roots, device
-    report : called with the progress, 0 to 1, and a word
-    cancelled : asked whether to stop
-
     Returns
     -------
     "done" with what the tool returned, or "failed" with the error's kind and message.
@@ -98,15 +90,7 @@ def run_request(
 
 
 def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: int) -> None:
-    """Serve jobs until the pool says stop or goes away.
-
-    Parameters
-    ----------
-    connection : to the pool
-    recipe : from which the registry is made
-    threads : of the numerical libraries
-    handles : number of models and slides kept open
-    """
+    """Serve jobs until the pool says stop or goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's to handle
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)

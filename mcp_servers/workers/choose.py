@@ -19,8 +19,6 @@ def open_workers(
 
     Parameters
     ----------
-    word : see above
-    recipe : from which each worker makes its registry
     memory_mb : megabytes of all jobs at once; None for what the machine has
     grace : seconds that a cancelled job has to end by itself
     """

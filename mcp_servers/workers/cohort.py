@@ -153,16 +153,6 @@ def run_cohort(
     again. An interruption loses only the slides that were running.
 
     Raises `InputError` for an unknown tool or bad arguments, before anything runs.
-
-    Parameters
-    ----------
-    workers : that run the jobs
-    tool : name in the registry; its first file argument is the slide
-    slides : files
-    roots : folders that may be read, and the one that is written
-    arguments : the same for all slides
-    on_outcome : called with each slide's end, how many have ended, and how many there are
-    on_progress : called with a running job
     """
     spec = workers.registry.get(tool)
     report = CohortReport(tool, roots.write_path(f"{tool}.csv"))
@@ -196,13 +186,6 @@ def run_items(
     keep_runs: bool = True,
 ) -> None:
     """Run a tool over items of distinct names, each with a folder and a record of its own.
-
-    Parameters
-    ----------
-    outcomes : filled with how each item ended, in the items' order; after an interruption with
-        those that ended
-    on_outcome : told each outcome, how many have ended, and how many there are
-    keep_runs : whether outcomes hold the tools' results; without, memory does not grow with them
 
     Raises
     ------
@@ -377,13 +360,6 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
     """One row per slide that ended, with its patient: what a `cohort.toml` table needs.
 
     Columns: patient, slide, status, then the result's values; files relative to the table.
-
-    Parameters
-    ----------
-    path : .csv
-    spec : the tool, for the columns
-    report : of the run
-    roots : for paths of files in results
     """
     rows, columns = [], ["patient", "slide", "status"]
     for outcome in report.outcomes:

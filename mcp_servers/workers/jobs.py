@@ -226,14 +226,6 @@ def job_for(
 ) -> Job:
     """A checked job: bad arguments are refused here, before anything is queued.
 
-    Parameters
-    ----------
-    spec : the tool
-    arguments : as its schema says
-    roots : folders that it may read, and the one that it may write
-    priority : a higher one is taken first
-    on_change : called with the job at each change of its state
-
     Raises
     ------
     InputError

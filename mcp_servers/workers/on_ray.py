@@ -115,12 +115,8 @@ class RayWorkers(Workers):
 
         Parameters
         ----------
-        recipe : from which each worker process makes its registry
         address : "ray://host:port" (as a client from outside), "auto" (the cluster that this
             machine has joined), or None
-        max_attempts : see `Workers`
-        grace : see `Workers`
-        cpus : processors of a cluster that is started here
         silence : seconds without an answer of the cluster after which it counts as lost
         patience : seconds that a job waits for lost nodes when no other can hold it
         quiet : seconds without a sign of life of a running job after which its node counts as lost

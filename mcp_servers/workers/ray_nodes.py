@@ -58,15 +58,7 @@ def hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Nod
 
 
 def refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: float) -> str | None:
-    """Why no node can ever run the job, with what the largest has; None where one can.
-
-    Parameters
-    ----------
-    tool : its name, for the words
-    need : what it needs
-    nodes : those alive
-    cpus : processors that it takes
-    """
+    """Why no node can ever run the job, with what the largest has; None where one can."""
     if hosts(need, nodes, cpus)[0]:
         return None
     if not nodes:

@@ -31,15 +31,7 @@ class Board:
         self.jobs = 1
 
     def beat(self, job: str, node: str, fraction: float, message: str) -> tuple[bool, float]:
-        """Take a job's sign of life; whether it is to stop, and when to come again (seconds).
-
-        Parameters
-        ----------
-        job : its ticket
-        node : where it runs
-        fraction : of it that is done
-        message : what it does
-        """
+        """Take a job's sign of life; whether it is to stop, and when to come again (seconds)."""
         self.news[job] = (node, fraction, message)
         return job in self.stopping, max(BEAT, self.jobs / BEATS_PER_SECOND)
 
