@@ -1,7 +1,7 @@
 """The scientist without a model: from chains of relationships to a claim the cohort can refute.
 
 Each chain is read from its first entity to its last. Entities that the cohort measures become
-exposures, the endpoint is the one that the chain ends in (or the one with the most events), and
+exposures, the endpoint is the end of the chain (or the endpoint with the most events), and
 the sign of the claim is the product of the polarities along the way.
 """
 
@@ -42,41 +42,25 @@ Ranked = tuple[int, int, int, list[Relationship], list[Measured]]
 """A chain as it is ranked: modalities and signs (negated), its number, steps and entities."""
 
 
-def propose(given: ScientistInput, resources: Resources) -> Proposal:
-    """The first of the chains' claims that was not proposed before.
-
-    Raises
-    ------
-    ValueError
-        If the cohort measures none of the remaining entities.
-    """
-    found = next(proposals(given, resources), None)
-    if found is None:
-        raise ValueError(
-            "no further hypothesis: the cohort measures none of the remaining entities of the paths"
-        )
-    return found
-
-
 def proposals(
     given: ScientistInput, resources: Resources, known: Mapping[str, Level] | None = None
 ) -> Iterator[Proposal]:
     """The chains' claims that were not proposed before, the best chain's first.
 
-    `known` is the side at higher risk of variables on which literature outside the chains told it.
+    `known` is the side at higher risk of variables, from literature outside the chains.
 
     Chains are ranked by how many entities the cohort measures (two of different modality first),
     then by whether the literature gives a sign, then by their order in the brief.
     """
-    chains = sorted({one.chain for one in given.brief.relationships})
+    chains = sorted({edge.chain for edge in given.brief.relationships})
     excluded = excluded_keys(given.question)
     ranked: list[Ranked] = []
     for chain in chains:
-        steps = [one for one in given.brief.relationships if one.chain == chain]
+        steps = [edge for edge in given.brief.relationships if edge.chain == chain]
         measured = [
-            one
-            for one in _find_measured(steps, given.dictionary, resources.ontology)
-            if one.exposure.variable not in excluded
+            entity
+            for entity in _find_measured(steps, given.dictionary, resources.ontology)
+            if entity.exposure.variable not in excluded
         ]
         if not measured:
             continue
@@ -84,7 +68,7 @@ def proposals(
         signed = sum(item.risk != 0 for item in measured)
         ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
     ranked = [(*row[:4], _signed_by_others(row[4], ranked, known or {})) for row in ranked]
-    for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
+    for _, _, chain, steps, measured in sorted(ranked, key=lambda row: row[:3]):
         outcomes = [name for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT]
         endpoint = endpoint_of(given, outcomes)
         for chosen in _choices(measured):
@@ -97,11 +81,11 @@ def proposals(
                     if measured.risk
                     and measured.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
-                unique = tuple({one.variable: one for one in rest}.values())[:4]
+                unique = tuple({exposure.variable: exposure for exposure in rest}.values())[:4]
                 yield Proposal(
                     hypothesis=hypothesis,
-                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps)[:12],
-                    conjecture=any(one.risk == 0 for one in chosen),
+                    support=tuple(StepRef(chain=chain, step=step.step) for step in steps)[:12],
+                    conjecture=any(entity.risk == 0 for entity in chosen),
                     refinements=unique,
                     concepts=_concepts(chosen, endpoint, given.brief.relationships),
                 )
@@ -110,20 +94,21 @@ def proposals(
 def _signed_by_others(
     measured: list[Measured], ranked: Sequence[Ranked], known: Mapping[str, Level]
 ) -> list[Measured]:
-    """Entities to which their own chain gives no sign take the one that the other chains give, or
-    what is known besides.
+    """Entities to which their own chain gives no sign take that of the other chains, or what is
+    known besides.
     """
     totals = Counter({key: 1 if level == "high" else -1 for key, level in known.items()})
     for row in ranked:
-        for one in row[4]:
-            totals[one.exposure.variable] += 2 * one.risk  # chains outvote what is known besides
+        for entity in row[4]:
+            # Chains outvote what is known besides.
+            totals[entity.exposure.variable] += 2 * entity.risk
     found = []
-    for one in measured:
-        total = totals[one.exposure.variable]
-        if one.risk == 0 and total:
-            exposure = one.exposure.model_copy(update={"level": "low" if total < 0 else "high"})
-            one = replace(one, exposure=exposure, risk=1 if total > 0 else -1)
-        found.append(one)
+    for entity in measured:
+        total = totals[entity.exposure.variable]
+        if entity.risk == 0 and total:
+            exposure = entity.exposure.model_copy(update={"level": "low" if total < 0 else "high"})
+            entity = replace(entity, exposure=exposure, risk=1 if total > 0 else -1)
+        found.append(entity)
     return found
 
 
@@ -247,7 +232,7 @@ WORSE = re.compile(
 def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
     """The sign that the sources' own sentences give where the edges are neutral.
 
-    Counts sentences about the entity's own edges that speak of better or worse outcome; a tie, or
+    Counts sentences about the entity's own edges that report a better or worse outcome; a tie, or
     none, leaves the sign unsaid.
     """
     quotes = {

@@ -16,8 +16,10 @@ from agents.core.types import (
     ReviewedHypothesis,
 )
 from agents.expansion.agent import ExpansionInput, check_expansion, expand
-from agents.scientist import ScientistInput, compose_draft, proposal_problems
-from agents.scientist.chains import propose
+from agents.question.types import Level
+from agents.scientist import Proposal, ScientistInput, compose_draft, proposal_problems
+from agents.scientist.agent import draft_from_chains
+from agents.scientist.chains import proposals
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.core.dictionary import Endpoint, Variable
@@ -68,13 +70,17 @@ def _brief(*edges: Relationship) -> OntologyBrief:
     )
 
 
+def propose(given: ScientistInput) -> Proposal:
+    return draft_from_chains(given, RESOURCES).candidates[0]
+
+
 def test_scarce_tls_is_the_risk_where_tls_go_with_longer_survival() -> None:
     brief = _brief(
         _edge(1, 1, TLS, "associated_with", OS, Polarity.POSITIVE),
         _edge(1, 2, FABP5, "associated_with", OS, Polarity.NEGATIVE, forward=False),
     )
     given = ScientistInput(brief=brief, dictionary=_dictionary())
-    proposal = propose(given, RESOURCES)
+    proposal = propose(given)
     levels = {exposure.variable: exposure.level for exposure in proposal.hypothesis.exposures}
     assert levels == {"imaging:tls_density": "low", "expression:FABP5": "high"}
     assert proposal.hypothesis.direction is Direction.HIGHER_RISK
@@ -82,9 +88,48 @@ def test_scarce_tls_is_the_risk_where_tls_go_with_longer_survival() -> None:
     assert proposal_problems(given, proposal, given.dictionary, {}) == []
 
 
+@pytest.mark.parametrize(
+    ("outcome", "level"),
+    [
+        ("progression-free survival", "low"),
+        ("recurrence-free interval", "low"),
+        ("overall survival", "low"),
+        ("recurrence", "high"),
+        ("mortality", "high"),
+    ],
+)
+def test_more_of_an_outcome_is_harm_unless_it_is_the_time_free_of_it(
+    outcome: str, level: str
+) -> None:
+    edge = _edge(1, 1, FABP5, "associated_with", (outcome, "ClinicalEndpoint"), Polarity.POSITIVE)
+    proposal = propose(ScientistInput(brief=_brief(edge), dictionary=_dictionary()))
+    assert proposal.hypothesis.exposures[0].level == level
+
+
+@pytest.mark.parametrize(("known", "level"), [("high", "low"), ("low", "low")])
+def test_a_chain_with_a_sign_outvotes_what_is_known_besides(known: Level, level: str) -> None:
+    brief = _brief(
+        _edge(1, 1, TLS, "contains", FABP5, Polarity.NEUTRAL),
+        _edge(2, 1, TLS, "associated_with", OS, Polarity.POSITIVE),
+    )
+    given = ScientistInput(brief=brief, dictionary=_dictionary())
+    unsigned = [
+        proposal
+        for proposal in proposals(given, RESOURCES, {"imaging:tls_density": known})
+        if proposal.support[0].chain == 1
+    ]
+    levels = {
+        exposure.level
+        for proposal in unsigned
+        for exposure in proposal.hypothesis.exposures
+        if exposure.variable == "imaging:tls_density"
+    }
+    assert levels == {level}
+
+
 def test_a_direction_that_the_literature_does_not_give_is_called_a_conjecture() -> None:
     brief = _brief(_edge(1, 1, FABP5, "associated_with", OS, Polarity.NEUTRAL))
-    proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()), RESOURCES)
+    proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()))
     assert "conjecture" in proposal.hypothesis.rationale
 
 
@@ -96,10 +141,10 @@ def test_hypotheses_of_a_run_differ_and_then_run_out() -> None:
     already: tuple[str, ...] = ()
     for _ in range(3):
         given = ScientistInput(brief=brief, dictionary=_dictionary(), already=already)
-        already += (propose(given, RESOURCES).hypothesis.statement,)
+        already += (propose(given).hypothesis.statement,)
     assert len(set(already)) == 3
     with pytest.raises(ValueError, match="no further hypothesis"):
-        propose(ScientistInput(brief=brief, dictionary=_dictionary(), already=already), RESOURCES)
+        propose(ScientistInput(brief=brief, dictionary=_dictionary(), already=already))
 
 
 def test_both_sides_of_the_literature_go_with_the_draft() -> None:
@@ -108,7 +153,7 @@ def test_both_sides_of_the_literature_go_with_the_draft() -> None:
         update={"contradicted": True, "contradicting": (against,)}
     )
     brief = _brief(edge)
-    proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()), RESOURCES)
+    proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()))
     draft = compose_draft(brief, proposal, "h1", _dictionary())
     assert [item.title for item in draft.contradicting] == ["Another"]
 
@@ -116,7 +161,7 @@ def test_both_sides_of_the_literature_go_with_the_draft() -> None:
 def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() -> None:
     brief = _brief(_edge(1, 1, TLS, "associated_with", OS, Polarity.POSITIVE))
     given = ScientistInput(brief=brief, dictionary=_dictionary())
-    proposal = propose(given, RESOURCES)
+    proposal = propose(given)
     wrong = proposal.model_copy(
         update={
             "hypothesis": proposal.hypothesis.model_copy(
@@ -140,7 +185,7 @@ def _reviewed() -> ReviewedHypothesis:
         _edge(1, 2, TLS, "associated_with", OS, Polarity.POSITIVE),
     )
     given = ScientistInput(brief=brief, dictionary=_dictionary())
-    draft = compose_draft(brief, propose(given, RESOURCES), "h1", _dictionary())
+    draft = compose_draft(brief, propose(given), "h1", _dictionary())
     shown = draft.model_dump(exclude={"support_absent"})
     return ReviewedHypothesis(**{**shown, "review": "approved"})
 
