@@ -150,10 +150,10 @@ def _say(message: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from sage.core.printable import printable
+    from sage.core.printable import clean_text
 
     line = Text("error: ", style="bold red")
-    line.append(printable(message), style="default")
+    line.append(clean_text(message), style="default")
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)
 
 

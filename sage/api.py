@@ -314,18 +314,18 @@ class Run:
     @property
     def status(self) -> str:
         """Status as `sage show` prints it."""
-        from sage.run.folder import standing
+        from sage.run.folder import describe_status
 
-        return standing(self.folder)
+        return describe_status(self.folder)
 
     def drafts(self) -> list[Draft]:
         """Hypotheses that wait for a review."""
-        from sage.run.drive import waiting
+        from sage.run.drive import find_pause
         from sage.run.review import drafts_of
 
         services = self._reopen()
         try:
-            pause = waiting(services)
+            pause = find_pause(services)
             review = pause is not None and pause.kind == "review"
             return list(drafts_of(services, pause.waiting)) if pause and review else []
         finally:
@@ -341,11 +341,11 @@ class Run:
 
     def _decide(self, action: Any, comment: str) -> Run:
         from sage.core.errors import InputError
-        from sage.run.drive import review_answer, waiting
+        from sage.run.drive import find_pause, review_answer
         from sage.run.state import Decision
 
         services = self._reopen()
-        pause = waiting(services)
+        pause = find_pause(services)
         if pause is None or pause.kind != "review":
             services.folder.release()
             raise InputError(f"run {self.folder.id} does not wait for a review ({self.status})")
@@ -365,6 +365,6 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """Hypotheses with verdicts, as `sage show --json` prints them."""
-        from sage.report.build import brief_result
+        from sage.report.build import summarize_run
 
-        return brief_result(self.folder)
+        return summarize_run(self.folder)

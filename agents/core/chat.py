@@ -40,7 +40,9 @@ class ChatReasoner:
         self.client = client
         self.withheld = withheld
         self.trace = trace or Trace()
-        unpriced = [f"models.{role.value}" for role, it in settings.models.items() if not it.priced]
+        unpriced = [
+            f"models.{role.value}" for role, it in settings.models.items() if not it.has_prices
+        ]
         if client.meter.budget_usd is not None and unpriced:
             raise InputError(
                 "--budget-usd needs prices: set price_in and price_out (USD per million tokens) of"

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agents.core.base import PromptFile
 from sage.core.errors import InputError
-from sage.core.printable import printable, quoted
+from sage.core.printable import clean_text, quote_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -53,12 +53,12 @@ class _Block(str):
 
 def _block(text: str) -> _Block:
     """A program as a block: indented, so that none of its lines can pass for the prompt's own."""
-    return _Block("\n".join(f"    {line}" for line in printable(text).split("\n")))
+    return _Block("\n".join(f"    {line}" for line in clean_text(text).split("\n")))
 
 
 def _flat(value: object) -> object:
     """Put an interpolated value on one line."""
-    return value if isinstance(value, _Block) else re.sub(r"\s+", " ", printable(str(value)))
+    return value if isinstance(value, _Block) else re.sub(r"\s+", " ", clean_text(str(value)))
 
 
 @lru_cache(maxsize=64)
@@ -69,7 +69,7 @@ def _template(source: str) -> Template:
     environment = SandboxedEnvironment(
         undefined=StrictUndefined, keep_trailing_newline=False, finalize=_flat
     )
-    environment.filters |= {"quoted": quoted, "block": _block}
+    environment.filters |= {"quoted": quote_text, "block": _block}
     return environment.from_string(source)
 
 

@@ -28,7 +28,7 @@ from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage.report.build import write_report
-from sage.report.collect import HypothesisPage, collect
+from sage.report.collect import HypothesisPage, collect_page
 from sage.report.facts import Pen, ReportError, to_markdown
 from sage.report.inert import markdown_text
 from sage.run.folder import Manifest, RunFolder
@@ -205,7 +205,7 @@ def statements(root: Path) -> list[Statement]:
     report = folder.root / "report.md"
     if not report.is_file():
         raise InputError(f"{root}: holds no report.md; give the folder of a run that ended")
-    page = collect(folder)
+    page = collect_page(folder)
     manifest = folder.manifest()
     text = report.read_text(encoding="utf-8")
     with TemporaryDirectory() as again:  # a sentence that was taken out could not be drawn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.adapters.slidequest import CATEGORIES, Question
 from sage.core.errors import InputError
 from sage.core.models import Strict, read_model
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage_nova.code_acting.session import name_inputs
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def answer_all(
             left += 1
         say(
             f"{number} of {len(questions)}: {question.name}: {acted.outcome},"
-            f" {amount(len(acted.steps), 'step')}, {acted.seconds:.0f} s"
+            f" {count_noun(len(acted.steps), 'step')}, {acted.seconds:.0f} s"
         )
         done.append(acted)
     return Cost(

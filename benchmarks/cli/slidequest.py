@@ -53,7 +53,7 @@ def slidequest(
     from benchmarks.adapters.slidequest_run import incomplete, prepare
     from sage.cli.console import err, print_json
     from sage.cli.console import out as console
-    from sage.core.printable import amount
+    from sage.core.printable import count_noun
 
     if data is not None and answers:
         raise InputError("give --answers or --data, not both")
@@ -132,7 +132,7 @@ def slidequest(
     if questions and not truth:
         lines.append("the truth itself scores 1 by the published rules on all of these questions")
     if not only and (unseen := total - len(questions)):
-        lines.append(f"no truth is here of {amount(unseen, 'more question')}")
+        lines.append(f"no truth is here of {count_noun(unseen, 'more question')}")
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -206,7 +206,7 @@ def _asked(questions: list[Prepared], folder: Path, budget_usd: float | None, ou
             " the same line with a larger --budget-usd goes on",
             budget_usd or 0.0,
         ) from reached
-    return cost if settings.models.high.priced else cost.model_copy(update={"usd": None})
+    return cost if settings.models.high.has_prices else cost.model_copy(update={"usd": None})
 
 
 def _spent(folder: Path) -> float:

@@ -48,14 +48,14 @@ def slides(
     from benchmarks.adapters import slide_questions as bench
     from sage.cli.console import counting, print_json
     from sage.cli.console import out as console
-    from sage.core.extras import need
+    from sage.core.extras import require_extra
     from sage.core.files import write_json
 
-    need("slides", "reading slides")
+    require_extra("slides", "reading slides")
     form, items = bench.read_questions(questions)
     items = items[:limit]
     if any(not item.options for item in items):
-        need("scores", "scoring open answers")
+        require_extra("scores", "scoring open answers")
     files = bench.slide_files(folder)
     rows: list[Asked] = []
     with counting("questions", quiet=as_json) as advance:
@@ -120,10 +120,10 @@ def _asked(
 
 def _lines(form: str, rows: list[Asked], choice: list[Choice], open_: Open | None) -> list[str]:
     """The scores for the terminal."""
-    from sage.core.printable import amount
+    from sage.core.printable import count_noun
 
-    slides = amount(len({row.slide for row in rows}), "slide")
-    lines = [f"{form}: {amount(len(rows), 'question')} on {slides}"]
+    slides = count_noun(len({row.slide for row in rows}), "slide")
+    lines = [f"{form}: {count_noun(len(rows), 'question')} on {slides}"]
     lines += [
         f"{row.group}: {row.accuracy:.0%} ({_interval(row)}) of {row.questions};"
         f" {row.floor_answer}: {row.floor:.0%}; abstained {row.abstained:.0%}, failed"

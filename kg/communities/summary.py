@@ -26,7 +26,7 @@ from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request
 from sage.core.llm.structured import extract_json
 from sage.core.models import Strict
-from sage.core.printable import one_line, quoted
+from sage.core.printable import one_line, quote_text
 
 PROMPT = "community.v1.md"
 _ATTEMPTS = 2
@@ -108,10 +108,9 @@ class ChatSummaries:
         BudgetError
             If the next call could exceed the cost limit.
         """
-        listed = "\n".join(f"{s.number}. {quoted(s.words())}" for s in community.statements)
-        user = (
-            f"Concepts: {quoted(', '.join(community.concepts[:_NAMED]))}\n\nStatements:\n{listed}"
-        )
+        listed = "\n".join(f"{s.number}. {quote_text(s.words())}" for s in community.statements)
+        concepts = quote_text(", ".join(community.concepts[:_NAMED]))
+        user = f"Concepts: {concepts}\n\nStatements:\n{listed}"
         complaint, failed = "", "the model gave no sentence"
         for _ in range(_ATTEMPTS):
             request = Request(

@@ -30,7 +30,7 @@ from sage.core.llm.budget import BudgetError
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request
 from sage.core.llm.structured import extract_json
-from sage.core.printable import one_line, quoted
+from sage.core.printable import one_line, quote_text
 
 PROMPT = "triples.v1.md"
 VERSION = "4"
@@ -190,7 +190,8 @@ class ChatExtractor:
             If the next call could exceed the cost limit.
         """
         result = Extraction()
-        user = f"Section: {quoted(chunk.section or 'unknown')}\n\nPassage: {quoted(chunk.text)}"
+        section = quote_text(chunk.section or "unknown")
+        user = f"Section: {section}\n\nPassage: {quote_text(chunk.text)}"
         complaint = ""
         for _ in range(self._attempts):
             request = Request(

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 from kg.gather.types import Flow, Kept, LeftOut
 from kg.literature.types import Found
 from sage.core.files import write_json, write_text
-from sage.core.printable import amount, one_line
+from sage.core.printable import count_noun, one_line
 
 LABELS = {
     "pubmed": "PubMed",
@@ -142,7 +142,7 @@ def page(flow: Flow) -> str:
             f"  `{one_line(catalog.asked)}`",
         ]
     concepts = "; ".join(
-        f"{names[0]} ({amount(len(names) - 1, 'other name')})" for names in flow.concepts
+        f"{names[0]} ({count_noun(len(names) - 1, 'other name')})" for names in flow.concepts
     )
     lines += [
         "",
@@ -158,7 +158,7 @@ def page(flow: Flow) -> str:
     ]
     if flow.pending:
         lines += [
-            f"Waiting for a service that did not answer: {amount(flow.pending, 'paper')}.",
+            f"Waiting for a service that did not answer: {count_noun(flow.pending, 'paper')}.",
             "",
         ]
     lines += [f"- {one_line(note)}" for note in flow.notes] + ([""] if flow.notes else [])

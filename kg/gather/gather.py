@@ -36,7 +36,7 @@ from sage.core.http.client import Policy, ServiceClient
 from sage.core.http.errors import ServiceError
 from sage.core.http.runner import Runner
 from sage.core.models import read_model
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -285,7 +285,7 @@ class _Gathering:
         )
         if failed:
             self.notes.append(
-                f"not checked for withdrawal: {amount(len(failed), 'preprint')} ({failed[0]})"
+                f"not checked for withdrawal: {count_noun(len(failed), 'preprint')} ({failed[0]})"
             )
         return papers + [known[doi] for paper in preprints if (doi := paper.doi or "") in known]
 
@@ -320,7 +320,7 @@ class _Gathering:
             if not self.services.access.key("openalex"):
                 if without := sum(paper.pmid is None for paper in unseen):
                     self.notes.append(
-                        f"not checked for retraction: {amount(without, 'paper')} without a PMID"
+                        f"not checked for retraction: {count_noun(without, 'paper')} without a PMID"
                         " that no search brought up again (OpenAlex would check, with a key)"
                     )
             else:
@@ -331,7 +331,7 @@ class _Gathering:
         except ServiceError as problem:
             self.notes.append(
                 "not checked for retraction: "
-                f"{amount(len(unseen), 'paper')} of the corpus ({problem})"
+                f"{count_noun(len(unseen), 'paper')} of the corpus ({problem})"
             )
         return merge([*papers, *again])
 

@@ -18,7 +18,7 @@ from kg.literature.rank import Embed, rank, remembered
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer
 from sage.core.hashes import hash_text
 from sage.core.http.cache import DiskCache
-from sage.core.http.client import Policy, ServiceClient, Usage, metered
+from sage.core.http.client import Policy, ServiceClient, Usage, meter_requests
 from sage.core.http.errors import OverBudget, ServiceError
 from sage.core.http.runner import Runner
 
@@ -210,7 +210,7 @@ class Literature:
         if not self.sources or self._cache is None or missing - over_budget:
             return
         body = TypeAdapter(dict[str, SearchAnswer]).dump_json(answers)
-        self._cache.put(f"{key}{not missing:d}", body)
+        self._cache.save(f"{key}{not missing:d}", body)
 
     def _query(self, asked: Query | str) -> Query:
         query = Query(text=asked) if isinstance(asked, str) else asked
@@ -234,7 +234,7 @@ class Literature:
         self, wanted: Wanted, patience: float | None
     ) -> tuple[list[Record], list[MissingSource], list[str], set[str], Usage]:
         """Every source at once, merged; then the second opinion on what may be retracted."""
-        with metered() as usage:
+        with meter_requests() as usage:
             found, missing, served, over_budget = await self._gather(wanted, patience)
             pool = merge(record for record in found if record.known_by(wanted.as_of))
             if self._retractions is not None and pool:

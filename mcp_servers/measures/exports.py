@@ -12,7 +12,7 @@ from typing import Any
 from mcp_servers.context import remove
 from mcp_servers.measures.maps import CellMap, SlideMaps
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage.core.files import replacing
 
 
@@ -24,7 +24,7 @@ def to_anndata(maps: SlideMaps) -> Any:
     InputError
         If the slide has no cells.
     """
-    need("spatialdata", "an AnnData file")
+    require_extra("spatialdata", "an AnnData file")
     import anndata
     import numpy as np
     import pandas as pd
@@ -64,7 +64,7 @@ def write_spatialdata(maps: SlideMaps, path: Path) -> None:
     InputError
         If the maps hold nothing.
     """
-    need("spatialdata", "a SpatialData store")
+    require_extra("spatialdata", "a SpatialData store")
     from mcp_servers.formats.spatial import write_store
 
     elements: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
@@ -86,7 +86,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
 
     from mcp_servers.formats import spatial
 
-    need("spatialdata", "a SpatialData store")
+    require_extra("spatialdata", "a SpatialData store")
     slide = open_slide(given, context)
     view = slide.view(given.image_mpp) if given.image_mpp is not None else None
     store = f"{slide.name}.zarr"

@@ -26,7 +26,7 @@ from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
 from mcp_servers.workers.ray_nodes import Node, hosts, nodes_of, refusal
 from mcp_servers.workers.ray_side import Board, run_on_ray
 from sage.core.errors import Cancelled, FaultError, InputError
-from sage.core.extras import install, need
+from sage.core.extras import install, require_extra
 
 TICK = 0.2
 """Seconds between looks at running jobs."""
@@ -128,7 +128,7 @@ class RayWorkers(Workers):
         FaultError
             When there is no cluster.
         """
-        need("ray", "a cluster of workers")
+        require_extra("ray", "a cluster of workers")
         if address and address.startswith("ray://") and find_spec("grpc") is None:
             raise InputError(f"the client of {address} needs grpc: {install('ray')}")
         super().__init__(recipe or Recipe(), max_attempts, grace)

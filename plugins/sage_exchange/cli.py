@@ -10,7 +10,7 @@ import typer
 from sage.cli.kg_options import GraphPath, load_graph
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -71,12 +71,12 @@ def import_graph(
         return
     span = f"years {found.first_year} to {found.last_year}" if found.first_year else "no years"
     out.print(
-        f"{out_path}: {amount(len(facts), 'statement')}, {amount(found.nodes, 'node')}, "
-        f"{amount(found.edges, 'edge')}, {span}",
+        f"{out_path}: {count_noun(len(facts), 'statement')}, {count_noun(found.nodes, 'node')}, "
+        f"{count_noun(found.edges, 'edge')}, {span}",
         soft_wrap=True,
     )
     if undated:
-        out.print(f"{amount(undated, 'edge')} without a year", style="yellow")
+        out.print(f"{count_noun(undated, 'edge')} without a year", style="yellow")
 
 
 @app.command("export")
@@ -103,6 +103,8 @@ def export(
     if as_json:
         print_json(written)
         return
-    out.print(f"{written.path}: {amount(written.nodes, 'node')}, {amount(written.edges, 'edge')}")
+    out.print(
+        f"{written.path}: {count_noun(written.nodes, 'node')}, {count_noun(written.edges, 'edge')}"
+    )
     if written.note:
         out.print(written.note, style="dim")

@@ -26,7 +26,7 @@ from sage.core.files import replacing
 from sage.core.postgres import reason_of
 from sage.core.versions import own_version
 from sage.run.campaign.rounds import runs_and_rounds
-from sage.run.folder import RunFolder, held
+from sage.run.folder import RunFolder, find_holder
 from sage.run.queue.database import FILE as QUEUE
 from sage.run.queue.runs import open_runs
 
@@ -211,7 +211,10 @@ def _verified(run: RunFolder, to: Path) -> Path:
                         _copy(path, to / path.relative_to(run.root))
             RunFolder(to).verify(under_way=True)
         except InputError as error:
-            at_work, said = at_work or bool(held(run)), str(error).replace(str(to), str(run.root))
+            at_work, said = (
+                at_work or bool(find_holder(run)),
+                str(error).replace(str(to), str(run.root)),
+            )
         else:
             return to
     if at_work:

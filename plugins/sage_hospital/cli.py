@@ -83,7 +83,7 @@ def backup(
     """
     from sage.cli.console import out, print_json
     from sage.core.hooks import EXPORTED, log_command
-    from sage.core.printable import amount
+    from sage.core.printable import count_noun
     from sage.settings import load
     from sage_hospital import backup as backups
 
@@ -94,13 +94,13 @@ def backup(
         print_json({"archive": str(archive), **found})
         return
     out.print(
-        f"{archive}: {amount(found['runs'], 'run')}, {amount(found['files'], 'file')},"
-        f" {amount(found['rows'], 'row')} of PostgreSQL",
+        f"{archive}: {count_noun(found['runs'], 'run')}, {count_noun(found['files'], 'file')},"
+        f" {count_noun(found['rows'], 'row')} of PostgreSQL",
         soft_wrap=True,
     )
     if elsewhere := found["elsewhere"]:
         out.print(
-            f"[yellow]not in it:[/] {amount(elsewhere, 'run')} of the queue outside of runs_dir"
+            f"[yellow]not in it:[/] {count_noun(elsewhere, 'run')} of the queue outside of runs_dir"
             " (`sage show --json` tells the folders)",
             soft_wrap=True,
         )
@@ -123,7 +123,7 @@ def restore(
     """
     from sage.cli.console import out, print_json
     from sage.core.hooks import log_command
-    from sage.core.printable import amount
+    from sage.core.printable import count_noun
     from sage.settings import load
     from sage_hospital import backup as backups
 
@@ -134,8 +134,8 @@ def restore(
         print_json({"runs_dir": str(settings.runs_dir), **found})
         return
     out.print(
-        f"{amount(found['runs'], 'run')} in {settings.runs_dir}, {amount(found['rows'], 'row')} of"
-        " PostgreSQL; go on with: sage show",
+        f"{count_noun(found['runs'], 'run')} in {settings.runs_dir},"
+        f" {count_noun(found['rows'], 'row')} of PostgreSQL; go on with: sage show",
         soft_wrap=True,
     )
 

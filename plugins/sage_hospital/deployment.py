@@ -12,7 +12,7 @@ from sage.cli.diagnose import Check
 from sage.core import clock
 from sage.core.errors import InputError, SageError
 from sage.core.extras import absent, install
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage.run.folder import list_runs
 from sage.run.queue.runs import open_runs
 from sage.settings import Settings, config_file
@@ -82,7 +82,7 @@ def _queue(settings: Settings) -> Iterator[Check]:
         "queue of runs",
         not late,
         said,
-        f"{amount(late, 'run')} waited for 15 minutes: start `sage admin worker`",
+        f"{count_noun(late, 'run')} waited for 15 minutes: start `sage admin worker`",
     )
 
 
@@ -99,7 +99,7 @@ def _audit(settings: Settings) -> Iterator[Check]:
     with open_audit(settings) as audit:
         problem = audit.problem() if audit is not None else ""
         rows = len(audit.rows()) if audit is not None else 0
-    yield _check("audit log", not problem, problem or f"{amount(rows, 'row')}, whole",
+    yield _check("audit log", not problem, problem or f"{count_noun(rows, 'row')}, whole",
                  "restore it from a backup")  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def _runs(settings: Settings) -> Iterator[Check]:
         except InputError as error:
             problems.append(str(error))
     said = f", of which {len(problems)} cannot be read: {problems[0]}" if problems else ""
-    yield _check("manifests of runs", not problems, amount(len(runs), "run") + said,
+    yield _check("manifests of runs", not problems, count_noun(len(runs), "run") + said,
                  "restore it, or move its folder out of runs_dir; lists leave it out")  # fmt: skip
 
 

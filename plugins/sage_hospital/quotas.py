@@ -12,9 +12,9 @@ from pydantic import Field
 from sage.core import clock
 from sage.core.hooks import ASKED
 from sage.core.models import Strict
-from sage.core.printable import amount
-from sage.report.spending import paid
-from sage.run.folder import RunFolder, held
+from sage.core.printable import count_noun
+from sage.report.spending import list_paid
+from sage.run.folder import RunFolder, find_holder
 from sage.web.people import SLIDE, OverQuotaError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _day_ago() -> str:
 
 def _over(who: str, most: int, thing: str) -> OverQuotaError:
     return OverQuotaError(
-        f"{who} may have {amount(most, thing)} in 24 hours; wait, or ask for more"
+        f"{who} may have {count_noun(most, thing)} in 24 hours; wait, or ask for more"
     )
 
 
@@ -119,8 +119,8 @@ def _cost(place: str, known: KnownRun | None, promise: Promise | None) -> float:
         begins = known.updated <= promise.made  # else its state tells more
     if not (folder.root / "manifest.json").is_file():
         return promised if begins or known is not None else 0.0
-    spent = sum(row.usd for row in paid(folder))
-    if begins or (known is None and held(folder)):
+    spent = sum(row.usd for row in list_paid(folder))
+    if begins or (known is None and find_holder(folder)):
         return max(spent, promised)
     if known is None or known.state in OVER:
         return spent

@@ -12,7 +12,7 @@ from sage.cli.console import Terminal
 from sage.core.errors import FaultError, InputError
 from sage.core.files import naming, read_json, write_json
 from sage.core.llm.trace import Trace
-from sage.core.printable import amount, one_line
+from sage.core.printable import count_noun, one_line
 from sage.run.wiring import make_chat
 from sage.settings import load
 from sage_nova.code_acting.agent import AgentTask, ask
@@ -157,7 +157,8 @@ def describe_step(cell: Cell, seen: Observation) -> list[str]:
     if seen.calls:
         failed = sum(1 for call in seen.calls if call.error)
         lines.append(
-            f"  {amount(len(seen.calls), 'tool call')}" + (f", {failed} failed" if failed else "")
+            f"  {count_noun(len(seen.calls), 'tool call')}"
+            + (f", {failed} failed" if failed else "")
         )
     output = (seen.printed + seen.value).strip().splitlines()
     for table in seen.tables:
@@ -165,7 +166,7 @@ def describe_step(cell: Cell, seen: Observation) -> list[str]:
     lines += [f"  left out: {reason}" for reason in seen.left_out]
     lines += [f"  {line[:200]}" for line in output[:MAX_LINES]]
     if len(output) > MAX_LINES:
-        lines.append(f"  and {amount(len(output) - MAX_LINES, 'more line')}")
+        lines.append(f"  and {count_noun(len(output) - MAX_LINES, 'more line')}")
     if seen.error:
         state = "undone" if seen.undone else "error"
         lines.append(f"  {state}: {seen.error.strip().splitlines()[-1][:300]}")
@@ -182,7 +183,7 @@ def describe_answer(record: Acted) -> list[str]:
         if answer.reason:
             lines.append(f"Reason: {answer.reason}")
     cost = f", ${record.usd:.2f}" if record.usd else ""
-    lines.append(f"{amount(len(record.steps), 'step')}, {record.seconds:.0f} s{cost}")
+    lines.append(f"{count_noun(len(record.steps), 'step')}, {record.seconds:.0f} s{cost}")
     if record.own_functions:
         lines.append(f"Functions that the programs defined: {', '.join(record.own_functions)}")
     lines.append(record.statement)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sage.core.clock import now
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from sage.core.printable import one_line, printable
+from sage.core.printable import clean_text, one_line
 from sage_tumor_board.case import IMAGES, BoardQuestion, Case, CaseFile, Stage, parse_age
 from sage_tumor_board.dated import cut_at_day, find_days
 
@@ -106,7 +106,7 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
         for name in sorted(links + [name for name in names if not name.startswith(".")]):
             path = Path(at) / name
             shown = path.relative_to(root).as_posix()
-            if shown != printable(shown) or "\n" in shown or len(shown) > 200:
+            if shown != clean_text(shown) or "\n" in shown or len(shown) > 200:
                 raise InputError(f"{folder}: file {one_line(shown)[:200]!r} has an unsupported"
                                  " name; rename it")  # fmt: skip
             if path.is_symlink():
@@ -141,4 +141,4 @@ def _read_text(path: Path) -> tuple[str | None, str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None, "not UTF-8; save it as UTF-8"
-    return printable(text), ""
+    return clean_text(text), ""

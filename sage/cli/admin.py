@@ -157,12 +157,12 @@ def worker(
     Example: sage admin worker --drain
     """
     from sage.cli.console import print_json, print_line
-    from sage.core.extras import need
+    from sage.core.extras import require_extra
     from sage.run.queue.runs import open_runs
     from sage.run.queue.worker import Worker
     from sage.settings import load
 
-    need("literature", "working on runs")
+    require_extra("literature", "working on runs")
     with open_runs(load(), new=True) as runs:
         assert runs is not None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sage.core.extras import need
+from sage.core.extras import require_extra
 
 if TYPE_CHECKING:
     from sage.run.drive import Pause
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = None) -> Pause | None:
     """Advance the run; with auto-approval, through the review as well."""
-    need("literature", "going on with a run")
+    require_extra("literature", "going on with a run")
     from sage.cli.console import err, nodes
     from sage.core.errors import InputError, Paused, SageError
     from sage.core.hooks import current_owner
     from sage.run.drive import advance_to_person
-    from sage.run.queue.lease import listed
+    from sage.run.queue.lease import hold_lease
 
     with nodes(quiet=quiet) as listen:
         services.listener = listen
         before = services.folder.manifest()
         try:
-            with listed(services, current_owner()):
+            with hold_lease(services, current_owner()):
                 pause = advance_to_person(services, answer)
         except SageError as error:
             if services.folder.manifest().status == "running":  # it did not come to a step

@@ -118,7 +118,7 @@ def ask(
     Example: sage ask "Which stromal genes relate to lymph-node positivity?"
     """
     from sage.cli.console import counting, print_json, print_line
-    from sage.run.questions import contract, describe_question, question_input, refuse
+    from sage.run.questions import describe_question, make_contract, question_input, refuse
     from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph, question_reader
     from sage.settings import load
 
@@ -128,7 +128,7 @@ def ask(
         graph = open_graph(graph_path(kg, settings, progress), settings)
     given = question_input(prompt, dictionary, graph)
     corrections = corrections_of(exposure, endpoint, modifier, treatment, population, drop)
-    found = contract(given, question_reader(settings)(given), make_ontology(), corrections)
+    found = make_contract(given, question_reader(settings)(given), make_ontology(), corrections)
     if as_json:
         print_json(found)
     else:

@@ -24,8 +24,8 @@ from sage.cli.options import (
     SpecFile,
 )
 from sage.core.errors import InputError
-from sage.core.extras import need
-from sage.core.printable import amount
+from sage.core.extras import require_extra
+from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
     from sage.run.campaign.rounds import CampaignFolder
@@ -76,7 +76,7 @@ def campaign(
     from sage.run.spec import make_spec
     from sage.settings import load
 
-    need("literature", "a campaign")
+    require_extra("literature", "a campaign")
     settings = load(reasoner=reasoner)
     asked = make_spec(
         settings, spec, prompt=prompt or None, cohort=cohort, kg=kg, confirm=confirm,
@@ -126,7 +126,9 @@ def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
     settings = load(**plan.settings)
     if not as_json:
         done = folder.notebook(settings).read().rounds.get(plan.id, 0)
-        out.print(f"[bold]{plan.id}[/]  {plan.status}, {done} of {amount(plan.rounds, 'round')}")
+        out.print(
+            f"[bold]{plan.id}[/]  {plan.status}, {done} of {count_noun(plan.rounds, 'round')}"
+        )
         print_line(f"question: {plan.spec.prompt}")
         print_line(f"cohort: {plan.spec.cohort}")
     _tell(folder, None, settings, as_json=as_json)
@@ -142,7 +144,7 @@ def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> No
 
     tell(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
     agree = ask_to_agree(yes=folder.plan().spec.corrections.yes, quiet=as_json)
-    with folder.held():
+    with folder.hold():
         pause = conduct(folder, settings, partial(go_on, quiet=as_json), tell, agree)
     _tell(folder, pause, settings, as_json=as_json)
 

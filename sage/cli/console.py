@@ -16,8 +16,8 @@ from rich.errors import MarkupError
 from rich.markup import escape
 from rich.text import Text
 
-from sage.core.printable import printable
-from sage.core.progress import in_words, told_to
+from sage.core.printable import clean_text
+from sage.core.progress import describe_progress, listen
 
 STYLES = "/|bold|dim|red|green|yellow|cyan|magenta"
 # What rich reads as a tag (rich.markup.escape), but for SAGE's own styles.
@@ -36,7 +36,7 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Markup to text, as rich does it, of a text made printable first."""
-        shown = printable(text)
+        shown = clean_text(text)
         if options.get("markup") is False:
             return super().render_str(shown, **options)
         try:
@@ -127,7 +127,7 @@ def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int,
 def working(title: str) -> Iterator[Any]:
     """Show the reported progress (sage.core.progress) in a line."""
     status = err.status(title)
-    heard = told_to(lambda what, done, total: status.update(in_words(what, done, total)))
+    heard = listen(lambda what, done, total: status.update(describe_progress(what, done, total)))
     with status, heard:
         yield status
 
@@ -157,17 +157,17 @@ def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]
         return
     with err.status("starting") as status:
 
-        def listen(kind: str, node: str, fields: dict[str, Any]) -> None:
+        def show_step(kind: str, node: str, fields: dict[str, Any]) -> None:
             label = node.replace("_", " ")
             if fields.get("hypothesis"):
                 label = f"{fields['hypothesis']} {label}"
             if kind == "start":
                 status.update(label)
             elif kind == "progress":
-                status.update(f"{label}: {in_words(**fields['progress'])}")
+                status.update(f"{label}: {describe_progress(**fields['progress'])}")
             elif kind == "end":
                 err.print(f"  [green]✓[/] {label} [dim]{fields['seconds']:.2f} s[/]")
             elif kind == "error":
                 err.print(f"  [red]✗[/] {label}")
 
-        yield listen
+        yield show_step

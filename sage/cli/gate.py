@@ -84,10 +84,10 @@ def gate(
     from mcp_servers.measures.words import INSPECTED
     from sage.cli.cohort import load_named
     from sage.cli.console import err, print_json, print_line
-    from sage.core.extras import need
+    from sage.core.extras import require_extra
     from sage.core.files import write_text
 
-    need("slides", "the gate")
+    require_extra("slides", "the gate")
     program = define if define is not None and define.suffix == ".py" else None
     if approve is not None:
         _approve(program, out, approve)

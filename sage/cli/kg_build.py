@@ -11,8 +11,8 @@ import typer
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
-from sage.core.extras import need
-from sage.core.printable import amount
+from sage.core.extras import require_extra
+from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
     from kg.corpus.build_report import BuildReport, Recipe
@@ -145,7 +145,7 @@ def follow(
     from sage.core.files import write_json
     from sage.settings import load
 
-    need("literature", "building a graph")
+    require_extra("literature", "building a graph")
     for corpus in map(CorpusFolder, sources):
         if corpus.round and not corpus.finished:
             err.print(
@@ -164,7 +164,7 @@ def follow(
                 " shows "
                 "where), or use --extractor rules"
             )
-        if max_cost is not None and not settings.models.mini.priced:
+        if max_cost is not None and not settings.models.mini.has_prices:
             raise InputError(
                 "--max-cost needs prices: set models.mini.price_in and price_out (USD per million"
                 " tokens) in sage.toml"
@@ -221,7 +221,7 @@ def _ask(estimate: Estimate) -> None:
 
     price = f"about {estimate.cost:.2f} USD" if estimate.cost else "price unknown"
     err.print(
-        f"{amount(estimate.chunks, 'chunk')}, about {estimate.prompt_tokens:,} prompt and "
+        f"{count_noun(estimate.chunks, 'chunk')}, about {estimate.prompt_tokens:,} prompt and "
         f"{estimate.completion_tokens:,} reply tokens ({price})"
     )
     if not typer.confirm("Go on?", err=True):
@@ -262,7 +262,9 @@ def _print_report(report: BuildReport) -> None:
         f"{report.triples_speculative} speculative){grounding}",
     )
     table.add_row("dropped", counts(report.dropped))
-    table.add_row("graph", f"{amount(report.nodes, 'node')}, {amount(report.edges, 'edge')}")
+    table.add_row(
+        "graph", f"{count_noun(report.nodes, 'node')}, {count_noun(report.edges, 'edge')}"
+    )
     table.add_row("merges", counts(report.merges))
     table.add_row("pruned", counts(report.pruned))
     if report.cost is not None:

@@ -13,8 +13,8 @@ import typer
 from sage.cli.kg_options import OntologyDir, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
-from sage.core.extras import need
-from sage.core.printable import amount
+from sage.core.extras import require_extra
+from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
     from kg.gather.gather import Services
@@ -68,7 +68,7 @@ def gather_papers(
     from sage.cli.console import counting, err, print_json
     from sage.cli.console import out as console
 
-    need("literature", "gathering papers")
+    require_extra("literature", "gathering papers")
     topic = " ".join(topic.split())
     if not 0 < len(topic) <= 500:
         raise InputError("the topic is empty or longer than 500 characters")
@@ -142,16 +142,16 @@ def tell(flow: Flow, folder: Path) -> None:
     out.print(table)
     earlier = f" ({flow.earlier:,} of earlier rounds)" if flow.earlier else ""
     out.print(
-        f"{amount(flow.identified, 'record')}{earlier}, {flow.duplicates:,} merged as "
-        f"duplicates or versions, {amount(flow.screened, 'paper')} screened"
+        f"{count_noun(flow.identified, 'record')}{earlier}, {flow.duplicates:,} merged as "
+        f"duplicates or versions, {count_noun(flow.screened, 'paper')} screened"
     )
     for stage, reasons in flow.left_out.items():
         for reason, count in reasons.items():
             out.print(f"{count:8,}  left out ({stage}): {reason}", style="dim")
     texts = ", ".join(f"{name} {count:,}" for name, count in flow.texts.items()) or "none"
     out.print(
-        f"{amount(flow.included, 'paper')} in the corpus: {amount(flow.retrieved, 'full text')} "
-        f"({texts}), {flow.abstracts:,} with title and abstract"
+        f"{count_noun(flow.included, 'paper')} in the corpus:"
+        f" {count_noun(flow.retrieved, 'full text')} ({texts}), {flow.abstracts:,} with title and abstract"
     )
     for name, count in flow.licenses.items():
         out.print(f"{count:8,}  {name}", style="dim")
@@ -160,7 +160,7 @@ def tell(flow: Flow, folder: Path) -> None:
     for catalog in flow.missing:
         err.print(f"[yellow]missing[/] {LABELS[catalog.name]}: {catalog.problem}")
     if flow.missing or flow.pending:
-        due = [amount(flow.pending, "full text")] if flow.pending else []
+        due = [count_noun(flow.pending, "full text")] if flow.pending else []
         waits = " and ".join([*due, *(["what is missing"] if flow.missing else [])])
         err.print(f"call again to ask for {waits}; the rest is kept")
     out.print(f"  flow      {folder / 'README.md'}, {folder / 'prisma.svg'}")
@@ -196,7 +196,7 @@ def update_graph(
     from sage.cli.kg_build import fetched, follow, seen_from
     from sage.core.files import append_line
     from sage.core.models import read_model
-    from sage.run.touched import changed_edges, touched
+    from sage.run.touched import changed_edges, find_affected
     from sage.settings import load
 
     if runs is not None and not runs.is_dir():
@@ -243,7 +243,7 @@ def update_graph(
     report = follow(recipe, sources, place, max_cost=max_cost, yes=yes, quiet=as_json)
     after = Graph.load(folder)
     edges = changed_edges(before, after)
-    found, unread = touched(runs or settings.runs_dir, before, after, changes)
+    found, unread = find_affected(runs or settings.runs_dir, before, after, changes)
     told = {
         "date": flows[-1].date,
         "papers": [change.model_dump(mode="json") for change in changes],
@@ -259,7 +259,10 @@ def update_graph(
     for corpus, flow in zip(corpora.values(), flows, strict=True):
         tell(flow, corpus)
     tell_changes(changes, edges, found, unread)
-    out.print(f"{amount(report.nodes, 'node')}, {amount(report.edges, 'edge')} in {report.graphml}")
+    out.print(
+        f"{count_noun(report.nodes, 'node')}, {count_noun(report.edges, 'edge')}"
+        f" in {report.graphml}"
+    )
     out.print(f"  record    {folder / 'updates.jsonl'}")
     raise typer.Exit(int(all(map(unanswered, flows))))
 
@@ -292,7 +295,7 @@ def tell_changes(
             out.print(f"  {kind} evidence: {edge}, belief {edge.before:.2f} to {edge.after:.2f}")
     new = sum(not edge.before for edge in edges)
     more = sum(bool(edge.before and edge.gained and not edge.lost) for edge in edges)
-    out.print(f"{amount(new, 'new statement')}, {more:,} with more evidence")
+    out.print(f"{count_noun(new, 'new statement')}, {more:,} with more evidence")
     hypothesis = None
     for touch in found:
         if (touch.run, touch.hypothesis) != hypothesis:

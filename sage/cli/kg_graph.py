@@ -11,7 +11,7 @@ import typer
 from sage.cli.kg_options import AsOf, GraphPath, MaxCost, load_graph
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
     from kg.communities.find import Community
@@ -131,7 +131,7 @@ def _print_axes(path: ScoredPath) -> None:
     causal = f"{path.mechanism.causal_steps} of {len(path.edges)} steps causal"
     out.print(f"   mechanism {path.mechanism.strength:.2f} ({causal})", style="dim")
     linked = "already linked, " if path.linked else ""
-    papers = amount(path.papers, "paper")
+    papers = count_noun(path.papers, "paper")
     out.print(
         f"   under-studied: {path.understudied:.2f} ({linked}{papers} on both ends)", style="dim"
     )
@@ -173,7 +173,7 @@ def show(
         joined = [merge.model_dump(mode="json") for merge in merges]
         print_json({**report.model_dump(mode="json"), "merges": joined})
     elif out_path is not None:
-        out.print(f"{out_path}: {amount(len(report.relations), 'relation')}")
+        out.print(f"{out_path}: {count_noun(len(report.relations), 'relation')}")
     else:
         _print_concept(report, merges, limit)
 
@@ -341,6 +341,8 @@ def export(
     if as_json:
         print_json(written)
         return
-    out.print(f"{written.path}: {amount(written.nodes, 'node')}, {amount(written.edges, 'edge')}")
+    out.print(
+        f"{written.path}: {count_noun(written.nodes, 'node')}, {count_noun(written.edges, 'edge')}"
+    )
     if written.note:
         out.print(written.note, style="dim")

@@ -9,7 +9,7 @@ import typer
 
 from sage.cli.options import AsJson, CohortRoot
 from sage.core.errors import InputError
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
     from validation.ledger.store import Store
@@ -155,7 +155,7 @@ def verify(
         for problem in problems:
             out.print(f"[red]broken[/] {problem}", soft_wrap=True)
         if not problems:
-            rows = amount(head.seq if head else 0, "row")
+            rows = count_noun(head.seq if head else 0, "row")
             out.print(f"{store.where}: {rows}, intact", soft_wrap=True)
     if problems:
         raise typer.Exit(1)
@@ -190,7 +190,7 @@ def export(
     lines = list(_store().export_lines())
     log_command(load(), EXPORTED, file, command="ledger export")
     write_text(file, "".join(f"{line}\n" for line in lines))
-    print_line(f"{amount(len(lines), 'row')} written to {file}")
+    print_line(f"{count_noun(len(lines), 'row')} written to {file}")
 
 
 @app.command()
@@ -226,4 +226,4 @@ def merge(
         print_json({"store": store.where, "taken": taken})
         return
     for name, count in taken.items():
-        print_line(f"{amount(count, 'row')} taken over from {name}")
+        print_line(f"{count_noun(count, 'row')} taken over from {name}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sage.cli.options import AsJson, Cache, Memory, Mpp, NoCache, Pattern, Workers
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
     from mcp_servers.measures.cohort import Measured
@@ -302,8 +302,8 @@ def report_measured(
         return
     done = found.slides - len(found.failures)
     console.print(
-        f"{amount(found.measurements, 'measurement')} of {amount(found.patients, 'patient')} on "
-        f"{done} of {amount(found.slides, 'slide')}, {found.resumed} from before; "
+        f"{count_noun(found.measurements, 'measurement')} of"
+        f" {count_noun(found.patients, 'patient')} on {done} of {count_noun(found.slides, 'slide')}, {found.resumed} from before; "
         f"{found.valid} of {found.measurements * found.patients} values are valid"
     )
     console.print(f"{found.table}  (--features, or the lines of {found.declaration.name})")

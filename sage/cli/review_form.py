@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.core.types import Draft
 from sage.core.errors import InputError
-from sage.run.questions import carries
+from sage.run.questions import describe_carried
 from sage.run.review import (
     Edit,
     edit_decision,
@@ -122,7 +122,7 @@ def decide(services: Services, draft: Draft) -> Decision:
     from sage.cli.console import print_line
 
     asker = Asker()
-    print_line(carries(services.folder, draft.hypothesis))
+    print_line(describe_carried(services.folder, draft.hypothesis))
     show_draft(draft, services.dictionary)
     name = draft.hypothesis.id
     while True:

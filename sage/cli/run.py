@@ -24,7 +24,7 @@ from sage.cli.options import (
     SpecFile,
 )
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 
 if TYPE_CHECKING:
     from sage.run.drive import Pause
@@ -206,7 +206,7 @@ def resume(
     """
     from sage.run.begin import reopen
     from sage.run.campaign.rounds import find_campaign
-    from sage.run.drive import escalation_answer, escalation_detail, waiting
+    from sage.run.drive import escalation_answer, escalation_detail, find_pause
     from sage.settings import load
 
     if retry and abandon:
@@ -220,7 +220,7 @@ def resume(
         resume_campaign(campaign, budget_usd=budget_usd, as_json=as_json)
         return
     services = reopen(name, budget_usd=budget_usd)
-    pause = waiting(services)
+    pause = find_pause(services)
     if pause and pause.kind == "escalation":
         if not (retry or abandon):
             detail = escalation_detail(services.folder, pause.waiting)
@@ -280,11 +280,11 @@ def review(
     from sage.cli.review_form import decide
     from sage.core.hooks import DECIDED, log_command
     from sage.run.begin import reopen
-    from sage.run.drive import review_answer, waiting
+    from sage.run.drive import find_pause, review_answer
     from sage.run.review import decisions_from, drafts_of, given_decision
 
     services = reopen(name)
-    pause = waiting(services)
+    pause = find_pause(services)
     if pause is None or pause.kind != "review":
         status = services.folder.manifest().status
         raise InputError(f"run {services.folder.id} does not wait for a review (it is {status})")
@@ -300,7 +300,7 @@ def review(
     if len(given) > 1:
         raise InputError(f"give one decision, not {' and '.join('--' + item for item in given)}")
     if given or not as_json:
-        need("literature", "going on with a run")
+        require_extra("literature", "going on with a run")
     if decisions_file is not None:
         decisions = decisions_from(services, chosen, decisions_file)
     elif given:
@@ -337,7 +337,7 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
     from sage.cli.console import out, print_json, print_line
-    from sage.run.questions import carries
+    from sage.run.questions import describe_carried
     from sage.run.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
@@ -352,7 +352,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for item in drafts:
-        print_line(carries(services.folder, item.hypothesis))
+        print_line(describe_carried(services.folder, item.hypothesis))
         show_draft(item, services.dictionary)
     tell_candidates(services)
     out.print(
@@ -423,9 +423,9 @@ def tell_verdict(found: dict[str, Any]) -> None:
 
 def _tell_end(services: Services, *, as_json: bool) -> None:
     from sage.cli.console import out, print_json, print_line
-    from sage.report.build import brief_result
+    from sage.report.build import summarize_run
 
-    result = brief_result(services.folder)
+    result = summarize_run(services.folder)
     if as_json:
         print_json(result)
         return

@@ -18,7 +18,7 @@ def list_all(limit: int, *, as_json: bool) -> None:
     """List the runs, newest first."""
     from sage.cli.console import out, print_json, print_line
     from sage.core.errors import InputError
-    from sage.run.folder import list_runs, standing
+    from sage.run.folder import describe_status, list_runs
     from sage.run.queue.runs import open_runs
     from sage.settings import load
 
@@ -52,7 +52,7 @@ def list_all(limit: int, *, as_json: bool) -> None:
         return
     for folder, manifest in found:
         cohort = manifest.cohort_title or manifest.spec.cohort
-        out.print(f"[cyan]{folder.id}[/]  {standing(folder)}", soft_wrap=True)
+        out.print(f"[cyan]{folder.id}[/]  {describe_status(folder)}", soft_wrap=True)
         print_line(f"    {manifest.spec.prompt[:200]}")
         out.print(f"    [dim]{cohort}; {manifest.reasoner}[/]", soft_wrap=True)
         if item := known.get(manifest.run_id):
@@ -122,11 +122,11 @@ def show(
 def show_run(name: str, *, as_json: bool) -> None:
     """Show a run or a campaign."""
     from sage.cli.console import out, print_aligned, print_json, print_line
-    from sage.report.build import brief_result
-    from sage.report.spending import paid
+    from sage.report.build import summarize_run
+    from sage.report.spending import list_paid
     from sage.run.begin import open_run
     from sage.run.campaign.rounds import find_campaign
-    from sage.run.folder import standing
+    from sage.run.folder import describe_status
     from sage.run.queue.runs import open_runs
     from sage.settings import load
 
@@ -137,8 +137,8 @@ def show_run(name: str, *, as_json: bool) -> None:
         return
     folder = open_run(name)
     manifest = folder.manifest()
-    result = brief_result(folder)
-    rows = paid(folder)
+    result = summarize_run(folder)
+    rows = list_paid(folder)
     with open_runs(load()) as runs:
         known = runs.get(manifest.run_id) if runs is not None else None
     if as_json:
@@ -151,7 +151,7 @@ def show_run(name: str, *, as_json: bool) -> None:
             }
         )
         return
-    out.print(f"[bold]{folder.id}[/]  {standing(folder)}", soft_wrap=True)
+    out.print(f"[bold]{folder.id}[/]  {describe_status(folder)}", soft_wrap=True)
     out.print(f"prompt: {manifest.spec.prompt}", soft_wrap=True)
     out.print(
         f"cohort: {manifest.cohort_title}{' (simulated)' if manifest.simulated else ''};"

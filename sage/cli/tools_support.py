@@ -225,11 +225,11 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
         )
         return
     from sage.cli.console import out as console
-    from sage.core.printable import amount
+    from sage.core.printable import count_noun
 
     done = len(report.outcomes) - len(failures)
     console.print(
-        f"{done} of {amount(len(report.outcomes), 'slide')}, {report.resumed} from before"
+        f"{done} of {count_noun(len(report.outcomes), 'slide')}, {report.resumed} from before"
     )
     console.print(f"{report.table}")
     print_line(

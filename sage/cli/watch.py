@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from sage.core.errors import InputError
-from sage.core.progress import in_words
+from sage.core.progress import describe_progress
 
 POLL = 0.2
 """Seconds between two looks at a run's event log."""
@@ -38,7 +38,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
     """
     from sage.cli.console import err, out, print_line
     from sage.run.begin import open_run
-    from sage.run.folder import standing
+    from sage.run.folder import describe_status
 
     folder = open_run(name)
     manifest = folder.manifest()
@@ -48,7 +48,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
     try:
         with err.status("") as status:
             while True:
-                state = standing(folder)
+                state = describe_status(folder)
                 lines, offset = _fresh(folder.events_path, offset)
                 for line in lines:
                     if as_json:
@@ -93,7 +93,7 @@ def _shown(event: dict[str, Any]) -> str | None:
         case "start":
             return label
         case "progress":
-            said = in_words(str(event["what"]), int(event["done"]), int(event["total"]))
+            said = describe_progress(str(event["what"]), int(event["done"]), int(event["total"]))
             return f"{label}: {said}"
         case "end":
             out.print(f"  [green]✓[/] {label} [dim]{event['seconds']:.2f} s[/]")
@@ -115,7 +115,7 @@ def open_report(name: str, *, as_json: bool) -> None:
     from sage.cli.console import print_json, print_line
     from sage.run.begin import open_run
     from sage.run.campaign.rounds import find_campaign
-    from sage.run.folder import standing
+    from sage.run.folder import describe_status
     from sage.settings import load
 
     campaign = find_campaign(name, load().runs_dir)
@@ -125,7 +125,7 @@ def open_report(name: str, *, as_json: bool) -> None:
     else:
         folder = open_run(name)
         page = folder.root / "report.html"
-        state = standing(folder)
+        state = describe_status(folder)
         follow = NEXT.get(state, "sage show {run} --watch").format(run=folder.id)
         missing = f"run {folder.id} has no report yet: it is {state}; {follow}"
     if not page.is_file():

@@ -65,10 +65,10 @@ WITHIN = {
 
 def absent(extra: str) -> list[str]:
     """The modules of an extra that are not installed."""
-    return [module for module in EXTRAS[extra].modules if not _found(module)]
+    return [module for module in EXTRAS[extra].modules if not _is_installed(module)]
 
 
-def need(extra: str, purpose: str) -> None:
+def require_extra(extra: str, purpose: str) -> None:
     """Raise `InputError` with the command that installs `extra` where a part of it is absent."""
     if gone := absent(extra):
         raise InputError(f"{purpose} needs {', '.join(gone)}: {install(extra)}")
@@ -91,7 +91,7 @@ def explain_absence(error: ModuleNotFoundError) -> InputError | None:
     return InputError(f"this needs {module}, which is not installed: {commands}")
 
 
-def _found(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

@@ -122,7 +122,7 @@ def append_line(path: Path, line: str, *, durable: bool = False) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """Hold the lock file at `path`; whoever else asks for it waits. A killed holder lets go."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)

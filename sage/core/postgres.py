@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sage.core.errors import FaultError, InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage.core.log import logger
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ ABANDONED = (
 """The same for the server: what a lost or stopped process had locked is free after a minute."""
 
 
-def again(call: Callable[[], T]) -> T:
+def retry(call: Callable[[], T]) -> T:
     """Return `call()`, repeated if its connection broke; it must tolerate repetition."""
     import psycopg
 
@@ -88,7 +88,7 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
         If the database cannot be reached, at the start or for longer than `again` tries, or
         refuses to let its user make or change tables.
     """
-    need("postgres", what)
+    require_extra("postgres", what)
     import psycopg
     from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, ReadOnlySqlTransaction
     from psycopg.rows import dict_row
@@ -128,7 +128,7 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
 
 
 @contextmanager
-def alone(live: Connection[dict[str, Any]], key: int) -> Iterator[None]:
+def hold_lock(live: Connection[dict[str, Any]], key: int) -> Iterator[None]:
     """Hold the advisory lock `key` of the whole database; others wait.
 
     They ask again and again: one that waited inside a statement would hold a snapshot, and an

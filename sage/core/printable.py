@@ -19,7 +19,7 @@ _COMBINING = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff
 _PILED = re.compile(f"({_COMBINING}{{3}}){_COMBINING}+")
 
 
-def printable(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text without what a page or a terminal would obey instead of showing.
 
     Line breaks of every kind become newlines. Invisible characters go, piles of combining marks
@@ -33,10 +33,10 @@ def printable(text: str) -> str:
 
 def one_line(text: str) -> str:
     """The printable text on one line, with single spaces."""
-    return " ".join(printable(text).split())
+    return " ".join(clean_text(text).split())
 
 
-def amount(number: float, noun: str) -> str:
+def count_noun(number: float, noun: str) -> str:
     """A number with its noun: "1 run", "2 runs", "1,000 runs"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -49,7 +49,7 @@ def as_cell(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) else text
 
 
-def quoted(text: object) -> str:
+def quote_text(text: object) -> str:
     """A text from outside as data for a prompt: one line in quotation marks, none within it.
 
     It can neither begin a line of the prompt nor end its own quotation.

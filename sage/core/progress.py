@@ -12,14 +12,14 @@ Listener = Callable[[str, int, int], None]
 _listener: ContextVar[Listener | None] = ContextVar("progress", default=None)
 
 
-def tell(what: str, done: int = 0, total: int = 0) -> None:
+def report_progress(what: str, done: int = 0, total: int = 0) -> None:
     """Say what is being done, and how far it is where that can be counted."""
     if (listener := _listener.get()) is not None:
         listener(what, done, total)
 
 
 @contextmanager
-def told_to(listener: Listener) -> Iterator[None]:
+def listen(listener: Listener) -> Iterator[None]:
     """Report progress to `listener` within the block."""
     before = _listener.set(listener)
     try:
@@ -39,7 +39,7 @@ async def heard_by(listener: Listener | None, work: Awaitable[T]) -> T:
     return await work
 
 
-def in_words(what: str, done: int, total: int) -> str:
+def describe_progress(what: str, done: int, total: int) -> str:
     """Progress as it is shown: "bootstrap 40 of 200"."""
     counted = f" {done:,} of {total:,}" if total else ""
     return f"{what}{counted}"

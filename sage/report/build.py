@@ -14,7 +14,7 @@ from agents.core.types import Citation
 from agents.summary.agent import CLAIM_TESTED
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
-from sage.report.collect import Page, collect
+from sage.report.collect import Page, collect_page
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
 from sage.run.folder import RunFolder
@@ -41,7 +41,7 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
         If a number has no key in the results, or a citation no source record.
     """
     target = target or folder.root
-    page = collect(folder)
+    page = collect_page(folder)
     rendered = {
         kind: _render(page, name)
         for kind, name in (("html", "report.html.j2"), ("md", "report.md.j2"))
@@ -136,7 +136,7 @@ def _render(page: Page, name: str) -> str:
         ledger=page.ledger,
         spending=page.spending,
         n=lambda key: Inert(pen.number(key)),
-        has=page.facts.has,
+        has=page.facts.contains,
         v=quote,
         prose=prose,
         sourced=sourced,
@@ -148,13 +148,13 @@ def _render(page: Page, name: str) -> str:
     return rendered
 
 
-def brief_result(folder: RunFolder) -> dict[str, Any]:
+def summarize_run(folder: RunFolder) -> dict[str, Any]:
     """A run's outcome in a few fields, finished or not."""
     manifest = folder.manifest()
     path = folder.output("state")
     hypotheses = []
     if path.exists():
-        for hypothesis in collect(folder).hypotheses:
+        for hypothesis in collect_page(folder).hypotheses:
             hypotheses.append(
                 {
                     "id": hypothesis.id,

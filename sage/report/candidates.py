@@ -43,7 +43,7 @@ def rankings(folder: RunFolder) -> list[Ranking]:
         If a file of them is damaged.
     """
     paths = (folder.root / "outputs").glob("candidates-h*.json")
-    edited = _edited(folder)
+    edited = _find_edited(folder)
     found = []
     for path in sorted(paths, key=lambda path: (len(path.name), path.name)):
         ranking = read_model(path, Ranking)
@@ -60,7 +60,7 @@ def rankings(folder: RunFolder) -> list[Ranking]:
 CHANGED = "Changed at review; the rank is that of the draft."
 
 
-def _edited(folder: RunFolder) -> set[str]:
+def _find_edited(folder: RunFolder) -> set[str]:
     """Hypotheses that a reviewer changed."""
     path = folder.output("state")
     if not path.exists():
@@ -74,24 +74,24 @@ def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:
     pages = []
     for number, ranking in enumerate(rankings(folder), 1):
         key = f"candidates{number}"
-        facts.put(f"{key}.wanted", ranking.wanted)
-        facts.put(f"{key}.drafted", ranking.drafted)
-        facts.put(f"{key}.set_aside", len(ranking.set_aside))
+        facts.add(f"{key}.wanted", ranking.wanted)
+        facts.add(f"{key}.drafted", ranking.drafted)
+        facts.add(f"{key}.set_aside", len(ranking.set_aside))
         rows = []
         for candidate in ranking.ranked:
             place = f"{key}.place{candidate.place}"
-            facts.put(f"{place}.place", candidate.place)
+            facts.add(f"{place}.place", candidate.place)
             for part in PARTS:
                 value = getattr(candidate.parts, part)
-                facts.put(f"{place}.{part}", value, f"{value:.2f}")
+                facts.add(f"{place}.{part}", value, f"{value:.2f}")
                 if candidate.hypothesis_id:
-                    facts.put(f"{candidate.hypothesis_id}.rank.{part}", value, f"{value:.2f}")
+                    facts.add(f"{candidate.hypothesis_id}.rank.{part}", value, f"{value:.2f}")
             if candidate.parts.detectable is not None:
-                facts.put(f"{place}.detectable", candidate.parts.detectable)
+                facts.add(f"{place}.detectable", candidate.parts.detectable)
             if candidate.parts.studied is not None:
-                facts.put(f"{place}.studied", candidate.parts.studied)
+                facts.add(f"{place}.studied", candidate.parts.studied)
             if candidate.rating is not None:
-                facts.put(f"{place}.rating", round(candidate.rating))
+                facts.add(f"{place}.rating", round(candidate.rating))
             rows.append(CandidateRow(place, candidate.hypothesis_id, candidate.statement))
         aside = [(item.statement, item.reason) for item in ranking.set_aside]
         pages.append(CandidatesPage(key, ranking.order, rows, aside))

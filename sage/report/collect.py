@@ -23,7 +23,7 @@ from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.curve import Curve
-from sage.report.debate import Turn, borne, debate_facts, debate_sources, turns
+from sage.report.debate import Turn, debate_facts, debate_sources, describe_relevant, list_turns
 from sage.report.exploration import ExplorationPage, read_explorations
 from sage.report.facts import Facts
 from sage.report.reading import Checklist, checklists
@@ -38,7 +38,7 @@ from sage.report.results import (
 )
 from sage.report.spending import spending
 from sage.run.folder import Manifest, RunFolder
-from sage.run.questions import carries, question_of
+from sage.run.questions import describe_carried, question_of
 from sage.run.state import Decision, Evaluation
 from validation.verdict.verdict import TURNED_ROUND
 
@@ -176,7 +176,7 @@ class Page:
     sources: list[Citation]
 
 
-def collect(folder: RunFolder) -> Page:
+def collect_page(folder: RunFolder) -> Page:
     """Read a run folder. Needs no model, graph, cohort or network.
 
     Raises
@@ -187,10 +187,10 @@ def collect(folder: RunFolder) -> Page:
     folder.verify()
     run = folder.manifest()
     facts = Facts()
-    facts.put("scale.one", 1)
-    facts.put("scale.ten", 10)
-    facts.put("scale.hundred", 100)
-    facts.put("run.seed", run.spec.seed, str(run.spec.seed))
+    facts.add("scale.one", 1)
+    facts.add("scale.ten", 10)
+    facts.add("scale.hundred", 100)
+    facts.add("run.seed", run.spec.seed, str(run.spec.seed))
     sources: list[Citation] = []
     paths = _paths(folder)
     brief = _model(folder.output("brief"), OntologyBrief)
@@ -198,7 +198,7 @@ def collect(folder: RunFolder) -> Page:
         for relationship in brief.relationships:
             sources += [*relationship.evidence, *relationship.contradicting]
     state_path = folder.output("state")
-    state = _checked(state_path, dict) if state_path.exists() else {}
+    state = _read_file(state_path, dict) if state_path.exists() else {}
     decisions = [Decision.model_validate(decision) for decision in state.get("decisions", [])]
     ended = {
         evaluation["hypothesis_id"]: Evaluation.model_validate(evaluation)
@@ -209,16 +209,16 @@ def collect(folder: RunFolder) -> Page:
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
         pages.append(page)
     for page in pages:
-        page.carries = carries(folder, page.expanded.hypothesis)
+        page.carries = describe_carried(folder, page.expanded.hypothesis)
         page.checklists = checklists(page, facts) if page.contract and page.tables else []
     return Page(
         run=run,
         question=question_of(folder),
         hypotheses=pages,
-        rejected=_rejected(folder, decisions),
+        rejected=_list_rejected(folder, decisions),
         candidates=read_candidates(folder, facts),
         ledger=read_ledger(folder.root / "ledger.jsonl", facts),
-        explorations=read_explorations(folder, _checked),
+        explorations=read_explorations(folder, _read_file),
         spending=_spending(folder, facts),
         facts=facts,
         sources=sources,
@@ -226,10 +226,10 @@ def collect(folder: RunFolder) -> Page:
 
 
 def _model(path: Path, kind: Any) -> Any:
-    return _checked(path, lambda found: kind.model_validate(found)) if path.exists() else None
+    return _read_file(path, lambda found: kind.model_validate(found)) if path.exists() else None
 
 
-def _checked(path: Path, read: Callable[[Any], R]) -> R:
+def _read_file(path: Path, read: Callable[[Any], R]) -> R:
     """Read a file of the run; raise an error that names the file."""
     try:
         return read(read_json(path))
@@ -246,14 +246,14 @@ def _answer(folder: RunFolder, name: str, kind: Any) -> Any:
     path = folder.output(name)
     if not path.exists():
         return None
-    return _checked(path, lambda found: kind.model_validate(found["output"]))
+    return _read_file(path, lambda found: kind.model_validate(found["output"]))
 
 
 def _paths(folder: RunFolder) -> list[ScoredPath]:
     path = folder.output("paths")
     if not path.exists():
         return []
-    return _checked(
+    return _read_file(
         path, lambda found: [ScoredPath.model_validate(path) for path in found["paths"]]
     )
 
@@ -268,7 +268,7 @@ def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
     )
 
 
-def _rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
+def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
     words = {"reject": "rejected", "another": "set aside for another"}
     found = []
     for decision in decisions:
@@ -293,12 +293,12 @@ def _hypothesis(
     facts: Facts,
     sources: list[Citation],
 ) -> HypothesisPage:
-    draft = _checked(folder.output(f"draft-{name}"), Draft.model_validate)
+    draft = _read_file(folder.output(f"draft-{name}"), Draft.model_validate)
     decision = next((decision for decision in decisions if decision.hypothesis_id == name), None)
     revision = evaluation.revisions if evaluation else 0
     tail = name if revision == 0 else f"{name}-r{revision}"
     expanded = _model(folder.output(f"expanded-{tail}"), ExpandedHypothesis)
-    debate = _checked(
+    debate = _read_file(
         folder.output(f"novelty-{tail}"), lambda found: _debate(found["output"], name, facts)
     )
     sources += [*draft.citations, *draft.contradicting, *debate_sources(debate)]
@@ -334,8 +334,8 @@ def _hypothesis(
         support_absent=draft.support_absent,
         sources=tuple(cited for cited in draft.citations if cited.key not in on_paths),
         debate=debate,
-        turns=turns(debate),
-        borne=borne(debate) if debate else "",
+        turns=list_turns(debate),
+        borne=describe_relevant(debate) if debate else "",
         feasibility=feasibility,
         contract=contract,
         contract_json=contract.text if contract else "",
@@ -346,7 +346,7 @@ def _hypothesis(
         limits=_limits(results, interpretation),
         result_texts=results.limits,
         verdict_texts=_verdict_texts(debate, feasibility),
-        blocked=_blocked(feasibility, ended),
+        blocked=_list_blockers(feasibility, ended),
         demands=_model(folder.output(f"demands-{name}"), Demands),
         scale=results.scale,
         curve=results.curve,
@@ -376,10 +376,10 @@ def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdi
 
     found: FeasibilityVerdict | None = _answer(folder, f"feasibility-{name}", FeasibilityVerdict)
     if found:
-        facts.put(f"{name}.feasibility.score", round(found.score, 1))
+        facts.add(f"{name}.feasibility.score", round(found.score, 1))
         for step in found.steps:
-            facts.put(f"{name}.feasibility.{step.name}.weight", round(step.weight))
-            facts.put(f"{name}.feasibility.{step.name}.score", round(step.score, 1))
+            facts.add(f"{name}.feasibility.{step.name}.weight", round(step.weight))
+            facts.add(f"{name}.feasibility.{step.name}.score", round(step.score, 1))
     return found
 
 
@@ -387,7 +387,7 @@ def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretatio
     """The interpreter's answer, its number among the facts."""
     found: Interpretation | None = _answer(folder, f"interpreter-{name}", Interpretation)
     if found:
-        facts.put(f"{name}.interpreter.feasibility_score", found.feasibility_score)
+        facts.add(f"{name}.interpreter.feasibility_score", found.feasibility_score)
     return found
 
 
@@ -397,7 +397,7 @@ def _limits(results: ResultsPage, interpretation: Interpretation | None) -> tupl
     return tuple(dict.fromkeys([*results.limits, *written]))
 
 
-def _blocked(feasibility: FeasibilityVerdict | None, ended: str) -> tuple[str, ...]:
+def _list_blockers(feasibility: FeasibilityVerdict | None, ended: str) -> tuple[str, ...]:
     """Changes that would make an infeasible hypothesis feasible."""
     if feasibility is None or ended != "infeasible":
         return ()
@@ -408,7 +408,7 @@ def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
     """The debate, once everything that the report shows of it could be read."""
     debate_facts(debate, name, facts)
     debate_sources(debate)
-    turns(debate)
+    list_turns(debate)
     return debate
 
 
@@ -495,7 +495,7 @@ def _chains(
         axes = _axes(key, path, facts)
         steps = []
         for row in rows:
-            facts.put(f"{key}.step{row.step}.belief", row.belief, f"{row.belief:.2f}")
+            facts.add(f"{key}.step{row.step}.belief", row.belief, f"{row.belief:.2f}")
             steps.append(
                 Step(
                     process=row.process,
@@ -536,15 +536,15 @@ def _axes(key: str, path: ScoredPath, facts: Facts) -> str:
     """Put the numbers of a path under its key; "linked", "open", or empty if unknown."""
     scores = path.scores.model_dump()
     for part in ("total", "logic", "relevance", "novelty", "surprise"):
-        facts.put(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
+        facts.add(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
         if part != "total":
-            facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
+            facts.add(f"{key}.{part}_raw", scores[f"{part}_raw"])
     how, understudied = path.mechanism, path.understudied
     if how is None or understudied is None or path.papers is None:
         return ""
-    facts.put(f"{key}.mechanism", how.strength, f"{how.strength:.2f}")
-    facts.put(f"{key}.understudied", understudied, f"{understudied:.2f}")
-    facts.put(f"{key}.papers", path.papers)
+    facts.add(f"{key}.mechanism", how.strength, f"{how.strength:.2f}")
+    facts.add(f"{key}.understudied", understudied, f"{understudied:.2f}")
+    facts.add(f"{key}.papers", path.papers)
     return "linked" if path.linked else "open"
 
 
@@ -555,10 +555,10 @@ def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None
 
     def read(found: dict[str, Any]) -> dict[str, Any]:
         outcome: dict[str, Any] = found["output"]
-        facts.put(f"{name}.coding.attempts", int(outcome["attempts"]))
+        facts.add(f"{name}.coding.attempts", int(outcome["attempts"]))
         return {**outcome, "sandbox": outcome["sandbox"], "compiled": outcome["compiled"]}
 
-    return _checked(path, read)
+    return _read_file(path, read)
 
 
 def _spending(folder: RunFolder, facts: Facts) -> list[SpendingRow]:
@@ -568,15 +568,15 @@ def _spending(folder: RunFolder, facts: Facts) -> list[SpendingRow]:
     counted = [step for step in spending(folder) if step.step != "report"]
     for number, item in enumerate(counted, 1):
         key = f"run.step{number}"
-        facts.put(f"{key}.seconds", item.seconds, f"{item.seconds:.2f}")
+        facts.add(f"{key}.seconds", item.seconds, f"{item.seconds:.2f}")
         for name in ("calls", "prompt_tokens", "completion_tokens"):
-            facts.put(f"{key}.{name}", getattr(item, name))
-        facts.put(f"{key}.usd", item.usd, f"{item.usd:.4f}")
+            facts.add(f"{key}.{name}", getattr(item, name))
+        facts.add(f"{key}.usd", item.usd, f"{item.usd:.4f}")
         for name in totals:
             totals[name] += getattr(item, name)
         rows.append(SpendingRow(item.step.replace("_", " "), item.hypothesis, key))
-    facts.put("run.seconds", totals["seconds"], f"{totals['seconds']:.2f}")
-    facts.put("run.usd", totals["usd"], f"{totals['usd']:.4f}")
+    facts.add("run.seconds", totals["seconds"], f"{totals['seconds']:.2f}")
+    facts.add("run.usd", totals["usd"], f"{totals['usd']:.4f}")
     for name in ("calls", "prompt_tokens", "completion_tokens"):
-        facts.put(f"run.{name}", int(totals[name]))
+        facts.add(f"run.{name}", int(totals[name]))
     return rows

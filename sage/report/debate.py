@@ -49,29 +49,29 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
     """Scores, deviations and counts by key."""
     judged = debate.get("judged", True)
     for key in ("score", "threshold", "initial_sigma", "sigma", "penalty"):
-        facts.put(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.2f}")
+        facts.add(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.2f}")
     if not judged:
-        facts.put(f"{name}.novelty.score", None, NOT_JUDGED)
+        facts.add(f"{name}.novelty.score", None, NOT_JUDGED)
     for axis in ("plausibility", "interest"):
         value = debate.get(axis) if judged else None
         shown = NOT_JUDGED if value is None else f"{value:.1f} of 10"
-        facts.put(f"{name}.{axis}.judge", value, shown)
+        facts.add(f"{name}.{axis}.judge", value, shown)
     coverage = debate.get("coverage", {})
-    facts.put(f"{name}.novelty.relevant", len(coverage.get("relevant", debate["records"])))
-    facts.put(f"{name}.novelty.most_confident", coverage.get("most_confident", 1.0))
-    facts.put(f"{name}.novelty.rounds", len(debate["rounds"]) - 1)
-    facts.put(f"{name}.novelty.records", len(debate["records"]))
-    facts.put(f"{name}.novelty.contradictions", debate["contradictions"])
+    facts.add(f"{name}.novelty.relevant", len(coverage.get("relevant", debate["records"])))
+    facts.add(f"{name}.novelty.most_confident", coverage.get("most_confident", 1.0))
+    facts.add(f"{name}.novelty.rounds", len(debate["rounds"]) - 1)
+    facts.add(f"{name}.novelty.records", len(debate["records"]))
+    facts.add(f"{name}.novelty.contradictions", debate["contradictions"])
     for part in ("initial", "final"):
         for critic, score in debate[part].items():
-            facts.put(
+            facts.add(
                 f"{name}.novelty.{part}.{critic}",
                 score if judged else None,
                 f"{score:.1f}" if judged else NOT_JUDGED,
             )
 
 
-def borne(debate: dict[str, Any]) -> str:
+def describe_relevant(debate: dict[str, Any]) -> str:
     """Describe the relevant records, after "k of n records found" (`relevant_refs`)."""
     foreign = debate.get("coverage", {}).get("foreign")
     if foreign:
@@ -87,7 +87,7 @@ AGAINST = {"refutes": "against", "weakens": "in part against", "stands": "leaves
 ORDINALS = ("initial assessment", "first round", "second round", "third round")
 
 
-def turns(debate: dict[str, Any]) -> list[Turn]:
+def list_turns(debate: dict[str, Any]) -> list[Turn]:
     """The transcript, with each point's citations resolved to records."""
     records = {record["ref"]: _citation(record["record"]) for record in debate["records"]}
     found = []

@@ -35,7 +35,7 @@ class Facts:
 
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def put(self, key: str, value: float | int | None, text: str | None = None) -> None:
+    def add(self, key: str, value: float | int | None, text: str | None = None) -> None:
         """Add a number; without `text` it is shown in a plain form."""
         if value is None and text is None:
             return
@@ -57,7 +57,7 @@ class Facts:
                 f'the report quotes "{key}", which results.json does not hold'
             ) from None
 
-    def has(self, key: str) -> bool:
+    def contains(self, key: str) -> bool:
         """True when the key exists."""
         return key in self.values
 
@@ -109,7 +109,7 @@ class Pen:
             if key is None:
                 written.append(verbatim(self.escape(found[0])))
             else:
-                full = f"{prefix}.{key}" if prefix and not self.facts.has(key) else key
+                full = f"{prefix}.{key}" if prefix and not self.facts.contains(key) else key
                 written.append(self.number(full))
             at = found.end()
         return "".join([*written, self.escape(text[at:])])

@@ -7,7 +7,7 @@ import html
 import re
 from pathlib import Path
 
-from sage.core.printable import printable
+from sage.core.printable import clean_text
 
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
 # What CommonMark and GitHub read as markup, anywhere in a line and at its beginning.
@@ -25,12 +25,12 @@ class Inert(str):
 
 def html_text(text: object) -> Inert:
     """Escaped for HTML, in an element or in a quoted attribute."""
-    return Inert(html.escape(printable(str(text))))
+    return Inert(html.escape(clean_text(str(text))))
 
 
 def markdown_text(text: object) -> Inert:
     """Escaped for Markdown (CommonMark and GitHub's tables, math and bare links), on one line."""
-    line = re.sub(r"\s+", " ", printable(str(text)))
+    line = re.sub(r"\s+", " ", clean_text(str(text)))
     line = _INLINE.sub(lambda found: f"\\{found[0]}", line)
     line = line.replace("://", "&#58;//").replace("www.", "www&#46;").replace("@", "&#64;")
     block = _BLOCK.match(line)

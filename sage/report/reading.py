@@ -189,11 +189,11 @@ def _registered(words: str) -> Holds:
     )
 
 
-def _keyed(*keys: str) -> Holds:
+def _has_key(*keys: str) -> Holds:
     return lambda page, has: any(has(key) for key in keys)
 
 
-def _tabled(*titles: str) -> Holds:
+def _has_table(*titles: str) -> Holds:
     return lambda page, has: any(table.title in titles for table in page.tables)
 
 
@@ -206,7 +206,7 @@ REMARK: tuple[tuple[str, str, str, Holds], ...] = (
     ("4", "Biological material and its controls", "Methods", _registered("Exposure")),
     ("5", "The assay method, with its quality control", "Methods", _registered("assay")),
     ("6", "Case selection, dates, follow-up and its median", "Results",
-     _tabled("Table 1: patients")),
+     _has_table("Table 1: patients")),
     ("7", "All endpoints, defined", "Methods", _registered("Endpoint")),
     ("8", "All candidate variables considered", "Candidates",
      lambda page, has: bool(page.contract and page.contract.names)),
@@ -214,17 +214,17 @@ REMARK: tuple[tuple[str, str, str, Holds], ...] = (
     ("10", "All statistical methods", "Methods", _registered("Primary test")),
     ("11", "How marker values were handled and cut-points chosen", "Methods",
      _registered("Exposed")),
-    ("12", "The flow of patients, with events", "Results", _tabled("Flow of patients")),
-    ("13", "Basic characteristics of the patients", "Results", _tabled("Table 1: patients")),
+    ("12", "The flow of patients, with events", "Results", _has_table("Flow of patients")),
+    ("13", "Basic characteristics of the patients", "Results", _has_table("Table 1: patients")),
     ("14", "The marker beside standard prognostic variables", "Results",
-     _tabled("Table 1: patients")),
-    ("15", "Univariable estimates with intervals", "Results", _keyed("primary.effect")),
+     _has_table("Table 1: patients")),
+    ("15", "Univariable estimates with intervals", "Results", _has_key("primary.effect")),
     ("16", "Multivariable estimates with intervals, of all variables of the model", "Results",
-     _tabled("Adjusted model")),
+     _has_table("Adjusted model")),
     ("17", "The marker with standard variables in one model, significant or not", "Results",
-     _keyed("adjusted.effect")),
+     _has_key("adjusted.effect")),
     ("18", "Further investigations: assumptions, sensitivity, validation", "Robustness",
-     _tabled("Controls", "Specification curve")),
+     _has_table("Controls", "Specification curve")),
     ("19", "Interpretation with other studies and limits", "Interpretation",
      lambda page, has: bool(page.limits)),
     ("20", "Implications for research and clinic", "Next steps",
@@ -265,7 +265,7 @@ TRIPOD_AI: tuple[tuple[str, str, str, Holds], ...] = (
     ("6a", "Setting, and where patients came from", "", NEVER),
     ("6b", "Who was eligible", "Methods", _registered("Population")),
     ("6c", "Treatments received", "Methods", _registered("reatment")),
-    ("7", "How data were prepared and checked", "Results", _tabled("What the files hold")),
+    ("7", "How data were prepared and checked", "Results", _has_table("What the files hold")),
     ("8a", "The outcome and its time horizon", "Methods", _registered("Endpoint")),
     ("8b", "Who assessed it, with which training", "", NEVER),
     ("8c", "Whether its assessment was blinded", "", NEVER),
@@ -278,14 +278,14 @@ TRIPOD_AI: tuple[tuple[str, str, str, Holds], ...] = (
     ("12a", "How data were split between fitting and judging", "Methods", _registered("Split")),
     ("12b", "How predictors were handled", "Methods", _registered("Exposed")),
     ("12c", "The kind of model, and how it was built", "Methods", _registered("Adjusted for")),
-    ("12d", "Differences between hospitals", "Results", _tabled("What the sites explain")),
+    ("12d", "Differences between hospitals", "Results", _has_table("What the sites explain")),
     ("12e", "Measures of performance", "Methods", _registered("Further tests")),
     ("12f", "Updating of the model", "", NEVER),
     ("12g", "How predictions were computed, where a model is judged", "Results",
-     _tabled(CALIBRATION)),
+     _has_table(CALIBRATION)),
     ("13", "Methods against imbalance of classes", "", NEVER),
     ("14", "Methods for fairness", "", NEVER),
-    ("15", "What the model puts out", "Results", _tabled(CALIBRATION)),
+    ("15", "What the model puts out", "Results", _has_table(CALIBRATION)),
     ("16", "Differences between the data for fitting and for judging", "", NEVER),
     ("17", "Ethical approval", "", NEVER),
     ("18a", "Funding", "", NEVER),
@@ -295,12 +295,12 @@ TRIPOD_AI: tuple[tuple[str, str, str, Holds], ...] = (
     ("18e", "Where the data are", "", NEVER),
     ("18f", "Where the code is", "Run", lambda page, has: bool(page.contract)),
     ("19", "Involvement of patients and the public", "", NEVER),
-    ("20a", "The flow of patients", "Results", _tabled("Flow of patients")),
-    ("20b", "Characteristics of the patients", "Results", _tabled("Table 1: patients")),
+    ("20a", "The flow of patients", "Results", _has_table("Flow of patients")),
+    ("20b", "Characteristics of the patients", "Results", _has_table("Table 1: patients")),
     ("20c", "Patients of fitting and judging compared", "", NEVER),
-    ("21", "Patients and events of each analysis", "Results", _tabled("All registered tests")),
-    ("22", "The model in full, so that others can use it", "Results", _tabled("Adjusted model")),
-    ("23a", "Performance with intervals", "Results", _tabled(CALIBRATION)),
+    ("21", "Patients and events of each analysis", "Results", _has_table("All registered tests")),
+    ("22", "The model in full, so that others can use it", "Results", _has_table("Adjusted model")),
+    ("23a", "Performance with intervals", "Results", _has_table(CALIBRATION)),
     ("23b", "Performance by groups of patients", "", NEVER),
     ("24", "Results of updating", "", NEVER),
     ("25", "Interpretation", "Interpretation", lambda page, has: page.summary is not None),
@@ -339,7 +339,7 @@ def checklists(page: Reported, facts: Facts) -> list[Checklist]:
     """
 
     def has(key: str) -> bool:
-        return facts.has(f"{page.id}.{key}")
+        return facts.contains(f"{page.id}.{key}")
 
     def filled(
         rows: tuple[tuple[str, str, str, Holds], ...], lacks: Mapping[str, str]

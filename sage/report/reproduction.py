@@ -86,12 +86,12 @@ def read_reproduction(
     )
 
 
-def _where(part: str) -> str:
+def _find_deviation(part: str) -> str:
     return "" if part == "all" else f" ({part} patients)"
 
 
 def _sentence(found: Reproduction) -> str:
-    where = _where(found.part)
+    where = _find_deviation(found.part)
     if not found.ran:
         return f"The second implementation gave no numbers{where}: nothing is reproduced."
     counts = [
@@ -118,15 +118,15 @@ def _table(found: Reproduction, name: str, facts: Facts) -> Table:
             if value is None:
                 cells.append(Cell("–"))
                 continue
-            facts.put(f"{key}.{which}", value, _shown(item, value, which))
+            facts.add(f"{key}.{which}", value, _format_number(item, value, which))
             cells.append(Cell("", f"{key}.{which}"))
         rows.append([*cells, Cell(item.tolerance or "–"), Cell(item.state)])
     columns = ["test", "number", "SAGE", "second implementation", "off by", "tolerance", "finding"]
-    title = f"Registered numbers computed twice{_where(found.part)}"
+    title = f"Registered numbers computed twice{_find_deviation(found.part)}"
     return Table(title, columns, rows, AUTHORS[found.by].capitalize() + ".", folded=True)
 
 
-def _shown(comparison: Compared, value: float, which: str) -> str:
+def _format_number(comparison: Compared, value: float, which: str) -> str:
     if comparison.field in ("n", "events"):
         return f"{int(value)}"
     return f"{value:.1e}" if which == "off" else f"{value:.4g}"
@@ -144,7 +144,7 @@ def _round(attempt: dict[str, Any], results: Path) -> Round:
     program = results / one.code_path
     code = program.read_text(encoding="utf-8")[:LONGEST_CODE] if program.is_file() else ""
     return Round(
-        title=f"Round {one.number}{_where(one.part)}, {AUTHORS[author]}",
+        title=f"Round {one.number}{_find_deviation(one.part)}, {AUTHORS[author]}",
         ended=ended,
         feedback=one.feedback,
         program=f"{results.parent.name}/{results.name}/{one.code_path}",
@@ -174,4 +174,4 @@ def exploratory(one: Appendix, folder: Path) -> Exploratory:
         for image in one.images
         if "/" not in image and (folder / image).is_file()
     ]
-    return Exploratory(_where(one.part).strip(" ()"), tables, images, one.refused)
+    return Exploratory(_find_deviation(one.part).strip(" ()"), tables, images, one.refused)

@@ -120,7 +120,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         return None
     results = Results.load(path)
     for key, number in results.numbers.items():
-        facts.put(f"{name}.{key}", number.value, number.text)
+        facts.add(f"{name}.{key}", number.value, number.text)
     return ResultsPage(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
@@ -398,14 +398,14 @@ def _single_numbers(name: str, facts: Facts) -> list[Table]:
     rows = [
         [Cell(words), Cell("", f"{name}.{key}")]
         for words, key in SINGLE_NUMBERS
-        if facts.has(f"{name}.{key}")
+        if facts.contains(f"{name}.{key}")
     ]
     note = (
         "The E-value is the risk ratio that an unmeasured confounder needs with both exposure and"
         " outcome, beyond the covariates, to explain the effect away (VanderWeele and Ding, Annals"
         " of Internal Medicine). Where the interval holds no effect, that of the limit is one."
     )
-    has_e_value = facts.has(f"{name}.primary.e_value")
+    has_e_value = facts.contains(f"{name}.primary.e_value")
     return [
         Table("Cut-points, assumptions, unmeasured confounding", ["what", "value"], rows,
               note if has_e_value else None)
@@ -420,7 +420,7 @@ def _tests(results: Results, name: str, facts: Facts) -> list[Table]:
             Cell(f"{_title(test.id)}{f' ({test.part})' if several else ''}"),
             Cell("" if test.n is None else str(test.n)),
             Cell("" if test.events is None else str(test.events)),
-            _cell(f"{key}.p", name, facts) if facts.has(f"{name}.{key}.p") else Cell(""),
+            _cell(f"{key}.p", name, facts) if facts.contains(f"{name}.{key}.p") else Cell(""),
             Cell(
                 "; ".join(
                     (*([f"{test.status}: {test.reason}"] if test.reason else []), *test.notes)
@@ -453,7 +453,7 @@ def _controls(name: str, facts: Facts) -> list[Table]:
     rows = [
         [Cell(words), Cell("", f"{name}.{size}"), Cell("", f"{name}.{p}")]
         for words, size, p in CONTROLS
-        if facts.has(f"{name}.{size}") and facts.has(f"{name}.{p}")
+        if facts.contains(f"{name}.{size}") and facts.contains(f"{name}.{p}")
     ]
     if not rows:
         return []
@@ -483,7 +483,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
 def _cell(text: str, name: str, facts: Facts) -> Cell:
     """A cell that names a key shows that number; any other is verbatim from the results file."""
     key = f"{name}.{text}"
-    return Cell(text=text, key=key if facts.has(key) else None)
+    return Cell(text=text, key=key if facts.contains(key) else None)
 
 
 def read_contract(home: Path) -> ContractPage | None:
@@ -526,14 +526,14 @@ def read_ledger(path: Path, facts: Facts) -> list[LedgerRow]:
     for number, test in enumerate(book.entries, 1):
         key = f"ledger.t{number}"
         if test.p is not None:
-            facts.put(f"{key}.p", test.p, p_text(test.p))
+            facts.add(f"{key}.p", test.p, p_text(test.p))
         controlled = adjusted.get(test.key)
         if controlled:
             # The verdict's own: claims of other runs on these patients count in it.
             judged = f"{test.hypothesis}.primary.q"
             q = facts.values.get(judged) or {"value": controlled.q, "text": p_text(controlled.q)}
-            facts.put(f"{key}.q", q["value"], q["text"])
-            facts.put(f"{key}.e", controlled.e)
+            facts.add(f"{key}.q", q["value"], q["text"])
+            facts.add(f"{key}.e", controlled.e)
         state = test.status if test.status == "ok" else f"{test.status}: {test.reason or test.code}"
         part = "" if test.part == "all" else f" ({test.part})"
         rows.append(LedgerRow(test.hypothesis, f"{test.test}{part}", test.role, state, key))

@@ -53,10 +53,10 @@ def spending(folder: RunFolder) -> list[Spending]:
         row = _row(rows, step, hypothesis)
         for name in ("calls", "cached", "prompt_tokens", "completion_tokens", "usd"):
             row[name] += float(content["spent"][name])
-    return _typed(rows)
+    return _parse_row(rows)
 
 
-def paid(folder: RunFolder) -> list[Spending]:
+def list_paid(folder: RunFolder) -> list[Spending]:
     """The same with what was really paid: failed and unfinished steps as well, kept replies not."""
     rows: _Rows = {
         (row.step, row.hypothesis): {name: float(getattr(row, name)) for name in _FIELDS}
@@ -76,14 +76,14 @@ def paid(folder: RunFolder) -> list[Spending]:
         row["estimated"] += bool(line.get("estimated"))
         for name in ("prompt_tokens", "completion_tokens", "usd"):
             row[name] += float(line[name])
-    return _typed({key: row for key, row in rows.items() if any(row.values())})
+    return _parse_row({key: row for key, row in rows.items() if any(row.values())})
 
 
 _FIELDS = tuple(name for name in Spending.model_fields if name not in ("step", "hypothesis"))
 _Rows = dict[tuple[str, str], dict[str, float]]
 
 
-def _typed(rows: _Rows) -> list[Spending]:
+def _parse_row(rows: _Rows) -> list[Spending]:
     def value(name: str, number: float) -> float:
         if name == "seconds":
             return round(number, 4)

@@ -13,7 +13,7 @@ from agents.question.types import Question
 from sage import settings as settings_module
 from sage.core import clock
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage.core.hashes import hash_file
 from sage.core.printable import one_line
 from sage.core.versions import versions
@@ -69,9 +69,9 @@ def begin(
     """
     spec = spec.resolve()
     rules = settings.effective_reasoner == "rules"
-    need("literature", "a run")
+    require_extra("literature", "a run")
     if not rules:
-        need("models", "a run with a language model")
+        require_extra("models", "a run with a language model")
     if spec.corpus and not spec.corpus.is_dir():
         raise InputError(f"corpus: {spec.corpus} is not a folder")
     root = (out or settings.runs_dir / new_id(spec.prompt)).resolve()

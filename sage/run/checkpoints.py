@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import FaultError, InputError
-from sage.core.postgres import again, alone, reconnecting
+from sage.core.postgres import hold_lock, reconnecting, retry
 from sage.run.folder import Manifest
 from sage.run.fork import fork
 
@@ -84,24 +84,24 @@ def _in_postgres(url: str, serde: Any, manifest: Manifest) -> Iterator[BaseCheck
             """Each call is whole by itself, and writing a checkpoint twice leaves one."""
 
             def get_tuple(self, *given: Any, **named: Any) -> Any:
-                return again(lambda: super(Persistent, self).get_tuple(*given, **named))
+                return retry(lambda: super(Persistent, self).get_tuple(*given, **named))
 
             def list(self, *given: Any, **named: Any) -> Any:
-                yield from again(lambda: [*super(Persistent, self).list(*given, **named)])
+                yield from retry(lambda: [*super(Persistent, self).list(*given, **named)])
 
             def put(self, *given: Any, **named: Any) -> Any:
-                return again(lambda: super(Persistent, self).put(*given, **named))
+                return retry(lambda: super(Persistent, self).put(*given, **named))
 
             def put_writes(self, *given: Any, **named: Any) -> None:
-                again(lambda: super(Persistent, self).put_writes(*given, **named))
+                retry(lambda: super(Persistent, self).put_writes(*given, **named))
 
         saver = Persistent(pool, serde=serde)
 
         def set_up() -> None:
-            with pool.connection() as live, alone(live, SETUP_LOCK):
+            with pool.connection() as live, hold_lock(live, SETUP_LOCK):
                 saver.setup()
                 if manifest.copied_thread:
                     fork(live, manifest.copied_thread, manifest.thread, manifest.checkpoint)
 
-        again(set_up)
+        retry(set_up)
         yield saver

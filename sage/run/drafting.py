@@ -32,14 +32,14 @@ from agents.scientist.tournament import TOURNAMENT, Contender, Pairing, play
 from kg.literature.expansion import synonyms
 from sage.core.errors import InputError
 from sage.core.files import write_json
-from sage.core.progress import tell
+from sage.core.progress import report_progress
 from sage.run.questions import Redesign, question_of, redesign_of
 from sage.run.services import Services
 from sage.run.state import ScientistIn
 from validation.core.hypothesis import Hypothesis
 
 
-def drafted(
+def draft_hypotheses(
     services: Services,
     state: ScientistIn,
     drafts: Sequence[Draft],
@@ -65,7 +65,7 @@ def drafted(
     """
     first = f"h{len(drafts) + 1}"
     try:
-        return _drafted(services, state, drafts, wanted, kept, wish)
+        return _draft_once(services, state, drafts, wanted, kept, wish)
     except InputError as error:
         question = question_of(services.folder, first)
         if redesign_of(services.folder, first) is not None or not filters_of(question):
@@ -73,10 +73,10 @@ def drafted(
         redesign = Redesign(of="the claim as asked", reason=str(error))
         write_json(services.folder.output(f"redesign-{first}"), redesign)
         services.folder.event("note", node="scientist", message=redesign.reason)
-        return _drafted(services, state, drafts, wanted, kept, wish)
+        return _draft_once(services, state, drafts, wanted, kept, wish)
 
 
-def _drafted(
+def _draft_once(
     services: Services,
     state: ScientistIn,
     drafts: Sequence[Draft],
@@ -114,7 +114,7 @@ def _drafted(
     order = by_expected_information(parts)
     ratings: list[float] = []
     if services.settings.tournament and len(able) > 1:
-        ratings = _rated(services, question, able, parts, order, first)
+        ratings = _rate(services, question, able, parts, order, first)
         order = by_expected_information(parts, ratings)
     chosen = best_different([able[at].hypothesis for at in order], kept)
     names = {order[place]: f"h{len(drafts) + at + 1}" for at, place in enumerate(chosen)}
@@ -154,7 +154,7 @@ def _testable(
     proposals, aside = without_rewordings(answer, lambda item: settle_fields(item, known).statement)
     able, parts = [], []
     for done, proposal in enumerate(proposals):
-        tell("candidates weighed", done, len(proposals))
+        report_progress("candidates weighed", done, len(proposals))
         hypothesis = settle_fields(proposal.hypothesis, known)
         design = bench.cohort.power(hypothesis)
         if design.refused:
@@ -169,13 +169,13 @@ def _testable(
                 question=question,
                 brief=brief,
                 found=bench.found,
-                studied=_studied(bench, proposal),
+                studied=_count_studies(bench, proposal),
             )
         )
     return able, parts, aside
 
 
-def _rated(
+def _rate(
     services: Services,
     question: Question,
     proposals: Sequence[Proposal],
@@ -230,7 +230,7 @@ def _dictionary(services: Services, brief: OntologyBrief, question: Question) ->
     )
 
 
-def _studied(bench: Workbench, proposal: Proposal) -> int | None:
+def _count_studies(bench: Workbench, proposal: Proposal) -> int | None:
     """Records of the local index that name all of a claim's exposures together."""
     local = bench.literature.local
     if local is None:

@@ -113,7 +113,7 @@ def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
             services.trace.human("escalation", value["action"], "", value)
 
 
-def waiting(services: Services) -> Pause | None:
+def find_pause(services: Services) -> Pause | None:
     """Return what the run waits for, without running anything."""
     from sage.run.graph import build
 

@@ -58,19 +58,19 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
     """
     sizes = _recorded_sizes()
     return [
-        _estimated(
+        _estimate_agent(
             agent,
             getattr(settings.models, agent.role.value),
             _most_calls(agent.name, settings, hypotheses),
             hypotheses,
-            sizes.get(agent.returns.__name__) or [_guessed(agent)],
+            sizes.get(agent.returns.__name__) or [_guess_size(agent)],
         )
         for agent in AGENTS
         if _most_calls(agent.name, settings, hypotheses)
     ]
 
 
-def _guessed(agent: Agent[Any, Any]) -> tuple[int, int]:
+def _guess_size(agent: Agent[Any, Any]) -> tuple[int, int]:
     """Tokens of a call that the recorded run does not hold: prompt and schemas, and a reply."""
     schema = json.dumps(agent.returns.model_json_schema())
     tools = json.dumps([tool.wire() for tool in agent.tools])
@@ -93,7 +93,7 @@ def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
     return hypotheses
 
 
-def _estimated(
+def _estimate_agent(
     agent: Agent[Any, Any],
     model: ModelChoice,
     most: int,

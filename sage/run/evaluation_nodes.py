@@ -34,7 +34,7 @@ from sage.run.state import (
     Tested,
 )
 from sage.run.validating import (
-    carry_out,
+    analyze,
     contract_view,
     finalize_verdicts,
     freeze_contract,
@@ -206,7 +206,7 @@ def coding(services: Services, state: CodingIn) -> dict[str, Any]:
     """Carry the contract out in the sandbox; after an escalation, with the mended program."""
     name = state["expanded"].hypothesis.id
     with services.node("coding", name):
-        status = carry_out(
+        status = analyze(
             services,
             name,
             state["contract_hash"],

@@ -295,7 +295,7 @@ class RunFolder:
         return found
 
 
-def held(run: RunFolder) -> str:
+def find_holder(run: RunFolder) -> str:
     """Holder of the run by its lock file, on this or another machine; empty if there is none.
 
     It is asked for by the lock, since numbers of processes come again.
@@ -312,10 +312,10 @@ def held(run: RunFolder) -> str:
     return ""
 
 
-def standing(run: RunFolder) -> str:
+def describe_status(run: RunFolder) -> str:
     """Status of a run; "interrupted" if its manifest says running and no process holds it."""
     status: str = run.manifest().status
-    return "interrupted" if status == "running" and not held(run) else status
+    return "interrupted" if status == "running" and not find_holder(run) else status
 
 
 def _lock(file: IO[str]) -> None:

@@ -12,7 +12,7 @@ from agents.question.types import PartRole, Question
 from kg.types import PathSearch
 from sage.core.errors import InputError
 from sage.core.files import read_json, write_json
-from sage.run.drafting import drafted
+from sage.run.drafting import draft_hypotheses
 from sage.run.questions import Redesign
 from sage.run.services import Services
 from sage.run.state import (
@@ -117,10 +117,10 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
         wishes = list(state.get("wishes", []))
         if not wishes:
             wanted = max(services.settings.drafts, services.spec.hypotheses)
-            drafts += drafted(services, state, drafts, wanted, services.spec.hypotheses)
+            drafts += draft_hypotheses(services, state, drafts, wanted, services.spec.hypotheses)
         for wish in wishes:
             try:
-                drafts += drafted(services, state, drafts, 1, 1, wish)
+                drafts += draft_hypotheses(services, state, drafts, 1, 1, wish)
             except InputError as error:
                 services.folder.event("note", node="scientist", message=str(error))
         return {"drafts": drafts, "wishes": []}
@@ -201,7 +201,7 @@ def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
     hypothesis = decision.edited if edited and decision.edited else draft.hypothesis
     mechanism, citations, against = draft.mechanism, draft.citations, draft.contradicting
     refinements, concepts = draft.refinements, draft.concepts
-    if _claimed(hypothesis) != _claimed(draft.hypothesis):
+    if _claim_of(hypothesis) != _claim_of(draft.hypothesis):
         concepts = ()
     variables = {exposure.variable for exposure in hypothesis.exposures}
     if variables != {exposure.variable for exposure in draft.hypothesis.exposures}:
@@ -224,7 +224,7 @@ def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
     )
 
 
-def _claimed(hypothesis: Hypothesis) -> tuple[object, ...]:
+def _claim_of(hypothesis: Hypothesis) -> tuple[object, ...]:
     return (
         tuple((exposure.variable, exposure.level) for exposure in hypothesis.exposures),
         hypothesis.endpoint,

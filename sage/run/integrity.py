@@ -72,7 +72,7 @@ class Record:
         A node that was interrupted takes up what it left: for it, everything counts as changed.
         """
         with self._lock:
-            chain = self._read()
+            chain = self._load()
             again = node in chain.open
             self._append(chain, [{"begin": node}])
         return {} if again else self.snapshot()
@@ -80,13 +80,13 @@ class Record:
     def end(self, node: str, before: Snapshot) -> None:
         """Record what a node changed since `before`, every file not yet recorded, and its end."""
         with self._lock:
-            chain = self._read()
+            chain = self._load()
             self._append(chain, [*self._changes(chain, before), {"end": node}])
 
     def seal(self, before: Snapshot | None = None) -> None:
         """Record every file not yet recorded, and what changed since `before` where it is given."""
         with self._lock:
-            chain = self._read()
+            chain = self._load()
             self._append(chain, self._changes(chain, self.snapshot() if before is None else before))
 
     def accept_mended(self) -> None:
@@ -98,11 +98,11 @@ class Record:
     def seal_manifest(self) -> None:
         """Record the manifest's unchanging part."""
         with self._lock:
-            self._append(self._read(), [{"path": MANIFEST, "sha256": self._manifest()}])
+            self._append(self._load(), [{"path": MANIFEST, "sha256": self._manifest()}])
 
     def head(self) -> str:
         """The chain's last hash, which stands for all before it."""
-        return self._read().heads[-1]
+        return self._load().heads[-1]
 
     def verify(self, sealed: str, *, under_way: bool = False, mended: bool = False) -> None:
         """Refuse a folder that is not as the run left it.
@@ -124,7 +124,7 @@ class Record:
                 f"{self.path} is missing: nothing shows that the run's files are as it left them;"
                 " restore it from a backup"
             )
-        chain = self._read()
+        chain = self._load()
         if MANIFEST not in chain.files or sealed not in chain.heads:
             raise InputError(
                 f"{self.path} lost lines, or {MANIFEST} beside it was changed;"
@@ -193,7 +193,7 @@ class Record:
             file.flush()
             os.fsync(file.fileno())
 
-    def _read(self) -> _Chain:
+    def _load(self) -> _Chain:
         chain = _Chain()
         if not self.exists():
             return chain

@@ -25,7 +25,7 @@ MOST = 40
 """Measurements that a run's scientist may define."""
 
 
-def with_defined(cohort: Cohort, folder: Path) -> Cohort:
+def add_defined(cohort: Cohort, folder: Path) -> Cohort:
     """The cohort with the tables of a folder of defined measurements, in their order."""
     paths = folder.glob(f"{STEM}*.csv") if folder.is_dir() else ()
     for path in sorted(paths, key=lambda path: int(path.stem.removeprefix(STEM))):
@@ -130,11 +130,11 @@ class MapMeasures:
             said = f"this run has defined {before} of at most {MOST} measurements"
             checks |= {text: MeasurementCheck(formula=text[:200], refused=said) for text in asked}
         elif asked:
-            checks |= self._measured(asked, before)
+            checks |= self._measure(asked, before)
         found = tuple(checks[text] for text in formulas)
         return found, BlindCohort(self.cohort(), self.minimum)
 
-    def _measured(self, asked: dict[str, Measurement], before: int) -> dict[str, MeasurementCheck]:
+    def _measure(self, asked: dict[str, Measurement], before: int) -> dict[str, MeasurementCheck]:
         from mcp_servers.measures.gate import gate
         from mcp_servers.measures.maps import MapsOnDisk
 

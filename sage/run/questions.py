@@ -86,7 +86,7 @@ def _graph_names(graph: Graph) -> tuple[GraphName, ...]:
     return tuple(names)
 
 
-def contract(
+def make_contract(
     given: QuestionInput, reading: Reading, ontology: Ontology, corrections: Corrections
 ) -> Question:
     """The contract of a reading, with the asker's corrections.
@@ -122,7 +122,7 @@ def read_contract(services: Services) -> Question:
     """Read the run's question by rules, without keeping anything."""
     given = question_input(services.spec.prompt, services.dictionary, services.graph)
     reading = read_question(given, services.resources)
-    return contract(given, reading, services.ontology, services.spec.corrections)
+    return make_contract(given, reading, services.ontology, services.spec.corrections)
 
 
 def ask_question(services: Services) -> Question:
@@ -132,7 +132,7 @@ def ask_question(services: Services) -> Question:
         given = question_input(services.spec.prompt, services.dictionary, services.graph)
         try:
             reading = services.ask(QUESTION, given, "question").output
-            question = contract(given, reading, services.ontology, services.spec.corrections)
+            question = make_contract(given, reading, services.ontology, services.spec.corrections)
         except Exception as error:
             folder.update(status="failed", problem=str(error)[:1000])
             raise
@@ -168,7 +168,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
     return without_subgroups(question, f"left out, because {redesign.of} was infeasible with it")
 
 
-def carries(folder: RunFolder, hypothesis: Hypothesis) -> str:
+def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
     """The first line of terminal and report on a hypothesis: what it answers of the question."""
     line = account_line(question_of(folder, hypothesis.id), hypothesis)
     redesign = redesign_of(folder, hypothesis.id)

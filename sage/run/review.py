@@ -202,7 +202,7 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
     written = changed.pop("statement", None)
     if changed.get("id", before["id"]) != before["id"]:
         raise InputError(f'keep the hypothesis id "{draft.hypothesis.id}"')
-    hypothesis = _checked(services, {**before, **changed})
+    hypothesis = _validate_hypothesis(services, {**before, **changed})
     if written is not None and not _same_words(str(written), hypothesis.statement):
         raise InputError(
             f'edited hypothesis, field statement: it is written from the fields ("'
@@ -215,7 +215,7 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
     return Edit(
         hypothesis=hypothesis,
         differences=tuple(
-            (key, _shown(before[key]), _shown(after[key]))
+            (key, _format_value(before[key]), _format_value(after[key]))
             for key in before
             if before[key] != after[key]
         ),
@@ -238,7 +238,7 @@ def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]
     )
 
 
-def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
+def _validate_hypothesis(services: Services, fields: dict[str, Any]) -> Hypothesis:
     """A valid hypothesis on the run's cohort, its statement written from its fields."""
     try:
         hypothesis = Hypothesis.model_validate(fields)
@@ -257,7 +257,7 @@ def _same_words(one: str, other: str) -> bool:
     return " ".join(one.lower().rstrip(".").split()) == " ".join(other.lower().rstrip(".").split())
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

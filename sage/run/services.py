@@ -21,7 +21,7 @@ from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
 from sage.core.log import logger
 from sage.core.progress import Listener as ToldTo
-from sage.core.progress import told_to
+from sage.core.progress import listen
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import question_of
 from sage.run.spec import RunSpec
@@ -118,23 +118,23 @@ class Services:
     @cached_property
     def cohort(self) -> Cohort:
         """The cohort that hypotheses are tested on, with what the run measured on its slides."""
-        from sage.run.measuring import with_defined
+        from sage.run.measuring import add_defined
         from sage.run.wiring import load_cohort
 
         spec = self.spec
         found = load_cohort(spec.cohort, self.settings, spec.cohort_root, spec.features)
-        return with_defined(found, self.defined)
+        return add_defined(found, self.defined)
 
     @cached_property
     def second_cohort(self) -> Cohort | None:
         """The cohort on which claims are repeated, if the run has one."""
-        from sage.run.measuring import SECOND, with_defined
+        from sage.run.measuring import SECOND, add_defined
         from sage.run.wiring import load_cohort
 
         second = self.spec.second_cohort
         if not second:
             return None
-        return with_defined(load_cohort(second, self.settings), self.defined / SECOND)
+        return add_defined(load_cohort(second, self.settings), self.defined / SECOND)
 
     def reload_cohorts(self) -> None:
         """Forget the cohorts, after a measurement joined their variables."""
@@ -278,7 +278,7 @@ class Services:
         self.listener("start", name, fields)
         begun = time.perf_counter()
         try:
-            with step(name, hypothesis), told_to(self._teller(name, fields)):
+            with step(name, hypothesis), listen(self._teller(name, fields)):
                 yield
         except GraphInterrupt:
             raise

@@ -58,7 +58,11 @@ def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
     old, new = _statements(before), _statements(after)
     found = []
     for key in sorted(old.keys() | new.keys()):
-        if key in old and key in new and _told(before, old[key]) == _told(after, new[key]):
+        if (
+            key in old
+            and key in new
+            and _describe_step(before, old[key]) == _describe_step(after, new[key])
+        ):
             continue
         was = before.edge(old[key]) if key in old else None
         now = after.edge(new[key]) if key in new else None
@@ -74,14 +78,14 @@ def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
                     negated=edge.negated,
                     before=was.belief if was else 0.0,
                     after=now.belief if now else 0.0,
-                    lost=_only(papers[0], papers[1]),
-                    gained=_only(papers[1], papers[0]),
+                    lost=_keep_only(papers[0], papers[1]),
+                    gained=_keep_only(papers[1], papers[0]),
                 )
             )
     return found
 
 
-def touched(
+def find_affected(
     runs_dir: Path, before: Graph, after: Graph, changes: Sequence[Change]
 ) -> tuple[list[Touched], list[str]]:
     """The hypotheses of the runs in a folder that the changes touch, and the runs not readable.
@@ -160,7 +164,7 @@ def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
     was, now = _edge(before, step), _edge(after, step)
     if was is None:
         return  # the run was made with another graph
-    said = _said(was)
+    said = _describe_change(was)
     had = _papers(was.supports)
     if now is None:
         for paper in had.values():
@@ -168,11 +172,11 @@ def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
         return
     has = _papers(now.supports)
     beliefs = f"belief {was.belief:.2f} before, {now.belief:.2f} now"
-    for paper in _only(had, has):
+    for paper in _keep_only(had, has):
         yield "less evidence", paper, f"its step {said} lost {paper}; {beliefs}"
-    for paper in _only(has, had):
+    for paper in _keep_only(has, had):
         yield "more evidence", paper, f"its step {said} is also stated by {paper}; {beliefs}"
-    for paper in _only(_papers(now.contradicting), _papers(was.contradicting)):
+    for paper in _keep_only(_papers(now.contradicting), _papers(was.contradicting)):
         yield "evidence against", paper, f"against its step {said} speaks {paper}; {beliefs}"
 
 
@@ -193,7 +197,7 @@ def _links(draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touc
                         )
 
 
-def _said(edge: EdgeView) -> str:
+def _describe_change(edge: EdgeView) -> str:
     return f'"{edge.head_name} {edge.relation.replace("_", " ")} {edge.tail_name}"'
 
 
@@ -210,7 +214,7 @@ def _statements(graph: Graph) -> dict[tuple[str, str, str, bool, bool], int]:
     }
 
 
-def _told(graph: Graph, edge: int) -> list[Any]:
+def _describe_step(graph: Graph, edge: int) -> list[Any]:
     """The readings of an edge as they are stored, unparsed."""
     row = graph.edge_rows[int(graph.edge_row[edge])]
     return [row[place] for place in graph.reading_place[graph.readings_of(edge)].tolist()]
@@ -235,7 +239,7 @@ def _papers(supports: Iterable[Support]) -> dict[str, str]:
     return found
 
 
-def _only(these: dict[str, str], those: dict[str, str]) -> tuple[str, ...]:
+def _keep_only(these: dict[str, str], those: dict[str, str]) -> tuple[str, ...]:
     return tuple(paper for key, paper in these.items() if key not in those)
 
 

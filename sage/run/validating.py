@@ -12,7 +12,7 @@ from agents.core.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter.agent import ContractView, KeyedNumber, ResultsView
 from sage.core.errors import FaultError
 from sage.core.files import write_json
-from sage.core.progress import tell
+from sage.core.progress import report_progress
 from sage.run.contracts import statements
 from sage.run.services import Services
 from validation.contracts.contract import Contract, FrozenContract, Online
@@ -42,10 +42,10 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     from validation.drafting.freezing import freeze
 
     contract = drafted_contract(services, hypothesis)
-    ledger = book(services)
+    ledger = open_run_ledger(services)
     with services.freezing:
         if services.manifest.campaign:
-            frozen = _placed(services, contract, ledger)
+            frozen = _place_contract(services, contract, ledger)
         else:
             frozen = freeze(contract, services.cohort)
         ledger.register(frozen, services.cohort)
@@ -66,7 +66,7 @@ def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
     return draft(hypothesis, services.dictionary, seed=services.spec.seed, split=split)
 
 
-def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
+def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
     """The contract with a place in the online error control of the patients that confirm it."""
     from validation.drafting.freezing import freeze
     from validation.statistics.online import level
@@ -90,7 +90,7 @@ def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenCon
     return at(ledger.next_place())
 
 
-def book(services: Services) -> Ledger:
+def open_run_ledger(services: Services) -> Ledger:
     """The run's ledger, over the store that follows the patients."""
     from sage.run.wiring import open_ledger
 
@@ -130,7 +130,7 @@ class Recording:
         return self.services.ask(agent, given, f"{agent.name}-{self.hypothesis}{again}")
 
 
-def carry_out(
+def analyze(
     services: Services, name: str, sha256: str, tasks: tuple[str, ...], *, mended: bool
 ) -> Literal["done", "escalated"]:
     """Carry the contract out in the sandbox, in at most the configured number of rounds.
@@ -165,11 +165,11 @@ def carry_out(
         "reasoner": reasoner,
         "sandbox": make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
         "workdir": home / "results",
-        "ledger": book(services),
+        "ledger": open_run_ledger(services),
         "replicate": services.second_cohort,
         "rounds": services.settings.coding_rounds,
         "min_count": services.settings.min_count,
-        "on_event": partial(_told, services, name),
+        "on_event": partial(_report_event, services, name),
     }
     if mended:
         outcome = controller.resume(frozen, services.cohort, **given)
@@ -191,10 +191,10 @@ def carry_out(
     return outcome.status
 
 
-def _told(services: Services, name: str, kind: str, fields: dict[str, Any]) -> None:
+def _report_event(services: Services, name: str, kind: str, fields: dict[str, Any]) -> None:
     """Keep what the analysis says of itself, and show it."""
     services.folder.event(kind, hypothesis=name, **fields)
-    tell(EVENTS.get(kind, kind), int(fields.get("done", 0)), int(fields.get("total", 0)))
+    report_progress(EVENTS.get(kind, kind), int(fields.get("done", 0)), int(fields.get("total", 0)))
 
 
 def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
@@ -208,7 +208,7 @@ def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
         (load_frozen(services, name, sha256), services.folder.hypothesis(name) / "results")
         for name, sha256 in sorted(contracts.items())
     ]
-    ledger = book(services)
+    ledger = open_run_ledger(services)
     ledger.follow(services.cohort)
     finalize(frozen, ledger)
 

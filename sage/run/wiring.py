@@ -12,7 +12,7 @@ from agents.core.base import Role
 from sage.core.data import data_root
 from sage.core.errors import FaultError, InputError
 from sage.core.extras import absent
-from sage.core.files import locked
+from sage.core.files import lock_file
 from sage.settings import Settings
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _make_once(last: Path, make: Callable[[], object]) -> None:
     """
     if last.is_file():
         return
-    with locked(last.parent.with_name(f".{last.parent.name}.lock")):
+    with lock_file(last.parent.with_name(f".{last.parent.name}.lock")):
         if not last.is_file():
             make()
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.hooks import OWNER
-from sage.core.printable import one_line, printable
-from sage.run.folder import RunFolder, held
+from sage.core.printable import clean_text, one_line
+from sage.run.folder import RunFolder, find_holder
 from sage.run.spec import RunSpec
 
 HOLDER = re.compile(r"process (\d+) on (\S+) since")
@@ -81,7 +81,9 @@ class Commands:
         with contextlib.suppress(OSError):
             said = self.log(name).read_text(encoding="utf-8", errors="replace")
             told = [line for line in said.splitlines() if line.startswith("error: ")]
-            return printable(told[-1].removeprefix("error: ")) if told else printable(said[-2000:])
+            return (
+                clean_text(told[-1].removeprefix("error: ")) if told else clean_text(said[-2000:])
+            )
         return f"the command ended with code {code}"
 
     def interrupt(self, name: str) -> bool:
@@ -95,7 +97,7 @@ class Commands:
 
 def holder(run: RunFolder) -> int | None:
     """The process on this machine that works on the run; None where none does."""
-    found = HOLDER.match(held(run))
+    found = HOLDER.match(find_holder(run))
     here = found is not None and found[2] == socket.gethostname()
     return int(found[1]) if found is not None and here else None
 
@@ -110,7 +112,7 @@ def stop(run: RunFolder) -> None:
     """
     process = holder(run)
     if process is None:
-        if who := held(run):
+        if who := find_holder(run):
             raise InputError(f"run {run.id} is worked on by {one_line(who)}; pause it instead")
         raise InputError(f"nothing works on run {run.id}")
     os.kill(process, signal.SIGINT)

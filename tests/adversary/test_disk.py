@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sage.core.errors import InputError
-from sage.report.collect import collect
+from sage.report.collect import collect_page
 from sage.run.folder import RunFolder
 from sage.run.integrity import NAME
 from tests.adversary.hostile import hostile_run
@@ -85,10 +85,10 @@ FILES = (
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("file", FILES)
 def test_a_file_that_was_touched_is_named(file: str, damage: str, run: Path) -> None:
-    assert collect(RunFolder(run)).hypotheses
+    assert collect_page(RunFolder(run)).hypotheses
     DAMAGE[damage](run / file)
     with pytest.raises(InputError, match=str(run / file)) as refused:
-        collect(RunFolder(run))
+        collect_page(RunFolder(run))
     assert "\n" not in str(refused.value)
 
 
@@ -97,33 +97,33 @@ def test_a_file_that_was_touched_is_named(file: str, damage: str, run: Path) -> 
 def test_neither_manifest_nor_record_can_be_touched(file: str, damage: str, run: Path) -> None:
     DAMAGE[damage](run / file)
     with pytest.raises(InputError, match=file) as refused:
-        collect(RunFolder(run))
+        collect_page(RunFolder(run))
     assert "\n" not in str(refused.value)
 
 
 def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Path) -> None:
     folder = RunFolder(run)
     folder.update(status="failed", problem="a disk", budget_usd=3.0)
-    assert collect(folder).hypotheses
+    assert collect_page(folder).hypotheses
     folder.update(prompt="Another question")
     with pytest.raises(InputError, match=r"manifest\.json was changed"):
-        collect(folder)
+        collect_page(folder)
 
 
 def test_the_event_log_may_grow_and_not_change(run: Path) -> None:
     folder = RunFolder(run)
     folder.event("note")
-    assert collect(folder).hypotheses
+    assert collect_page(folder).hypotheses
     log = folder.events_path
     log.write_text(log.read_text().replace('"seconds": 0', '"seconds": 9', 1))
     with pytest.raises(InputError, match=r"events\.jsonl was changed"):
-        collect(folder)
+        collect_page(folder)
 
 
 def test_a_file_that_was_slipped_in_is_named(run: Path) -> None:
     shutil.copy(run / "outputs/summary-h1.json", run / "outputs/summary-h2.json")
     with pytest.raises(InputError, match=r"summary-h2\.json was added"):
-        collect(RunFolder(run))
+        collect_page(RunFolder(run))
 
 
 def test_a_record_without_a_line_or_with_two_swapped_is_broken(run: Path) -> None:
@@ -131,17 +131,17 @@ def test_a_record_without_a_line_or_with_two_swapped_is_broken(run: Path) -> Non
     for changed in ([*lines[:3], *lines[4:]], [*lines[:3], lines[4], lines[3], *lines[5:]]):
         (run / NAME).write_text("".join(changed))
         with pytest.raises(InputError, match="line 4: the chain is broken"):
-            collect(RunFolder(run))
+            collect_page(RunFolder(run))
 
 
 def test_a_line_torn_by_a_kill_is_left_out_and_mended(run: Path) -> None:
     with (run / NAME).open("a") as file:
         file.write('{"path": "outputs/brief.js')
     folder = RunFolder(run)
-    assert collect(folder).hypotheses
+    assert collect_page(folder).hypotheses
     (run / "outputs/later.json").write_text("{}")
     folder.record.seal()
-    assert collect(folder).hypotheses
+    assert collect_page(folder).hypotheses
     assert [json.loads(line) for line in (run / NAME).read_text().splitlines()]
 
 
@@ -152,7 +152,7 @@ def test_what_changed_before_a_node_is_not_taken_for_its_work(run: Path) -> None
     (run / "outputs/summary-h9.json").write_text("{}")
     record.end("summary h9", before)
     with pytest.raises(InputError, match=r"brief\.json was changed"):
-        collect(RunFolder(run))
+        collect_page(RunFolder(run))
 
 
 def test_a_program_that_a_person_mended_is_recorded_and_nothing_else(run: Path) -> None:
@@ -162,11 +162,11 @@ def test_a_program_that_a_person_mended_is_recorded_and_nothing_else(run: Path) 
     program = last / "analysis.py"
     program.write_text(f"{program.read_text()}# mended\n")
     folder.record.accept_mended()
-    assert collect(folder).hypotheses
+    assert collect_page(folder).hypotheses
     _digit(run / "outputs/brief.json")
     folder.record.accept_mended()
     with pytest.raises(InputError, match=r"brief\.json was changed"):
-        collect(folder)
+        collect_page(folder)
 
 
 def test_an_escalation_opens_the_last_attempts_program_alone(run: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_node_that_was_killed_takes_up_what_it_left(run: Path) -> None:
     record.begin("judge")
     (run / "hypotheses/h1/results/outcome.json").write_text("{}")
     record.end("judge", record.begin("judge"))
-    assert collect(RunFolder(run)).hypotheses
+    assert collect_page(RunFolder(run)).hypotheses
 
 
 @pytest.mark.parametrize("damage", ["digit", "deleted"])
@@ -211,7 +211,7 @@ def test_a_folder_of_another_format_is_refused(version: int, run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**manifest, "format": version}))
     with pytest.raises(InputError, match=f"format {version}"):
-        collect(RunFolder(run))
+        collect_page(RunFolder(run))
 
 
 def test_a_run_that_was_moved_goes_on_where_it_stood(waiting: Path, tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_what_a_kill_left_half_written_is_gone_when_the_run_is_next_held(
     assert killed.returncode == -signal.SIGKILL
     left = [path for path in run.rglob(".*") if path.suffix == ".part"]
     assert len(left) == (0 if (disk, step) == ("unnamed until whole", "fsync") else 1)
-    assert collect(RunFolder(run)).hypotheses
+    assert collect_page(RunFolder(run)).hypotheses
     RunFolder(run).hold()
     assert not any(path.exists() for path in left)
     assert not list(run.rglob("late.*"))

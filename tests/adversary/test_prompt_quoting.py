@@ -24,7 +24,7 @@ from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
 from sage.core.llm.client import Answer
 from sage.core.llm.messages import ModelChoice, Reply, Request
-from sage.core.printable import quoted
+from sage.core.printable import quote_text
 
 MARK = "XQZ"
 BREAKS = (
@@ -144,7 +144,7 @@ def test_a_record_ends_where_its_quotation_ends(name: str) -> None:
     given = specimen(agent.reads, attack)
     _, user = render(agent.prompt, given)
     record = next(line for line in user.splitlines() if line.startswith("["))
-    assert quoted(attack) in record
+    assert quote_text(attack) in record
     assert attack not in record
 
 

@@ -23,9 +23,9 @@ from markdown_it import MarkdownIt
 from agents.prose.wording import free_numbers
 from sage.cli.console import Terminal
 from sage.core.files import read_json, write_json
-from sage.core.printable import one_line, printable, quoted
+from sage.core.printable import clean_text, one_line, quote_text
 from sage.report.build import _render
-from sage.report.collect import Page, collect
+from sage.report.collect import Page, collect_page
 from sage.report.crate import write_crate
 from sage.report.facts import to_html, to_markdown
 from sage.report.inert import data_uri, html_text, markdown_text
@@ -45,7 +45,7 @@ many = settings(max_examples=300, deadline=None)
 
 @lru_cache(maxsize=1)
 def page() -> Page:
-    return collect(RunFolder(hostile_run()))
+    return collect_page(RunFolder(hostile_run()))
 
 
 @lru_cache(maxsize=2)
@@ -116,11 +116,11 @@ def test_escaped_text_is_read_back_as_itself(text: str) -> None:
 @many
 @given(text=nasty_texts)
 def test_quoted_text_is_one_line_and_ends_where_it_says(text: str) -> None:
-    line = quoted(text)
+    line = quote_text(text)
     assert len(line.splitlines()) <= 1
     assert line[1:-1] == one_line(text).replace(chr(34), "”")
     assert line.count(chr(34)) == 2
-    assert printable(printable(text)) == printable(text)
+    assert clean_text(clean_text(text)) == clean_text(text)
 
 
 def test_an_honest_label_is_no_attack() -> None:

@@ -23,7 +23,7 @@ from agents.core.rules import RulesReasoner
 from agents.core.types import ExpandedHypothesis
 from agents.interpreter.agent import INTERPRETER, InterpreterInput
 from sage.core.llm.turns import Spent
-from sage.report.build import brief_result, write_report
+from sage.report.build import summarize_run, write_report
 from sage.report.crate import write_crate
 from sage.run import validating
 from sage.run.folder import RunFolder
@@ -155,7 +155,7 @@ class Attacked:
                 continue
             name = "/".join(parts)
             found[name] = f"{name}\n{path.read_bytes().decode('utf-8', 'replace')}"
-        found["brief"] = json.dumps(brief_result(RunFolder(self.run)))
+        found["brief"] = json.dumps(summarize_run(RunFolder(self.run)))
         return found
 
 
@@ -194,7 +194,7 @@ def attack(
     scripted = reasoner(services) if reasoner else Scripted(list(programs), services)
     services.__dict__["reasoner"] = scripted
     frozen = FrozenContract.load(run / "hypotheses/h1/contract.json")
-    status = validating.carry_out(services, "h1", frozen.sha256, (), mended=False)
+    status = validating.analyze(services, "h1", frozen.sha256, (), mended=False)
     prompts = getattr(scripted, "prompts", [])
     if status == "done":
         validating.finalize_verdicts(services, {"h1": frozen.sha256})

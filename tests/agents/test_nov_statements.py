@@ -19,7 +19,7 @@ from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import other_cancers
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Record, SearchAnswer
-from sage.report.debate import borne, turns
+from sage.report.debate import describe_relevant, list_turns
 from tests.agents.nov_helpers import expanded
 from validation.core.hypothesis import Exposure, Filter, Population
 
@@ -50,7 +50,7 @@ def held(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
 
 def said(claim: ExpandedHypothesis, *records: Record) -> str:
     """The transcript, as the report prints it."""
-    found = turns(held(claim, *records).model_dump(mode="json"))
+    found = list_turns(held(claim, *records).model_dump(mode="json"))
     return "\n".join(line for turn in found for line in (turn.summary, *map(str, turn.points)))
 
 
@@ -288,10 +288,15 @@ def test_what_was_counted_as_bearing_on_the_claim_is_said() -> None:
         "in none of the records found does the name"
     )
     one = held(expanded(), Record(title="FABP5 in bladder cancer"))
-    assert borne(one.model_dump(mode="json")).startswith("names an exposure of the claim")
+    assert describe_relevant(one.model_dump(mode="json")).startswith(
+        "names an exposure of the claim"
+    )
     foreign = held(expanded(("FABP5", "breast cancer")), Record(title="FABP5 in bladder cancer"))
     assert explain_irrelevance(foreign.coverage) == "breast cancer was found in none of the records"
-    assert borne(foreign.model_dump(mode="json")) == "count, as breast cancer was found in none"
+    assert (
+        describe_relevant(foreign.model_dump(mode="json"))
+        == "count, as breast cancer was found in none"
+    )
 
 
 @pytest.mark.parametrize(

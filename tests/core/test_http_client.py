@@ -12,7 +12,7 @@ import pytest
 
 from sage.core.clock import using
 from sage.core.http.cache import DiskCache
-from sage.core.http.client import Limit, Policy, Request, ServiceClient, metered
+from sage.core.http.client import Limit, Policy, Request, ServiceClient, meter_requests
 from sage.core.http.errors import SourceChanged, Unavailable
 from tests.core.clocks import SetClock
 from tests.core.http_server import FAST, MANY, Answer, FakeServices, as_json, serving
@@ -33,7 +33,7 @@ def call(
         own = client or ServiceClient(cache, policy)
         asked = Request("svc", limit, services.url + path, **request)  # type: ignore[arg-type]
         try:
-            with metered() as usage:
+            with meter_requests() as usage:
                 for _ in range(times):
                     value = await own.fetch(asked, json.loads)
             return value, usage
@@ -246,7 +246,7 @@ def test_no_secret_reaches_the_disk_and_keys_do_not_depend_on_it(tmp_path: Path)
 def test_the_cache_forgets_the_oldest_beyond_its_size(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, max_bytes=3000)
     for number in range(10):
-        cache.put(DiskCache.key("s", "GET", f"u{number}", {}, None), b"x" * 500)
+        cache.save(DiskCache.key("s", "GET", f"u{number}", {}, None), b"x" * 500)
     held = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert held <= 3000
     assert cache.get(DiskCache.key("s", "GET", "u9", {}, None)) is not None

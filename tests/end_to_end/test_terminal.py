@@ -15,7 +15,7 @@ import typer
 from agents.path_generation.agent import PATH_GENERATION, PathRequest
 from sage.cli.app import GROUPS, app
 from sage.core.llm.messages import ModelChoice
-from sage.core.progress import in_words, tell, told_to
+from sage.core.progress import describe_progress, listen, report_progress
 from tests.end_to_end.harness import PROMPT, environment, sage
 from tests.openai_server import Answer, chat_reasoner, serve
 
@@ -144,10 +144,10 @@ def test_a_model_call_says_how_many_tokens_have_come(tmp_path: Path) -> None:
     heard: list[str] = []
     with serve(lambda body: Answer(GOOD)) as server:
         reasoner = chat_reasoner(server.url, tmp_path, model=ModelChoice(name="test-model"))
-        with told_to(lambda what, done, total: heard.append(in_words(what, done, total))):
+        with listen(lambda what, done, total: heard.append(describe_progress(what, done, total))):
             reasoner.ask(PATH_GENERATION, PathRequest(prompt="TLS and FABP5"))
         quiet = len(heard)
-        tell("nobody listens any more")
+        report_progress("nobody listens any more")
     assert any("tokens so far" in text for text in heard)
     assert len(heard) == quiet
 
@@ -156,6 +156,6 @@ def test_a_long_step_says_what_it_is_at(tmp_path: Path) -> None:
     from validation.statistics.bootstrap import bootstrap
 
     heard: list[str] = []
-    with told_to(lambda what, done, total: heard.append(in_words(what, done, total))):
+    with listen(lambda what, done, total: heard.append(describe_progress(what, done, total))):
         bootstrap(lambda values: float(values.mean()), [1.0, 2.0, 3.0, 4.0], times=30, seed=1)
     assert heard[0] == "bootstrap resamples 0 of 30" and len(heard) == 30

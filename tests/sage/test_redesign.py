@@ -14,7 +14,7 @@ from sage.core.files import read_json, write_json
 from sage.run.folder import RunFolder
 from sage.run.graph import after_redesign, after_review, after_scientist
 from sage.run.hypothesis_nodes import REDESIGNS, redesign
-from sage.run.questions import carries, question_of
+from sage.run.questions import describe_carried, question_of
 from sage.run.state import Decision, Evaluation
 from tests.agents.nov_helpers import hypothesis
 from validation.core.hypothesis import Filter
@@ -111,6 +111,6 @@ def test_a_redesign_is_for_all_patients_and_says_so(run: Run) -> None:
     write_json(run.folder.output("redesign-h2"), {"of": "h1", "reason": "Too few."})
     assert question_of(run.folder, "h1").parts == (part,)
     assert question_of(run.folder, "h2").parts[0].left_out
-    line = carries(run.folder, draft("h2").hypothesis)
+    line = describe_carried(run.folder, draft("h2").hypothesis)
     assert "Dropped: women (population): left out, because h1 was infeasible with it" in line
     assert line.endswith("Redesign of h1, which was infeasible: Too few.")

@@ -15,7 +15,7 @@ PAPER = Citation(title="A paper", year=2020, doi="10.1000/x")
 
 def _pen() -> Pen:
     facts = Facts()
-    facts.put("h1.primary.hr", 1.684, "1.68")
+    facts.add("h1.primary.hr", 1.684, "1.68")
     return Pen(facts, [PAPER])
 
 

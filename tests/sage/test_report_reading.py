@@ -196,12 +196,12 @@ def test_the_page_of_remark_says_what_the_report_holds() -> None:
 
 def test_each_item_is_ticked_by_its_own_source() -> None:
     facts = Facts()
-    facts.put("h2.primary.effect", 2.0)  # another hypothesis' number
+    facts.add("h2.primary.effect", 2.0)  # another hypothesis' number
     contract = SimpleNamespace(statements=("Endpoint OS: overall survival",), names=())
     items = {item.number: item for item in remark(page(contract=contract), facts)}
     assert {number for number, item in items.items() if item.held} == {"1", "7"}
     assert items["1"].reported and items["7"].in_part and not items["7"].reported
-    facts.put("h1.primary.effect", 2.0)
+    facts.add("h1.primary.effect", 2.0)
     tables = [SimpleNamespace(title="Flow of patients")]
     given = page(contract=contract, tables=tables, limits=("few patients",))
     held = {item.number for item in remark(given, facts) if item.held}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from validation.cohort.ids import patient_of, sample_type_of
 from validation.cohort.model import Cell, TableSpec
 from validation.core.dictionary import JoinReport
@@ -86,7 +86,7 @@ def read_text_table(
         if ".parquet" in suffixes:
             return _as_text(pd.read_parquet(path))
         if ".feather" in suffixes:
-            need("slides", "a Feather table")
+            require_extra("slides", "a Feather table")
             return _as_text(pd.read_feather(path))
         if separator is None:
             separator = "\t" if {".tsv", ".txt", ".tab"} & set(suffixes) else ","

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage.core.files import write_text
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
@@ -508,7 +508,7 @@ class PostgresStore(Store):
     LOCK = 0x5A6E1ED6
 
     def __init__(self, url: str) -> None:
-        need("postgres", "a ledger in PostgreSQL")
+        require_extra("postgres", "a ledger in PostgreSQL")
         import psycopg
 
         self._psycopg = psycopg

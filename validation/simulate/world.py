@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage.core.seeds import generator
 from validation.simulate.effects import Effects
 from validation.simulate.genes import FACTORS, expression, factors, gene_table
@@ -90,7 +90,7 @@ def write_world(
     if not 0 <= slides <= patients:
         raise InputError(f"write_world: {slides} slides for {patients} patients")
     if slides:
-        need("slides", "painting slides")
+        require_extra("slides", "painting slides")
     folder.mkdir(parents=True, exist_ok=True)
     true = effects or Effects()
     if null:

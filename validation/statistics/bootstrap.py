@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from sage.core.progress import tell
+from sage.core.progress import report_progress
 from sage.core.seeds import generator
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.errors import ConvergenceError, ShapeError, StatisticsError
@@ -91,7 +91,7 @@ def bootstrap(
     value = float(statistic(*data))
     found, failed = [], 0
     for done, rows in enumerate(resamples(n, times, seed, strata)):
-        tell("bootstrap resamples", done, times)
+        report_progress("bootstrap resamples", done, times)
         try:
             found.append(float(statistic(*(a[rows] for a in data))))
         except StatisticsError:

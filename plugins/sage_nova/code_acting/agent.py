@@ -25,7 +25,7 @@ from sage.core.llm.turns import (
     Use,
     take_turns,
 )
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage_nova.code_acting.session import IMPORTS, Session
 from sage_nova.code_acting.types import (
     MOST_STEPS,
@@ -160,7 +160,9 @@ def ask(
 
     def act(cell: Cell) -> dict[str, Any]:
         if by_model and len(session.done) >= steps:  # a turn can ask for several programs
-            raise InputError(f"the {amount(steps, 'step')} of this session are used up; answer now")
+            raise InputError(
+                f"the {count_noun(steps, 'step')} of this session are used up; answer now"
+            )
         seen = session.act(cell)
         on_step(cell, seen)
         # Times differ when a session continues, and its replies are found by the messages sent.
@@ -193,9 +195,8 @@ def ask(
             reply = author.ask(agent, given)
             answer, model, spent = reply.output, reply.model, reply.spent
     except BoundError as wrong:  # its only bound: a turn per step, and one to answer
-        error = (
-            f"no answer within {amount(steps, 'step')}; ask for less, or allow more with --steps"
-        )
+        most = count_noun(steps, "step")
+        error = f"no answer within {most}; ask for less, or allow more with --steps"
         spent = wrong.spent
     except (UnusableError, RefusedError) as wrong:
         error, spent = str(wrong), wrong.spent

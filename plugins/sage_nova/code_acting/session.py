@@ -22,7 +22,7 @@ from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from sage.core.errors import FaultError, InputError
-from sage.core.printable import printable
+from sage.core.printable import clean_text
 from sage_nova.code_acting.inside import OWN, hash_call, truncate
 from sage_nova.code_acting.types import STEP_SECONDS, Called, Cell, Done, Given, Observation
 from sandbox import policy
@@ -80,14 +80,14 @@ class Prints:
         shutil.rmtree(files, ignore_errors=True)
         out.rename(files)
         return {
-            name: truncate(printable(str(output.get(name, ""))), 9000)
+            name: truncate(clean_text(str(output.get(name, ""))), 9000)
             for name in ("printed", "value", "error")
         }
 
     def describe_failure(self, ended: SandboxResult) -> str:
         """See `StepView.describe_failure`."""
         why = ENDINGS.get(ended.reason) or ended.message or "it left no result"
-        return f"{why}\n{truncate(printable(ended.stderr_tail), 1500)}".strip()
+        return f"{why}\n{truncate(clean_text(ended.stderr_tail), 1500)}".strip()
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.coding.appendix import Table
 from sage.core.files import write_json, write_text
-from sage.core.printable import one_line, printable
+from sage.core.printable import clean_text, one_line
 from sage_nova.code_acting.types import Acted, Done
 
 RECORD, PROGRAM, NOTEBOOK = "session.json", "analysis.py", "session.ipynb"
@@ -87,7 +87,7 @@ def render_table(table: Table) -> list[str]:
 
 def _safe(text: str) -> str:
     """Escape outside text for Markdown, so that no image is fetched."""
-    return html.escape(printable(text), quote=False).replace("[", "&#91;")
+    return html.escape(clean_text(text), quote=False).replace("[", "&#91;")
 
 
 def _markdown(text: str, name: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from mcp_servers.context import ToolContext
 from mcp_servers.slides.arrays import F32, I64
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage_nova.tools.common import Job, WsiInput
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def store_name(slide: Slide) -> str:
 
 def read_store(path: Path) -> Any:
     """Read the `SpatialData` of a folder; raises `InputError` if it is not one."""
-    need("spatialdata", "a zarr store")
+    require_extra("spatialdata", "a zarr store")
     import spatialdata
 
     if not (path / "zarr.json").exists() and not (path / ".zgroup").exists():
@@ -80,7 +80,7 @@ def save_store(
 
     Other elements are kept unless `fresh`. The old store stays until the new one is complete.
     """
-    need("spatialdata", "a zarr store")
+    require_extra("spatialdata", "a zarr store")
     from mcp_servers.formats.spatial import write_store
 
     old = None if fresh else job.find(store_name(slide))

@@ -511,9 +511,9 @@ MOST_NODES = 2000
 @nova_tool("access_zarr_hierarchy", Resources(memory_mb=256))
 def access_zarr(given: ZarrInput, context: ToolContext) -> HierarchyResult:
     """Access and explore the hierarchical structure of WSI Zarr files."""
-    from sage.core.extras import need
+    from sage.core.extras import require_extra
 
-    need("spatialdata", "a zarr store")
+    require_extra("spatialdata", "a zarr store")
     import zarr
 
     folder = context.input(given.path, "folder")

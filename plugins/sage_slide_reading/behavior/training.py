@@ -16,7 +16,7 @@ from pydantic import Field
 from mcp_servers.slides.arrays import F64
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage.core.seeds import generator
 from sage_slide_reading.behavior import baselines
 from sage_slide_reading.behavior.examples import Example, Visits, boxes_of
@@ -289,7 +289,7 @@ def train(
             )  # fmt: skip
             measured += measure(net, own, unseen, settings.seed)
             each_fold(net, own, unseen)
-    tell(f"all: {amount(len(examples), 'slide')}")
+    tell(f"all: {count_noun(len(examples), 'slide')}")
     net, parameters = fit(examples, card, settings, tell)
     scores = tuple(table(measured, settings.seed)) if measured else ()
     card = card.model_copy(

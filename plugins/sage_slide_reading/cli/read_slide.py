@@ -138,7 +138,7 @@ def read_slide(
     from sage.core.llm.failures import ModelError
     from sage.core.llm.trace import Trace
     from sage.core.llm.turns import problems_of
-    from sage.core.printable import amount
+    from sage.core.printable import count_noun
     from sage_slide_reading.reader.algorithm import read_slide as read
     from sage_slide_reading.reader.export import LOCK, navigating, write_reading
     from sage_slide_reading.reader.guides import bank
@@ -215,19 +215,19 @@ def read_slide(
         show(line)
     meter = Meter(folder / "spending.jsonl")
     if meter.calls:
-        show(f"Model: {amount(meter.calls, 'call')}, {meter.total_usd:.4f} USD")
+        show(f"Model: {count_noun(meter.calls, 'call')}, {meter.total_usd:.4f} USD")
     show(f"{folder}: {', '.join(names.values())}, trace.jsonl")
 
 
 def told(reading: Reading) -> list[str]:
     """A reading in lines for the terminal."""
-    from sage.core.printable import amount
+    from sage.core.printable import count_noun
 
     lines = []
     for step in reading.steps:
         lines.append(
             f"Round {step.round}, {step.action} at {step.magnification:.3g}x: "
-            f"{amount(len(step.seen), 'region')}, looking for {step.looked_for}"
+            f"{count_noun(len(step.seen), 'region')}, looking for {step.looked_for}"
         )
         for seen in step.seen[:6]:
             x, y = seen.region.um[:2]
@@ -241,8 +241,8 @@ def told(reading: Reading) -> list[str]:
     lines.append(f"Answer: {reading.answer if reading.answer is not None else 'none (abstains)'}")
     lines.append(f"Because: {reading.reasoning}")
     lines.append(
-        f"Read: {amount(read.regions, 'region')}; {read.overview_share:.0%} of the tissue at low "
-        f"power, {read.high_power_share:.1%} at high power"
+        f"Read: {count_noun(read.regions, 'region')}; {read.overview_share:.0%} of the tissue at"
+        f" low power, {read.high_power_share:.1%} at high power"
     )
     lines.append(reading.statement)
     return lines

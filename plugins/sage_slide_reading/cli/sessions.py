@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from sage.cli.options import AsJson
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage_slide_reading.cli import train as sessions_train
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def list_sessions(
         console.print(f"no session in {place}; record one on the slides page of `sage serve`")
     for row in rows:
         said = row.get("error") or (
-            f"{row['reader']} on {row['slide']}: {amount(row['events'], 'event')} in "
-            f"{row['seconds']} s, {amount(row['actions'], 'action')}"
+            f"{row['reader']} on {row['slide']}: {count_noun(row['events'], 'event')} in "
+            f"{row['seconds']} s, {count_noun(row['actions'], 'action')}"
             + (f", {row['reviewed']} rounds reviewed" if row["reviewed"] else "")
             + (f" ({row['task']})" if row["task"] else "")
         )
@@ -219,7 +219,7 @@ def import_log(
     kind = None if form is Log.AUTO else cast("LogKind", form.value)
     session = read_log(log, header, kind, second)
     write_session(out, session)
-    said = f"{out}: {amount(len(session.events), 'event')} in {session.seconds:.1f} s"
+    said = f"{out}: {count_noun(len(session.events), 'event')} in {session.seconds:.1f} s"
     if session.header.note:
         said += f". {session.header.note}"
     Terminal().print(said, markup=False, highlight=False, soft_wrap=True)
@@ -275,7 +275,7 @@ def draft(
         )
     write_drafts(path, made)
     Terminal().print(
-        f"{path}: {amount(len(made.rounds), 'round')}. {made.statement}",
+        f"{path}: {count_noun(len(made.rounds), 'round')}. {made.statement}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
 
@@ -341,7 +341,7 @@ def review(
         state = f"{decision.state} by {decision.reviewer}" if decision else "not reviewed"
         timed = decision is not None and decision.seconds is not None
         took = (
-            f", {decision.seconds:.1f} s, {amount(decision.clicks or 0, 'click')}"
+            f", {decision.seconds:.1f} s, {count_noun(decision.clicks or 0, 'click')}"
             if decision and timed
             else ""
         )
@@ -349,7 +349,7 @@ def review(
         for line in (decision.rationale if decision else round_.rationale).findings[:1]:
             show(f"       {line}")
     show(
-        f"{found.decided} of {amount(found.rounds, 'round')}: {found.accepted} accepted, "
+        f"{found.decided} of {count_noun(found.rounds, 'round')}: {found.accepted} accepted, "
         f"{found.revised} revised, {found.rejected} rejected"
     )
     if found.average_s is not None:
@@ -400,7 +400,7 @@ def export(
         )
     log_command(load(), EXPORTED, out, command="sessions export")
     names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]
-    said = f"{out}: {amount(kept, 'round')} in {', '.join(names)}"
+    said = f"{out}: {count_noun(kept, 'round')} in {', '.join(names)}"
     Terminal().print(said, markup=False, soft_wrap=True)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sage.cli.options import AsJson
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
     from sage_slide_reading.behavior.model import BehaviorCard
@@ -53,13 +53,13 @@ def train_sessions(
     from mcp_servers.workers.cohort import patient_of
     from sage.cli.console import err, print_json
     from sage.cli.console import out as console
-    from sage.core.extras import need
+    from sage.core.extras import require_extra
     from sage_slide_reading.behavior.examples import read_examples
     from sage_slide_reading.behavior.model import save
     from sage_slide_reading.behavior.training import TrainSettings, told_of, train
 
-    need("slides", "training on slides")
-    need("models", "training a network")
+    require_extra("slides", "training on slides")
+    require_extra("models", "training a network")
     settings = TrainSettings(folds=folds, epochs=epochs, thumbnail_px=thumbnail_px, seed=seed)
     named = _patients(patients) if patients is not None else {}
 
@@ -84,12 +84,12 @@ def train_sessions(
 def told(card: BehaviorCard) -> list[str]:
     """A card in lines for the terminal."""
     lines = [
-        f"{card.parameters:,} parameters, {amount(card.slides, 'slide')} of "
-        f"{amount(card.patients, 'patient')}"
+        f"{card.parameters:,} parameters, {count_noun(card.slides, 'slide')} of "
+        f"{count_noun(card.patients, 'patient')}"
     ]
     for behavior in card.behaviors:
         lines.append(
-            f"{behavior.task}: {amount(behavior.sessions, 'session')}, {behavior.regions:.1f} "
+            f"{behavior.task}: {count_noun(behavior.sessions, 'session')}, {behavior.regions:.1f} "
             "regions each"
         )
         own = [score for score in card.scores if score.behavior == behavior.task]
@@ -131,11 +131,11 @@ def predict_regions(
     from mcp_servers.slides.slide import Slide
     from sage.cli.console import out as console
     from sage.cli.console import print_json
-    from sage.core.extras import need
+    from sage.core.extras import require_extra
     from sage_slide_reading.behavior.model import BehaviorModel, shipped, write_regions
 
-    need("slides", "reading slides")
-    need("models", "a network")
+    require_extra("slides", "reading slides")
+    require_extra("models", "a network")
     loaded = BehaviorModel(model or shipped())
     with Slide.open(slide) as opened:
         regions = loaded.predict(opened, behavior, most)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage_slide_reading.reader.concepts import Concept, concepts_of, meaning
 from sage_slide_reading.reader.scope import ONE_UM, Scope
 from sage_slide_reading.reader.types import (
@@ -540,7 +540,7 @@ def worded(found: Finding) -> str:
     if found.name in SHARES:
         return f"{name} {found.value:.0%} {found.unit}"
     if found.name == "mitosis_like":
-        return amount(round(found.value), "mitosis-like figure")
+        return count_noun(round(found.value), "mitosis-like figure")
     if found.name == "edge_distance" and found.value < 0:
         return "no tumor-like tissue to measure to the edge"
     figure = f"{found.value:,.0f}" if found.value >= 1000 else f"{found.value:.3g}"

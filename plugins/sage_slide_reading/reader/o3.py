@@ -16,7 +16,7 @@ from agents.core.base import Agent, Reasoner, Resources, Role, View, prompt_file
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import Bounds, RulePolicy, Task, Tool, Use, take_turns
-from sage.core.printable import amount, one_line
+from sage.core.printable import count_noun, one_line
 from sage.core.seeds import generator
 from sage_slide_reading.reader.algorithm import Nothing, reading_problems
 from sage_slide_reading.reader.eyes import Eyes, State
@@ -324,7 +324,8 @@ class O3Session:
             seen=(self.impressed,),
             relevance=(1.0,),
             why_next=one_line(
-                f"{self.routed.behavior}: {self.routed.why}; {amount(len(self.visits), 'region')}"
+                f"{self.routed.behavior}: {self.routed.why};"
+                f" {count_noun(len(self.visits), 'region')}"
             )[:1000],
         )
         return Reading(

@@ -14,7 +14,7 @@ from agents.core.base import View
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_text
 from sage.core.llm.turns import problems_of
-from sage.core.printable import one_line, printable
+from sage.core.printable import clean_text, one_line
 from sage_slide_reading.reader.algorithm import Intervention, Stage
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Box, Described, Region
@@ -83,7 +83,7 @@ class TerminalPerson:
         if stage == "described":
             for one in seen:
                 self.tell(f"   {one.region.id} at {one.region.magnification:.3g}x: "
-                          f"{printable(one.text)}")  # fmt: skip
+                          f"{clean_text(one.text)}")  # fmt: skip
         changes: list[Intervention] = []
         while True:
             try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage_slide_reading.reader.computed import (
     LYMPHOID_PER_MM2,
     NETWORK_MPP,
@@ -265,7 +265,7 @@ def _absent(
         )
     best = max(fine, key=lambda seen: seen.value(TELLING[concept]) or 0.0)
     why = (
-        f"Every patch was ranked at low power; of {amount(len(fine), 'region')} inspected none"
+        f"Every patch was ranked at low power; of {count_noun(len(fine), 'region')} inspected none"
         f" shows {NAMES[concept]}; the nearest is {_told(best, concept)}."
     )
     if concept in (Concept.TUMOR, Concept.MARGIN):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sage.core.files import write_text
-from sage.core.printable import amount
+from sage.core.printable import count_noun
 from sage_slide_reading.sessions.actions import Action
 from sage_slide_reading.sessions.drafts import Audit, Decision, Drafts, Rationale, audit
 
@@ -164,9 +164,9 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
         "",
         "## What",
         "",
-        f"- {amount(len(drafts), 'session')} on "
-        f"{amount(len(set(map(_slide, drafts))), 'slide')}, "
-        f"{amount(len(kept), 'round')}; {hours:.2f} h from the start to the last action.",
+        f"- {count_noun(len(drafts), 'session')} on "
+        f"{count_noun(len(set(map(_slide, drafts))), 'slide')}, "
+        f"{count_noun(len(kept), 'round')}; {hours:.2f} h from the start to the last action.",
         *(f"- {count} × `{command}`" for command, count in sorted(commands.items())),
         f"- {sum(words) / len(words):.0f} words per round." if words else "- No round was kept.",
         f"- Tasks: {_listed({each.header.task or 'not stated' for each in drafts})}.",
@@ -219,5 +219,6 @@ def _times(audits: Sequence[Audit]) -> list[str]:
     decided = sum(count for _, count in timed)
     average = sum(seconds * count for seconds, count in timed) / decided
     return [
-        f"- {average:.1f} s per round from its load to the decision ({amount(decided, 'round')})."
+        f"- {average:.1f} s per round from its load to the decision"
+        f" ({count_noun(decided, 'round')})."
     ]

@@ -73,7 +73,7 @@ class DiskCache:
             return None
         return body if hashlib.sha256(body).hexdigest().encode() == digest else None
 
-    def put(self, key: str, body: bytes) -> None:
+    def save(self, key: str, body: bytes) -> None:
         """Store `body`; a reader sees the whole entry or none of it."""
         head = f"{clock.seconds():.3f} {hashlib.sha256(body).hexdigest()}\n".encode()
         write_bytes(self._path(key), _MAGIC + head + body, durable=False)

@@ -30,7 +30,7 @@ from sage.core.log import logger
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Limit", "Policy", "Request", "ServiceClient", "Usage", "metered"]
+__all__ = ["Limit", "Policy", "Request", "ServiceClient", "Usage", "meter_requests"]
 
 T = TypeVar("T")
 log = logger(__name__)
@@ -92,7 +92,7 @@ _meter: ContextVar[Usage | None] = ContextVar("sage_service_usage", default=None
 
 
 @contextlib.contextmanager
-def metered() -> Iterator[Usage]:
+def meter_requests() -> Iterator[Usage]:
     """Count what the calls made inside (and the tasks started inside) take."""
     usage = Usage()
     token = _meter.set(usage)
@@ -171,7 +171,7 @@ class ServiceClient:
                         return value
                 body, value = await self._ask(request, read, patience)
                 if self.cache is not None:
-                    self.cache.put(key, body)
+                    self.cache.save(key, body)
                 return value
         finally:
             if not lock.locked():
@@ -345,7 +345,9 @@ class ServiceClient:
                 raise Unavailable(request.service, "timed out") from None
             except (httpx.HTTPError, httpx.InvalidURL) as problem:
                 # The exception's text may hold the URL with a key in it: none of it is shown.
-                raise Unavailable(request.service, f"connection failed: {_why(problem)}") from None
+                raise Unavailable(
+                    request.service, f"connection failed: {_describe_error(problem)}"
+                ) from None
         raise Unavailable(request.service, "redirects in a circle")
 
     def _opened(self) -> httpx.AsyncClient:
@@ -398,7 +400,7 @@ class BlockingClient:
         self._runner.close()
 
 
-def _why(problem: Exception) -> str:
+def _describe_error(problem: Exception) -> str:
     """Describe a connection error."""
     import httpx
 

@@ -45,7 +45,7 @@ class Throttle:
         wait = max(0.0, slot - clock.monotonic())
         if patience is not None and wait > patience:
             return None
-        _put(self._reserved, math.ceil((clock.monotonic() + wait) * 1000))
+        _add_entry(self._reserved, math.ceil((clock.monotonic() + wait) * 1000))
         return wait
 
     def still_to_wait(self) -> float:
@@ -54,7 +54,7 @@ class Throttle:
 
     def sent(self) -> None:
         """A request goes out now."""
-        _put(self._sent, math.ceil(clock.monotonic() * 1000))
+        _add_entry(self._sent, math.ceil(clock.monotonic() * 1000))
 
     def hold(self, seconds: float) -> None:
         """Send nothing for `seconds`: the service asked for a pause."""
@@ -76,7 +76,7 @@ def _fits(log: InMemoryBucket, at: int) -> int:
     return max([at, *after])
 
 
-def _put(log: InMemoryBucket, at: int) -> None:
+def _add_entry(log: InMemoryBucket, at: int) -> None:
     log.leak(at)
     log.put(RateItem("request", _fits(log, at)))
 

@@ -66,7 +66,7 @@ class ReplyCache:
             path.unlink(missing_ok=True)
             return None
 
-    def put(self, key: str, reply: Reply) -> None:
+    def save(self, key: str, reply: Reply) -> None:
         """Keep a reply."""
         write_text(self.folder / f"{key}.json", reply.dump())
 

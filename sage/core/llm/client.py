@@ -188,7 +188,7 @@ class Client:
         model = request.model
         kept = self.cache.get(key) if self.cache is not None else None
         if kept is not None:
-            usd = _named(model, kept.model).cost(kept.prompt_tokens, kept.completion_tokens)
+            usd = _name_model(model, kept.model).cost(kept.prompt_tokens, kept.completion_tokens)
             return Answer(kept, usd, key, cached=True)
         if self._slots is None:
             self._slots = asyncio.Semaphore(self.endpoint.concurrency)
@@ -202,7 +202,7 @@ class Client:
                         raise unavailable.error from None
                     model = model.fallback
         if self.cache is not None:
-            self.cache.put(key, reply)
+            self.cache.save(key, reply)
         return Answer(reply, usd, key)
 
     async def _metered(self, request: Request, model: ModelChoice) -> tuple[Reply, float]:
@@ -513,7 +513,7 @@ def _prompt_tokens(request: Request, body: Mapping[str, Any]) -> int:
     return tokens + (estimate_tokens(json.dumps(extra)) if extra else 0)
 
 
-def _named(model: ModelChoice, served: str) -> ModelChoice:
+def _name_model(model: ModelChoice, served: str) -> ModelChoice:
     """The model of the chain whose name a reply bears, versions left out; else the first."""
     chain = [model]
     while chain[-1].fallback is not None:

@@ -31,10 +31,10 @@ class ModelChoice(Strict):
     fallback: ModelChoice | None = None
 
     @property
-    def priced(self) -> bool:
+    def has_prices(self) -> bool:
         """True if the model and every fallback have both prices."""
         here = self.price_in is not None and self.price_out is not None
-        return here and (self.fallback is None or self.fallback.priced)
+        return here and (self.fallback is None or self.fallback.has_prices)
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         """USD for one call; zero where no price is known."""

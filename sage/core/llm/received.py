@@ -8,7 +8,7 @@ from typing import Any
 
 from sage.core.llm.messages import Reply, ToolCall, estimate_tokens
 from sage.core.llm.structured import split_thoughts
-from sage.core.progress import tell
+from sage.core.progress import report_progress
 
 
 class BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
@@ -46,7 +46,7 @@ class Received:
             async for chunk in raw.parse():
                 self._add(chunk.model_dump(), part="delta")
                 so_far = f"about {self._bytes // 4:,} tokens so far"
-                tell(f"{self._model or 'the model'} writes, {so_far}")
+                report_progress(f"{self._model or 'the model'} writes, {so_far}")
         finally:
             await raw.http_response.aclose()  # a server that is left stops to generate
         if self.choices and not self.finish:

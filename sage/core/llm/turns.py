@@ -112,11 +112,11 @@ class Policy(Protocol):
         """The next step."""
         ...
 
-    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+    def observe(self, call: ToolCall, result: object, error: str | None) -> None:
         """A tool's result, or why it gave none."""
         ...
 
-    def refused(self, reason: str) -> None:
+    def reconsider(self, reason: str) -> None:
         """The final value is not acceptable."""
         ...
 
@@ -224,7 +224,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
         If a bound is reached before an answer.
     """
     episode = trace.episode(task.agent)
-    given = _dumped(task.given)
+    given = _dump(task.given)
     episode.add(
         "ask",
         reasoner=reasoner,
@@ -246,7 +246,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
     return Result(output, model, replace(run.spent, seconds=seconds))
 
 
-def _dumped(value: BaseModel) -> str:
+def _dump(value: BaseModel) -> str:
     """A value as JSON; names from outside may hold what UTF-8 cannot, which stays escaped."""
     plain = value.model_dump(mode="json", fallback=str, warnings=False)
     text = json.dumps(plain, ensure_ascii=False)
@@ -300,7 +300,7 @@ class _Run(Generic[O]):
                     raise RefusedError(self.task.agent, refusals, reason)
                 return salvaged, step.model, "reworded"
             self.spent += Spent(repairs=1)
-            self.policy.refused(reason)
+            self.policy.reconsider(reason)
 
     def _hold_bounds(self, turns: int) -> None:
         bounds, spent = self.task.bounds, self.spent
@@ -349,7 +349,7 @@ class _Run(Generic[O]):
             usd=tool.usd if tool and tool.usd else None,
             seconds=round(time.perf_counter() - begun, 4),
         )
-        self.policy.told(call, result, error)
+        self.policy.observe(call, result, error)
 
     def _run_tool(self, tool: Tool[Any], typed: BaseModel) -> tuple[object, str | None]:
         reserved = self.task.meter.reserve(tool.usd) if tool.usd and self.task.meter else None
@@ -433,9 +433,9 @@ class ModelPolicy:
             calls=1,
             cached=int(answer.cached),
         )
-        return replace(self._read(reply), spent=spent, model=reply.model, traced=traced)
+        return replace(self._parse_reply(reply), spent=spent, model=reply.model, traced=traced)
 
-    def _read(self, reply: Reply) -> Step:
+    def _parse_reply(self, reply: Reply) -> Step:
         self._as_text = False
         if reply.finish == "length":
             return Step(refused="it was cut off at the length limit; write less")
@@ -452,7 +452,7 @@ class ModelPolicy:
             return Step(calls=(call,))
         return Step(final=value)
 
-    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+    def observe(self, call: ToolCall, result: object, error: str | None) -> None:
         """Hand the model a tool's result."""
         text = self.show(json.dumps({"error": error} if error else result, ensure_ascii=False))
         if self.admit is not None:
@@ -462,7 +462,7 @@ class ModelPolicy:
         else:
             self._say(Message(role="tool", text=text, call_id=call.id))
 
-    def refused(self, reason: str) -> None:
+    def reconsider(self, reason: str) -> None:
         """Hand the model the reason, on one line."""
         self._say(
             Message(
@@ -529,7 +529,7 @@ class RulePolicy:
                 use = next(self._moves)
         except StopIteration as ended:
             output: BaseModel = ended.value
-            traced = {"content": _dumped(output)}
+            traced = {"content": _dump(output)}
             return Step(final=output, spent=Spent(calls=1), traced=traced)
         self._turn += 1
         call = ToolCall(
@@ -537,13 +537,13 @@ class RulePolicy:
         )
         return Step(calls=(call,))
 
-    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+    def observe(self, call: ToolCall, result: object, error: str | None) -> None:
         """Keep the result for the rule's next move."""
         if error is not None:
             raise FaultError(f"{error} (while {self.agent} used {call.name})")
         self._results.append(result)
 
-    def refused(self, reason: str) -> None:
+    def reconsider(self, reason: str) -> None:
         """A rule cannot mend its answer."""
 
     def finish(self) -> None:
@@ -585,10 +585,10 @@ class ReplayPolicy:
             return self._lines.pop(0)
         return None
 
-    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+    def observe(self, call: ToolCall, result: object, error: str | None) -> None:
         """Pass on a tool's result, and record it."""
 
-    def refused(self, reason: str) -> None:
+    def reconsider(self, reason: str) -> None:
         """Pass on a refusal, and record it."""
 
     def finish(self) -> None:

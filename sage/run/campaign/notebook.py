@@ -130,7 +130,7 @@ class Notebook:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> Pages:
+    def load(self) -> Pages:
         """The content; an absent file is an empty notebook.
 
         Raises
@@ -156,7 +156,7 @@ class Notebook:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_name(f"{self.path.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield self.read()
+            yield self.load()
 
     def enter(self, asked: Asked) -> None:
         """Note a campaign, or how it ended."""
@@ -209,7 +209,7 @@ class SharedNotebook(Notebook):
     def read(self) -> Pages:
         """See `Notebook.read`."""
         with self._database() as database:
-            return database.transaction(self._pages) or super().read()
+            return database.transaction(self._pages) or super().load()
 
     def enter(self, asked: Asked) -> None:
         """See `Notebook.enter`."""
@@ -220,7 +220,7 @@ class SharedNotebook(Notebook):
         self._change(partial(self._add, campaign=campaign, number=number, findings=tuple(findings)))
 
     def _change(self, change: Callable[[Execute], None]) -> None:
-        before = super().read()
+        before = super().load()
 
         def body(execute: Execute) -> None:
             database.serialize(execute, "sage_campaigns")

@@ -39,13 +39,13 @@ def _group(pages: Pages, campaign: Asked, base: Path) -> dict[str, Any]:
     findings = [finding for finding in pages.findings if finding.campaign == campaign.id]
     return {
         "campaign": campaign,
-        "findings": [_shown(finding, base) for finding in findings],
+        "findings": [_describe_source(finding, base) for finding in findings],
         "counts": counts(findings),
         "usd": sum(finding.usd for finding in findings),
     }
 
 
-def _shown(finding: Finding, base: Path) -> dict[str, Any]:
+def _describe_source(finding: Finding, base: Path) -> dict[str, Any]:
     report = Path(finding.run) / "report.html"
     link = report.relative_to(base).as_posix() if report.is_relative_to(base) else ""
     same, _, of = finding.of.rpartition("/")

@@ -12,7 +12,7 @@ from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.models import read_model
-from sage.report.spending import paid
+from sage.report.spending import list_paid
 from sage.run.campaign.notebook import Finding, Source, held_back
 from validation.contracts.contract import Contract, FrozenContract
 from validation.results.results import Results, TestOutcome, effect_text, p_is
@@ -46,7 +46,7 @@ def findings_of(
     """
     folder = services.folder
     manifest = folder.manifest()
-    costs = paid(folder)
+    costs = list_paid(folder)
     common: dict[str, Any] = {
         "campaign": campaign,
         "round": number,
@@ -55,7 +55,7 @@ def findings_of(
         "held_back": held_back(manifest.spec.split, manifest.spec.seed),
         "at": clock.stamp(),
     }
-    names = _drafted(folder)
+    names = _load_draft(folder)
     if not names:
         return (
             Finding(
@@ -91,7 +91,7 @@ def findings_of(
     return tuple(found)
 
 
-def _drafted(folder: RunFolder) -> list[str]:
+def _load_draft(folder: RunFolder) -> list[str]:
     paths = folder.root.glob("outputs/draft-*.json")
     return sorted(path.stem.removeprefix("draft-") for path in paths)
 
@@ -122,7 +122,7 @@ def _finding(
     came = came_to(contract, explored) if explored is not None else "dead end"
     evaluation = state.get(name, {})
     first = next((reason.text for reason in results.verdict.reasons), "")
-    expanded = _expanded(folder, name) or draft
+    expanded = _load_expanded(folder, name) or draft
     return Finding(
         **common,
         **_told_by(draft.hypothesis, moves),
@@ -156,7 +156,7 @@ def _told_by(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
     return {"kind": move.kind, "of": move.of, "why": move.why, "depth": move.depth}
 
 
-def _expanded(folder: RunFolder, name: str) -> ExpandedHypothesis | None:
+def _load_expanded(folder: RunFolder, name: str) -> ExpandedHypothesis | None:
     found = sorted(folder.root.glob(f"outputs/expanded-{name}*.json"))
     return read_model(found[-1], ExpandedHypothesis) if found else None
 
@@ -215,14 +215,14 @@ def effect_view(found: TestOutcome | None) -> EffectView | None:
         return None
     effect = found.effect
     return EffectView(
-        estimate=_told(effect.value),
-        lower=_told(effect.lower),
-        upper=_told(effect.upper),
+        estimate=_list_sources(effect.value),
+        lower=_list_sources(effect.lower),
+        upper=_list_sources(effect.upper),
         scale=effect.scale,
     )
 
 
-def _told(value: float) -> float:
+def _list_sources(value: float) -> float:
     """Four digits: what a reader can use, and what every machine computes alike."""
     return float(f"{value:.4g}")
 

@@ -117,7 +117,7 @@ class CampaignFolder:
         return notebook_at(Path(self.plan().notebook), settings)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the campaign for this process.
 
         Raises
@@ -246,12 +246,12 @@ def conduct(
         found = _opening(folder, plan, number, settings, agree)
         if isinstance(found, str):
             folder.update(status="finished", stopped=found)
-            notebook.enter(_asked(folder, found))
+            notebook.enter(_describe_campaign(folder, found))
             write_pages(notebook)
             return None
         services, moves = found
         folder.update(status="running", stopped="")
-        notebook.enter(_asked(folder, ""))
+        notebook.enter(_describe_campaign(folder, ""))
         tell(f"round {number} of {plan.rounds}: {_intention(moves)}")
         try:
             finished = services.folder.manifest().status == "finished"
@@ -278,7 +278,7 @@ def conduct(
         write_pages(notebook)
 
 
-def _asked(folder: CampaignFolder, ended: str) -> Asked:
+def _describe_campaign(folder: CampaignFolder, ended: str) -> Asked:
     plan = folder.plan()
     first = folder.round(1).root / "manifest.json"
     manifest = folder.round(1).manifest() if first.exists() else None

@@ -45,13 +45,13 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
     chosen = [slides[place] for place in known]
     before = np.array([plain[place] for place in known], dtype=np.float64)
     found = []
-    turned = [_shuffled(maps, seed) for seed, maps in enumerate(chosen)][::-1]
+    turned = [_shuffle(maps, seed) for seed, maps in enumerate(chosen)][::-1]
     if not _agree(before, run_program(program, turned, box)[::-1]):
         found.append(
             "the value changes with the order of the cells or of the slides, or from run to run"
         )
     power = dict(read_unit(program.contract.unit).powers).get("µm", 0)
-    larger = [scaled(maps, FACTOR) for maps in chosen]
+    larger = [scale_slide(maps, FACTOR) for maps in chosen]
     parameters = {
         name: value * FACTOR ** _power(name) for name, value in program.contract.parameters.items()
     }
@@ -69,7 +69,7 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
     return found
 
 
-def scaled(maps: SlideMaps, factor: float) -> SlideMaps:
+def scale_slide(maps: SlideMaps, factor: float) -> SlideMaps:
     """The slide with all lengths times a factor, columns by the powers of their units."""
     cells = maps.cells
     if cells is not None:
@@ -103,7 +103,7 @@ def _larger(shapes: AnyArray, factor: float) -> AnyArray:
     return np.asarray(shapely.transform(shapes, lambda xy: xy * factor), dtype=object)
 
 
-def _shuffled(maps: SlideMaps, seed: int) -> SlideMaps:
+def _shuffle(maps: SlideMaps, seed: int) -> SlideMaps:
     cells: CellMap | None = maps.cells
     if cells is not None:
         cells = cells.take(generator(seed).permutation(len(cells)))

@@ -107,7 +107,7 @@ def run_program(
             if result.reason is Reason.TIMEOUT:
                 ended = f"it did not end within {job.limits.seconds:.0f} s"
             raise InputError(f"{program.contract.name}: the program did not run: {ended[:300]}")
-        return _told(output / "values.json", len(slides), program.contract.name)
+        return _read_values(output / "values.json", len(slides), program.contract.name)
 
 
 _START = "import os, sys; sys.path.insert(0, os.getcwd()); import harness; harness.main()"
@@ -207,7 +207,7 @@ def _all_or_why(program: Program, slides: Sequence[SlideMaps], box: Sandbox) -> 
         return [str(error)] * len(slides)
 
 
-def _told(path: Path, count: int, name: str) -> list[float | str]:
+def _read_values(path: Path, count: int, name: str) -> list[float | str]:
     """Read the harness's output, checking its form alone."""
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sage.core.errors import FaultError, InputError
-from sage.core.postgres import again, reconnecting
+from sage.core.postgres import reconnecting, retry
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -135,7 +135,7 @@ class PostgresDatabase(Database):
                         tried.append((row["number"], found))
                 return found
 
-        return again(whole)
+        return retry(whole)
 
     def serialize(self, execute: Execute, table: str) -> None:
         """See `Database.serialize`."""

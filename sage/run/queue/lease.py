@@ -74,7 +74,7 @@ def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[N
 
 
 @contextmanager
-def listed(services: Services, owner: str) -> Iterator[None]:
+def hold_lease(services: Services, owner: str) -> Iterator[None]:
     """Have the table of runs know who works on this one, where there is such a table.
 
     Raises

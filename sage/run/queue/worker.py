@@ -17,7 +17,7 @@ from sage.core.errors import FaultError, InputError, Paused
 from sage.core.log import logger
 from sage.run.begin import reopen
 from sage.run.campaign.rounds import runs_and_rounds
-from sage.run.drive import advance_to_person, waiting
+from sage.run.drive import advance_to_person, find_pause
 from sage.run.folder import HeldError, RunFolder, RunStatus, names_run
 from sage.run.queue.lease import LEASE_S, renewing
 from sage.run.queue.runs import ATTEMPTS, KnownRun, Runs, this_worker
@@ -124,16 +124,16 @@ class Worker:
             folder.update(status=state)
             self.runs.settle(run.id, self.name, state)
         except (HeldError, FaultError, OSError) as error:
-            self._again(run, error, mine=services is not None)
+            self._requeue(run, error, mine=services is not None)
         except InputError as error:
             if services is None and not Path(run.folder).is_dir():
-                self._again(run, error, mine=False)  # another machine may have it
+                self._requeue(run, error, mine=False)  # another machine may have it
             else:
-                self._failed(run, str(error))
+                self._fail(run, str(error))
         except Exception as error:  # noqa: BLE001 (a defect in one run is not the next one's)
             log.failed("run failed", error, run=run.name)
             traceback.print_exc()
-            self._failed(run, f"{type(error).__name__}: {error}")
+            self._fail(run, f"{type(error).__name__}: {error}")
         else:
             now = services.folder.manifest()
             self.runs.settle(run.id, self.name, now.status, now.problem or "")
@@ -149,11 +149,11 @@ class Worker:
 
         return heard
 
-    def _again(self, run: KnownRun, error: Exception, *, mine: bool) -> None:
+    def _requeue(self, run: KnownRun, error: Exception, *, mine: bool) -> None:
         """Put a run back after a fault; its folder is written to where this worker holds it."""
         problem = f"on {socket.gethostname()}: {error}"
         if run.attempts >= ATTEMPTS:
-            self._failed(run, problem)
+            self._fail(run, problem)
             return
         delay = RETRY_S * run.attempts
         if mine:
@@ -161,7 +161,7 @@ class Worker:
         self.tell(f"{run.name}: {problem}; tried again in {delay:.0f} s")
         self.runs.settle(run.id, self.name, "queued", problem, delay_s=delay, answered=False)
 
-    def _failed(self, run: KnownRun, problem: str) -> None:
+    def _fail(self, run: KnownRun, problem: str) -> None:
         self.tell(f"{run.name}: failed: {problem}")
         self.runs.settle(run.id, self.name, "failed", problem)
 
@@ -179,7 +179,7 @@ def _answer_of(services: Services, run: KnownRun) -> dict[str, Any] | None:
     """A person's decision, if the run still waits for it; a killed worker may have applied it."""
     if run.answer is None:
         return None
-    pause = waiting(services)
+    pause = find_pause(services)
     if pause is None or not set(pause.interrupts) & set(run.answer):
         return None
     return run.answer

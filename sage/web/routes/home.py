@@ -14,8 +14,8 @@ from sage.core.errors import InputError
 from sage.core.hooks import BEGAN
 from sage.core.models import Strict
 from sage.core.versions import own_version
-from sage.run.folder import RunFolder, held, new_id
-from sage.run.questions import LONGEST, contract, describe_question, question_input
+from sage.run.folder import RunFolder, find_holder, new_id
+from sage.run.questions import LONGEST, describe_question, make_contract, question_input
 from sage.run.spec import Corrections, RunSpec
 from sage.web.people import Role, check_count, roles
 from sage.web.processes import Commands
@@ -94,7 +94,7 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
         return {"lines": [], "parts": [], "refusals": [], "mismatches": [], "notes": []}
     given = question_input(asked.prompt, site.cohort(asked.cohort).dictionary(), site.graph)
     reading = read_question(given, Resources(ontology=site.ontology))
-    question = contract(given, reading, site.ontology, asked.corrections())
+    question = make_contract(given, reading, site.ontology, asked.corrections())
     said = describe_question(question)
     return {
         "intent": said[0],
@@ -192,7 +192,7 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
     command of this server works on it, is "interrupted".
     """
     status: str = manifest.status
-    if status == "running" and not held(run) and not commands.alive(name):
+    if status == "running" and not find_holder(run) and not commands.alive(name):
         status = "interrupted"
     return {
         "name": name,

@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_bytes
 from sage.core.hashes import hash_file
 from sage.core.models import Strict
-from sage.core.printable import printable
+from sage.core.printable import clean_text
 from sage.web.people import check_count, person
 from sage.web.routes.slides import allowed, slide_file
 
@@ -115,7 +115,7 @@ def save(drawn: Drawn, request: Request) -> dict[str, Any]:
         ring = np.asarray(region.corners, dtype=np.float64)
         if (ring < 0).any() or (ring > (slide.width, slide.height)).any():
             raise InputError(f"region {number} lies off the slide")
-        item = feature(Polygon(ring, (), printable(region.label)))
+        item = feature(Polygon(ring, (), clean_text(region.label)))
         item["properties"] |= {"drawn_by": who, "saved": clock.stamp()}
         features.append(item)
     file = regions_path(request.app.state.site, place)

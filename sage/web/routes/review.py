@@ -16,13 +16,13 @@ from pydantic import Field
 from agents.core.types import Draft, OntologyBrief
 from agents.prose.wording import describe_design, describe_direction
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage.core.files import read_json, write_json
 from sage.core.hooks import DECIDED
 from sage.core.models import Strict
-from sage.run.drive import waiting
-from sage.run.folder import RunFolder, held
-from sage.run.questions import carries
+from sage.run.drive import find_pause
+from sage.run.folder import RunFolder, find_holder
+from sage.run.questions import describe_carried
 from sage.run.review import HumanResponse, drafts_of, edited_hypothesis, interrupt_of
 from sage.run.services import Services
 from sage.web.people import person
@@ -132,7 +132,7 @@ def _card(
         "id": hypothesis.id,
         "interrupt": interrupt_of(draft).model_dump(mode="json"),
         "hypothesis": json.loads(hypothesis.model_dump_json()),
-        "carries": carries(run, hypothesis),
+        "carries": describe_carried(run, hypothesis),
         "design": describe_design(hypothesis),
         "direction": describe_direction(hypothesis, endpoint.kind if endpoint else "survival"),
         "steps": steps,
@@ -216,7 +216,7 @@ def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
 
     Every decision is checked here, so that an edit that cannot be taken is refused at once.
     """
-    need("literature", "going on with a run")
+    require_extra("literature", "going on with a run")
     with request.app.state.deciding:  # two who agree at once start one command, with one decision
         return _decided(name, vote, request)
 
@@ -225,7 +225,7 @@ def _decided(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     run = site.run(name)
-    if held(run) or commands.alive(name):
+    if find_holder(run) or commands.alive(name):
         raise InputError(f"run {run.id} is being worked on already")
     services, who = _services(site, run), person(request, vote.reviewer)
     drafts = {draft.hypothesis.id: draft for draft in _waiting(site, run)}
@@ -291,7 +291,7 @@ def _services(site: Site, run: RunFolder) -> Services:
 
 def _waiting(site: Site, run: RunFolder) -> list[Draft]:
     services = _services(site, run) if run.manifest().status == "waiting for review" else None
-    pause = waiting(services) if services else None
+    pause = find_pause(services) if services else None
     if services is None or pause is None or pause.kind != "review":
         return []
     return drafts_of(services, pause.waiting)

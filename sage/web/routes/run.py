@@ -18,9 +18,9 @@ from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.llm.trace import episodes, read_trace
 from sage.core.models import Strict
-from sage.core.printable import printable
-from sage.report.spending import paid
-from sage.run.folder import RunFolder, held
+from sage.core.printable import clean_text
+from sage.report.spending import list_paid
+from sage.run.folder import RunFolder, find_holder
 from sage.run.queue.runs import open_runs
 from sage.web.processes import Commands, stop
 from sage.web.routes.home import summary
@@ -73,7 +73,7 @@ def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
         status = "failed" if failed else "starting" if commands.alive(name) else "stopped"
         return {"name": name, "status": status, "problem": failed, "report": False}
     found = summary(name, run, run.manifest(), commands)
-    if found["status"] == "waiting for review" and (commands.alive(name) or held(run)):
+    if found["status"] == "waiting for review" and (commands.alive(name) or find_holder(run)):
         found["status"] = "running"
     if found["status"] == "running" and run.pause_path.exists():
         found["status"] = "pausing"
@@ -99,7 +99,7 @@ def show(name: str, request: Request) -> dict[str, Any]:
         "models": manifest.models,
         "folder": str(run.root),
         "hypotheses": _statements(run),
-        "spending": [row.model_dump() for row in paid(run)],
+        "spending": [row.model_dump() for row in list_paid(run)],
     }
 
 
@@ -251,7 +251,7 @@ def log(name: str, request: Request) -> dict[str, Any]:
         lines = []
     said = commands.log(name)
     text = said.read_text(encoding="utf-8", errors="replace")[-20_000:] if said.is_file() else ""
-    return {"lines": lines, "said": printable(text)}
+    return {"lines": lines, "said": clean_text(text)}
 
 
 @router.get("/report")
@@ -347,7 +347,7 @@ def pause(name: str, request: Request) -> dict[str, bool]:
     The wish lies in the run's folder, so that it holds when this server ends.
     """
     run = request.app.state.site.run(name)
-    if not held(run) and not request.app.state.commands.alive(name):
+    if not find_holder(run) and not request.app.state.commands.alive(name):
         raise InputError(f"nothing works on run {run.id}")
     run.pause_path.touch()
     return {"pausing": True}
@@ -363,7 +363,7 @@ class GoOn(Strict):
 def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
     """Go on as `sage resume` does."""
     run = request.app.state.site.run(name)
-    if held(run):
+    if find_holder(run):
         raise InputError(f"run {run.id} is being worked on already")
     site: Site = request.app.state.site
     options, who = [f"--{how.answer}"] if how.answer else [], ""

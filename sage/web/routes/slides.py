@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from sage.core.errors import InputError
-from sage.core.extras import need
+from sage.core.extras import require_extra
 from sage.core.log import logger
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Tiles:
         """
         with self._lock:
             if not self._ready:
-                need("slides", "looking at slides")
+                require_extra("slides", "looking at slides")
                 import cv2  # noqa: F401
 
                 import mcp_servers.slides.slide  # noqa: F401
