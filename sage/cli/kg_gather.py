@@ -151,7 +151,8 @@ def tell(flow: Flow, folder: Path) -> None:
     texts = ", ".join(f"{name} {count:,}" for name, count in flow.texts.items()) or "none"
     out.print(
         f"{count_noun(flow.included, 'paper')} in the corpus:"
-        f" {count_noun(flow.retrieved, 'full text')} ({texts}), {flow.abstracts:,} with title and abstract"
+        f" {count_noun(flow.retrieved, 'full text')} ({texts}),"
+        f" {flow.abstracts:,} with title and abstract"
     )
     for name, count in flow.licenses.items():
         out.print(f"{count:8,}  {name}", style="dim")

@@ -303,8 +303,8 @@ def report_measured(
     done = found.slides - len(found.failures)
     console.print(
         f"{count_noun(found.measurements, 'measurement')} of"
-        f" {count_noun(found.patients, 'patient')} on {done} of {count_noun(found.slides, 'slide')}, {found.resumed} from before; "
-        f"{found.valid} of {found.measurements * found.patients} values are valid"
+        f" {count_noun(found.patients, 'patient')} on {done} of {count_noun(found.slides, 'slide')},"
+        f" {found.resumed} from before; {found.valid} of {found.measurements * found.patients} values are valid"
     )
     console.print(f"{found.table}  (--features, or the lines of {found.declaration.name})")
     console.print(f"{found.validity}")
