@@ -305,7 +305,8 @@ def report_measured(
         f"{count_noun(found.measurements, 'measurement')} of"
         f" {count_noun(found.patients, 'patient')} on {done} of"
         f" {count_noun(found.slides, 'slide')},"
-        f" {found.resumed} from before; {found.valid} of {found.measurements * found.patients} values are valid"
+        f" {found.resumed} from before; {found.valid} of"
+        f" {found.measurements * found.patients} values are valid"
     )
     console.print(f"{found.table}  (--features, or the lines of {found.declaration.name})")
     console.print(f"{found.validity}")
