@@ -147,13 +147,17 @@ def run_settings() -> list[str]:
 
 def tools() -> str:
     """All tools with what they take and return."""
-    from mcp_servers.describe import limits, type_word, validity_lines
+    from mcp_servers.describe import describe_limits, describe_validity, type_word
     from mcp_servers.registry import load
 
     parts = []
     for spec in sorted(load("all").all(), key=lambda spec: (spec.suite, spec.name)):
         parts.append(f"## {spec.name}\n\n{spec.summary} ({spec.suite}, {spec.version})\n")
-        parts.append("\n".join(f"- {cell(line)}" for line in (limits(spec), *validity_lines(spec))))
+        parts.append(
+            "\n".join(
+                f"- {cell(line)}" for line in (describe_limits(spec), *describe_validity(spec))
+            )
+        )
         for title, schema in (("takes", spec.input_schema), ("returns", spec.output_schema)):
             needed = set(schema.get("required", ()))
             rows = [

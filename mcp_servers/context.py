@@ -61,7 +61,7 @@ def _never() -> bool:
     return False
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file or a folder with all in it; nothing happens when there is none."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -171,8 +171,8 @@ class ToolContext:
                     old.rename(target)
                 raise
         finally:
-            remove(temporary)
-            remove(old)
+            remove_path(temporary)
+            remove_path(old)
         self.output(name)
 
     def progress(self, fraction: float, message: str = "") -> None:

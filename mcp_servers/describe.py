@@ -18,12 +18,12 @@ def describe_tool(spec: ToolSpec, nested: bool = False) -> str:
     lines = [f"{spec.name} ({spec.suite}, version {spec.version}): {spec.summary}"]
     lines.append("  takes: " + (_fields(spec.input_schema, nested) or "nothing"))
     lines.append("  returns: " + (_fields(spec.output_schema, nested) or "nothing"))
-    lines.append("  " + limits(spec))
-    lines.extend(f"  {line}" for line in validity_lines(spec))
+    lines.append("  " + describe_limits(spec))
+    lines.extend(f"  {line}" for line in describe_validity(spec))
     return "\n".join(lines)
 
 
-def limits(spec: ToolSpec) -> str:
+def describe_limits(spec: ToolSpec) -> str:
     """Resources in one line."""
     need = spec.resources
     note = f" ({need.memory_note})" if need.memory_note else ""
@@ -33,7 +33,7 @@ def limits(spec: ToolSpec) -> str:
     return text
 
 
-def validity_lines(spec: ToolSpec) -> list[str]:
+def describe_validity(spec: ToolSpec) -> list[str]:
     """The validity card, one line per statement."""
     lines = []
     card = spec.validity
@@ -55,7 +55,7 @@ def validity_lines(spec: ToolSpec) -> list[str]:
     return lines
 
 
-def beyond_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
+def check_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
     """The `warnings` of a result, with one more where the slide's pixels are outside the card's
     range; nothing where there is nothing to add."""
     card, mpp = spec.validity, result.get("mpp")

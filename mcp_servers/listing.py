@@ -31,14 +31,14 @@ def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
             yield root, here, sorted(name for name in files if not name.startswith("."))
 
 
-def argument(root: Path, path: Path, roots: Roots) -> str | None:
+def make_argument(root: Path, path: Path, roots: Roots) -> str | None:
     """A path below a root as tools take it, or None where an earlier root hides it."""
     name = path.relative_to(root).as_posix()
     return name if roots.input(name) == path.resolve() else None
 
 
-def folders_below(roots: Roots, file: str) -> Iterator[tuple[str, Path]]:
+def find_folders(roots: Roots, file: str) -> Iterator[tuple[str, Path]]:
     """Folders that hold a file of that name: as an argument names them, and where they are."""
     for root, folder, files in walk_below(roots):
-        if file in files and (name := argument(root, folder, roots)) is not None:
+        if file in files and (name := make_argument(root, folder, roots)) is not None:
             yield name, folder

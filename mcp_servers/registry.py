@@ -30,7 +30,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_servers import catalog
 from mcp_servers.context import ToolContext
-from mcp_servers.describe import beyond_card, describe_tool
+from mcp_servers.describe import check_card, describe_tool
 from mcp_servers.results_cache import HashIndex, ResultsCache, describe_output, hash_input
 from mcp_servers.spec import ATTRIBUTE, Provenance, ToolRun, ToolSpec
 from sage.core.errors import Cancelled, FaultError, InputError, SageError, explain_validation
@@ -135,7 +135,7 @@ def execute(
             f"{spec.name} {spec.version} returned a result outside its schema: {reason}"
         ) from error
     return ToolRun(
-        result=result | beyond_card(spec, result),
+        result=result | check_card(spec, result),
         outputs=tuple(describe_output(context.roots.output, name) for name in context.written),
         provenance=Provenance(
             tool=spec.name,

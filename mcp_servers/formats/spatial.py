@@ -31,16 +31,16 @@ SMALLEST_LEVEL = 1024
 Elements = dict[str, Any]
 
 
-def placed(mpp: float | None, scale: float = 1.0) -> dict[str, Any]:
+def make_transformations(mpp: float | None, scale: float = 1.0) -> dict[str, Any]:
     """Transformations to both coordinate systems of an element `scale` level-0 pixels a unit."""
     from spatialdata.transformations import Identity, Scale
 
-    def by(factor: float) -> Any:
+    def scale_by(factor: float) -> Any:
         return Identity() if factor == 1.0 else Scale([factor, factor], axes=("x", "y"))
 
-    systems = {PIXELS: by(scale)}
+    systems = {PIXELS: scale_by(scale)}
     if mpp is not None:
-        systems[MICRONS] = by(scale * mpp)
+        systems[MICRONS] = scale_by(scale * mpp)
     return systems
 
 
@@ -97,7 +97,7 @@ def _areas(
     frame = geopandas.GeoDataFrame(
         _columns(path, objects, ("geometry",), warnings), geometry=shapes
     )
-    return ShapesModel.parse(frame, transformations=placed(mpp))
+    return ShapesModel.parse(frame, transformations=make_transformations(mpp))
 
 
 def _columns(
@@ -162,7 +162,9 @@ def _points(where: F64, columns: dict[str, Any], mpp: float | None) -> Any:
         # an empty column and text are read back as the same kind only when stored as text
         frame[key] = pd.Series(values).fillna("").astype(str) if values.dtype == object else values
     coordinates = {"x": "x", "y": "y"}
-    return PointsModel.parse(frame, coordinates=coordinates, transformations=placed(mpp))
+    return PointsModel.parse(
+        frame, coordinates=coordinates, transformations=make_transformations(mpp)
+    )
 
 
 def from_hdf5(
@@ -201,7 +203,7 @@ def from_hdf5(
     grid = f"{name}_grid"
     file = open_files.enter_context(open_hdf5(path))
     return {
-        grid: ShapesModel.parse(frame, transformations=placed(mpp)),
+        grid: ShapesModel.parse(frame, transformations=make_transformations(mpp)),
         f"{name}_table": _table(path, file, grid, corners, side, attributes, warnings),
     }
 
@@ -269,7 +271,7 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def image_of(view: View, mpp: float | None, tick: Callable[[float], None]) -> Any:
+def make_image(view: View, mpp: float | None, tick: Callable[[float], None]) -> Any:
     """A multiscale image of a slide, read block by block while the store is written.
 
     `tick` is called with the share of the finest level that is read.
@@ -308,7 +310,7 @@ def image_of(view: View, mpp: float | None, tick: Callable[[float], None]) -> An
         c_coords=["red", "green", "blue"],
         scale_factors=factors or None,
         chunks=(3, CHUNK_PX, CHUNK_PX),
-        transformations=placed(mpp, view.scale),
+        transformations=make_transformations(mpp, view.scale),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mcp_servers.formats.spatial import Elements, check_inside, column_names, placed
+from mcp_servers.formats.spatial import Elements, check_inside, column_names, make_transformations
 from sage.core.errors import InputError
 
 ROWS = 200_000
@@ -52,7 +52,10 @@ def from_csv(
     starts = range(0, count, ROWS)
     points = dd.from_map(rows, starts, meta=rows(0)[:0], divisions=(*starts, count - 1))
     made = PointsModel.parse(
-        points, coordinates={"x": "x", "y": "y"}, transformations=placed(mpp), sort=True
+        points,
+        coordinates={"x": "x", "y": "y"},
+        transformations=make_transformations(mpp),
+        sort=True,
     )
     return {f"{name}_points": made}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mcp_servers.context import remove
+from mcp_servers.context import remove_path
 from mcp_servers.measures.maps import CellMap, SlideMaps
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
@@ -81,10 +81,10 @@ def write_spatialdata(maps: SlideMaps, path: Path) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         write_store(part, elements, describe_maps(maps))
-        remove(path)
+        remove_path(path)
         part.rename(path)
     finally:
-        remove(part)
+        remove_path(part)
 
 
 def write_qupath(maps: SlideMaps, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from mcp_servers.context import ToolContext
-from mcp_servers.listing import folders_below
+from mcp_servers.listing import find_folders
 from mcp_servers.spec import OutputName, Resources, tool
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -64,7 +64,7 @@ def list_cohorts(given: CohortsInput, context: ToolContext) -> CohortsResult:
 
     found: list[CohortRow] = []
     unreadable: list[str] = []
-    for name, path in folders_below(context.roots, "cohort.toml"):
+    for name, path in find_folders(context.roots, "cohort.toml"):
         try:
             spec = read_spec(path / "cohort.toml")
         except InputError as error:

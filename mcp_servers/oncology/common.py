@@ -82,7 +82,7 @@ class GroupedInput(CohortInput):
     )
 
 
-def months_reported(last: float, every: float) -> NDArray[Any]:
+def make_time_points(last: float, every: float) -> NDArray[Any]:
     """Times from 0 on, `every` months apart, to the first at or after `last`.
 
     Raises `InputError` when there would be more than `MAX_POINTS`.
@@ -190,7 +190,7 @@ def endpoint_kind(cohort: Cohort, name: str) -> str:
     return str(cohort.spec.endpoints[name].kind)
 
 
-def grouped(table: pd.DataFrame, given: GroupedInput) -> tuple[pd.Series, str]:
+def assign_groups(table: pd.DataFrame, given: GroupedInput) -> tuple[pd.Series, str]:
     """Group labels of each patient, and the rule in words. No outcome is read.
 
     Raises `InputError` when a group would have fewer than five patients.

@@ -13,9 +13,9 @@ from mcp_servers.oncology.common import (
     GroupedInput,
     Key,
     analysis_table,
+    assign_groups,
     design_matrix,
-    grouped,
-    months_reported,
+    make_time_points,
     open_cohort,
     safe_count,
 )
@@ -119,13 +119,13 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
     cohort = open_cohort(given, context)
     keys = list(dict.fromkeys([given.group, *given.covariates]))
     table = analysis_table(cohort, given, keys, ("competing",))
-    groups, words = grouped(table, given)
+    groups, words = assign_groups(table, given)
     time, status = table["time"].to_numpy(), table["event"].to_numpy().astype(int)
     context.progress(0.3, "estimating")
     tests, notes = _gray(time, status, groups.to_numpy())
     others = [key for key in keys if key != given.group]
     terms, more = _terms(time, status, groups, given.group, table, others)
-    months = months_reported(float(time.max()), given.every)
+    months = make_time_points(float(time.max()), given.every)
     curves, shown = [], {}
     for name in sorted(groups.unique()):
         mine = (groups == name).to_numpy()

@@ -16,9 +16,9 @@ from mcp_servers.oncology.common import (
     GroupedInput,
     Key,
     analysis_table,
+    assign_groups,
     finite,
-    grouped,
-    months_reported,
+    make_time_points,
     open_cohort,
     safe_count,
 )
@@ -132,7 +132,7 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     table = analysis_table(cohort, given, keys)
     groups, words = _groups(table, given)
     context.progress(0.4, "estimating")
-    months = months_reported(float(table["time"].max()), given.every)
+    months = make_time_points(float(table["time"].max()), given.every)
     curves, shown = [], []
     for name, rows in table.groupby(groups):
         fit = survival.kaplan_meier(rows["time"].to_numpy(), rows["event"].to_numpy())
@@ -167,7 +167,7 @@ def _groups(table: pd.DataFrame, given: CurveInput) -> tuple[pd.Series, str]:
 
     if given.group is None:
         return pd.Series("all", index=table.index), "everybody"
-    return grouped(
+    return assign_groups(
         table,
         GroupedInput(
             cohort=given.cohort,
@@ -244,7 +244,7 @@ def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
     cohort = open_cohort(given, context)
     keys = [given.group, *([given.strata] if given.strata else [])]
     table = analysis_table(cohort, given, keys)
-    groups, words = grouped(table, given)
+    groups, words = assign_groups(table, given)
     strata = table[given.strata].astype(str).to_numpy() if given.strata else None
     test = survival.logrank(
         table["time"].to_numpy(), table["event"].to_numpy(), groups.to_numpy(), strata

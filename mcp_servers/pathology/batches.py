@@ -25,7 +25,7 @@ def tiles(slide: Slide, corners: I64, grid: Grid) -> Iterator[U8]:
     if size == patch:
         yield from slide.tiles(corners, patch)
         return
-    view = slide.scaled(size / patch)
+    view = slide.scale_to(size / patch)
 
     def part(chunk: I64) -> list[U8]:
         at = [(round(x / view.scale), round(y / view.scale)) for x, y in chunk.tolist()]

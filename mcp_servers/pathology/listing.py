@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.listing import argument, walk_below
+from mcp_servers.listing import make_argument, walk_below
 from mcp_servers.pathology.common import SUITE, Given
 from mcp_servers.spec import Resources, tool
 from mcp_servers.workers.cohort import SLIDE_SUFFIXES, patient_of
@@ -71,7 +71,7 @@ def list_slides(given: SlidesInput, context: ToolContext) -> SlidesResult:
             path = folder / name
             if path.suffix.lower() not in SLIDE_SUFFIXES or not fnmatch(name, given.pattern):
                 continue
-            slide = argument(root, path, roots) if roots.allows(path.resolve()) else None
+            slide = make_argument(root, path, roots) if roots.allows(path.resolve()) else None
             if slide is None:
                 continue
             size = round(path.stat().st_size / 1e6, 3)

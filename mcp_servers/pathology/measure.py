@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from mcp_servers.context import ToolContext, remove
-from mcp_servers.describe import beyond_card
+from mcp_servers.context import ToolContext, remove_path
+from mcp_servers.describe import check_card
 from mcp_servers.pathology.common import SUITE, Given, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, NucleiInput, segment_nuclei
 from mcp_servers.pathology.tissue import TissueInput, tissue_mask
@@ -100,7 +100,7 @@ def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
         folder = context.roots.write_path("maps/maps.json").parent
         write_maps(maps, folder)
     finally:
-        remove(scratch)
+        remove_path(scratch)
     names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     for name in names:
         context.output(f"maps/{name}")
@@ -164,7 +164,7 @@ def _gather(
     sought = getattr(found["tls"], "germinal_centers", None) is not None
     kinds = ["tls", "germinal_center"] if sought else ["tls"]
     spec = getattr(segment_nuclei, ATTRIBUTE)
-    outside = beyond_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
+    outside = check_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
     outside += [slide.mpp_conflict] if slide.mpp_conflict else []
     outside += explain_untyped(getattr(found["nuclei"], "types", {}))
     versions = {

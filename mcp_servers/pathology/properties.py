@@ -140,7 +140,7 @@ def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
     per_unit = 1 / slide.need_mpp() if given.unit == "um" else 1.0
     width, height = given.width * per_unit, given.height * per_unit
     scale = 1.0 if given.at_mpp is None else given.at_mpp / slide.need_mpp()
-    view = slide.scaled(scale)
+    view = slide.scale_to(scale)
     out_width, out_height = round(width / view.scale), round(height / view.scale)
     if out_width < 1 or out_height < 1:
         raise InputError(f"the region is smaller than one pixel at {given.at_mpp} µm per pixel")

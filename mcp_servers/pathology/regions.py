@@ -56,7 +56,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
     from mcp_servers.pathology.tumor import tumor_area
-    from mcp_servers.slides.geometry import covered, mask_polygons
+    from mcp_servers.slides.geometry import mask_polygons, measure_coverage
 
     slide = open_slide(given, context)
     tissue, overview = slide_tissue(slide)
@@ -67,7 +67,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     parts = zones(area.mask, surveyed.survey.tissue, given.band_um)
     corners, share, described = tile_grid(slide, mask, overview.scale, given, context)
     size, scale = described.patch_size_level0, surveyed.scale(slide)
-    cover = np.stack([covered(parts[name], corners, size, scale) for name in REGIONS])
+    cover = np.stack([measure_coverage(parts[name], corners, size, scale) for name in REGIONS])
     which = cover.argmax(axis=0) if len(corners) else np.zeros(0, dtype=int)
     labels = [REGIONS[i] for i in which]
     names = {k: f"{slide.name}.regions.{k}" for k in ("h5", "geojson", "overlay.png")}

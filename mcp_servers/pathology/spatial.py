@@ -105,7 +105,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
             sources |= dict.fromkeys(made, source)
             context.progress(0.3 * len(sources) / (2 * len(chosen)), source.name)
         if view is not None:
-            elements["slide"] = spatial.image_of(
+            elements["slide"] = spatial.make_image(
                 view, slide.mpp, lambda share: context.progress(0.3 + 0.6 * share, "image")
             )
             sources["slide"] = slide.path

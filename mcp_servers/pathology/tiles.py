@@ -59,15 +59,15 @@ def tile_grid(
     context : roots
     """
     from mcp_servers.formats.geojson import read_polygons
-    from mcp_servers.slides.geometry import covered, rasterize
+    from mcp_servers.slides.geometry import measure_coverage, rasterize
 
     corners, described = every_tile(slide, given)
-    share = covered(tissue, corners, described.patch_size_level0, mask_scale)
+    share = measure_coverage(tissue, corners, described.patch_size_level0, mask_scale)
     keep = share >= max(given.min_tissue, 1e-9)
     if given.regions is not None:
         polygons = read_polygons(context.input(given.regions, "file"))
         inside = rasterize(polygons, mask_scale, tissue.shape)
-        within = covered(inside, corners, described.patch_size_level0, mask_scale)
+        within = measure_coverage(inside, corners, described.patch_size_level0, mask_scale)
         keep &= within >= given.min_in_region
     return corners[keep], share[keep], described
 
@@ -75,7 +75,7 @@ def tile_grid(
 def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     """Corners of all tiles of the slide, on tissue or not, and the grid's description."""
     from mcp_servers.formats.hdf5 import Grid, stored_level
-    from mcp_servers.slides.geometry import grid
+    from mcp_servers.slides.geometry import make_grid
 
     if given.overlap_px >= given.tile_px:
         raise InputError(f"overlap_px {given.overlap_px} must be below tile_px {given.tile_px}")
@@ -88,7 +88,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     scale = slide.view(given.at_mpp).scale  # a stored level within 3% is taken as it is
     size = round(given.tile_px * scale)
     step = (given.tile_px - given.overlap_px) * scale
-    corners = grid(slide.width, slide.height, size, step, edges=False)
+    corners = make_grid(slide.width, slide.height, size, step, edges=False)
     return corners, Grid(
         name=slide.name,
         patch_size=given.tile_px,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import mcp_types as types
 
-from mcp_servers.describe import limits, validity_lines
+from mcp_servers.describe import describe_limits, describe_validity
 from mcp_servers.servers.options import Limits
 from mcp_servers.servers.titles import make_title
 from mcp_servers.spec import ToolRun, ToolSpec
@@ -76,7 +76,7 @@ def strip_titles(schema: Any) -> Any:
 
 def describe(spec: ToolSpec) -> types.Tool:
     """Describe a tool for MCP clients."""
-    lines = [spec.summary, _capitalize(limits(spec)), *validity_lines(spec)]
+    lines = [spec.summary, _capitalize(describe_limits(spec)), *describe_validity(spec)]
     card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
     return types.Tool(
         name=spec.name,

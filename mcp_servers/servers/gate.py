@@ -107,7 +107,7 @@ async def pass_on(app: Any, listener: BoundedListener, scope: Any, receive: Any,
     async def receive_body() -> Any:
         message = await receive()
         if not message.get("more_body", False):
-            listener.received(peer)
+            listener.finish_request(peer)
         return message
 
     try:

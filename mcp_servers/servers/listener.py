@@ -101,7 +101,7 @@ class BoundedListener(socket.socket):
             held.busy += 1
             held.set_deadline(self.body_seconds)
 
-    def received(self, peer: Peer) -> None:
+    def finish_request(self, peer: Peer) -> None:
         """The whole request is here; the answer may take as long as it takes."""
         if held := self.held.get(peer):
             held.cancel_deadline()

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_servers.context import remove
+from mcp_servers.context import remove_path
 from sage.core import clock
 
 HANDLE = re.compile(r"[0-9a-f]{12}")
@@ -69,7 +69,7 @@ def prune(
             referenced += 1
             continue
         if not dry:
-            remove(folder)
+            remove_path(folder)
         removed.append(folder)
         freed += size
     return Pruned(tuple(removed), freed, len(found) - len(removed), total - freed, referenced)

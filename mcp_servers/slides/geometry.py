@@ -186,7 +186,7 @@ def _inside(ring: F64, box: Box) -> BoolArray:
     return np.bitwise_xor.accumulate(changes, axis=1, out=changes).view(bool)
 
 
-def grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:
+def make_grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:
     """(n, 2) corners of a grid of squares, row by row.
 
     `edges` also keeps squares that reach beyond the right or bottom border.
@@ -217,7 +217,7 @@ def grid(width: int, height: int, size: float, step: float, edges: bool = False)
     return np.stack([gx.ravel(), gy.ravel()], axis=1)
 
 
-def covered(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
+def measure_coverage(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
     """(n,) fraction of each square that a mask covers; outside the mask counts as uncovered.
 
     Parameters

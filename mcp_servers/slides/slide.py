@@ -311,9 +311,9 @@ class Slide:
 
     def view(self, mpp: float, *, tolerance: float = 0.03) -> View:
         """The whole slide at one resolution in µm per pixel (see `View`)."""
-        return self.scaled(mpp / self.need_mpp(), tolerance=tolerance)
+        return self.scale_to(mpp / self.need_mpp(), tolerance=tolerance)
 
-    def scaled(self, scale: float, *, tolerance: float = 0.03) -> View:
+    def scale_to(self, scale: float, *, tolerance: float = 0.03) -> View:
         """The whole slide at `scale` level-0 pixels per pixel; never finer than level 0.
 
         When a stored level (or a half, quarter, eighth of one) lies within `tolerance` of the
@@ -334,7 +334,7 @@ class Slide:
         """The whole slide, its longer side at most `max_px` pixels."""
         if not 1 <= max_px <= 16384:
             raise InputError(f"max_px must lie in 1-16384, not {max_px}")
-        view = self.scaled(max(1.0, max(self.width, self.height) / max_px))
+        view = self.scale_to(max(1.0, max(self.width, self.height) / max_px))
         image = view.read(0, 0, view.width, view.height)
         return fit(image, max_px)
 

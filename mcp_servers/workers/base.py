@@ -11,7 +11,7 @@ from typing import Any, Self
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.spec import ToolRun
-from mcp_servers.workers.jobs import Job, Recipe, State, job_for
+from mcp_servers.workers.jobs import Job, Recipe, State, make_job
 from sage.core.errors import Cancelled, FaultError, InputError
 from sage.core.log import logger
 
@@ -67,7 +67,7 @@ class Workers(ABC):
         FaultError
             If the workers are closed.
         """
-        job = job_for(self.registry.get(tool), arguments, roots, priority, on_change)
+        job = make_job(self.registry.get(tool), arguments, roots, priority, on_change)
         job.id = handle or job.id
         self.check(job)
         with self.lock:
@@ -125,7 +125,7 @@ class Workers(ABC):
         for name in ended[: max(0, len(ended) - KEEP_FINISHED)]:
             del self.jobs[name]
 
-    def _lost(self, job: Job, why: str) -> None:
+    def _retry_or_fail(self, job: Job, why: str) -> None:
         """A running job lost its worker: back to the queue, or failed after enough attempts."""
         if job.cancel_requested:
             job.finish(error=Cancelled("cancelled by the caller"))

@@ -61,7 +61,7 @@ def run_request(
     "done" with what the tool returned, or "failed" with the error's kind and message.
     """
     from mcp_servers.context import ToolContext
-    from mcp_servers.workers.jobs import kind_of, roots_of
+    from mcp_servers.workers.jobs import name_error, parse_roots
     from sage.core.errors import Cancelled, SageError
 
     spec = registry.tools.get(request["tool"])
@@ -69,7 +69,7 @@ def run_request(
     if device.startswith("cuda") and spec is not None and spec.resources.gpu != "required":
         device = device if cuda_works() else "cpu"
     context = ToolContext(
-        roots=roots_of(request),
+        roots=parse_roots(request),
         on_progress=report,
         cancelled=cancelled,
         memory_mb=request["memory_mb"],
@@ -81,7 +81,7 @@ def run_request(
     try:
         run = registry.run(request["tool"], request["arguments"], context)
     except (SageError, Cancelled) as error:
-        told = {"kind": kind_of(error), "message": str(error)}
+        told = {"kind": name_error(error), "message": str(error)}
         return {"op": "failed", "id": request["id"], **told}
     except MemoryError:
         words = f"{request['tool']} ran out of memory"

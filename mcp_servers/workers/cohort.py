@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcp_servers.context import remove
+from mcp_servers.context import remove_path
 from mcp_servers.roots import Roots
 from mcp_servers.spec import ToolRun, ToolSpec
 from mcp_servers.workers.base import Workers
@@ -105,18 +105,18 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
     return sorted(found)
 
 
-def items_of(slides: Sequence[Path]) -> list[Item]:
+def make_items(slides: Sequence[Path]) -> list[Item]:
     """Each slide with a folder name of its own and the patient that its name tells."""
     stems = [slide.name.split(".")[0] for slide in slides]
     items = []
     for path, stem in zip(slides, stems, strict=True):
         twice = stems.count(stem) > 1
         name = f"{stem}-{_short(path)}" if twice else stem
-        items.append(Item(path, name, patient_of(path)))
+        items.append(Item(path, name, parse_patient(path)))
     return items
 
 
-def patient_of(slide: Path) -> str:
+def parse_patient(slide: Path) -> str:
     """The TCGA barcode that a slide's name begins with, else the name up to the first dot."""
     barcode = TCGA.match(slide.name)
     return barcode.group(1).upper() if barcode else slide.name.split(".")[0]
@@ -160,7 +160,7 @@ def run_cohort(
         run_items(
             workers,
             tool,
-            items_of(slides),
+            make_items(slides),
             roots,
             arguments,
             on_outcome=on_outcome,
@@ -205,7 +205,7 @@ def run_items(
             outcome.run = None
 
     try:
-        with alone(roots.write_path(f"{tool}/.lock"), tool):
+        with lock_folder(roots.write_path(f"{tool}/.lock"), tool):
             waiting = []
             for item in items:
                 found = _recorded(spec, item, slot, roots, arguments)
@@ -219,7 +219,7 @@ def run_items(
 
 
 @contextlib.contextmanager
-def alone(lock: Path, tool: str) -> Iterator[None]:
+def lock_folder(lock: Path, tool: str) -> Iterator[None]:
     """Hold an output folder: a second job on it is refused, and what a killed one left is swept.
 
     The lock goes with the process, however that ends.
@@ -238,7 +238,7 @@ def alone(lock: Path, tool: str) -> Iterator[None]:
                 "--out"
             ) from error
         for left in list(lock.parent.rglob(".*.part*")):
-            remove(left)
+            remove_path(left)
         yield
 
 
@@ -341,12 +341,12 @@ def _record(
     write_text(path, json.dumps(record, indent=1))
 
 
-def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Single values of a nested result, under dotted names; lists and long texts are left out."""
     found: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(item, Mapping):
-            found |= flat(item, f"{prefix}{key}.")
+            found |= flatten(item, f"{prefix}{key}.")
         elif (
             isinstance(item, bool | int | float)
             or item is None
@@ -370,7 +370,7 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
         }
         if outcome.run is not None:
             written = {output.name for output in outcome.run.outputs}
-            for key, value in flat(outcome.run.result).items():
+            for key, value in flatten(outcome.run.result).items():
                 if key in ("patient", "slide", "status", "error"):
                     continue  # the table's own
                 here = f"{spec.name}/{outcome.item.name}/{value}" if value in written else value

@@ -14,7 +14,7 @@ from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.spec import Resources
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.jobs import Job, Recipe, job_for
+from mcp_servers.workers.jobs import Job, Recipe, make_job
 from sage.core.errors import Cancelled, FaultError, SageError
 
 STOPPING_S = 15.0
@@ -47,7 +47,7 @@ class InlineWorkers(Workers):
 
         See `Workers.submit`.
         """
-        job = job_for(self.registry.get(tool), arguments, roots, priority, on_change)
+        job = make_job(self.registry.get(tool), arguments, roots, priority, on_change)
         job.id = handle or job.id
         with self.lock:
             if self.closed:

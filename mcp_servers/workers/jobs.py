@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from mcp_servers.context import remove
+from mcp_servers.context import remove_path
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import MissingError, Roots
 from mcp_servers.slides.unknown import PixelSizeError
@@ -126,21 +126,21 @@ class Job:
         """Take over progress from the worker."""
         self.fraction = max(self.fraction, fraction)
         self.message = message
-        self.changed()
+        self.notify()
 
     def begin(self) -> None:
         """Mark as running."""
         self.state = State.RUNNING
         self.attempts += 1
         self.started = self.started or clock.seconds()
-        self.changed()
+        self.notify()
 
     def requeue(self, why: str = "its worker died; waiting for another") -> None:
         """Back to the queue, as after its worker died; what it had done is lost."""
         self.state = State.QUEUED
         self.fraction = 0.0
         self.message = why
-        self.changed()
+        self.notify()
 
     def finish(self, run: ToolRun | None = None, error: Exception | None = None) -> None:
         """Mark as ended; the first end counts."""
@@ -155,9 +155,9 @@ class Job:
             self.state = State.FAILED
             self.message = str(error)
         self._finished.set()
-        self.changed()
+        self.notify()
 
-    def changed(self) -> None:
+    def notify(self) -> None:
         """Tell the listener."""
         if self.on_change is not None:
             self.on_change(self)
@@ -176,7 +176,7 @@ class Job:
         }
 
 
-def request_of(job: Job, device: str) -> dict[str, Any]:
+def make_request(job: Job, device: str) -> dict[str, Any]:
     """What a worker is sent."""
     return {
         "op": "run",
@@ -192,7 +192,7 @@ def request_of(job: Job, device: str) -> dict[str, Any]:
     }
 
 
-def roots_of(request: Mapping[str, Any]) -> Roots:
+def parse_roots(request: Mapping[str, Any]) -> Roots:
     """The roots in a request (they were resolved when it was made)."""
     inputs, made = (tuple(Path(one) for one in request[key]) for key in ("inputs", "made"))
     return Roots(inputs, Path(request["output"]), made)
@@ -207,17 +207,17 @@ KINDS: dict[str, type[Exception]] = {
 }
 
 
-def kind_of(error: Exception) -> str:
+def name_error(error: Exception) -> str:
     """The word by which an error crosses a process border; the narrowest kind stands first."""
     return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "fault")
 
 
-def failure(kind: str, message: str) -> Exception:
+def restore_error(kind: str, message: str) -> Exception:
     """An error that crossed a process border, as its own type again."""
     return KINDS[kind](message)
 
 
-def job_for(
+def make_job(
     spec: ToolSpec,
     arguments: Mapping[str, Any],
     roots: Roots,
@@ -237,11 +237,11 @@ def job_for(
     return Job(spec.name, dict(arguments), roots, needs, priority, on_change, device)
 
 
-def sweep(job: Job) -> None:
+def remove_leftovers(job: Job) -> None:
     """Remove the temporary files and folders that a killed job left below its output folder."""
     if not job.roots.output.is_dir():
         return
     for folder, folders, names in os.walk(job.roots.output):
         for name in [*names, *folders]:
             if name.startswith(".") and f".{job.id}-" in name and ".part" in name:
-                remove(Path(folder) / name)
+                remove_path(Path(folder) / name)

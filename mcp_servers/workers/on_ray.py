@@ -22,8 +22,8 @@ from mcp_servers.roots import MissingError
 from mcp_servers.spec import ToolRun
 from mcp_servers.workers import machine
 from mcp_servers.workers.base import Workers, log
-from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
-from mcp_servers.workers.ray_nodes import Node, hosts, nodes_of, refusal
+from mcp_servers.workers.jobs import Job, Recipe, make_request, remove_leftovers, restore_error
+from mcp_servers.workers.ray_nodes import Node, explain_refusal, find_hosts, parse_nodes
 from mcp_servers.workers.ray_side import Board, run_on_ray
 from sage.core.errors import Cancelled, FaultError, InputError
 from sage.core.extras import install, require_extra
@@ -65,7 +65,7 @@ class Search:
     lacking: dict[str, str] = field(default_factory=dict)
 
 
-def within(seconds: float, function: Callable[[], Any]) -> Any:
+def call_within(seconds: float, function: Callable[[], Any]) -> Any:
     """What `function` returns or raises; raises `TimeoutError` when it takes longer."""
     ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
@@ -85,7 +85,7 @@ def within(seconds: float, function: Callable[[], Any]) -> Any:
     return found
 
 
-def ends_of(message: str) -> list[str]:
+def shorten_message(message: str) -> list[str]:
     """The first and the last line of a message of Ray's; what may lie between is a traceback."""
     lines = message.strip().splitlines()
     return lines[:1] + lines[1:][-1:]
@@ -155,11 +155,11 @@ class RayWorkers(Workers):
                 ray.init(**options)
             else:
                 self._join(options)
-            self.nodes = nodes_of(within(JOINING, ray.nodes))
-            self._board = within(JOINING, self._new_board)
+            self.nodes = parse_nodes(call_within(JOINING, ray.nodes))
+            self._board = call_within(JOINING, self._new_board)
         except Exception as error:
             if address != "auto":
-                said = " ".join(ends_of(str(error)))
+                said = " ".join(shorten_message(str(error)))
                 raise FaultError(f"no Ray cluster {self._where}: {said}") from error
             said = str(error).partition(". ")[0]
             raise FaultError(
@@ -187,12 +187,12 @@ class RayWorkers(Workers):
         """Join the cluster, again where the head could not start a server for this client."""
         for left in reversed(range(TRIES)):
             try:
-                within(JOINING, lambda: self._ray.init(**options))
+                call_within(JOINING, lambda: self._ray.init(**options))
                 return
             except ConnectionAbortedError as error:
                 if not left:
                     raise
-                log.info("joining tried again", why=ends_of(str(error))[-1])
+                log.info("joining tried again", why=shorten_message(str(error))[-1])
                 time.sleep(1.0)
 
     @property
@@ -216,7 +216,7 @@ class RayWorkers(Workers):
         return min(job.resources.cpu, self.size) if self._own else job.resources.cpu
 
     def _refusal(self, job: Job) -> str | None:
-        return refusal(job.tool, job.resources, self.nodes, self._cpus(job))
+        return explain_refusal(job.tool, job.resources, self.nodes, self._cpus(job))
 
     def _wake(self) -> None:
         self._woken.set()
@@ -233,7 +233,7 @@ class RayWorkers(Workers):
         self._thread.join(limit)
         self._end_all(Cancelled("the workers were closed"))
         with suppress(Exception):
-            within(limit, self._ray.shutdown)
+            call_within(limit, self._ray.shutdown)
 
     # --- what is lost ---
 
@@ -295,7 +295,7 @@ class RayWorkers(Workers):
         """One look at nodes, queue, board and running jobs."""
         now = time.monotonic()
         if now - self._counted > (CENSUS if busy else IDLE_CENSUS):
-            self.nodes = nodes_of(self._ray.nodes())
+            self.nodes = parse_nodes(self._ray.nodes())
             self._counted = now
             self._end_the_impossible(now)
         for flight in self._chosen():
@@ -327,7 +327,7 @@ class RayWorkers(Workers):
                 continue
             if now - self._doomed[job.id] <= self._patience:
                 job.message = "waiting for lost nodes to come back"
-                job.changed()
+                job.notify()
                 continue
             with self.lock:
                 flight = self._flights.pop(job.id, None)
@@ -404,7 +404,9 @@ class RayWorkers(Workers):
         if flight.since is not None and self._answered - flight.since > self._quiet:
             self._ray.cancel(flight.reference, force=True)
             self._land(flight)
-            self._lost(job, f"no sign of life from {self._name(flight.node)} for {self._quiet:g} s")
+            self._retry_or_fail(
+                job, f"no sign of life from {self._name(flight.node)} for {self._quiet:g} s"
+            )
 
     def _name(self, node: str | None) -> str:
         known = {item.id: item.address for item in self.nodes}
@@ -428,8 +430,8 @@ class RayWorkers(Workers):
             return
         except self._ray.exceptions.RayError as error:
             self._land(flight)
-            sweep(job)
-            self._lost(job, f"{type(error).__name__}, {self._name(flight.node)}")
+            remove_leftovers(job)
+            self._retry_or_fail(job, f"{type(error).__name__}, {self._name(flight.node)}")
             return
         self._land(flight)
         if answer["op"] == "failed" and answer["kind"] == "missing":
@@ -440,13 +442,13 @@ class RayWorkers(Workers):
         if answer["op"] == "done":
             job.finish(run=ToolRun.model_validate(answer["run"]))
         else:
-            job.finish(error=failure(answer["kind"], answer["message"]))
+            job.finish(error=restore_error(answer["kind"], answer["message"]))
 
     def _look_elsewhere(self, job: Job, answer: dict[str, Any]) -> None:
         """A node lacks a file: the job goes to one that was not tried, or ends naming them all."""
         search = self._searches.setdefault(job.id, Search(answer["message"]))
         search.lacking[answer["node"]] = self._name(answer["node"])
-        able = hosts(job.resources, self.nodes, self._cpus(job))[0]
+        able = find_hosts(job.resources, self.nodes, self._cpus(job))[0]
         if all(node.id in search.lacking for node in able):
             self._nowhere(job)
         elif job.cancel_requested:
@@ -481,7 +483,7 @@ class RayWorkers(Workers):
             memory -= flight.job.resources.memory_mb
             cards -= flight.gpus
         for job in list(self.queued):
-            able, gpus = hosts(job.resources, self.nodes, self._cpus(job))
+            able, gpus = find_hosts(job.resources, self.nodes, self._cpus(job))
             if not able or gpus > cards:
                 continue  # waits for a node to come back, or for a card; others may pass
             if self._cpus(job) > cpus or job.resources.memory_mb > memory:
@@ -532,7 +534,7 @@ class RayWorkers(Workers):
         }
         if flight.node is not None:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(flight.node, soft=False)
-        request = request_of(job, "gpu" if flight.gpus else "cpu") | {"ticket": flight.ticket}
+        request = make_request(job, "gpu" if flight.gpus else "cpu") | {"ticket": flight.ticket}
         launch: Callable[..., Any] = self._remote.options(**options).remote
         try:
             flight.reference = launch(self._recipe, json.dumps(request), self._board)

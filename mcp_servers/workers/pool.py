@@ -16,7 +16,7 @@ from typing import Any
 from mcp_servers.spec import ToolRun
 from mcp_servers.workers import child, machine
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
+from mcp_servers.workers.jobs import Job, Recipe, make_request, remove_leftovers, restore_error
 from sage.core.errors import Cancelled, FaultError, InputError
 
 TICK = 0.2
@@ -178,7 +178,7 @@ class LocalPool(Workers):
         if message["op"] == "done":
             job.finish(run=ToolRun.model_validate(message["run"]))
         else:
-            job.finish(error=failure(message["kind"], message["message"]))
+            job.finish(error=restore_error(message["kind"], message["message"]))
         if machine.resident_mb(worker.process.pid or 0) > 0.75 * self._limit(job):
             self._retire(worker)  # gives back what the job's libraries still hold
 
@@ -198,7 +198,7 @@ class LocalPool(Workers):
                 self._start_failures = 0
         if job is None:
             return
-        sweep(job)
+        remove_leftovers(job)
         if worker.over_memory:
             job.finish(
                 error=FaultError(
@@ -207,7 +207,7 @@ class LocalPool(Workers):
                 )
             )
             return
-        self._lost(job, f"exit status {worker.process.exitcode}")
+        self._retry_or_fail(job, f"exit status {worker.process.exitcode}")
 
     def _schedule(self) -> None:
         running = [worker.job for worker in self._workers if worker.job is not None]
@@ -276,7 +276,7 @@ class LocalPool(Workers):
         worker.limit_mb, worker.kill_at, worker.over_memory = self._limit(job), None, 0.0
         worker.recent.extend(_inputs(job))
         job.begin()
-        worker.send(request_of(job, device))
+        worker.send(make_request(job, device))
 
     def _start(self) -> None:
         ours, theirs = self._context.Pipe()
@@ -320,7 +320,7 @@ class LocalPool(Workers):
                     while item.connection.poll():
                         self._heard_last(item, json.loads(item.connection.recv_bytes()))
                 if item.job is not None:
-                    sweep(item.job)
+                    remove_leftovers(item.job)
                     item.job.finish(error=Cancelled("the workers were closed"))
             item.connection.close()
         self._workers.clear()
@@ -336,7 +336,7 @@ class LocalPool(Workers):
         if message["op"] == "done":
             job.finish(run=ToolRun.model_validate(message["run"]))
         elif message["op"] == "failed":
-            job.finish(error=failure(message["kind"], message["message"]))
+            job.finish(error=restore_error(message["kind"], message["message"]))
 
 
 def _inputs(job: Job) -> list[str]:

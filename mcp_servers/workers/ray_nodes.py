@@ -26,7 +26,7 @@ class Node:
         return self.cpus >= cpus and self.memory_mb >= need.memory_mb and self.gpus >= gpus
 
 
-def nodes_of(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
+def parse_nodes(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
     """The living nodes of `ray.nodes()`."""
     found = []
     for node in listed:
@@ -44,7 +44,7 @@ def nodes_of(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
     return found
 
 
-def hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Node], int]:
+def find_hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Node], int]:
     """The nodes that can hold a job, and how many GPUs it takes there.
 
     A job that can use a GPU gets one where a node that holds it has one; `cpus` is what it takes
@@ -57,9 +57,9 @@ def hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Nod
     return [node for node in nodes if node.holds(need, cpus, 0)], 0
 
 
-def refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: float) -> str | None:
+def explain_refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: float) -> str | None:
     """Why no node can ever run the job, with what the largest has; None where one can."""
-    if hosts(need, nodes, cpus)[0]:
+    if find_hosts(need, nodes, cpus)[0]:
         return None
     if not nodes:
         return f"{tool}: no node of the cluster is alive; start one (ray start --address=…)"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_servers.context import remove
+from mcp_servers.context import remove_path
 from mcp_servers.servers.prune import HANDLE
 from sage.core.errors import InputError
 from sage.core.files import replacing, write_bytes
@@ -161,7 +161,7 @@ def forget(
     if not dry:
         _rows(settings, token, dry=False)
         for path in [*caches, *calls]:
-            remove(path)
+            remove_path(path)
     left += [f"{path}: of no run; remove it if it is the patient's" for path in beside]
     left += [
         f"{path}: too large to be searched"

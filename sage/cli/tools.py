@@ -80,7 +80,7 @@ def show(
 
     Example: sage tools show tissue_mask
     """
-    from mcp_servers.describe import limits, type_word, validity_lines
+    from mcp_servers.describe import describe_limits, describe_validity, type_word
     from sage.cli.console import print_json, print_line
 
     spec = _registry(_suite_of(name), tools).get(name)
@@ -93,8 +93,8 @@ def show(
     from sage.cli.console import out as console
 
     console.print(f"[bold]{spec.name}[/] {spec.version}  ({spec.suite})\n{spec.summary}")
-    console.print(limits(spec))
-    for line in validity_lines(spec):
+    console.print(describe_limits(spec))
+    for line in describe_validity(spec):
         print_line(line)
     for title, schema in (("argument", spec.input_schema), ("result", spec.output_schema)):
         table = Table(title, "type", "default", "meaning")

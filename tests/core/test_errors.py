@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sage
-from mcp_servers.workers.jobs import failure, kind_of
+from mcp_servers.workers.jobs import name_error, restore_error
 from sage.__main__ import exit_code
 from sage.core.errors import Cancelled, FaultError, InputError, SageError
 
@@ -34,14 +34,14 @@ def test_an_error_keeps_its_exit_code_across_a_process_border(
     error = getattr(importlib.import_module(module), name)("row 3: no age")
     assert exit_code(error) == code
     assert exit_code(pickle.loads(pickle.dumps(error))) == code
-    again = failure(kind_of(error), str(error))
+    again = restore_error(name_error(error), str(error))
     assert (exit_code(again), str(again)) == (code, "row 3: no age")
 
 
 def test_a_defect_has_no_exit_code_and_cancelling_is_no_error() -> None:
     assert exit_code(KeyError("x")) is None
     assert exit_code(Cancelled("stop")) is None
-    assert isinstance(failure(kind_of(Cancelled("stop")), "stop"), Cancelled)
+    assert isinstance(restore_error(name_error(Cancelled("stop")), "stop"), Cancelled)
 
 
 def test_callers_that_catch_the_usual_classes_still_do() -> None:

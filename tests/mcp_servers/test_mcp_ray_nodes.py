@@ -8,8 +8,8 @@ import time
 import pytest
 
 from mcp_servers.spec import Resources
-from mcp_servers.workers.on_ray import within
-from mcp_servers.workers.ray_nodes import Node, hosts, nodes_of, refusal
+from mcp_servers.workers.on_ray import call_within
+from mcp_servers.workers.ray_nodes import Node, explain_refusal, find_hosts, parse_nodes
 from mcp_servers.workers.ray_side import BEAT, Board
 
 SMALL = Node("a", "10.0.0.2", 8, 4096)
@@ -23,7 +23,7 @@ def test_only_living_nodes_count_and_memory_is_in_mib() -> None:
         {"NodeID": name, "Alive": alive, "NodeManagerAddress": "10.0.0.2", "Resources": has}
         for name, alive in (("a", True), ("b", False))
     ]
-    assert nodes_of(listed) == [Node("a", "10.0.0.2", 4, 2048, 1)]
+    assert parse_nodes(listed) == [Node("a", "10.0.0.2", 4, 2048, 1)]
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def test_only_living_nodes_count_and_memory_is_in_mib() -> None:
 def test_a_demand_that_no_single_node_holds_is_refused_in_words(
     need: Resources, nodes: list[Node], says: str | None
 ) -> None:
-    words = refusal("tool", need, nodes, need.cpu)
+    words = explain_refusal("tool", need, nodes, need.cpu)
     assert words is None if says is None else re.search(says, words or "")
 
 
 def test_a_job_that_can_use_a_gpu_goes_where_one_is_that_holds_it() -> None:
     nodes = [SMALL, LARGE, CARD]
-    assert hosts(Resources(cpu=2, memory_mb=64, gpu="optional"), nodes, 2) == ([CARD], 1)
-    assert hosts(Resources(cpu=2, memory_mb=9000, gpu="optional"), nodes, 2) == ([LARGE], 0)
-    assert hosts(Resources(cpu=2, memory_mb=64), nodes, 2) == (nodes, 0)
+    assert find_hosts(Resources(cpu=2, memory_mb=64, gpu="optional"), nodes, 2) == ([CARD], 1)
+    assert find_hosts(Resources(cpu=2, memory_mb=9000, gpu="optional"), nodes, 2) == ([LARGE], 0)
+    assert find_hosts(Resources(cpu=2, memory_mb=64), nodes, 2) == (nodes, 0)
 
 
 def test_the_board_tells_who_lives_once_and_who_is_to_stop() -> None:
@@ -65,8 +65,8 @@ def test_the_board_tells_who_lives_once_and_who_is_to_stop() -> None:
 def test_a_call_that_does_not_return_is_given_up() -> None:
     started = time.monotonic()
     with pytest.raises(TimeoutError, match=r"no answer within 0\.1 s"):
-        within(0.1, lambda: time.sleep(5))
+        call_within(0.1, lambda: time.sleep(5))
     assert time.monotonic() - started < 3
     with pytest.raises(ZeroDivisionError):
-        within(5, lambda: 1 / 0)
-    assert within(5, lambda: 7) == 7
+        call_within(5, lambda: 1 / 0)
+    assert call_within(5, lambda: 7) == 7

@@ -75,7 +75,7 @@ def test_a_view_shows_the_same_place_at_any_scale(tmp_path: Path, scale: float) 
     image = np.full((1024, 1024, 3), 255, np.uint8)
     image[512:, 512:] = (120, 40, 90)
     with Slide.open(pyramid(tmp_path / "a.svs", image)) as slide:
-        view = slide.scaled(scale)
+        view = slide.scale_to(scale)
         whole = view.read(0, 0, view.width, view.height)
         edge = int(np.argmax(whole[-2, :, 0] < 190))
         assert abs(edge * view.scale - 512) <= 2 * view.scale
@@ -86,7 +86,7 @@ def test_a_view_shows_the_same_place_at_any_scale(tmp_path: Path, scale: float) 
 def test_blocks_cover_a_view_once_with_their_halo(tmp_path: Path) -> None:
     image = blobs(700, 900)
     with Slide.open(pyramid(tmp_path / "a.svs", image)) as slide:
-        view = slide.scaled(1.0)
+        view = slide.scale_to(1.0)
         whole = view.read(0, 0, view.width, view.height)
         built = np.zeros_like(whole)
         seen = np.zeros(whole.shape[:2], int)
@@ -253,7 +253,7 @@ def test_openslide_is_asked_for_a_bounded_number_of_pixels(
 
     path = pyramid(tmp_path / "flat.svs", blobs(1200, 904), levels=1)
     with Slide.open(path, backend="openslide") as slide:
-        whole = slide.scaled(8).read(0, 0, 113, 150), slide.read(-10, -20, 700, 1230)
+        whole = slide.scale_to(8).read(0, 0, 113, 150), slide.read(-10, -20, 700, 1230)
         asked: list[int] = []
         inner = slide.source._slide.read_region  # type: ignore[attr-defined]
 
@@ -263,7 +263,7 @@ def test_openslide_is_asked_for_a_bounded_number_of_pixels(
 
         monkeypatch.setattr(slide.source._slide, "read_region", recorded)  # type: ignore[attr-defined]
         monkeypatch.setattr(others, "READ_PIXELS", 50_000)
-        parts = slide.scaled(8).read(0, 0, 113, 150), slide.read(-10, -20, 700, 1230)
+        parts = slide.scale_to(8).read(0, 0, 113, 150), slide.read(-10, -20, 700, 1230)
     assert max(asked) <= 50_000
     for one, other in zip(whole, parts, strict=True):
         assert np.array_equal(one, other)
@@ -337,7 +337,7 @@ def test_reading_in_parts_shows_the_same_picture(
 ) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(900, 900), levels=1)
     with Slide.open(path) as slide:
-        view = slide.scaled(3.0)
+        view = slide.scale_to(3.0)
         whole = view.read(0, 0, view.width, view.height).astype(int)
         monkeypatch.setattr("mcp_servers.slides.view.MAX_READ_PIXELS", 10_000)
         parts = view.read(0, 0, view.width, view.height)

@@ -18,7 +18,13 @@ from mcp_servers.pathology.compute.mil import auc, auc_interval
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
-from mcp_servers.slides.geometry import Polygon, covered, grid, mask_polygons, rasterize
+from mcp_servers.slides.geometry import (
+    Polygon,
+    make_grid,
+    mask_polygons,
+    measure_coverage,
+    rasterize,
+)
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs
 
@@ -76,7 +82,7 @@ def test_holes_are_taken_off_and_come_back_when_drawn() -> None:
 def test_grid_tiles_lie_inside_and_never_twice(
     width: int, height: int, size: int, overlap: int
 ) -> None:
-    corners = grid(width, height, size, size - overlap)
+    corners = make_grid(width, height, size, size - overlap)
     assert len({tuple(c) for c in corners.tolist()}) == len(corners)
     if len(corners):
         assert (corners >= 0).all()
@@ -87,7 +93,7 @@ def test_coverage_counts_mask_pixels_under_a_square() -> None:
     mask = np.zeros((10, 10), bool)
     mask[:, :5] = True
     corners = np.array([[0, 0], [40, 0], [80, 80]])
-    assert covered(mask, corners, 20, 10).tolist() == [1.0, 0.5, 0.0]
+    assert measure_coverage(mask, corners, 20, 10).tolist() == [1.0, 0.5, 0.0]
 
 
 def test_signed_distance_of_a_band_is_measured_to_its_border() -> None:

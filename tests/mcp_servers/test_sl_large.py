@@ -21,7 +21,7 @@ from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.slides import arrays as grids
 from mcp_servers.slides.slide import Slide
-from mcp_servers.workers.jobs import job_for
+from mcp_servers.workers.jobs import make_job
 from tests.mcp_servers.slide_tools import blobs
 
 WIDTH, HEIGHT = 300_000, 100_000
@@ -170,7 +170,7 @@ def test_a_job_is_given_the_memory_that_its_encoder_takes() -> None:
     spec = load("pathology").get("encode_tiles")
     roots = Roots((), Path("/nowhere"))
     needed = {
-        name: job_for(spec, {"slide": "a.svs", "encoder": name}, roots).resources.memory_mb
+        name: make_job(spec, {"slide": "a.svs", "encoder": name}, roots).resources.memory_mb
         for name in ("handcrafted", "uni2", "h-optimus-0")
     }
     assert needed["handcrafted"] == spec.resources.memory_mb == 1024

@@ -241,7 +241,7 @@ def extract_coordinates(given: CoordinatesInput, context: ToolContext) -> Coordi
     from mcp_servers.formats.images import draw_squares
     from mcp_servers.pathology.drawing import GREEN
     from mcp_servers.pathology.tiles import TilesInput, every_tile
-    from mcp_servers.slides.geometry import covered, rasterize
+    from mcp_servers.slides.geometry import measure_coverage, rasterize
 
     job, folder = Job(given.job_dir, context), given.grid_folder()
     counts: dict[str, int] = {}
@@ -258,7 +258,7 @@ def extract_coordinates(given: CoordinatesInput, context: ToolContext) -> Coordi
         shape = (int(np.ceil(slide.height / scale)), int(np.ceil(slide.width / scale)))
         mask = rasterize(read_polygons(outlines), scale, shape)
         side = grid.patch_size_level0
-        share = covered(mask, corners, side, scale)
+        share = measure_coverage(mask, corners, side, scale)
         keep = share >= max(given.min_tissue_proportion - 1e-9, 1e-9)
         with context.writing(job.out(f"{folder}/patches/{slide.name}_patches.h5")) as path:
             write_coords(path, corners[keep], grid, tissue_fraction=share[keep])

@@ -103,10 +103,10 @@ def make_shapes(columns: dict[str, Any], geometry: Any, mpp: float | None) -> An
     import geopandas
     from spatialdata.models import ShapesModel
 
-    from mcp_servers.formats.spatial import placed
+    from mcp_servers.formats.spatial import make_transformations
 
     frame = geopandas.GeoDataFrame(columns, geometry=list(geometry))
-    return ShapesModel.parse(frame, transformations=placed(mpp))
+    return ShapesModel.parse(frame, transformations=make_transformations(mpp))
 
 
 def make_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:

@@ -415,7 +415,7 @@ def encode_squares(
 
     px = min(side, SPECS[encoder].patch_px)
     encode = load_patch_encoder(encoder, given, slide.need_mpp() * side / px, context)
-    view = slide.scaled(side / px)
+    view = slide.scale_to(side / px)
     squares = (view.read(round(x / view.scale), round(y / view.scale), px, px) for x, y in corners)
     out = []
     for done, batch in batches(squares, 32, np.stack):

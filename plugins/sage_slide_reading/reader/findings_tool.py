@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError
 
 from mcp_servers.context import ToolContext
-from mcp_servers.describe import beyond_card
+from mcp_servers.describe import check_card
 from mcp_servers.pathology.common import SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import ATTRIBUTE, OutputName, Resources, tool
 from sage.core.errors import InputError
@@ -103,7 +103,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
         scope = Scope(slide, options)
         scope.watch = lambda _: context.check_cancelled()
         readings.append(read_slide(scope, computed_eyes(), question, options))
-    outside = beyond_card(SPEC, {"warnings": [], "mpp": slide.mpp}).get("warnings", [])
+    outside = check_card(SPEC, {"warnings": [], "mpp": slide.mpp}).get("warnings", [])
     outside += [slide.mpp_conflict] if slide.mpp_conflict else []
     maps = dataclasses.replace(findings_of(readings, scope.window()), outside_card=tuple(outside))
     folder = context.roots.write_path(f"maps/{MANIFEST}").parent

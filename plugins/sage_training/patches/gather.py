@@ -176,7 +176,7 @@ def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide
     The mask's cells are those of a mask of the whole slide: its corner lies at an even cell of it,
     so that what is rounded to cells is rounded alike.
     """
-    from mcp_servers.slides.geometry import Polygon, covered, rasterize
+    from mcp_servers.slides.geometry import Polygon, measure_coverage, rasterize
 
     points = np.concatenate([p.exterior for p in polygons])
     end = np.array([slide.width, slide.height])
@@ -190,7 +190,7 @@ def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide
     mask = rasterize(moved, scale, (rows, columns))
     out = np.zeros(len(corners))
     near = ((corners < high + scale) & (corners + size > low - scale)).all(axis=1)
-    out[near] = covered(mask, corners[near] - origin, size, scale)
+    out[near] = measure_coverage(mask, corners[near] - origin, size, scale)
     return out
 
 

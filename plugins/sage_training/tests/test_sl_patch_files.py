@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from mcp_servers.formats.geojson import feature, write_geojson
-from mcp_servers.slides.geometry import Polygon, covered, grid, rasterize
+from mcp_servers.slides.geometry import Polygon, make_grid, measure_coverage, rasterize
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import context, png, run
 
@@ -98,11 +98,18 @@ def test_tiles_cut_within_boxes_are_those_of_a_mask_of_the_whole(mpp: float) -> 
     scale = max(1.0, 2.0 / mpp)
     shape = (int(slide.height / scale) + 1, int(slide.width / scale) + 1)
     side = round(64 * max(0.5, mpp) / mpp)
-    whole = grid(slide.width, slide.height, side, 64 * max(0.5, mpp) / mpp)
+    whole = make_grid(slide.width, slide.height, side, 64 * max(0.5, mpp) / mpp)
     cover = np.stack(
-        [covered(rasterize([p for p in polygons if p.label == name], scale, shape), whole, side,
-                 scale) for name in "ABCD"]
-    )  # fmt: skip
+        [
+            measure_coverage(
+                rasterize([p for p in polygons if p.label == name], scale, shape),
+                whole,
+                side,
+                scale,
+            )
+            for name in "ABCD"
+        ]
+    )
     keep = (cover >= 0.6).sum(axis=0) == 1
     assert 50 < keep.sum() < len(whole) - 50
     assert np.array_equal(corners, whole[keep])

@@ -76,7 +76,7 @@ class Held:
         left, top : corner at this scale
         width, height : at this scale
         """
-        view = self.slide.scaled(scale, tolerance=SAME)
+        view = self.slide.scale_to(scale, tolerance=SAME)
         coarse = self._whole_scale
         if scale < coarse or scale <= NEAR * self.slide.levels[view.level].downsample:
             return view.read(left, top, width, height)
@@ -107,7 +107,7 @@ class Held:
                 across, down = (
                     math.ceil(side / scale) for side in (self.slide.width, self.slide.height)
                 )
-                view = self.slide.scaled(scale, tolerance=SAME)
+                view = self.slide.scale_to(scale, tolerance=SAME)
                 self._whole = view.read(0, 0, across, down)
             return self._whole
 
