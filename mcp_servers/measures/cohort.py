@@ -20,7 +20,7 @@ from mcp_servers.measures.maps import MANIFEST, held_in, list_maps
 from mcp_servers.measures.variables import TABLE, KnownAt, declaration, describe_variable
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.cohort import Item, Outcome, items_of, run_items
+from mcp_servers.workers.cohort import Item, Outcome, make_items, run_items
 from sage.core.errors import InputError
 from sage.core.files import replacing, write_json, write_text
 
@@ -52,7 +52,7 @@ def items_with_patients(slides: Sequence[Path], cohort: Cohort | None) -> list[I
     named = {} if cohort is None else _patients_by_file(cohort)
     return [
         Item(item.path, item.name, named.get(item.path.name.casefold(), item.patient))
-        for item in items_of(slides)
+        for item in make_items(slides)
     ]
 
 

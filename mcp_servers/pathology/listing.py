@@ -11,7 +11,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.listing import make_argument, walk_below
 from mcp_servers.pathology.common import SUITE, Given
 from mcp_servers.spec import Resources, tool
-from mcp_servers.workers.cohort import SLIDE_SUFFIXES, patient_of
+from mcp_servers.workers.cohort import SLIDE_SUFFIXES, parse_patient
 
 JOB_FOLDER = re.compile(r"(^|/)[a-z_]+/[0-9a-f]{12}/")
 """Where a server's call wrote: its pictures are no slides."""
@@ -75,7 +75,7 @@ def list_slides(given: SlidesInput, context: ToolContext) -> SlidesResult:
             if slide is None:
                 continue
             size = round(path.stat().st_size / 1e6, 3)
-            found.append(SlideRow(slide=slide, patient=patient_of(path), mb=size))
+            found.append(SlideRow(slide=slide, patient=parse_patient(path), mb=size))
             folders[shown] = folders.get(shown, 0) + 1
     found.sort(key=lambda row: row.slide)
     shown_rows = found[given.start : given.start + given.limit]

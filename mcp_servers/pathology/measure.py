@@ -23,7 +23,7 @@ from mcp_servers.pathology.tumor import (
 )
 from mcp_servers.roots import Roots
 from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, Validity, tool
-from mcp_servers.workers.cohort import patient_of
+from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _gather(
     }
     return SlideMaps(
         slide=slide.name,
-        patient=patient_of(slide.path),
+        patient=parse_patient(slide.path),
         window=window,
         cells=_cells(folder / found["nuclei"].table, mpp),
         objects=shape_map(ObjectMap, [s for s, _ in objects], [k for _, k in objects], kinds),

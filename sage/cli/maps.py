@@ -154,7 +154,7 @@ def _read(
     window: Around,
 ) -> Iterator[SlideMaps]:
     from mcp_servers.measures.imports import cells, outlines, tables
-    from mcp_servers.workers.cohort import patient_of
+    from mcp_servers.workers.cohort import parse_patient
     from sage.core.errors import InputError
 
     is_json = file.suffix.lower() in (".json", ".geojson")
@@ -169,7 +169,7 @@ def _read(
     if mpp is None:
         raise InputError(f"{file}: the coordinates are pixels; say how many µm one is (--mpp)")
     name = slide or file.name.split(".")[0]
-    who = patient or patient_of(Path(name))
+    who = patient or parse_patient(Path(name))
     if form is Format.HOOKNET and not is_json:
         yield from outlines.read_hooknet_table(file, mpp=mpp, where=where)
     elif form is Format.HOOKNET:

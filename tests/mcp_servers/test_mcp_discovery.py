@@ -57,7 +57,9 @@ def test_every_tool_has_a_title_and_says_whether_it_only_reads(tmp_path: Path) -
 
     own = {spec.name for spec in load("all")}
     tools = [
-        tool for tool in asyncio.run(main()) if tool.name in own | set(JOB_TOOLS) | {"start_run"}
+        tool
+        for tool in asyncio.run(main())
+        if tool.name in own | set(JOB_TOOLS) | {"start_run", "run_status"}
     ]
     assert {tool.name for tool in tools} >= own | {"start_run", "job_status"}
     assert [tool.name for tool in tools if not tool.title or tool.title == tool.name] == []

@@ -147,7 +147,7 @@ def read_hooknet_table(
     import shapely
 
     from mcp_servers.measures.imports.tables import read_rows
-    from mcp_servers.workers.cohort import patient_of
+    from mcp_servers.workers.cohort import parse_patient
 
     rows = read_rows(path, where or {}, ("name", "label", "x", "y"))
     for slide, own in rows.groupby("name", sort=True):
@@ -159,7 +159,7 @@ def read_hooknet_table(
         points = list(shapely.points(places * mpp))
         yield SlideMaps(
             slide=str(slide),
-            patient=str(held) if isinstance(held, str) else patient_of(Path(str(slide))),
+            patient=str(held) if isinstance(held, str) else parse_patient(Path(str(slide))),
             objects=shape_map(ObjectMap, points, kinds, ["tls", "germinal_center"]),
             mpp=mpp,
             provenance={"objects": f"HookNet-TLS, {path.name}"},

@@ -15,7 +15,7 @@ from mcp_servers.measures.imports.names import TYPES, match_name, slug
 from mcp_servers.measures.imports.window import Window, window_of
 from mcp_servers.measures.maps import CellMap, Column, Name, SlideMaps
 from mcp_servers.slides.arrays import F64
-from mcp_servers.workers.cohort import patient_of
+from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 
@@ -278,7 +278,7 @@ def read_table(
         held = _patient_of_rows(path, str(name), own, mapping) or patient
         yield SlideMaps(
             slide=str(name),
-            patient=held or patient_of(Path(str(name))),
+            patient=held or parse_patient(Path(str(name))),
             window=area,
             cells=cells,
             mpp=mpp,

@@ -11,7 +11,7 @@ import numpy as np
 
 from mcp_servers.slides.arrays import F64, U8
 from mcp_servers.slides.slide import Slide
-from mcp_servers.workers.cohort import patient_of
+from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
 from sage_slide_reading.sessions.actions import Action, ActionSettings, actions_of
 from sage_slide_reading.sessions.format import SUFFIX, Session, read_session
@@ -54,7 +54,7 @@ def read_examples(
     thumbnail_px: int,
     *,
     settings: ActionSettings | None = None,
-    patient: Callable[[str], str] = lambda name: patient_of(Path(name)),
+    patient: Callable[[str], str] = lambda name: parse_patient(Path(name)),
 ) -> list[Example]:
     """The slides of all sessions below a folder, in the order of their names.
 
@@ -86,7 +86,7 @@ def gather(
     thumbnail_px: int,
     *,
     settings: ActionSettings | None = None,
-    patient: Callable[[str], str] = lambda name: patient_of(Path(name)),
+    patient: Callable[[str], str] = lambda name: parse_patient(Path(name)),
 ) -> list[Example]:
     """See `read_examples`; the sessions are given with the names that errors call them by."""
     found: dict[str, Example] = {}

@@ -50,7 +50,7 @@ def train_sessions(
 
     Example: sage reading train recordings --slides slides --folds 0 --out model
     """
-    from mcp_servers.workers.cohort import patient_of
+    from mcp_servers.workers.cohort import parse_patient
     from sage.cli.console import err, print_json
     from sage.cli.console import out as console
     from sage.core.extras import require_extra
@@ -64,7 +64,7 @@ def train_sessions(
     named = _patients(patients) if patients is not None else {}
 
     def patient(name: str) -> str:
-        return named.get(name) or patient_of(Path(name))
+        return named.get(name) or parse_patient(Path(name))
 
     examples = read_examples(sessions, slides, thumbnail_px, patient=patient)
 

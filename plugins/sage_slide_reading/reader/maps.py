@@ -10,7 +10,7 @@ import numpy as np
 
 from mcp_servers.measures.maps import CellMap, Column, ObjectMap, SlideMaps
 from mcp_servers.measures.words import INSPECTED, READ
-from mcp_servers.workers.cohort import patient_of
+from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
 from sage_slide_reading.reader.computed import NUCLEI_FROM, TELLING
 from sage_slide_reading.reader.concepts import Concept, meaning, out_of_reach
@@ -48,7 +48,7 @@ def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
         codes += [len(kinds) - 1] * len(own)
     return SlideMaps(
         slide=reading.slide,
-        patient=patient or patient_of(Path(reading.slide)),
+        patient=patient or parse_patient(Path(reading.slide)),
         objects=_objects(shapes, kinds, codes),
         mpp=reading.mpp,
         provenance={"objects": f"reading by {reading.eyes} eyes: {reading.question.text[:200]}"},
@@ -111,7 +111,7 @@ def findings_of(
     made = f"readings by {first.eyes} eyes: " + "; ".join(r.question.text[:200] for r in readings)
     return SlideMaps(
         slide=first.slide,
-        patient=patient or patient_of(Path(first.slide)),
+        patient=patient or parse_patient(Path(first.slide)),
         window=window,
         cells=CellMap(
             (boxes[:, 0] + boxes[:, 2]) / 2,

@@ -142,7 +142,7 @@ def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
             action = drafts.rounds[round].action
             x, y = action.center
             w, h = (action.w, action.h) if kind == "region" else cytology_size(action)
-            view = held.slide.scaled(max(1.0, max(w, h) / REGION_PX))
+            view = held.slide.scale_to(max(1.0, max(w, h) / REGION_PX))
             left, top = _pixel(x - w / 2, view.scale), _pixel(y - h / 2, view.scale)
             size = (max(1, int(w / view.scale)), max(1, int(h / view.scale)))
             image = fit(view.read(left, top, *size), REGION_PX)
