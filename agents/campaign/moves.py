@@ -1,21 +1,21 @@
-"""Policy of a campaign: the next claim, from the outcomes of earlier ones in exploring patients.
+"""Policy of a campaign: the next claim, from the outcomes of earlier claims.
 
 A pure policy, the same with and without a model: a model reads its proposals as suggestions, the
 rules take the first. It never sees confirmation patients. By what was asked and what came of it:
 
 | claim | came to | move | next |
 |---|---|---|---|
-| of two exposures | held | contrast | each exposure alone: which one carries it? |
-| of one exposure | held | contrast | the next gene of its family: is it specific? |
-| of one exposure | held | refine | the next endpoint of its kind |
-| within a subgroup | held | contrast | the other subgroup: is it this one's own? |
+| of two exposures | held | contrast | each exposure alone |
+| of a single exposure | held | contrast | the next gene of its family |
+| of a single exposure | held | refine | the next endpoint of its kind |
+| within a subgroup | held | contrast | the other subgroup |
 | of two exposures, in groups | none, unclear | explain | their interaction, without cuts |
 | of two exposures | none, unclear | explain | each exposure alone |
-| of one exposure | none | explain | within each level of what patients differ in |
-| of one exposure, cut | unclear | refine | the same without a cut |
+| of a single exposure | none | explain | within each level of a clinical variable |
+| of a single exposure, cut | unclear | refine | the same without a cut |
 | within a subgroup | unclear | refine | the same in everybody |
 | any | other direction | refine | the same claim turned around |
-| any | dead end | move on | nothing: the scientist goes on to another path |
+| any | dead end | move on | nothing: the scientist takes another path |
 
 What was asked is not asked again. A question that held is closed: it is confirmed once, and no
 other form of it is asked of the same patients (those of another subgroup are others).
@@ -68,7 +68,7 @@ class Earlier(View):
 
 
 class Move(View):
-    """A claim to ask next: of which earlier one, by which move, and why."""
+    """A claim to ask next: the earlier claim, the move, and the reason."""
 
     kind: Kind
     of: str
@@ -152,11 +152,11 @@ def _move(claim: Earlier, kind: Kind, why: str, hypothesis: Hypothesis) -> Move:
 
 def _change(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
     """The hypothesis with other fields, and with all that is written from them."""
-    told = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
-    exposed = {exposure["variable"] for exposure in _plain(told["exposures"])}
-    told["covariates"] = tuple(key for key in told["covariates"] if key not in exposed)
-    told["strata"] = tuple(key for key in told["strata"] if key not in exposed)
-    return settle_fields(Hypothesis.model_validate(told), known)
+    fields = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
+    exposed = {exposure["variable"] for exposure in _plain(fields["exposures"])}
+    fields["covariates"] = tuple(key for key in fields["covariates"] if key not in exposed)
+    fields["strata"] = tuple(key for key in fields["strata"] if key not in exposed)
+    return settle_fields(Hypothesis.model_validate(fields), known)
 
 
 def _plain(exposures: object) -> list[dict[str, str]]:
@@ -187,7 +187,7 @@ def _parts(claim: Earlier, known: DataDictionary, kind: Kind, why: str) -> Itera
 
 
 def without_cut(hypothesis: Hypothesis, known: DataDictionary) -> Hypothesis:
-    """A claim on one exposure per standard deviation, since a cut loses information."""
+    """Code a claim on a single exposure per standard deviation, since a cut loses information."""
     if len(hypothesis.exposures) > 1:
         return hypothesis
     return _change(hypothesis, known, **_single(hypothesis.exposures[0], known))
@@ -293,7 +293,7 @@ def _specific(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
 
 
 def neighbor(gene: str, genes: Sequence[str]) -> str | None:
-    """The next gene of the same family by its symbol (CXCL13 and CXCL12), None without one."""
+    """The next gene of the same family by its symbol (CXCL13 and CXCL12), or None."""
     stem, number = _family(gene)
     others = [
         (abs(count - number), name)
@@ -328,7 +328,7 @@ EXPLORING = 0.1
 
 
 def information(prior: float, power: float, level: float = EXPLORING) -> float:
-    """Bits that the exploring part is expected to tell about whether a claim is true.
+    """Expected information of the exploring patients on the truth of a claim, in bits.
 
     The mutual information between truth (probability `prior`) and outcome (`power` where true,
     `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
@@ -377,7 +377,7 @@ class Policy:
 
     Parameters
     ----------
-    fresh : claims from the literature, the best first; asked without a cut where they have one
+    fresh : claims from the literature, the best first; asked without a cut if they have a single
         exposure
     known : the cohort's data dictionary, all of it
     share : the share of the patients that explores

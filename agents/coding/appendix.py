@@ -4,7 +4,7 @@ Tables of numbers and raster images, nothing else. A label is a short token of l
 stands as a string in the program's own text, which was written before the data were seen, so that
 no value can travel in a name; or it is the name of a variable. Counts under the minimum are
 suppressed, and with them the estimates of their row; values that fewer patients than the minimum
-have in one of the table's columns are withheld, and numbers keep three significant digits. Images
+have in a column of the table are withheld, and numbers keep three significant digits. Images
 are decoded within bounds and drawn again, so that only their pixels remain.
 
 The appendix is shown in the report under its own heading. It enters no summary and no verdict; its
@@ -126,12 +126,12 @@ def read_appendix(
     Parameters
     ----------
     out : the folder that the program wrote
-    code : the program's text; labels must stand in it
+    code : the program's text; labels must occur in it
     table : the Parquet table that the program read, or its numbers (patients, columns)
     minimum : fewest patients that a shown count may have
     names : of variables, which may be labels without standing in the program
     for_model : round counts to multiples of the minimum, so that no difference of two gives a
-        smaller one away, and leave out a table whose estimates stand beside no count
+        smaller one away, and leave out a table of estimates without counts
 
     Returns
     -------
@@ -215,7 +215,7 @@ def judges(text: str) -> str:
 
 
 def _literals(code: str) -> set[str]:
-    """The strings that stand in a program's text."""
+    """String literals of a program."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

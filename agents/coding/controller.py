@@ -115,7 +115,7 @@ class Carrying:
     def _part(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> AnalysisResult:
         """Carry out a part: SAGE's own computation, then the second implementation.
 
-        The program that counted in the first part is run unchanged on the later ones.
+        The program that counted in the first part is run unchanged on later parts.
         """
         inputs, found = self._compute(part, cohort, handed)
         if part in ("all", "discovery"):
@@ -205,7 +205,7 @@ class Carrying:
         """Rounds of a second implementation until its numbers agree; the program that counts.
 
         None when no round left numbers that could be read: then a person is asked. Where the
-        rounds are used up and numbers are missing or differ, the last ones stand as a finding.
+        rounds are used up and numbers are missing or differ, the last numbers are the finding.
         """
         task = prepare_second(inputs, inputs / "second")
         if task is None:
@@ -318,7 +318,7 @@ class Carrying:
     def _round(
         self, part: Part, task: Task, inputs: Path, reference: AnalysisResult, code: str, by: str
     ) -> Attempt:
-        """Check and run one second implementation, read what it left, and compare."""
+        """Check and run a second implementation, read its output, and compare."""
         number = len(self.attempts) + 1
         out = self.store.begin(number, code)
         compiled = code == self.compiled
@@ -389,7 +389,7 @@ class Carrying:
         outcome = self._outcome(
             "escalated",
             message=f"{len(self.attempts)} second implementations left no numbers for part {part}. "
-            f"Mend {self.store.program(last.number)} and resume; the last one: "
+            f"Correct {self.store.program(last.number)} and resume; the last round: "
             + "; ".join(last.feedback[:3]),
         )
         self.report("escalated", {"rounds": outcome.rounds, "part": part})
@@ -434,7 +434,7 @@ def carry_out(
 ) -> CodingOutcome:
     """Carry a frozen contract out, and write `results.json` and figures to `workdir`.
 
-    A finished work folder is returned as it is; an interrupted one goes on where it was, without
+    A finished work folder is returned as it is; an interrupted folder is resumed, without
     asking the reasoner again for a program that it already wrote.
 
     Parameters
@@ -472,7 +472,7 @@ def resume(
     min_count: int = MIN_COUNT,
     on_event: Event = lambda *_: None,
 ) -> CodingOutcome:
-    """Go on after an escalation: run the last round's `analysis.py` as a person left it.
+    """Resume after an escalation: run the last round's `analysis.py` as a person left it.
 
     The program is run as a new round, made "by a person". If it fails too, the folder is escalated
     again, with this round kept beside the others.

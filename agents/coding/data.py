@@ -42,7 +42,7 @@ class Extraction(View):
 
 
 class DataPlan(View):
-    """Each wanted variable: found in the cohort, to be extracted, or not to be had."""
+    """Each wanted variable: found in the cohort, to be extracted, or not available."""
 
     found: tuple[str, ...] = ()
     extract: tuple[Extraction, ...] = ()
@@ -50,7 +50,7 @@ class DataPlan(View):
 
 
 def resolve(given: DataInput, resources: Resources) -> DataPlan:
-    """Take what the cohort has; for imaging variables find the tool whose result is named alike."""
+    """Take what the cohort has; for imaging variables find the tool with a result of that name."""
     present = set(given.present)
     found, extract, missing = [], [], []
     for key in given.wanted:
@@ -64,7 +64,7 @@ def resolve(given: DataInput, resources: Resources) -> DataPlan:
 
 
 def _tool_for(key: str, tools: tuple[ToolOffer, ...]) -> tuple[str, str] | None:
-    """The tool and result field that hold every word of the variable's name; the tightest first."""
+    """Find the tool and result field that hold every word of the variable's name."""
     words = _words(key.split(":", 1)[1])
     fits = [
         (len(_words(field) - words), tool.name, field)

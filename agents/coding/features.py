@@ -1,6 +1,6 @@
 """Features that do not exist yet: a registered tool over each patient's slides, then a table.
 
-The result is a cohort like the one that was given, with the new variables in it; the given folder
+The result is a copy of the cohort with the new variables; the given folder
 is not written to. It is made before a contract is frozen, so that the new table is hashed with the
 rest.
 """
@@ -117,16 +117,16 @@ def resolve_cohort(
     Parameters
     ----------
     cohort : the run's cohort; it is not changed
-    wanted : keys of variables that the hypothesis needs; one that is named twice is asked for once
+    wanted : keys of variables that the hypothesis needs
     reasoner : answers for the data agent
     registry : the tools that may be offered to it
     run_tool : runs a tool by name and arguments, here or on workers; failures raise
     folder : new folder; gets the tables, `provenance.json` and the extended cohort
-    on_event : told "feature" with the number of slides done
+    on_event : called with "feature" and the number of slides done
 
     Returns
     -------
-    The cohort with the new variables (the same one where nothing was extracted), the data agent's
+    The cohort with the new variables (the same cohort if nothing was extracted), the data agent's
     plan, and the provenance of each new variable.
 
     Raises
@@ -143,8 +143,8 @@ def resolve_cohort(
         tools=offers(registry),
     )
     plan = reasoner.ask(DATA_AGENT, given).output
-    extended, told = extract_features(cohort, plan, registry, run_tool, folder, on_event=on_event)
-    return extended, plan, told
+    extended, found = extract_features(cohort, plan, registry, run_tool, folder, on_event=on_event)
+    return extended, plan, found
 
 
 def extract_features(
@@ -161,8 +161,8 @@ def extract_features(
     Parameters
     ----------
     run_tool : runs a tool by name and arguments, here or on workers; failures raise
-    folder : new folder; gets one table per variable, `provenance.json` and the extended cohort
-    on_event : told "feature" with the number of slides done
+    folder : new folder; gets a table per variable, `provenance.json` and the extended cohort
+    on_event : called with "feature" and the number of slides done
 
     Raises
     ------
@@ -181,11 +181,11 @@ def extract_features(
     for path in cohort.files():
         _link(path, root / path.relative_to(cohort.root))
     tables, variables = dict(cohort.spec.tables), dict(cohort.spec.variables)
-    told = []
+    found = []
     for extraction in plan.extract:
         name = extraction.variable.split(":", 1)[1]
         said = _extract(extraction, name, slides, registry, run_tool, root, on_event)
-        told.append(said)
+        found.append(said)
         tables[f"feature_{name}"] = TableSpec(
             file=said.table, key="patient", source=f"{said.tool} {said.version}"
         )
@@ -196,9 +196,9 @@ def extract_features(
     spec = cohort.spec.model_copy(
         update={"tables": tables, "variables": variables, "slides": None, "root": None}
     )
-    text = json.dumps([provenance.model_dump(mode="json") for provenance in told], indent=2) + "\n"
+    text = json.dumps([provenance.model_dump(mode="json") for provenance in found], indent=2) + "\n"
     write_text(folder / "provenance.json", text)
-    return Made(spec, root), tuple(told)
+    return Made(spec, root), tuple(found)
 
 
 def _extract(

@@ -149,7 +149,7 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
     )
     arguments = node.args
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
-        raise InputError(f"{name}: a tool's parameters are named one by one, without * or **")
+        raise InputError(f"{name}: a tool's parameters are named separately, without * or **")
     for argument in (*arguments.args, *arguments.kwonlyargs):
         if argument.annotation is None or not _plain(argument.annotation):
             raise InputError(

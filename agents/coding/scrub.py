@@ -55,7 +55,7 @@ HINTS = (
     (r"missing \d+ required", "a call lacks an argument"),
     (r"unexpected keyword", "a call has an argument that the function does not take"),
 )  # fmt: skip
-"""Known forms of messages, and what is said in their place."""
+"""Known forms of messages, and the hint for each."""
 
 
 def describe_failure(

@@ -1,4 +1,4 @@
-"""The coding agent's work folder: every round kept, so that a killed or mended run goes on.
+"""The coding agent's work folder: every round is kept, so that a killed run can resume.
 
 plan.json                 the task agent's plan
 data.json                 the data agent's account of every variable
@@ -6,7 +6,7 @@ inputs/PART/              analysis-ready tables, mounted read-only
 inputs/PART/second/       the second implementation's task and table, without identifiers
 inputs/printed/           the end of what programs printed
 inputs/left/              what a program left, until it has been read
-attempt-N/analysis.py     the program of round N; a person may mend the last one
+attempt-N/analysis.py     the program of round N; a person may correct the last program
 attempt-N/attempt.json    how it ended and how its numbers compare; absent while it has not
 analysis/PART/            SAGE's own computation, from which everything is published
 reproduction/PART.json    SAGE's numbers beside the second implementation's
@@ -70,17 +70,17 @@ class Store:
         self._write("outcome.json", outcome)
 
     def reopen(self) -> None:
-        """Forget an escalation, so that the run goes on."""
+        """Remove an escalation, so that the run resumes."""
         (self.folder / "outcome.json").unlink(missing_ok=True)
 
     def attempts(self) -> list[Attempt]:
         """The rounds that ended, in order."""
         found: list[Attempt] = []
         for number in range(1, 1000):
-            one = self._load(f"attempt-{number}/attempt.json", Attempt)
-            if one is None:
+            attempt = self._load(f"attempt-{number}/attempt.json", Attempt)
+            if attempt is None:
                 return found
-            found.append(one)
+            found.append(attempt)
         return found
 
     def unfinished(self, number: int) -> str | None:
@@ -100,7 +100,7 @@ class Store:
         if outcome is None and attempts:
             return self.unfinished(len(attempts) + 1) or ""
         if outcome is None or outcome.status != "escalated":
-            raise InputError(f"{self.folder}: no escalated analysis to go on with")
+            raise InputError(f"{self.folder}: no escalated analysis to resume")
         last = outcome.attempts[-1]
         path = self.program(last.number)
         code = path.read_text(encoding="utf-8")
@@ -122,7 +122,7 @@ class Store:
         return out
 
     def keep_log(self, number: int, result: SandboxResult) -> None:
-        """Write what a round printed. It may hold patients' rows, so it stands in no record."""
+        """Write what a round printed. It may hold patients' rows, so it enters no record."""
         folder = self.folder / "inputs" / "printed"
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("stdout", result.stdout_tail), ("stderr", result.stderr_tail)):

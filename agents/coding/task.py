@@ -78,7 +78,7 @@ def check_plan(given: TaskInput, plan: ExecutionPlan) -> list[str]:
         missing = sorted(registered - set(planned))
         problems += [f'{what} "{name}" of the contract is not in the plan' for name in missing]
         if len(set(planned)) != len(planned):
-            problems.append(f"a {what} stands in the plan twice")
+            problems.append(f"a {what} is in the plan twice")
     return problems
 
 

@@ -22,7 +22,7 @@ class Column(View):
 
 
 class PlannedTest(View):
-    """A registered test, in words that a plan can quote."""
+    """A registered test, as a plan can quote it."""
 
     id: str
     role: str

@@ -14,7 +14,7 @@ from validation.reproduction.compare import Task, second_program
 
 
 class ProgramInput(View):
-    """The contract, the plan, the numbers that are asked for, and what went wrong before.
+    """The contract, the plan, the numbers that are asked for, and what failed before.
 
     `task` is what the program reads as `task.json`. `feedback` has been scrubbed: it holds nothing
     that the program printed, and none of SAGE's own numbers.

@@ -2,7 +2,7 @@
 
 An agent is data: what it reads, what it returns, its prompt file, its rule. It holds no model
 client, touches no file and knows no other agent. A reasoner turns an agent and its input into the
-output schema, with a model (`agents.core.chat`) or without one (`agents.core.rules`).
+output schema, with a model (`agents.core.chat`) or by rules (`agents.core.rules`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PromptFile:
 
 
 def prompt_file(module_file: str, name: str) -> PromptFile:
-    """The prompt `name` that lies in `prompts/` beside the module."""
+    """The prompt `name` in the folder `prompts/` beside the module."""
     return PromptFile(Path(module_file).parent / "prompts" / name)
 
 
@@ -71,7 +71,7 @@ class Wording(Generic[I, O]):
     """Check of a model's sentences against the facts of an agent's input.
 
     `problems` says which sentences are refused and why. `replace` returns the output with SAGE's
-    own sentences in the place of refused ones; a reasoner calls it when the repairs are used up.
+    own sentences in place of refused sentences; a reasoner calls it when the repairs are used up.
     """
 
     problems: Callable[[I, O], list[str]]

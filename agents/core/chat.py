@@ -55,7 +55,7 @@ class ChatReasoner:
         An agent with tools works in turns within its bounds.
 
         When only its wording was refused to the end, SAGE's own sentences take the place of the
-        refused ones.
+        refused sentences.
 
         Raises
         ------

@@ -53,7 +53,7 @@ def require_disclosable(
     Raises
     ------
     FaultError
-        If a field is longer than any honest one, repeats numbers as a table of patients would, or
+        If a field is too long, repeats numbers as a table of patients would, or
         the text names a patient. The message repeats nothing of it.
     """
     _require_bounded(agent, given.model_dump(), "input")
@@ -98,7 +98,7 @@ def require_bounded(tool: str, result: BaseModel) -> None:
 def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
     """Cells of a table of patients that may not be shown.
 
-    Small ones go, and along every axis the smallest partner of a single one that went, so that no
+    Small cells go, and along every axis the smallest partner of a single hidden cell, so that no
     sum over a row or column gives it away.
 
     Parameters
@@ -125,9 +125,9 @@ def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool
 
 
 def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
-    """Keys of counts that may not be shown: small ones, and the partner that would give one away.
+    """Keys of counts that may not be shown: small counts, and partners that reveal them.
 
-    `X.exposed.n` and `X.reference.n` add up to a shown total, so where one is small both go.
+    `X.exposed.n` and `X.reference.n` add up to a shown total, so if either is small both go.
     """
     small = {key for key, count in counts.items() if 0 < count < minimum}
     pairs = {"exposed": "reference", "reference": "exposed"}

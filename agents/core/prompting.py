@@ -33,7 +33,7 @@ def parse(prompt: PromptFile) -> Prompt:
     Raises
     ------
     InputError
-        If the file lacks its version line or one of the two sections.
+        If the file lacks its version line or a section.
     """
     found = re.fullmatch(
         r"\s*version:\s*(\d+)\s+## system\s+(.*?)\s+## user\s+(.*?)\s*", prompt.text, re.DOTALL
@@ -46,7 +46,7 @@ def parse(prompt: PromptFile) -> Prompt:
 
 
 class _Block(str):
-    """Lines that stand in a prompt as lines, each of them indented."""
+    """Lines of a prompt that stay lines, each of them indented."""
 
     __slots__ = ()
 

@@ -10,7 +10,7 @@ from sage.core.llm.turns import Moves, RefusedError, RulePolicy, Task, take_turn
 
 
 class RulesReasoner:
-    """Answers with the agents' own rules. It is no language model, and the report says so."""
+    """Answers with the agents' own rules. It is no language model, and the report states so."""
 
     name = "rules"
 
@@ -48,7 +48,7 @@ class RulesReasoner:
 
 
 def _moves(agent: Agent[I, O], given: I, resources: Resources) -> Moves[O]:
-    """The agent's policy where it has tools, else its rule as a policy of one move."""
+    """The agent's policy where it has tools, else its rule as a policy of a single move."""
     if agent.tools and agent.policy is not None:
         return (yield from agent.policy(given, resources))
     return agent.rule(given, resources)

@@ -1,4 +1,4 @@
-"""Values that pass from one agent to the next."""
+"""Values that agents pass on."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class OntologyBrief(View):
 
 
 class DictionaryView(View):
-    """The part of a cohort's data dictionary that bears on an agent's task.
+    """The part of a cohort's data dictionary that an agent's task needs.
 
     Holds variables, endpoints and counts; never a patient. `genes` are the expression variables
     that the task names, out of `genes_available` in the cohort.

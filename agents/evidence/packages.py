@@ -41,7 +41,7 @@ class Package:
 def find_package(name: str) -> Package | None:
     """Find the installed package `name`, or None.
 
-    Maturity is the declared development status where there is one, else read from the version: 1
+    Maturity is the declared development status, else read from the version: 1
     from 1.0 on, 0.8 below.
     """
     try:

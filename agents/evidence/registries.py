@@ -1,4 +1,4 @@
-"""Evidence for feasibility from outside registries; one that does not answer is reported so.
+"""Evidence for feasibility from outside registries; silence is reported.
 
 GEO through NCBI E-utilities (3 requests/s, 10 with a key), Genomic Data Commons, ClinicalTrials.gov
 version 2, GitHub (60 requests an hour, 5,000 with a token), the package index through pip, and
@@ -143,7 +143,7 @@ class EvidenceClients:
         read: Callable[[bytes], T],
         params: Mapping[str, str | int] | None = None,
     ) -> T:
-        """Fetch one answer of a registry at the rate that it allows.
+        """Fetch an answer of a registry at the rate that it allows.
 
         Raises
         ------

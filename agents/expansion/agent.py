@@ -87,7 +87,8 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
 def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) -> str:
     """The sources' own sentences, those against the claim included."""
     found = [ontology.find(concept) for concept in reviewed.concepts] if ontology else []
-    disease = next((one.name for one in found if one and one.type is EntityType.DISEASE), "")
+    diseases = [entry.name for entry in found if entry and entry.type is EntityType.DISEASE]
+    disease = diseases[0] if diseases else ""
     quoted = [cited for cited in reviewed.citations if not cited.retracted][:4]
     against = [cited for cited in quoted if denies(cited.quote)]
     against += reviewed.contradicting[:1]
@@ -103,13 +104,13 @@ def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | No
     """Each quote once, with the cancer of its paper where the title alone says that it is another
     than the claim's."""
     said = []
-    for one in cited:
-        if not one.quote.strip():
+    for source in cited:
+        if not source.quote.strip():
             continue
         others: tuple[str, ...] = ()
-        if ontology is not None and not other_cancers(one.quote, disease, ontology):
-            others = other_cancers(f"{one.quote}. {one.title}", disease, ontology)
-        said.append(f"“{one.quote.strip()}”" + (f" (in {', '.join(others)})" if others else ""))
+        if ontology is not None and not other_cancers(source.quote, disease, ontology):
+            others = other_cancers(f"{source.quote}. {source.title}", disease, ontology)
+        said.append(f"“{source.quote.strip()}”" + (f" (in {', '.join(others)})" if others else ""))
     return " ".join(dict.fromkeys(said))
 
 
@@ -244,7 +245,7 @@ def unborne(given: ExpansionInput, answer: Expansion) -> list[str]:
 
 
 def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
-    """The expansion with the sources' and SAGE's own sentences in the place of refused ones."""
+    """The expansion with the sources' and SAGE's own sentences in place of refused sentences."""
     judge, reviewed = _judge(given), given.reviewed
     hypothesis = answer.hypothesis or reviewed.hypothesis
     quotes, names = _quotes(given), _names(given, hypothesis)

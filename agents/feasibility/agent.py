@@ -88,7 +88,7 @@ def unborne(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
 
 
 def in_own_words(given: FeasibilityInput, answer: FeasibilityVerdict) -> FeasibilityVerdict:
-    """The verdict with the gathered facts' own sentences in the place of refused ones."""
+    """The verdict with the gathered facts' own sentences in place of refused sentences."""
     judge = _judge(given)
     facts = {item.id: item.statement for item in given.evidence}
     remedies = tuple(item.remedy for item in given.evidence if item.found is False and item.remedy)

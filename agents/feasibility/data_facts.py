@@ -41,7 +41,7 @@ def data_facts(
     numbers: ContractNumbers,
     settings: FeasibilitySettings,
 ) -> None:
-    """Facts of step one: whether the cohort has the data, and what they can show.
+    """Add the facts of the first step: data, events and power.
 
     Parameters
     ----------

@@ -27,14 +27,14 @@ class FactList:
         adjust_for: tuple[str, ...] = (),
         url: str | None = None,
     ) -> None:
-        """Add one fact under the next id, E1, E2 and so on.
+        """Add a fact under the next id, E1, E2 and so on.
 
         Parameters
         ----------
         step : the step of the assessment that it belongs to
-        check : what it bears on; facts of one name are one check
-        statement : one sentence, with the numbers
-        source : who says so: a dictionary, a registry, a service
+        check : name of the check; facts of the same name belong together
+        statement : a sentence, with the numbers
+        source : a dictionary, a registry, a service
         found : whether it is so; None where the source could not be asked
         share : how well the check is met; clipped to [0, 1]
         value : the number that the statement rests on; None where there is none, or it may not be

@@ -43,8 +43,10 @@ def logic_facts(
     )
     kinds = {variable.key: variable.kind for variable in dictionary.variables}
     rules = {
-        "the two values of a yes or no" if kinds.get(one.variable) == "binary" else one.cut.value
-        for one in hypothesis.exposures
+        "the two values of a yes or no"
+        if kinds.get(exposure.variable) == "binary"
+        else exposure.cut.value
+        for exposure in hypothesis.exposures
     }
     fixed = CutRule.FIXED.value in rules
     facts.add(
@@ -149,7 +151,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
 
 
 def _unadjusted(dictionary: DataDictionary, used: list[str]) -> str:
-    """Clinical variables that nobody asked to adjust for, in words."""
+    """Describe clinical variables that nobody asked to adjust for."""
     left = [
         variable.label
         for variable in dictionary.variables

@@ -1,4 +1,4 @@
-"""The numbers of the draft contract, of which feasibility speaks: one count, one effect."""
+"""The numbers of the draft contract, as feasibility reports them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def contract_numbers(
 
 
 def _terms(contract: Contract, dictionary: DataDictionary) -> int:
-    """Terms of the adjusted model: exposures that form groups together are one."""
+    """Terms of the adjusted model: exposures that form groups together count once."""
     exposures = len(contract.exposures)
     if contract.comparison.is_product:
         exposures += 1

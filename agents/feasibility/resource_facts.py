@@ -32,8 +32,8 @@ def resource_facts(
 
     Parameters
     ----------
-    facts : the list under way; one fact on runtime, two for each tool (accelerator, memory), and
-        one on the memory of the tables are added, all of them blocking
+    facts : the list under way; facts on runtime, on each tool (accelerator, memory) and on
+        the memory of the tables are added, all of them blocking
     hypothesis : the claim; not read, since `tools` holds what its exposures need
     dictionary : number of patients, slides and genes, which set time and memory
     tools : those that would have to run on slides, with seconds per slide and MiB; 120 s per slide

@@ -1,4 +1,4 @@
-"""Every number of the feasibility assessment, in one place."""
+"""Numbers of the feasibility assessment."""
 
 from __future__ import annotations
 

@@ -29,16 +29,15 @@ def tool_facts(
 
     Parameters
     ----------
-    facts : the list under way; one fact for each statistical package and each exposure that is read
-        off slides is added
+    facts : the list under way; facts on each statistical package and each exposure that is read
+        off slides are added
     hypothesis : the claim; only exposures of the imaging modality need a tool
     dictionary : what the cohort has already; a feature that is in it needs no tool
-    tools : of the registry; the one whose name and summary share most words with an exposure is its
-        own
+    tools : of the registry; the tool that shares most words with an exposure is its own
 
     Returns
     -------
-    The tools that would have to run on slides, one for each exposure that has one.
+    The tools that would have to run on slides, for the exposures that have a tool.
     """
     for name in STATISTICS:
         package = find_package(name)

@@ -17,7 +17,7 @@ STEPS: tuple[StepName, ...] = ("data", "tools", "logic", "resources")
 class EvidenceItem(View):
     """A gathered fact.
 
-    `check` names what it bears on, `found` is True, False, or None where the source could not be
+    `found` is True, False, or None where the source could not be
     asked; `share` in [0, 1] is how well the check is met; `blocking` facts alone can make a
     hypothesis infeasible. `remedy` says what would mend it, `adjust_for` which variables of the
     data dictionary would, as covariates.
@@ -126,7 +126,7 @@ class ToolFacts(Protocol):
 
     @property
     def resources(self) -> ToolNeeds:
-        """What one call needs."""
+        """Resources of a call."""
         ...
 
 

@@ -18,7 +18,7 @@ from validation.core.hypothesis import Hypothesis
 
 
 class ToolCard(View):
-    """A registered tool in one line."""
+    """A registered tool in a line."""
 
     name: str
     summary: str
@@ -146,7 +146,7 @@ def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hy
 
 
 def unborne(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
-    """Sentences that tell a result, recommend or cite: a task says what is to be done."""
+    """List sentences that report a result, recommend or cite: a task states what is to be done."""
     judge = early_judge()
     return [
         str(problem) for text in (*answer.tasks, *answer.assumptions) for problem in judge(text)
@@ -154,7 +154,7 @@ def unborne(given: CodingInstructionsInput, answer: CodingInstructions) -> list[
 
 
 def in_own_words(given: CodingInstructionsInput, answer: CodingInstructions) -> CodingInstructions:
-    """The instructions with SAGE's own tasks and assumptions in the place of refused ones."""
+    """The instructions with SAGE's own tasks and assumptions in place of refused texts."""
     plain, judge = write_instructions(given), early_judge()
     texts = {
         "tasks": replace_refused(answer.tasks, plain.tasks, judge),

@@ -95,7 +95,7 @@ def _unfit(
 
 
 def _terms(variable: Variable | None) -> int:
-    """Model terms of a covariate: one less than its levels where it is categorical."""
+    """Model terms of a covariate: levels less 1 where it is categorical."""
     if variable is None or variable.kind != "categorical":
         return 1
     return max(1, len(variable.levels) - 1)

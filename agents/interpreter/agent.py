@@ -72,7 +72,7 @@ class InterpreterInput(View):
 
 
 class Interpretation(View):
-    """Significance, size, assumptions and limits in words, with a feasibility score of 1 to 10."""
+    """Significance, size, assumptions and limits, with a feasibility score of 1 to 10."""
 
     headline: str
     findings: tuple[str, ...] = Field(min_length=1, max_length=12)
@@ -283,7 +283,7 @@ def find_problems(
 
 
 def unborne(given: InterpreterInput, answer: Interpretation) -> list[str]:
-    """The sentences that the facts do not bear out."""
+    """List sentences that the facts do not support."""
     results = (answer.headline, *answer.findings)
     remarks = (*answer.assumptions, *answer.limits, answer.feasibility_reason)
     problems = [
@@ -297,7 +297,7 @@ def unborne(given: InterpreterInput, answer: Interpretation) -> list[str]:
 
 
 def in_own_words(given: InterpreterInput, answer: Interpretation) -> Interpretation:
-    """The interpretation with SAGE's own sentences in the place of refused ones."""
+    """The interpretation with SAGE's own sentences in place of refused sentences."""
     plain = write_interpretation(given)
 
     def judge(text: str) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""A citation that was not retrieved is rejected; so is a claim without one."""
+"""A citation that was not retrieved is rejected; so is a claim without citations."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ well be known."""
 SERVICES = 0.9
 """Highest confidence where literature services answered, a tenth less for each that did not."""
 NOTHING = 0.3
-"""Highest confidence where no retrieved record bears on the claim."""
+"""Highest confidence where no retrieved record is relevant to the claim."""
 
 
 def measure_coverage(
@@ -64,8 +64,8 @@ def measure_coverage(
 def foreign_to(
     expanded: ExpandedHypothesis, records: Sequence[CitedRecord], ontology: Ontology | None
 ) -> str:
-    """The claim's disease where not one record mentions it: an index of another disease's papers
-    cannot tell what is known of this one. Empty where it can, or the claim names no disease.
+    """The claim's disease where no record mentions it: an index of another disease's papers
+    cannot show what is known of this disease. Empty if it can, or if the claim names no disease.
     """
     keys = [body_key(cited.record) for cited in records]
     for part in parts_of(expanded, ontology):
@@ -80,7 +80,7 @@ def foreign_to(
 def relevant_refs(
     expanded: ExpandedHypothesis, records: Sequence[CitedRecord], ontology: Ontology | None
 ) -> tuple[str, ...]:
-    """Records that bear on the claim: one that mentions the disease and its survival does not.
+    """Records that are relevant to the claim, beyond its disease and survival.
 
     A record must mention a telling part (neither disease nor endpoint) and, where the claim has
     more parts, one other. What counts as a part: see `kg.literature.expansion.kin`.
@@ -93,8 +93,8 @@ def relevant_refs(
     for cited in records:
         key = body_key(cited.record)
         hits = [part.find_mention(key, loose=True) is not None for part in parts]
-        tells = any(hit and tell for hit, tell in zip(hits, telling, strict=True))
-        if tells and sum(hits) >= min(2, len(parts)):
+        named = any(hit and subject for hit, subject in zip(hits, telling, strict=True))
+        if named and sum(hits) >= min(2, len(parts)):
             found.append(cited.ref)
     return tuple(found)
 
@@ -104,13 +104,13 @@ def explain_irrelevance(coverage: Coverage) -> str:
     if coverage.foreign:
         return f"{coverage.foreign} was found in none of the records"
     return (
-        "in none of the records found does the name of an exposure of the claim stand beside that "
+        "in none of the records found does the name of an exposure of the claim occur with that "
         "of another part of it"
     )
 
 
 def within_coverage(position: Position, coverage: Coverage) -> tuple[Position, float | None]:
-    """The position with the confidence that the coverage allows, and the one that it lost."""
+    """Lower the confidence to what the coverage allows; the claimed confidence if lowered."""
     if position.confidence <= coverage.most_confident:
         return position, None
     allowed = position.model_copy(update={"confidence": coverage.most_confident})

@@ -209,7 +209,7 @@ class _Debate:
     def _collect_queries(self) -> dict[str, list[Query]]:
         """Collect the searches that verifier and prover asked for in their last positions.
 
-        The verifier comes first: a source that takes one query gets the one that may refute.
+        The verifier comes first: a source that takes a single query gets its query.
         """
         last = {
             turn.critic: turn.position.queries

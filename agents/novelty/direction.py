@@ -1,4 +1,4 @@
-"""Findings that run against a hypothesis's direction, as far as words near a name tell.
+"""Findings against a hypothesis's direction, read from words near a name.
 
 "High FABP5 is associated with longer survival" speaks against "high FABP5 predicts shorter
 survival". The reading is shallow: a level word next to the exposure's name, an outcome word next
@@ -32,7 +32,7 @@ _TEXT = "text:"
 
 
 class Opposition:
-    """Recognizes sentences against one hypothesis's direction."""
+    """Recognizes sentences against a hypothesis's direction."""
 
     def __init__(self, hypothesis: Hypothesis, ontology: Ontology | None = None) -> None:
         self._risky = hypothesis.direction is Direction.HIGHER_RISK
@@ -56,7 +56,7 @@ class Opposition:
         return set(self._readings(sentence)) == {True}
 
     def _readings(self, sentence: str) -> list[bool]:
-        """For each exposure whose direction can be read: whether it is the claimed one."""
+        """For each exposure with a readable direction, True if it is as claimed."""
         text = normalize(sentence)
         good, bad = _GOOD.search(text) is not None, _BAD.search(text) is not None
         if good == bad or _NEGATED.search(text):

@@ -1,7 +1,7 @@
 """Novelty of a hypothesis by co-mentions in retrieved literature, without a model.
 
 This is a proxy. It counts which parts of the hypothesis were seen together, how near the nearest
-prior claim comes, and which sentences deny it. It does not understand an argument, and it says so.
+prior claim comes, and which sentences deny it. It reads no argument, and the report states so.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def denies(sentence: str) -> bool:
 class Nearest:
     """A record and how much of the hypothesis it covers; for denials, the sentence.
 
-    `met` says what of each of `parts` it names, where that is not the part itself but one of its
+    `met` says what of each of `parts` it names, where that is not the part itself but its
     kin; `whole` is False for a sentence that leaves out an exposure of the claim
     or names its outcome only as prognosis.
     """
@@ -97,7 +97,7 @@ class Reading:
     and its disease; `negatives` are negative findings on its parts that are not all of that; `kin`
     names what was counted for a part, where it is not the part itself; `unlooked` is the claim's
     population where it was not looked for; `aside` counts records of which a part was left out, as
-    it stands in what they say in brackets of others' reports.
+    it occurs only in brackets on others' reports.
     """
 
     parts: tuple[str, ...]
@@ -167,7 +167,7 @@ def count_mentions(
 
     A part is mentioned when it, a synonym or one of its kin occurs as whole words, or its own words
     near each other by their beginnings; denials are read by names and kin alone. Parts weigh by
-    rarity among the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in every record tells
+    rarity among the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in every record says
     little. A record's overlap is the mean of the weighted share of parts it mentions and the
     weighted share of the statement's words it holds.
     """
@@ -206,9 +206,9 @@ def count_mentions(
     enough = min(2, len(parts))
     subjects = {part.name for part in parts if part.role == "subject"}
 
-    def place(one: Nearest) -> tuple[int, int, float]:
-        # Of two records that name as many parts, one on disease and outcome alone is further off.
-        return -len(one.parts), -len(subjects & set(one.parts)), -one.overlap
+    def place(record: Nearest) -> tuple[int, int, float]:
+        # With as many parts named, a record on disease and outcome alone is further off.
+        return -len(record.parts), -len(subjects & set(record.parts)), -record.overlap
 
     return Reading(
         parts=tuple(part.name for part in parts),
@@ -226,14 +226,14 @@ def count_mentions(
         denials=_most_first(denials),
         refutations=_most_first(refutations),
         negatives=_most_first(negatives),
-        kin=tuple(dict.fromkeys(pair for one in near for pair in one.met.items())),
+        kin=tuple(dict.fromkeys(pair for record in near for pair in record.met.items())),
         unlooked=not_looked_for(expanded),
         aside=sum(row != own for row, own in zip(aside, has, strict=True)),
     )
 
 
 def _most_first(found: Sequence[Nearest]) -> tuple[Nearest, ...]:
-    return tuple(sorted(found, key=lambda one: -one.overlap))
+    return tuple(sorted(found, key=lambda record: -record.overlap))
 
 
 def _nearest(
@@ -283,7 +283,7 @@ class _Denying:
         return against, partial
 
     def _negative(self, cited: CitedRecord, sentence: str) -> Nearest | None:
-        """A sentence that denies, or runs against the claim, on a subject and one more part."""
+        """A sentence that denies, or runs against the claim, on a subject and another part."""
         plain = _ASIDE.sub(" ", sentence)
         if not self._opposes(plain) and (not denies(sentence) or self._opposes.agrees(plain)):
             return None

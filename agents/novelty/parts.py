@@ -1,4 +1,4 @@
-"""The parts of a claim: what each is of it, and by which names a text speaks of it."""
+"""Parts of a claim: the role of each, and the names by which a text mentions it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MEASURES = frozenset(
 )
 """Words of a part's name that say how a thing is measured, not what it is."""
 _APART = 2
-"""Words that may stand between two words of a name where a text speaks of the thing in others."""
+"""Words that may separate two words of a name."""
 _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
     EntityType.DISEASE: "disease",
     EntityType.CLINICAL_ENDPOINT: "outcome",
@@ -57,7 +57,7 @@ class Part:
 
     `drug` is what the part is a response to, by its names; a response beside it counts so too, and
     so do the beginnings of the name's own words, `stems`, near each other ("stroma" for stromal
-    fraction): that nothing speaks of a part is said only where not even these stand.
+    fraction): a part counts as absent only if not even these occur.
     """
 
     name: str
@@ -74,8 +74,9 @@ class Part:
         """
         if mentions(key, self.names):
             return self.name
-        if other := next((one for one, names in self.kin.items() if mentions(key, names)), None):
-            return other
+        for thing, names in self.kin.items():
+            if mentions(key, names):
+                return thing
         beside = mentions(key, self.drug) and mentions(key, _RESPONDING)
         if beside:
             return f"a response beside {self.drug[0]}"
@@ -90,7 +91,7 @@ def _near(key: str, stems: tuple[str, ...]) -> list[str]:
         if not word.startswith(stems):
             continue
         near = held[at : at + (_APART + 1) * (len(stems) - 1) + 1]
-        hits = [next((one for one in near if one.startswith(begin)), "") for begin in stems]
+        hits = [next((word for word in near if word.startswith(begin)), "") for begin in stems]
         if all(hits):
             return hits
     return []
@@ -98,8 +99,8 @@ def _near(key: str, stems: tuple[str, ...]) -> list[str]:
 
 def _word_stems(name: str) -> tuple[str, ...]:
     """The beginnings of the words of a name that say what it is; none where they are too short to
-    tell, or where one is a symbol (CXCL13)."""
-    own = [word for word in words(name) if word not in _MEASURES]
+    distinguish, or a symbol (CXCL13)."""
+    own = [stem for stem in words(name) if stem not in _MEASURES]
     symbols = any(len(word) < 4 or not word.isalpha() for word in own)
     if symbols or all(len(word) < 5 for word in own):
         return ()
@@ -117,10 +118,10 @@ def body_key(record: Record, *, whole: bool = False) -> str:
 
 
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
-    """The parts of the claim; the statement is the only one where none is named.
+    """The parts of the claim; the statement itself where none is named.
 
     Where a gene is measured in the place of what was asked for (FOXP3 for regulatory T cells), a
-    record on the gene counts for that part, and is said to.
+    record on the gene counts for that part, and is reported so.
     """
     parts = [_part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)]
     for exposure in expanded.hypothesis.exposures:

@@ -30,7 +30,7 @@ def argue(given: CriticInput, resources: Resources) -> ProverPosition:
         confidence=confidence(seen, given.missing_sources),
         summary=_summary(seen, bool(objections)),
         claims=_claims(seen, given.round),
-        queries=tuple(f"{one} {other}" for one, other in seen.unseen_pairs()[:_CLAIMS]),
+        queries=tuple(f"{first} {second}" for first, second in seen.unseen_pairs()[:_CLAIMS]),
     )
 
 
@@ -38,13 +38,13 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
     if not seen.nearest:
         return ()
     claims = []
-    for number, (one, other) in enumerate(seen.unseen_pairs()[:_CLAIMS], start=1):
-        near = [found for found in seen.nearest if one in found.parts or other in found.parts]
+    for number, (first, second) in enumerate(seen.unseen_pairs()[:_CLAIMS], start=1):
+        near = [found for found in seen.nearest if first in found.parts or second in found.parts]
         cited = tuple(found.ref for found in (near or seen.nearest)[:2])
         claims.append(
             Claim(
                 id=f"P{round_number}.{number}",
-                text=f"Searched by their names, {one} and {other} were found together in no "
+                text=f"Searched by their names, {first} and {second} were found together in no "
                 f"retrieved record{'; in those cited one of them was found' if near else ''}.",
                 citations=cited,
             )

@@ -15,7 +15,7 @@ def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
     if len(parts) >= 2:
         queries.append(Query(text=" ".join(parts), phrases=parts))
     queries.append(Query(text=expanded.hypothesis.statement[:300]))
-    queries += [Query(text=f"{one} {other}", phrases=(one, other)) for one, other in pairs(parts)]
+    queries += [Query(text=f"{a} {b}", phrases=(a, b)) for a, b in pairs(parts)]
     return queries
 
 
@@ -23,8 +23,8 @@ def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
     """Work that would overlap or refute: pairs of parts together with words of denial."""
     doubts = ("not associated", "retracted", "failed to replicate")
     return [
-        Query(text=f"{one} {other} {doubt}", phrases=(one, other))
-        for one, other in pairs(expanded.parts)[:2]
+        Query(text=f"{a} {b} {doubt}", phrases=(a, b))
+        for a, b in pairs(expanded.parts)[:2]
         for doubt in doubts[:2]
     ] + [Query(text=f"{' '.join(expanded.parts)} {doubts[2]}")]
 

@@ -1,4 +1,4 @@
-"""Every number of the novelty debate, in one place."""
+"""Numbers of the novelty debate."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Coverage(View):
     """Coverage of the panel's searches, and the confidence that it allows.
 
     `searched` names the sources that answered, the local index with its size. `relevant` lists the
-    records that bear on the claim: they mention something of it beside disease and endpoint, and
+    relevant records: they mention something of the claim beside disease and endpoint, and
     another part. `foreign` is the claim's disease where no record names it: then none is relevant.
     """
 
@@ -49,7 +49,7 @@ class Claim(View):
 
 
 class Answer(View):
-    """The verifier's answer to one claim (or to "hypothesis", the whole).
+    """The verifier's answer to a claim (or to "hypothesis", the whole).
 
     "weakens" is a finding against a part of the claim; "refutes" is against the claim itself. Where
     the claim "stands", a finding may be named that is not on its exposure, outcome and disease.
@@ -141,7 +141,7 @@ class CriticInput(View):
 
 
 class Round(View):
-    """The scores after one round, less `penalty`, and their population standard deviation."""
+    """The scores after a round, less `penalty`, and their population standard deviation."""
 
     number: int
     scores: dict[Critic, Score]
@@ -158,7 +158,7 @@ class DebateOutcome(View):
     `initial` and `final` are the critics' scores, `sigma` the final population standard deviation,
     `score` the unweighted mean of `final` (SAGE, 3.2.5). `rounds[0]` is the initial assessment;
     `debated` is True when a debate took place. `reasons` are for a revision.
-    Where no retrieved record bears on the claim it is not `judged`: the scores are the critics'
+    Where no retrieved record is relevant the claim is not `judged`: the scores are the critics'
     stances, and pass no threshold. `plausibility` and `interest` are the judge's, on axes of their
     own.
     """

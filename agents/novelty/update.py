@@ -70,7 +70,7 @@ def update(
     p = np.asarray(proposals, dtype=np.float64)
     c = np.asarray(confidences, dtype=np.float64)
     if s.ndim != 1 or s.size == 0 or p.shape != s.shape or c.shape != s.shape:
-        raise ValueError("give one score, one proposal and one confidence per critic")
+        raise ValueError("give a score, a proposal and a confidence per critic")
     for name, values in (("score", s), ("proposal", p)):
         if not ((values >= LOWEST) & (values <= HIGHEST)).all():
             raise ValueError(f"a {name} is outside {LOWEST:g} to {HIGHEST:g}: {values.tolist()}")

@@ -20,7 +20,7 @@ EVIDENCE_PER_EDGE = 3
 
 
 class TermDefinition(View):
-    """A term of the paths and what it means, in one or two sentences."""
+    """A term of the paths and what it means, in a sentence or two."""
 
     term: str
     definition: str
@@ -176,7 +176,7 @@ def unborne(given: OntologistInput, answer: Grounding) -> list[str]:
 
 
 def in_own_words(given: OntologistInput, answer: Grounding) -> Grounding:
-    """The grounding with the graph's own words in the place of refused ones."""
+    """The grounding with the graph's own words in place of refused words."""
     judge = early_judge(given=_passages(given), quotes=_passages(given))
     definitions = {node.name: node.definition for path in given.paths for node in path.nodes}
     steps = _steps(given)

@@ -1,7 +1,7 @@
-"""Holds sentences against typed facts; refuses what they do not bear out, and what it cannot read.
+"""Check sentences against typed facts; refuse what they do not support or what cannot be read.
 
 A sentence about a result has to be made of plain words (`plain_words.txt`), of words of the given
-data, and of claims (`claims.TABLE`) that the facts bear out. A clause denies by one word that
+data, and of claims (`claims.TABLE`) that the facts support. A clause denies by one word that
 governs the claim; anything more involved is refused, because a reader may be led either way.
 Sentences before any result (background, mechanism, debate, feasibility) use free words, but claim
 nothing about the cohort's own result.
@@ -55,7 +55,7 @@ NOTHING_SHOWS = re.compile(
     r"^(?:here |in |of |from |this |these |that |the |our |present |cohort |data |study |analysis |"
     r"design |patients |results? |findings? )*(?:can |could |does |do )?(?:be )?(?:show|shown|"
     r"shows|"
-    r"says?|tells?|speaks?|follows?|points?|proves?|bears?)(?: (?:for|of|to|that|about|on|as|an?|"
+    r"says?|t(?:ell|ells)|speaks?|follows?|points?|proves?|bears?)(?: (?:for|of|to|that|about|on|as|an?|"
     r"the|"
     r"any|its|is|was|are|were|be|or|real|proven|shown))*$"
 )
@@ -86,13 +86,13 @@ COMPARED = re.compile(
     r"density|markers?)\b"
 )
 PARTING = re.compile(r"\bcurves? (?!(?:of|shows?|were|was|are|is|with|for|in|by|from|number)\b)\w+")
-TELLS = re.compile(
+SPEAKS = re.compile(
     rf"\b(?:we|cohorts?|data|patients|results?|findings?|analysis|tests?|it|this|they|what|that|"
     rf"{CLAIM}|"
     r"markers?|exposures?|expression|density|pathologists?|clinicians?|effects?)\b(?: \w+){0,3}? "
     r"(?:shows?|showed|shown|seen?|sees|uses?|used|gave|gives?|came|comes?|stands?|stood|makes?|"
     r"made|"
-    r"marks?|marked|bears?|carry|carries|carried|speaks?|spoke|tells?|told|follows?|followed|"
+    r"marks?|marked|bears?|carry|carries|carried|speaks?|spoke|t(?:ells?|old)|follows?|followed|"
     r"goes|go|"
     r"went|fits?|matches|taken|keeps?|kept|gets?|turns?|turned|finds?|found|meets?|met|knows?|"
     r"known)\b"
@@ -188,7 +188,7 @@ def without_reasons(text: str) -> str:
 def replace_refused(
     texts: Sequence[str], generated: Sequence[str], judge: Judge
 ) -> tuple[str, ...]:
-    """The texts that pass, and one of SAGE's own for each that does not, while there are any.
+    """Keep the texts that pass, and replace others by SAGE's own sentences while there are any.
 
     `generated` are SAGE's own sentences; those that a kept text repeats are not used again.
     """
@@ -209,7 +209,7 @@ def replace_refused(
 
 
 def replace_text(text: str, generated: str, judge: Judge) -> str:
-    """The text, or SAGE's own in its place."""
+    """Return the text, or SAGE's own sentence if it is refused."""
     problems = judge(text)
     return own_sentence(generated, problems) if problems else text
 
@@ -231,7 +231,7 @@ def early_judge(
 
 
 SHORTEST_QUOTATION = 6
-"""Words from which on a quotation speaks for itself."""
+"""Fewest words of a quotation that is taken as such."""
 
 
 def without_quotations(text: str, sources: Collection[str]) -> str:
@@ -280,7 +280,7 @@ def check_result(
     names : words of the given data, in lower case
     quoted : whole sentences that were given and may be repeated
     results_only : refuse also what states no result, since no fact can bear that out; for texts
-        that are read as results (headline, findings), where a remark would pass as one
+        that are read as results (headline, findings), where a remark would pass as a result
     """
     given = {sentence for text in quoted for sentence in (text.strip(), *sentences(text))}
     if text.strip() in given:
@@ -326,19 +326,19 @@ KNOWN = re.compile(
 )
 SOURCED = re.compile(r"\bR\d{1,4}\b|\ba quotation\b|\bdoi\b|\bpmid\b", re.IGNORECASE)
 LONGEST_SENTENCE = 1200
-"""Characters; mechanisms list several processes in one."""
+"""Characters; mechanisms list several processes."""
 
 
 def _surface(sentence: str, names: frozenset[str], markup: bool = True) -> Problem | None:
     if len(sentence) > LONGEST_SENTENCE:
-        return Problem(sentence, "it is too long for one sentence")
+        return Problem(sentence, "it is too long for a sentence")
     hidden = disguise(sentence, names)
     if hidden:
         return Problem(sentence, f"it holds {hidden}")
     bare = re.sub(r"\[\[[^\]]*\]\]", " ", sentence)
     known = KNOWN.search(bare)
     if known is not None and not SOURCED.search(bare):
-        return Problem(sentence, "it tells what is known without a source", known.group())
+        return Problem(sentence, "it states what is known without a source", known.group())
     if markup and (found := MARKUP.search(bare)) is not None:
         return Problem(sentence, "it holds markup", found.group())
     if re.search(r"\bsage\W{0,2}s own\b", bare, re.IGNORECASE):
@@ -453,7 +453,7 @@ def _result_problem(
             return Problem(sentence, *found)
         states_a_result |= bool(covered) or bool(clause.keys)
     if results_only and not states_a_result:
-        return Problem(sentence, "it states no result that a fact could bear out")
+        return Problem(sentence, "it states no result that a fact could support")
     return None
 
 
@@ -467,13 +467,13 @@ def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[s
         word for at, word in enumerate(clause.words) if at not in covered and word in COMPARATIVES
     ]
     if compared and COMPARED.search(clause.text):
-        return "it compares in words that no fact can be held against", compared[0]
+        return "it makes a comparison that no fact can support", compared[0]
     parting = PARTING.search(clause.text)
     if parting is not None and not covered:
-        return "it reads a curve in words that no fact can be held against", parting.group()
-    told = TELLS.search(clause.text)
-    if told is not None and not covered and not clause.negators and not GIVES.search(clause.text):
-        return "it lets the data speak in words that SAGE cannot check", told.group()
+        return "it reads a curve in a way that no fact can support", parting.group()
+    speaking = SPEAKS.search(clause.text)
+    if speaking and not covered and not clause.negators and not GIVES.search(clause.text):
+        return "it lets the data speak in a way that SAGE cannot check", speaking.group()
     foretold = FORETOLD.search(clause.text)
     if foretold is not None and not covered and not clause.negators:
         return "it foretells what was not measured", foretold.group()
@@ -483,7 +483,7 @@ def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[s
         return "it says of the claim what no fact can be held against", clause.text
     exposed = EXPOSED.search(clause.text) or (names - plain_words()) & set(clause.words)
     if exposed and OUTCOMES.search(clause.text) and not HANDLED.search(clause.text):
-        return "it relates exposure and outcome in words that SAGE cannot check", clause.text
+        return "it relates exposure and outcome in a way that SAGE cannot check", clause.text
     return None
 
 
@@ -516,14 +516,14 @@ def _claim_problem(
     says = row.denied if denials else row.asserted
     word = "denies" if denials else "claims"
     if row.settled_never:
-        word = "speaks of"
+        word = "mentions"
     if all(says(facts, test) for test in scopes):
         return ""
-    return f"it {word} {row.name}, which the results do not bear out"
+    return f"it {word} {row.name}, which the results do not support"
 
 
 def _governs(clause: Clause, denial: int, span: range) -> bool:
-    """True where the word of denial bears on the claim and on nothing else."""
+    """True where the word of denial governs the claim and nothing else."""
     if denial < span.start:
         between = clause.words[denial + 1 : span.start]
         return all(word in LIGHT for word in between) or (
@@ -534,7 +534,7 @@ def _governs(clause: Clause, denial: int, span: range) -> bool:
 
 
 def _scopes(parts: Sequence[Clause], facts: ResultFacts) -> list[TestFact]:
-    """The tests that the sentence speaks of, by its words; its numbers can only add to them."""
+    """Find the tests that the sentence mentions; its numbers can only add to them."""
     text = " ".join(part.text for part in parts)
     spoken = [
         key

@@ -41,7 +41,7 @@ class Claim:
 
     @property
     def settled_never(self) -> bool:
-        """True where no fact could bear out either reading."""
+        """True where no fact could support either reading."""
         return self.asserted is _never and self.denied is _never
 
     def may_be_open(self, facts: ResultFacts, tests: Sequence[TestFact]) -> bool:
@@ -130,7 +130,7 @@ TABLE = (
     Claim("confirmation",
           r"believ\w*|confirm\w*|corroborat\w*|verif\w*|substantiat\w*|prove[nsd]?|"
           r"proof(?! of an? (?:mechanism|cause))|proofs|proving|"
-          r"demonstrat\w*|establish\w*|vindicat\w*|upheld|uphold\w*|affirm\w*|borne out|bears? out|"
+          r"demonstrat\w*|establish\w*|vindicat\w*|upheld|uphold\w*|affirm\w*|b(?:orne|ears?) out|"
           rf"came true|held true|{CLAIM} {BE} (?:\w+ )?(?:right|true|correct|accurate|met)|"
           rf"(?:{CLAIM}|it) (?:holds?|held|stands?|stood|survive[sd]?|pass(?:es|ed)?|succeed\w*|"
           r"wins?|won)|evidence (?:is )?(?:for|favors|favoring|in favor)|speaks? for|"
@@ -202,7 +202,7 @@ TABLE = (
           r"affects?|affected|(?<!enough to )matters?|mattered|works?|worked|goes with|go with|"
           r"went with|"
           r"(?:go|goes|went|come|comes|came) (?:together|along|hand)|"
-          rf"{BE} (?:not )?(?:\w+ )?(?:different|unequal)|tells? apart|told apart",
+          rf"{BE} (?:not )?(?:\w+ )?(?:different|unequal)|t(?:ells?|old) apart",
           _test("significant", True), _is("absent", True), future=True, expected=True),
     Claim("a real effect", rf"(?:real|true|genuine|actual) {EFFECT}",
           _test("significant", True), _never),

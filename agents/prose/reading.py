@@ -18,7 +18,7 @@ GREEK_NAME = re.compile(r"^(?:[A-Z0-9]+[α-ω]|[α-ω][A-Z0-9]+)s?$")
 """A molecule with a Greek letter (TGFβ, γH2AX): the rest is in capitals, and spells no claim."""
 LETTERS_ALONE = re.compile(r"(?:\b\w[ .\-·]){3,}\w\b")
 PHRASES = (
-    # What would read as a negation, or as two, and is one thing.
+    # Phrases that would read as a negation.
     (re.compile(r"\b(includes?|spans?|contains?|covers?|excludes?|"
                 r"excluded) no effect\b"), r"\1 null"),
     (re.compile(r"\bneither shown nor excluded\b"), "left undecided"),

@@ -1,7 +1,7 @@
 """Statement of a hypothesis, written from its fields.
 
 The fields are what is tested. Labels come from the data dictionary and the population's words from
-its filters, so that no sentence can name another variable than the one that is compared.
+its filters, so that no sentence can name a variable that is not compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPERATORS = {
 
 
 def within_sentence(label: str) -> str:
-    """A label as it stands in a sentence: an ordinary first word in lower case, a symbol as is."""
+    """Format a label for a sentence: an ordinary first word in lower case, a symbol as is."""
     first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
     return label[0].lower() + label[1:] if first[1:].islower() else label
 
@@ -266,14 +266,14 @@ _BESIDE = {
     "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
     "negative_endpoint",
 }  # fmt: skip
-"""Fields that say how a claim is told, adjusted and controlled, not what it claims."""
+"""Fields on the wording, adjustment and control of a claim, not on its content."""
 
 
 def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
     """Key of a hypothesis, whatever its words: claims with the same key are the same test.
 
-    "High X at higher risk" and "low X at lower risk" are one claim: on one exposure, between
-    extremes, and by slopes and products, where every lower side turns the direction.
+    "High X at higher risk" and "low X at lower risk" are the same claim: on a single exposure,
+    between extremes, and by slopes and products, where every lower side turns the direction.
     """
     exposures, direction = list(hypothesis.exposures), hypothesis.direction
     comparison = hypothesis.comparison

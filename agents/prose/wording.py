@@ -19,7 +19,7 @@ EFFECT = re.compile(
 def names_pattern(names: Iterable[str]) -> str:
     """A pattern that finds these names in a sentence, the longest first.
 
-    A name that is a bare number, or too short to tell from a word, is none.
+    A bare number is no name, nor is what is too short to distinguish from a word.
     """
     known = {name for name in names if len(name) >= 3 and any(char.isalpha() for char in name)}
     ordered = sorted(known, key=lambda name: (-len(name), name))
@@ -46,7 +46,9 @@ def unsupported_numbers(field: str, text: str, *names: str) -> list[str]:
     found = free_numbers(text, *names)
     if not found:
         return []
-    return [f'{field} states a number ("{found[0]}") that no evidence gives; say it in words']
+    return [
+        f'{field} states a number ("{found[0]}") that no evidence gives; write it without numbers'
+    ]
 
 
 def hypothesis_texts(hypothesis: Hypothesis) -> list[str]:
@@ -72,7 +74,7 @@ def replace_wording(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
 
 
 def describe_exposure(exposure: Exposure) -> str:
-    """An exposure in words, e.g. "high FABP5 expression"."""
+    """Describe an exposure, e.g. "high FABP5 expression"."""
     return f"{exposure.level} {exposure.label}"
 
 
@@ -110,7 +112,7 @@ def describe_design(hypothesis: Hypothesis) -> str:
 
 
 def describe_direction(hypothesis: Hypothesis, kind: str) -> str:
-    """The expected direction in words, for an endpoint of `kind`."""
+    """Describe the expected direction, for an endpoint of `kind`."""
     worse = hypothesis.direction is Direction.HIGHER_RISK
     if kind == "competing":
         return "sooner (higher hazard)" if worse else "later (lower hazard)"

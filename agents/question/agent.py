@@ -20,7 +20,7 @@ def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
     """
     prompt = key_of(given.prompt)
     problems = [
-        f'part "{part.words}" does not stand in the question; quote its words as they are'
+        f'part "{part.words}" is not in the question; quote its words exactly'
         for part in reading.parts
         if key_of(part.words) not in prompt
     ]

@@ -22,8 +22,7 @@ class Carried(View):
 def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
     """Each named part of the question, kept or dropped, in the order of asking.
 
-    Two parts are never kept by one exposure: of "TLS and B cells" a claim on one of both drops the
-    other.
+    Two parts never share an exposure: of "TLS and B cells" a claim on either drops the other.
     """
     taken: set[str] = set()
     rows: dict[int, Carried] = {}
@@ -69,7 +68,7 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
 
 
 def _by_stand_in(part: Part, row: Carried, hypothesis: Hypothesis) -> str:
-    said = f", for which {row.how} stands in" if part.stands_in else ""
+    said = f", measured by {row.how} instead" if part.stands_in else ""
     if part.role in (PartRole.MODIFIER, PartRole.TREATMENT) and row.how in {
         subgroup.variable for subgroup in hypothesis.subgroups
     }:
@@ -99,7 +98,7 @@ FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE)
 
 
 def keys_of(question: Question, role: PartRole) -> tuple[tuple[str, ...], ...]:
-    """For each testable part of a role, the variables of which any one carries it."""
+    """For each testable part of a role, the variables that can carry it."""
     return tuple(part.variables for part in question.testable(role) if part.variables)
 
 

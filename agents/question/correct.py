@@ -72,7 +72,7 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
     """An edited contract, held against the cohort and against the question as it was read.
 
     What the asker points to another variable, or leaves out, is noted; a part whose variables are
-    not those that its words were read as says so wherever it is carried.
+    not those of its words is marked wherever it is carried.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
                 )
         if part.role is PartRole.ENDPOINT and not part.endpoint and part.variables:
             raise InputError(
-                f'--question: part "{part.words}" is an endpoint and names variables: give it one'
+                f'--question: part "{part.words}" is an endpoint and names variables: give it'
                 f" of {', '.join(sorted(endpoints))} as `endpoint`"
             )
         if part.endpoint and part.endpoint not in endpoints:

@@ -1,4 +1,4 @@
-"""From a reading to the contract: what each part is known as, and what stands in the way."""
+"""Ground a reading in cohort, ontology and graph: the contract of the question."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
             notes.append(f"{note}.")
         if part.stands_in and part.testable:
             notes.append(
-                f'"{part.words}" is not measured itself; stands in for it: {part.stands_in}.'
+                f'"{part.words}" is not measured itself; measured instead: {part.stands_in}.'
             )
     refusals = [*reading.refusals]
     if not refusals:
@@ -121,7 +121,7 @@ def _part(
 def _cancer(
     asked: Asked, concept: Concept | None, given: QuestionInput, setting: Setting
 ) -> dict[str, object] | None:
-    """A population that a cancer names: the cohort's own, or one that takes another cohort."""
+    """A population that a cancer names: the cohort's own, or that of another cohort."""
     organ = organ_of(concept.name if concept else asked.name)
     if not organ or (concept is not None and concept.kind is not EntityType.DISEASE):
         return None
@@ -152,7 +152,7 @@ def _resolve_measured(
         if received:
             return known | {"setting": True}, (
                 f"Every patient of {cohort} received {received}: who benefits from it"
-                " cannot be told from who does well anyway"
+                " cannot be distinguished from who does well anyway"
             )
     known |= {"graph_node": concept.graph_node, "ontology_id": concept.ontology_id}
     if asked.role is PartRole.POPULATION:
@@ -201,9 +201,9 @@ def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> st
     entry = ontology.find(concept.name)
     members, seen = [entry.id] if entry else [], set[str]()
     while members:
-        one = members.pop()
-        seen.add(one)
-        for link, other in ontology.related(one):
+        member = members.pop()
+        seen.add(member)
+        for link, other in ontology.related(member):
             if link != "narrower" or other.id in seen:
                 continue
             if f" {key_of(other.name)} " in title:

@@ -1,4 +1,4 @@
-"""Keys by which spellings of one name are compared, and the shipped tables of names."""
+"""Keys that compare spellings of a name, and the shipped tables of names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_table(name: str) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=4)
 def word_list(name: str) -> frozenset[str]:
-    """Load a shipped list of words: `function` words without content, or `foreign` ones."""
+    """Load a shipped list of words: `function` words without content, or `foreign` words."""
     return frozenset(
         word for row in read_table("word_lists.tsv") if row[0] == name for word in row[1].split()
     )
@@ -67,9 +67,9 @@ def is_english(prompt: str) -> bool:
     other = sum(not unicodedata.name(char, "").startswith(("LATIN", "GREEK")) for char in letters)
     if other > len(letters) / 5:
         return False
-    words = [_without_accents(word) for word in re.findall(r"[^\W\d_]+", prompt.casefold())]
-    foreign = sum(word in word_list("foreign") for word in words)
-    english = sum(word in word_list("function") | STOP_WORDS for word in words)
+    found = [_without_accents(word) for word in re.findall(r"[^\W\d_]+", prompt.casefold())]
+    foreign = sum(token in word_list("foreign") for token in found)
+    english = sum(token in word_list("function") | STOP_WORDS for token in found)
     accents = sum(not char.isascii() for char in letters)
     return foreign <= english and not (english == 0 and accents >= 3)
 

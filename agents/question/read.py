@@ -114,7 +114,7 @@ class Match:
 
 
 class Matcher:
-    """Matches the words of one prompt against a vocabulary."""
+    """Matches the words of a prompt against a vocabulary."""
 
     def __init__(self, prompt: str, vocabulary: Vocabulary) -> None:
         self.prompt = prompt
@@ -172,7 +172,7 @@ class Matcher:
         return Match(self.words[at].start, self.words[at + size - 1].end, bare, concept)
 
     def _one_side(self, phrase: str, concept: Concept) -> bool:
-        """True for a name ("high mutational burden") that is one side of what is measured."""
+        """True for a name ("high mutational burden") that is a side of what is measured."""
         rest, sided = re.subn(r"^(?:high|low)[- ]", "", phrase, count=1, flags=re.IGNORECASE)
         measured = self.vocabulary.find(rest) if sided else None
         return measured is not None and bool(measured.variables) and not concept.variables
@@ -387,7 +387,7 @@ def _modifiers(matcher: Matcher) -> list[Match]:
 
 
 def _find_adjusted(matcher: Matcher) -> list[Match]:
-    """Matches that the question adjusts for: after such words, or listed with one of them."""
+    """Matches that the question adjusts for: after such words, or listed with such a name."""
     found: list[Match] = []
     for match in matcher.matches:
         if match.concept is None or match.concept.kind in DRUGS:
@@ -419,7 +419,7 @@ def _place_unmatched(matcher: Matcher, parts: list[Asked]) -> tuple[list[Asked],
 
 
 def _merge(parts: list[Asked]) -> list[Asked]:
-    """A part named twice in one role is one part."""
+    """Merge parts that are named twice in a role."""
     out: dict[tuple[PartRole, str, bool], Asked] = {}
     for part in parts:
         out.setdefault((part.role, part.name.casefold(), part.negated), part)

@@ -1,4 +1,4 @@
-"""Subgroups in words ("in women", "stage II or III", "under 70") as conditions on the cohort."""
+"""Parse subgroups ("in women", "stage II or III", "under 70") as conditions on the cohort."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ VARIABLES = {
 class Condition:
     """A condition that a text names, with its place; no filters where the cohort has none for it.
 
-    `contrast` is the variable whose levels are held against one another ("men … than women");
+    `contrast` is the variable whose levels are compared ("men … than women");
     `filters` then keep those levels. `level` is the side of the level that is named first.
     """
 
@@ -99,7 +99,7 @@ def find_conditions(text: str, variables: Iterable[Variable]) -> list[Condition]
 
 
 def _contrast(first: Condition, second: Condition, known: list[Variable]) -> Condition:
-    """Two levels of one variable that are held against one another."""
+    """Two levels of a variable that are compared."""
     whole = Condition(first.start, second.end, first.variable, ())
     values = [value for side in (first, second) for value in _values(side)]
     key = second.filters[0].variable if second.filters else ""
@@ -187,10 +187,9 @@ def _find_stages(text: str, variables: list[Variable]) -> Iterator[Condition]:
         values = tuple(float(number) for number in dict.fromkeys(numbers))
         filters: tuple[Filter, ...] = ()
         if variable is not None and variable.kind == "ordinal":
-            one = len(values) == 1
             filters = (
                 Filter(variable=variable.key, op="eq", value=values[0])
-                if one
+                if len(values) == 1
                 else Filter(variable=variable.key, op="in", value=values),
             )
         yield Condition(match.start(), match.end(), match["what"], filters)

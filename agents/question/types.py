@@ -1,7 +1,7 @@
 """The question as a contract: its parts, what each was matched to, and what would supply the rest.
 
 A part is known where the graph, the ontology or the cohort has a name for it. A hypothesis carries
-a part through one of the part's variables, its endpoint or its filters (`agents.question.carried`).
+a part through the part's variables, its endpoint or its filters (`agents.question.carried`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Part(View):
     """A part of the question, with the words in which it was asked.
 
     `name` is what it was matched to ("" where nothing has a name for it). `variables` are the keys
-    of the data dictionary of which any one measures it, the best first; with `every` they are the
+    of the data dictionary that measure it, the best first; with `every` they are the
     members of a class ("stromal genes"), and an empty list of a class leaves the choice open among
     variables of the modality in `open_to`. `stands_in` says that the variables are no measurement
     of the part itself (a marker gene for a cell type), and why they may stand for it.
@@ -121,7 +121,7 @@ class Question(View):
     refusals: tuple[str, ...] = ()
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
-        """The parts that the asker named, all or those of one role."""
+        """The parts that the asker named, all or those of a role."""
         return tuple(part for part in self.parts if role is None or part.role is role)
 
     def testable(self, role: PartRole) -> tuple[Part, ...]:

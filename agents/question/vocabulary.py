@@ -1,4 +1,4 @@
-"""Names of the cohort, the ontology and the graph by one key, and what the cohort measures."""
+"""Names of the cohort, the ontology and the graph by key, and what the cohort measures."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Vocabulary:
         return table_
 
     def _endpoint_names(self) -> dict[str, tuple[str, Endpoint | None]]:
-        """Names of outcomes by key: the concept, and the cohort's endpoint for it if it has one."""
+        """Names of outcomes by key: the concept, and the cohort's endpoint for it, or None."""
         out: dict[str, tuple[str, Endpoint | None]] = {}
         for concept, asked, own in read_table("endpoints.tsv"):
             wanted = {key_of(name) for name in own.split("|")}

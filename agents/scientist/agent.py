@@ -80,7 +80,7 @@ def proposal_problems(
     names = given.dictionary.names()
     problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
     if write_statement(proposal.hypothesis, known) in given.already:
-        problems.append("this hypothesis was already proposed; propose a different one")
+        problems.append("this hypothesis was already proposed; propose a different hypothesis")
     return problems
 
 

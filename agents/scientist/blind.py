@@ -69,7 +69,7 @@ class Correlation(View):
 
 
 class Cell(View):
-    """Patients at one combination of levels; None where the count is suppressed."""
+    """Patients at a combination of levels; None where the count is suppressed."""
 
     levels: tuple[str, ...]
     patients: int | None
@@ -145,7 +145,7 @@ class BlindCohort:
         return found
 
     def find_variables(self, *names: str) -> tuple[str, ...]:
-        """Keys of the variables that carry one of `names`: a gene's symbol, a label, a synonym."""
+        """Keys of the variables with any of `names`: a gene's symbol, a label, a synonym."""
         genes = [self._symbols[name.upper()] for name in names if name.upper() in self._symbols]
         others = [key for name in names for key in self._keys_by_name.get(plain(name), ())]
         return tuple(dict.fromkeys([*(f"expression:{gene}" for gene in genes), *others]))
@@ -380,7 +380,7 @@ class BlindCohort:
         return power, exposed, reference
 
     def _round_count(self, count: float) -> int:
-        """A count to the nearest multiple of the minimum, so that no two differ by one patient."""
+        """Round a count to a multiple of the minimum: no two differ by a single patient."""
         return round(float(count) / self.minimum) * self.minimum
 
     def _endpoint(self, key: str) -> Endpoint:
@@ -399,7 +399,7 @@ def chance_to_see(
 
     Parameters
     ----------
-    relevant, detectable : effects on one scale, as ratios or as differences
+    relevant, detectable : effects on the same scale, as ratios or as differences
     rules : hold the two-sided level
     ratio : compare the effects' logarithms
     """

@@ -95,7 +95,7 @@ def covariates(
 
 
 def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
-    """The endpoint that was asked for, else one of these names, else overall survival, else the
+    """The endpoint that was asked for, else one with such a name, else overall survival, else the
     survival endpoint with the most events.
 
     Raises

@@ -48,14 +48,14 @@ class GraphNeighbors(View):
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
-        """The schema, which does not offer cell lines: no patient has one."""
+        """The schema, without cell lines, which no patient has."""
         schema = super().model_json_schema(*args, **options)
         schema["$defs"]["EntityType"]["enum"].remove(EntityType.CELL_LINE)
         return schema
 
 
 class NeighborNode(View):
-    """A node one step away. `forward`: the relation leads from the asked node to this one."""
+    """An adjacent node. `forward`: the relation leads from the asked node to it."""
 
     name: str
     type: EntityType
@@ -66,7 +66,7 @@ class NeighborNode(View):
 
 
 class Neighborhood(View):
-    """The nodes around one, the most believed relations first."""
+    """The nodes around another, the most believed relations first."""
 
     name: str
     neighbors: tuple[NeighborNode, ...]
@@ -113,7 +113,7 @@ class LiteratureSearch(View):
 
 
 class Source(View):
-    """A record with its key, and the sentences of it that speak of the query."""
+    """A record with its key, and its sentences on the query."""
 
     key: str
     title: str
@@ -155,7 +155,7 @@ class Designs(View):
 
 
 class SignatureDefine(View):
-    """Genes that are to be scored as one variable, and how."""
+    """Genes to score as a variable, and the method."""
 
     genes: tuple[str, ...] = Field(min_length=2, max_length=100)
     method: Method = "mean_z"

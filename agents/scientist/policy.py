@@ -3,7 +3,7 @@
 It drafts the claim that the question asks for, the claims of the brief's chains, and claims on
 measured neighbors of the question's concepts in the graph. Then it looks: what earlier rounds
 answered is left, a variable that most patients lack or do not express is left, of two exposures
-that say the same one is kept, and a claim that could see more comes before one that could see less.
+that agree the first is kept, and claims with more power come first.
 """
 
 from __future__ import annotations
@@ -210,14 +210,14 @@ def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: R
     found = yield Use(
         "literature_search", LiteratureSearch(query=query[:300], phrases=(concept.name,), limit=6)
     )
-    told = [source for source in found["sources"] if not source["retracted"]]
-    known.sources[concept.variable] = tuple(item["key"] for item in told)[:3]
+    kept = [source for source in found["sources"] if not source["retracted"]]
+    known.sources[concept.variable] = tuple(item["key"] for item in kept)[:3]
     entry = resources.ontology.find(concept.name)
     names = {concept.name, *((entry.name, *entry.synonyms) if entry is not None else ())}
     wanted = [f" {key_of(name)} " for name in names]
     sentences = [
         text
-        for item in told
+        for item in kept
         for text in item["quotations"]
         if any(name in f" {key_of(text)} " for name in wanted)
     ]
@@ -299,7 +299,7 @@ def _is_binary(given: ScientistInput, concept: Concept) -> bool:
 
 
 def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
-    """The levels of a modifier that has several in words; of two, the difference is tested."""
+    """Levels of a categorical modifier; of two levels, the difference is tested instead."""
     found = next(
         (variable for variable in given.dictionary.variables if variable.key == modifier.variable),
         None,
@@ -361,11 +361,11 @@ def _proposal(
     conjectured = question.direction is None
 
     def level_of(concept: Concept) -> Level:
-        """The side that was said; of what was not, the side on which the claim's direction lies."""
+        """The side that the question names, else the side of the claim's direction."""
         if concept.variable in levels:
             return levels[concept.variable]
         if concept.asked and not conjectured:
-            return "high"  # "shortens" is said of more of it
+            return "high"  # "shortens" refers to more of it
         harmful = known.risk.get(concept.variable, "high")
         protective = question.direction is Direction.LOWER_RISK
         return "low" if (harmful == "low") != protective else "high"
@@ -391,7 +391,7 @@ def _proposal(
         else "The graph relates these concepts, and the cohort measures them."
     )
     rationale += (
-        " The sources that speak of it are listed."
+        " The sources on it are listed."
         if sources
         else " The search found no passage in support of it."
     )
@@ -456,7 +456,7 @@ def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Lo
 def _without_repeats(
     proposal: Proposal, same: Iterable[frozenset[str]], given: ScientistInput
 ) -> Proposal:
-    """The claim without an exposure that says what one before it says."""
+    """The claim without an exposure that repeats an earlier exposure."""
     hypothesis = proposal.hypothesis
     kept: list[Exposure] = []
     for exposure in hypothesis.exposures:

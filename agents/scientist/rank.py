@@ -1,4 +1,4 @@
-"""Candidates ranked before anything is tested: by what a test of each is expected to tell.
+"""Rank candidates before anything is tested, by the expected information of a test.
 
 Expected information is the product of four parts, each in [0, 1] and each shown: the power to see
 an effect that matters, how plausible the claim is, how little it was studied, and how much of the
@@ -24,7 +24,7 @@ from validation.core.hypothesis import Hypothesis
 UNSUPPORTED = 0.2
 """Plausibility of a claim that nothing searched supports."""
 ONE_SOURCE = 0.5
-"""Plausibility of a claim that one source found in the search speaks of."""
+"""Plausibility of a claim with a single source found in the search."""
 UNKNOWN_POWER = 0.5
 CONTRADICTED = 0.7
 CONJECTURED = 0.7
@@ -100,9 +100,9 @@ def without_rewordings(
 def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Citation]) -> float:
     """Plausibility of the claim by what was read, in [0, 1].
 
-    The geometric mean of the beliefs of the relationships that it rests on, less where one of them
-    is contradicted; or, if that is more, one minus a half for each source that is not retracted
-    and reports no null finding, less where one does. Little where there is neither, and less where
+    The geometric mean of the beliefs of the relationships that it rests on, less where any
+    is contradicted; or, if that is more, 1 minus a half for each source that is not retracted
+    and reports no null finding, less where any does. Little where there is neither, and less where
     the direction is a conjecture.
     """
     support = {(step.chain, step.step) for step in proposal.support}
@@ -146,7 +146,7 @@ def relevance(question: Question, hypothesis: Hypothesis) -> float:
 
 def added_to(question: Question, hypothesis: Hypothesis) -> list[str]:
     """Exposures beyond those that a question names, unless it asks to explain, or to discover
-    without saying among what ("stromal genes" says so, "genes" does not).
+    without saying among what ("stromal genes" does, "genes" does not).
     """
     exposures = question.testable(PartRole.EXPOSURE)
     closed = any(part.every for part in exposures) and not any(part.open_to for part in exposures)

@@ -1,7 +1,7 @@
 """The scientist's tools: looks at graph, literature and cohort, none of which an outcome changes.
 
 A workbench holds what the tools look at and remembers which sources were found, so that a claim
-can cite them. Whoever asks the scientist binds the tools to one.
+can cite them. Callers bind the tools to a workbench.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Workbench:
         return Entities(entities=tuple(entities))
 
     def graph_neighbors(self, asked: GraphNeighbors) -> Neighborhood:
-        """Nodes one step away, the most believed first."""
+        """List adjacent nodes, the most believed first."""
         found: list[NeighborNode] = []
         for neighbor in self.graph.neighbors(asked.name):
             node = neighbor.node
@@ -186,7 +186,7 @@ class Workbench:
         )
 
     def literature_search(self, asked: LiteratureSearch) -> Sources:
-        """Records with the sentences that speak of the query."""
+        """Search records, with their sentences on the query."""
         from kg.literature.expansion import synonyms
         from kg.literature.text import mentions, phrase_key
         from kg.literature.types import Query
@@ -241,7 +241,7 @@ class Workbench:
         return Designs(designs=tuple(self.cohort.power(claim) for claim in asked.claims))
 
     def signature_define(self, asked: SignatureDefine) -> SignatureCheck:
-        """Score genes as one variable of this cohort, or refuse it.
+        """Score genes as a variable of this cohort, or refuse it.
 
         Raises
         ------
@@ -295,7 +295,7 @@ class Workbench:
         )
 
     def show_history(self, asked: HistoryAsked) -> History:
-        """Earlier claims, all or those on one variable."""
+        """Earlier claims, all or those on a variable."""
         if not asked.variable:
             return self.history
         return History(
@@ -331,7 +331,7 @@ class Workbench:
             _tool(
                 "literature_search",
                 "Searches the literature. Returns records with their keys and the sentences that"
-                " speak of the query; cite a record by its key in `sources`.",
+                " mention the query; cite a record by its key in `sources`.",
                 LiteratureSearch,
                 self.literature_search,
             ),

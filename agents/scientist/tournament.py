@@ -18,7 +18,7 @@ from sage.core.seeds import generator
 
 START = 1200.0
 STEP = 32.0
-"""Points that one comparison moves at most (Elo 1978, The Rating of Chessplayers)."""
+"""Points that a comparison moves at most (Elo 1978, The Rating of Chessplayers)."""
 ROUNDS = 3
 
 
@@ -46,7 +46,7 @@ class Preference(View):
 
 
 def by_parts(given: Pairing, resources: Resources) -> Preference:
-    """The one with more expected information; the one that answers more breaks a tie."""
+    """Prefer more expected information; a tie goes to the more relevant candidate."""
 
     def worth(contender: Contender) -> tuple[float, float]:
         return contender.parts.expected_information, contender.parts.relevance

@@ -17,7 +17,7 @@ from validation.core.hypothesis import Hypothesis
 
 
 class NoveltyView(View):
-    """The novelty verdict in a line; no score where nothing that was found bears on the claim."""
+    """The novelty verdict in a line; no score where no record is relevant to the claim."""
 
     score: float | None
     threshold: float
@@ -81,7 +81,7 @@ def summarize(given: SummaryInput, resources: Resources) -> Summary:
 def title_of(hypothesis: Hypothesis) -> str:
     """Title of a report: the parts of the claim, and no statement about them.
 
-    A title of a model's own could tell a result in two nouns ("Death by collagen").
+    A title of a model's own could state a result in two nouns ("Death by collagen").
     """
     parts = " and ".join(exposure.label for exposure in hypothesis.exposures)
     return f"{parts[:1].upper()}{parts[1:]} and {hypothesis.endpoint}"
@@ -160,7 +160,7 @@ def find_problems(given: SummaryInput, text: str, *, results_only: bool = False)
 
 
 def unborne(given: SummaryInput, answer: Summary) -> list[str]:
-    """The sentences that the facts do not bear out, and a summary without the verdict."""
+    """List sentences that the facts do not support."""
     problems = [
         problem
         for each in answer.paragraphs
