@@ -55,7 +55,8 @@ NOTHING_SHOWS = re.compile(
     r"^(?:here |in |of |from |this |these |that |the |our |present |cohort |data |study |analysis |"
     r"design |patients |results? |findings? )*(?:can |could |does |do )?(?:be )?(?:show|shown|"
     r"shows|"
-    r"says?|t(?:ell|ells)|speaks?|follows?|points?|proves?|bears?)(?: (?:for|of|to|that|about|on|as|an?|"
+    r"says?|t(?:ell|ells)|speaks?|follows?|points?|proves?|bears?)"
+    r"(?: (?:for|of|to|that|about|on|as|an?|"
     r"the|"
     r"any|its|is|was|are|were|be|or|real|proven|shown))*$"
 )

@@ -72,7 +72,7 @@ THREAT = re.compile(
     r"account|bias|distort|blur|confound|mask|hide|drive|differ|remain|contribute|influence|affect|"
     r"weaken|mimic|produce|create|shift|dilute|lie behind|play|act|stand behind)\b"
 )
-FOREPAST = re.compile(
+FORETOLD = re.compile(
     r"\b(?:will|would|could|can|should|may|might|must) (?:\w+ ){0,2}?(?:only|merely|repeat|"
     r"deepen|show|find|found|give|bring|"
     r"make|yield|reach|become|turn|prove|confirm|support|demonstrate|be (?:true|right|real|"
@@ -93,7 +93,7 @@ def mood_of(clause: Clause, first_word: str) -> Mood:
         return Mood.TO_DO
     if first_word in IMPERATIVE and PAST.search(text) is None:
         return Mood.TO_DO
-    if FOREPAST.search(text):
+    if FORETOLD.search(text):
         return Mood.STATED
     if THREAT.search(text) or (FURTHER.search(text) and WANTED.search(text)):
         return Mood.TO_DO

@@ -401,7 +401,7 @@ def test_the_report_says_which_sentences_are_its_own_and_why(
     again, _ = retold
     page = (again / "report.md").read_text()
     assert "(SAGE's own sentence: the model's was refused: " in page
-    assert "which the results do not bear out" in page
+    assert "which the results do not support" in page
     assert "One cohort; no external validation was run." in page
     assert "Repeat it in another cohort." in page
 

@@ -185,7 +185,7 @@ def test_all_and_none_are_said_only_where_it_is_so(share: float, digits: int, te
 )
 def test_general_knowledge_needs_a_source(sentence: str) -> None:
     problems = early_judge(refs=("R1",))(sentence)
-    assert [problem.reason for problem in problems] == ["it tells what is known without a source"]
+    assert [problem.reason for problem in problems] == ["it states what is known without a source"]
     assert not early_judge(refs=("R1",))(f"{sentence[:-1]} (R1).")
 
 
