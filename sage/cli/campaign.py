@@ -125,7 +125,7 @@ def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
     plan = folder.plan()
     settings = load(**plan.settings)
     if not as_json:
-        done = folder.notebook(settings).read().rounds.get(plan.id, 0)
+        done = folder.notebook(settings).load().rounds.get(plan.id, 0)
         out.print(
             f"[bold]{plan.id}[/]  {plan.status}, {done} of {count_noun(plan.rounds, 'round')}"
         )
@@ -157,7 +157,7 @@ def _tell(
 
     plan = folder.plan()
     notebook = folder.notebook(settings)
-    pages = notebook.read()
+    pages = notebook.load()
     mine = [finding for finding in pages.findings if finding.campaign == plan.id]
     page = notebook.path.with_suffix(".html")
     waiting = f"{folder.root}/round-{pages.rounds.get(plan.id, 0) + 1}" if pause else None

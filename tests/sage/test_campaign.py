@@ -83,17 +83,17 @@ def test_a_round_is_noted_once_however_often_it_is_written(
     tmp_path: Path, settings: Settings
 ) -> None:
     notebook = notebook_at(tmp_path / "n.json", settings)
-    assert notebook.read() == Pages()
+    assert notebook.load() == Pages()
     for _ in range(2):
         notebook.enter(asked())
         notebook.add("c", 1, [finding(1)])
-    pages = notebook.read()
+    pages = notebook.load()
     assert [each.name for each in pages.findings] == ["c/r1-h1"]
     assert pages.rounds == {"c": 1}
     assert len(pages.campaigns) == 1
     notebook.enter(asked(ended="all rounds are done"))
-    assert notebook.read().campaigns[0].ended == "all rounds are done"
-    assert Notebook(notebook.path).read() == notebook.read()  # the file is whole in either case
+    assert notebook.load().campaigns[0].ended == "all rounds are done"
+    assert Notebook(notebook.path).load() == notebook.load()  # the file is whole in either case
 
 
 @needs_postgres
@@ -125,7 +125,7 @@ def test_campaigns_that_share_a_notebook_lose_nothing(tmp_path: Path, settings: 
         thread.start()
     for thread in threads:
         thread.join()
-    pages = notebook_at(tmp_path / "n.json", settings).read()
+    pages = notebook_at(tmp_path / "n.json", settings).load()
     assert len({each.name for each in pages.findings}) == 32
     assert set(pages.rounds.values()) == {8}
     assert len(pages.campaigns) == 4

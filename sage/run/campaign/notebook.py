@@ -206,7 +206,7 @@ class SharedNotebook(Notebook):
             assert database is not None
             yield database
 
-    def read(self) -> Pages:
+    def load(self) -> Pages:
         """See `Notebook.read`."""
         with self._database() as database:
             return database.transaction(self._pages) or super().load()

@@ -16,7 +16,7 @@ WORDS = {"supported": "supported", "not_supported": "not supported", "inconclusi
 
 def write_pages(notebook: Notebook) -> Path:
     """Write `NOTEBOOK.md` and `NOTEBOOK.html` beside the notebook; return the HTML page."""
-    pages = notebook.read()
+    pages = notebook.load()
     html = notebook.path.with_suffix(".html")
     groups = [_group(pages, campaign, notebook.path.parent) for campaign in pages.campaigns]
     for path, name, escape in (

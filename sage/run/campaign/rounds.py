@@ -202,7 +202,7 @@ def begin_campaign(
     if root.is_dir() and any(root.iterdir()):
         raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` it")
     place = (notebook or root / "notebook.json").resolve()
-    notebook_at(place, settings).read()
+    notebook_at(place, settings).load()
     root.mkdir(parents=True, exist_ok=True)
     folder = CampaignFolder(root)
     folder.save(
@@ -242,7 +242,7 @@ def conduct(
     notebook = folder.notebook(settings)
     while True:
         plan = folder.plan()
-        number = notebook.read().rounds.get(plan.id, 0) + 1
+        number = notebook.load().rounds.get(plan.id, 0) + 1
         found = _opening(folder, plan, number, settings, agree)
         if isinstance(found, str):
             folder.update(status="finished", stopped=found)
@@ -309,7 +309,7 @@ def _opening(
     from sage.run.spec import Corrections
 
     left, budget = None, plan.spec.budget_usd
-    pages = folder.notebook(settings).read()
+    pages = folder.notebook(settings).load()
     if budget is not None:
         left = budget - spent(pages.findings, plan.id)
     run = folder.round(number)
