@@ -104,13 +104,7 @@ def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
 
 
 def next_moves(earlier: Sequence[Earlier], known: DataDictionary) -> tuple[Move, ...]:
-    """Propose the next claims, best first: follow up what held before explaining what failed.
-
-    Parameters
-    ----------
-    earlier : the claims so far, oldest first
-    known : the cohort's data dictionary, all of it
-    """
+    """Propose the next claims, best first: follow up what held before explaining what failed."""
     return Policy((), known).moves(earlier)
 
 
@@ -373,15 +367,7 @@ def prior_of(move: Move, came: Came) -> float:
 
 
 class Policy:
-    """Ranks moves and fresh claims on a cohort by their expected information.
-
-    Parameters
-    ----------
-    fresh : claims from the literature, the best first; asked without a cut if they have a single
-        exposure
-    known : the cohort's data dictionary, all of it
-    share : the share of the patients that explores
-    """
+    """Ranks moves and fresh claims on a cohort by their expected information."""
 
     def __init__(
         self, fresh: Sequence[Hypothesis], known: DataDictionary, share: float = 0.5

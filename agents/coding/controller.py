@@ -23,7 +23,6 @@ from agents.coding.accept import (
     strip_result,
 )
 from agents.coding.appendix import read_appendix
-from agents.coding.brief import brief
 from agents.coding.data import DATA_AGENT, DataInput
 from agents.coding.store import PROGRAM, Store, sha256
 from agents.coding.task import TASK_AGENT, TaskInput
@@ -33,6 +32,7 @@ from agents.coding.types import (
     ContractBrief,
     DataProvenance,
     ExecutionPlan,
+    brief_of,
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.core.base import Reasoner
@@ -97,7 +97,7 @@ class Carrying:
         if done is not None:
             self.require_same(done.contract_sha256)
             return done
-        self.brief: ContractBrief = brief(self.frozen)
+        self.brief: ContractBrief = brief_of(self.frozen)
         self.compiled = second_program()
         self.plan = self._plan()
         self._resolve_data()
@@ -439,12 +439,7 @@ def carry_out(
 
     Parameters
     ----------
-    tasks : the coding instructions' tasks, for the plan
-    tools : tool name to version, of features that were extracted for this contract
-    replicate : a second cohort on which the primary test is repeated
-    rounds : how many second implementations may be tried
     min_count : fewest patients that a count in a program's appendix may have
-    on_event : called with an event's name and details ("plan", "attempt", "escalated", "done")
 
     Raises
     ------

@@ -113,17 +113,6 @@ def resolve_cohort(
     """Ask the data agent for `wanted` variables, and extract what a registered tool can compute.
 
     To be called before a contract is frozen. The plan's `missing` variables cannot be had.
-
-    Parameters
-    ----------
-    cohort : the run's cohort; it is not changed
-    wanted : keys of variables that the hypothesis needs
-    reasoner : answers for the data agent
-    registry : the tools that may be offered to it
-    run_tool : runs a tool by name and arguments, here or on workers; failures raise
-    folder : new folder; gets the tables, `provenance.json` and the extended cohort
-    on_event : called with "feature" and the number of slides done
-
     Returns
     -------
     The cohort with the new variables (the same cohort if nothing was extracted), the data agent's
@@ -157,13 +146,6 @@ def extract_features(
     on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
 ) -> tuple[Cohort, tuple[FeatureProvenance, ...]]:
     """Compute what `plan` says, and return the cohort with the new variables.
-
-    Parameters
-    ----------
-    run_tool : runs a tool by name and arguments, here or on workers; failures raise
-    folder : new folder; gets a table per variable, `provenance.json` and the extended cohort
-    on_event : called with "feature" and the number of slides done
-
     Raises
     ------
     InputError

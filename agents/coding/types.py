@@ -8,28 +8,8 @@ from pydantic import Field
 
 from agents.core.base import View
 from sandbox.types import SandboxResult
+from validation.contracts.contract import FrozenContract, TestPlan, VariableUse
 from validation.results.results import Part, Reproduction
-
-
-class Column(View):
-    """A column of the analysis-ready table: what it means, never what a patient has."""
-
-    key: str
-    label: str
-    kind: str
-    role: str
-    unit: str | None = None
-
-
-class PlannedTest(View):
-    """A registered test, as a plan can quote it."""
-
-    id: str
-    role: str
-    method: str
-    endpoint: str
-    covariates: tuple[str, ...] = ()
-    strata: tuple[str, ...] = ()
 
 
 class ContractBrief(View):
@@ -42,11 +22,30 @@ class ContractBrief(View):
     population: str
     exposed: str
     reference: str
-    columns: tuple[Column, ...]
+    columns: tuple[VariableUse, ...]
     endpoints: tuple[str, ...]
-    tests: tuple[PlannedTest, ...]
+    tests: tuple[TestPlan, ...]
     primary: str
     seed: int
+
+
+def brief_of(frozen: FrozenContract) -> ContractBrief:
+    """Describe a contract to the sub-agents, without its data hashes and rules."""
+    contract = frozen.contract
+    return ContractBrief(
+        sha256=frozen.sha256,
+        statement=contract.hypothesis.statement,
+        cohort=contract.cohort,
+        simulated=contract.simulated,
+        population=contract.population,
+        exposed=contract.exposed,
+        reference=contract.reference,
+        columns=contract.variables,
+        endpoints=tuple(endpoint.key for endpoint in contract.endpoints),
+        tests=contract.tests,
+        primary=contract.primary,
+        seed=contract.seed,
+    )
 
 
 class Step(View):

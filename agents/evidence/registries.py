@@ -80,9 +80,6 @@ class EvidenceClients:
     Parameters
     ----------
     cache_dir : where answers are kept for a week; None keeps none
-    addresses : the registries to ask, by name; see `ADDRESSES`
-    packages : packages whose releases and repositories are looked up
-    today : the day from which a repository's idle time counts
     """
 
     def __init__(

@@ -13,17 +13,18 @@ from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.resource_facts import resource_facts
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.tool_facts import tool_facts
-from agents.feasibility.types import EvidenceItem, Machine, ToolFacts
+from agents.feasibility.types import EvidenceItem, Machine
 from validation.core.dictionary import DataDictionary
 
 if TYPE_CHECKING:
     from agents.evidence.registries import EvidenceClients
+    from mcp_servers.spec import ToolSpec
 
 
 def gather(
     expanded: ExpandedHypothesis,
     dictionary: DataDictionary,
-    registry_tools: Sequence[ToolFacts] = (),
+    registry_tools: Sequence[ToolSpec] = (),
     clients: EvidenceClients | None = None,
     *,
     settings: FeasibilitySettings | None = None,
@@ -34,12 +35,8 @@ def gather(
 
     Parameters
     ----------
-    expanded : the hypothesis under assessment
-    dictionary : the cohort's data dictionary; its counts are all that is used of the cohort
-    registry_tools : entries of the tool registry
     clients : outside registries; None asks none, and the verdict then rests on the cohort, the
         installed packages and the registry alone
-    numbers : of the draft contract; without them, those that the dictionary's counts give
     """
     settings = settings or FeasibilitySettings()
     machine = machine or Machine()

@@ -41,17 +41,7 @@ def data_facts(
     numbers: ContractNumbers,
     settings: FeasibilitySettings,
 ) -> None:
-    """Add the facts of the first step: data, events and power.
-
-    Parameters
-    ----------
-    facts : the list under way; a fact is added for each exposure, covariate, stratum, filter and
-        endpoint, and, where a contract can be drafted, for events and power
-    hypothesis : the claim; its keys are looked up
-    dictionary : what the cohort has, in how many of its patients
-    numbers : what the primary test of a draft contract compares, or why none can be drafted
-    settings : thresholds for missing values, number of events and detectable ratio
-    """
+    """Add the facts of the first step: data, events and power."""
     source = f"data dictionary of {dictionary.cohort}"
     found = [
         _exposure(facts, exposure, dictionary, settings, source)

@@ -31,19 +31,11 @@ class FactList:
 
         Parameters
         ----------
-        step : the step of the assessment that it belongs to
-        check : name of the check; facts of the same name belong together
-        statement : a sentence, with the numbers
-        source : a dictionary, a registry, a service
         found : whether it is so; None where the source could not be asked
         share : how well the check is met; clipped to [0, 1]
         value : the number that the statement rests on; None where there is none, or it may not be
             shown
-        unit : of `value`, such as "patients" or "hours"
-        blocking : whether this fact alone can make the hypothesis infeasible
         remedy : what would mend it; empty where nothing has to be
-        adjust_for : keys of the data dictionary that would mend it as covariates
-        url : where the source can be looked up
         """
         self.items.append(
             EvidenceItem(

@@ -18,18 +18,7 @@ def logic_facts(
     numbers: ContractNumbers,
     settings: FeasibilitySettings,
 ) -> None:
-    """Facts of step three: whether the claim can be refuted, and whether the comparison is fair.
-
-    Parameters
-    ----------
-    facts : the list under way; facts on direction, cuts, circularity, confounders, number of terms
-        and size of the groups are added
-    hypothesis : the claim, with its exposures, covariates and comparison
-    dictionary : the cohort's variables, among which confounders are looked for
-    numbers : what the primary test of a draft contract compares; without a share of exposed
-        patients, the size of the groups is left out
-    settings : thresholds, such as events per term of the model
-    """
+    """Facts of step three: whether the claim can be refuted, and whether the comparison is fair."""
     worse = hypothesis.direction is Direction.HIGHER_RISK
     facts.add(
         "logic",

@@ -11,7 +11,8 @@ from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
-    from agents.feasibility.types import Machine, ToolFacts
+    from agents.feasibility.types import Machine
+    from mcp_servers.spec import ToolSpec
 
 _ANALYSIS_SECONDS = 60.0
 _PER_THOUSAND_PATIENTS = 60.0
@@ -24,7 +25,7 @@ def resource_facts(
     facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
-    tools: Sequence[ToolFacts],
+    tools: Sequence[ToolSpec],
     machine: Machine,
     settings: FeasibilitySettings,
 ) -> None:
@@ -32,14 +33,9 @@ def resource_facts(
 
     Parameters
     ----------
-    facts : the list under way; facts on runtime, on each tool (accelerator, memory) and on
-        the memory of the tables are added, all of them blocking
-    hypothesis : the claim; not read, since `tools` holds what its exposures need
-    dictionary : number of patients, slides and genes, which set time and memory
     tools : those that would have to run on slides, with seconds per slide and MiB; 120 s per slide
         are assumed where a tool states none
     machine : cores, memory in MiB, and whether there is a GPU
-    settings : hours that count in full, and hours beyond which the hypothesis is infeasible
     """
     seconds = _ANALYSIS_SECONDS + _PER_THOUSAND_PATIENTS * dictionary.n_patients / 1000.0
     costs = []

@@ -13,7 +13,7 @@ from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
-    from agents.feasibility.types import ToolFacts
+    from mcp_servers.spec import ToolSpec
 
 STATISTICS = ("lifelines", "statsmodels", "scikit-learn", "pandas")
 _IMAGE_MODALITY = "imaging:"
@@ -23,16 +23,12 @@ def tool_facts(
     facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
-    tools: Sequence[ToolFacts],
-) -> list[ToolFacts]:
+    tools: Sequence[ToolSpec],
+) -> list[ToolSpec]:
     """Facts of step two: which packages and tools the analysis needs, and whether they are here.
 
     Parameters
     ----------
-    facts : the list under way; facts on each statistical package and each exposure that is read
-        off slides are added
-    hypothesis : the claim; only exposures of the imaging modality need a tool
-    dictionary : what the cohort has already; a feature that is in it needs no tool
     tools : of the registry; the tool that shares most words with an exposure is its own
 
     Returns
@@ -51,7 +47,7 @@ def tool_facts(
             blocking=False,
             remedy="" if package else f"Install {name}.",
         )
-    needed: list[ToolFacts] = []
+    needed: list[ToolSpec] = []
     for exposure in hypothesis.exposures:
         if not exposure.variable.startswith(_IMAGE_MODALITY):
             continue
@@ -84,7 +80,7 @@ def tool_facts(
     return needed
 
 
-def _tool_for(wanted: str, tools: Sequence[ToolFacts]) -> ToolFacts | None:
+def _tool_for(wanted: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool whose name and summary share most words with `wanted`; at least two."""
     asked = set(words(wanted.replace("_", " ").replace(":", " "))) - {"imag", "density", "score"}
     best, most = None, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import Field
 
@@ -85,49 +85,6 @@ class FeasibilityVerdict(View):
     def may_run(self) -> bool:
         """False when nothing may be computed."""
         return self.verdict != "infeasible"
-
-
-class ToolNeeds(Protocol):
-    """A tool's resources, as the registry describes them."""
-
-    @property
-    def gpu(self) -> str:
-        """ "none", "optional" or "required"."""
-        ...
-
-    @property
-    def memory_mb(self) -> int:
-        """MiB."""
-        ...
-
-    @property
-    def seconds_per_item(self) -> float | None:
-        """Seconds per slide or patient on one core."""
-        ...
-
-
-class ToolFacts(Protocol):
-    """What feasibility wants to know of a registered tool; the registry's entries have it."""
-
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Version."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """What it does, in a sentence."""
-        ...
-
-    @property
-    def resources(self) -> ToolNeeds:
-        """Resources of a call."""
-        ...
 
 
 class Machine(View):

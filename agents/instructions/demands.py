@@ -32,14 +32,6 @@ def take_up(
     rules: Rules | None = None,
 ) -> tuple[Hypothesis, Demands]:
     """The hypothesis with the demanded covariates, as far as data and events allow.
-
-    Parameters
-    ----------
-    hypothesis : as it is about to be registered
-    demanded : keys of the data dictionary
-    dictionary : the cohort's; its counts decide, never an outcome's relation to anything
-    rules : the contract's, for the events that each covariate needs
-
     Returns
     -------
     The hypothesis with its covariates, and what became of each demand.

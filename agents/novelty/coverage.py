@@ -30,15 +30,7 @@ def measure_coverage(
     local_records: int | None,
     ontology: Ontology | None = None,
 ) -> Coverage:
-    """The coverage of a panel's searches so far.
-
-    Parameters
-    ----------
-    expanded, records : the claim, and what was retrieved for it
-    served, missing : the sources that answered, and those that did not
-    local_records : how many records the local index holds
-    ontology : synonyms by which a record may mention a part
-    """
+    """The coverage of a panel's searches so far."""
     relevant = relevant_refs(expanded, records, ontology)
     foreign = foreign_to(expanded, records, ontology) if set(served) <= {LOCAL} else ""
     if foreign:

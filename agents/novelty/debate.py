@@ -84,18 +84,6 @@ def hold_debate(
     ontology: Ontology | None = None,
 ) -> DebateOutcome:
     """Judge how novel `expanded` is.
-
-    Parameters
-    ----------
-    expanded : the hypothesis; its own text is all that the critics get of it
-    reasoner : fills the critics' positions, with a model or by rules
-    retrieve : finds literature; see `retriever`
-    settings : every number of the debate
-    seed : recorded for the reasoner's resources; the controller draws no random number
-    as_of : the date of judgment; passed on to the critics (the retriever enforces it)
-    critics, debate : fewer critics, or no rounds, for calibration (SAGE, 4.4)
-    ontology : synonyms by which a record may mention a part of the hypothesis
-
     Raises
     ------
     Whatever the reasoner raises for an answer that it could not obtain.

@@ -273,16 +273,7 @@ def check_result(
     *,
     results_only: bool = False,
 ) -> list[Problem]:
-    """Refused sentences of a text about the result.
-
-    Parameters
-    ----------
-    facts : what was computed
-    names : words of the given data, in lower case
-    quoted : whole sentences that were given and may be repeated
-    results_only : refuse also what states no result, since no fact can bear that out; for texts
-        that are read as results (headline, findings), where a remark would pass as a result
-    """
+    """Refused sentences of a text about the result."""
     given = {sentence for text in quoted for sentence in (text.strip(), *sentences(text))}
     if text.strip() in given:
         return []
@@ -306,8 +297,6 @@ def check_before(
 
     Parameters
     ----------
-    given : texts that hold the identifiers that may be named
-    names : words of the given data, in lower case
     refs : keys of the retrieved records; None where none were retrieved
     """
     problems = _check_citations(text, given, refs)

@@ -38,7 +38,6 @@ def unknown_identifiers(
 
     Parameters
     ----------
-    given : texts that hold the identifiers that were given (keys, titles, quotations)
     refs : short keys ("R3") of retrieved records; None where there are none
     """
     allowed = " ".join(given).lower()

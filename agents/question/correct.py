@@ -19,13 +19,6 @@ def apply_corrections(
     dropped: Sequence[str] = (),
 ) -> Question:
     """The contract with the asker's corrections, each of which is noted.
-
-    Parameters
-    ----------
-    given, reading, vocabulary : the question as it was read
-    replaced : words that stand for all parts of a role
-    dropped : words of parts that the asker agrees to leave out
-
     Raises
     ------
     InputError

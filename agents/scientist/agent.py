@@ -49,14 +49,7 @@ def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
 def proposal_problems(
     given: ScientistInput, proposal: Proposal, known: Known, found: Found
 ) -> list[str]:
-    """Only variables of the cohort, only chains and sources that were shown, no number of its own.
-
-    Parameters
-    ----------
-    given, proposal : what the scientist saw, and what it proposes
-    known : the cohort's data dictionary, or the part of it that was shown
-    found : sources that its searches gave, by key
-    """
+    """Check variables, chains, sources and numbers of a proposal."""
     problems = variable_problems(proposal.hypothesis, known)
     problems += [
         f'refinement "{refinement.variable}" is not in the data dictionary'
@@ -94,8 +87,6 @@ def check_candidates(
 
     Parameters
     ----------
-    given : what the scientist saw
-    answer : its proposals
     known : the cohort's data dictionary; None for the part of it that was shown
     found : sources that its searches gave, by key; None where it searched nothing
 
@@ -120,13 +111,6 @@ def compose_draft(
     """Attach the evidence that the proposal rests on, on both sides.
 
     The statement is written from the proposal's fields; what the model wrote there is dropped.
-
-    Parameters
-    ----------
-    brief, found : where its relationships and its sources come from
-    proposal : what was proposed
-    hypothesis_id : the draft's name
-    known : the cohort's data dictionary, or the part of it that was shown
     """
     support = {(step.chain, step.step) for step in proposal.support}
     used = [

@@ -29,14 +29,6 @@ def draft(
     untested: Sequence[str] = (),
 ) -> Hypothesis:
     """The claim on these exposures in the patients that the question is about.
-
-    Parameters
-    ----------
-    given : the scientist's question, brief and data dictionary
-    exposures, endpoint, comparison, direction : what is claimed
-    rationale : why, in sentences
-    untested : parts of the mechanism that the cohort does not measure
-
     Returns
     -------
     Hypothesis

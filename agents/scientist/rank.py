@@ -168,8 +168,6 @@ def parts_of(
 
     Parameters
     ----------
-    proposal, design : the candidate and what its design could see
-    question, brief, found : what it answers, and what it rests on
     studied : records that name its exposures together; None where nothing could be counted
     """
     power = UNKNOWN_POWER if design.power is None else design.power

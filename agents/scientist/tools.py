@@ -62,19 +62,7 @@ MOSTLY_UNDETECTED = 0.8
 
 
 class Workbench:
-    """Data of the scientist's tools, and the sources that they found.
-
-    Parameters
-    ----------
-    graph, literature : searched as they are
-    cohort : its variables without outcomes
-    ontology : synonyms by which a concept is found among the cohort's variables
-    embedder : made when paths are first asked for
-    history : what earlier rounds found
-    measures : measures on the slides' maps, where the cohort has some
-    as_of : nothing that appeared later is found
-    seed : of the path search
-    """
+    """Data of the scientist's tools, and the sources that they found."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from validation.verdict.relevance import expected_direction
 from validation.verdict.verdict import CLEAR
 
 if TYPE_CHECKING:
-    from agents.scientist import ScientistInput
+    from agents.scientist.views import ScientistInput
     from sage.settings import Settings
     from validation.cohort.cohort import Cohort
     from validation.core.dictionary import DataDictionary
@@ -227,7 +227,7 @@ def propose_claims(question: str, known: DataDictionary, settings: Settings) -> 
     """
     from agents.core.base import Resources
     from agents.core.rules import RulesReasoner
-    from agents.scientist import SCIENTIST
+    from agents.scientist.agent import SCIENTIST
     from sage.run.wiring import make_ontology
 
     rules = RulesReasoner(Resources(ontology=make_ontology()))
@@ -249,7 +249,7 @@ def brief_scientist(question: str, known: DataDictionary, settings: Settings) ->
     from agents.core.types import dictionary_view
     from agents.ontologist.agent import ONTOLOGIST, OntologistInput, compose_brief
     from agents.question.types import Question
-    from agents.scientist import ScientistInput
+    from agents.scientist.views import ScientistInput
     from kg.graph.model import Graph
     from kg.paths.find import PathOptions, generate
     from sage.run.wiring import demo_graph, make_embedder, make_ontology

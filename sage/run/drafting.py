@@ -10,14 +10,7 @@ from agents.core.types import DictionaryView, Draft, History, OntologyBrief, dic
 from agents.prose.statement import settle_fields
 from agents.question.carried import filters_of
 from agents.question.types import Question
-from agents.scientist import (
-    Candidates,
-    Proposal,
-    ScientistInput,
-    Workbench,
-    at_the_bench,
-    compose_draft,
-)
+from agents.scientist.agent import at_the_bench, compose_draft
 from agents.scientist.rank import (
     RankedCandidate,
     Ranking,
@@ -28,7 +21,9 @@ from agents.scientist.rank import (
     parts_of,
     without_rewordings,
 )
+from agents.scientist.tools import Workbench
 from agents.scientist.tournament import TOURNAMENT, Contender, Pairing, play
+from agents.scientist.views import Candidates, Proposal, ScientistInput
 from kg.literature.expansion import synonyms
 from sage.core.errors import InputError
 from sage.core.files import write_json

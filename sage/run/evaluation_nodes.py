@@ -134,9 +134,10 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
 def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Judge feasibility on gathered evidence, before anything is computed."""
     from agents.coding.controller import LIMITS
-    from agents.feasibility import FEASIBILITY, Machine, gather
+    from agents.feasibility.agent import FEASIBILITY
+    from agents.feasibility.collect import gather
     from agents.feasibility.plan import contract_numbers
-    from agents.feasibility.types import FeasibilityInput
+    from agents.feasibility.types import FeasibilityInput, Machine
 
     expanded = state["expanded"]
     name = expanded.hypothesis.id

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.scientist import BlindCohort
+from agents.scientist.blind import BlindCohort
 from agents.scientist.looks import MeasurementCheck
 from sage.core.errors import InputError
 

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from agents.core.types import Draft, dictionary_view
 from agents.prose.statement import settle_fields
 from agents.prose.wording import describe_design, describe_direction
-from agents.scientist import variable_problems
+from agents.scientist.agent import variable_problems
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
 from sage.core.models import Strict

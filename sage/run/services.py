@@ -29,7 +29,7 @@ from sage.settings import Settings
 
 if TYPE_CHECKING:
     from agents.evidence.registries import EvidenceClients
-    from agents.scientist import Workbench
+    from agents.scientist.tools import Workbench
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
     from kg.literature.search import Literature
@@ -174,7 +174,8 @@ class Services:
         """Data of the scientist's tools, without outcomes."""
         from datetime import date
 
-        from agents.scientist import BlindCohort, Workbench
+        from agents.scientist.blind import BlindCohort
+        from agents.scientist.tools import Workbench
 
         year = self.spec.as_of
         return Workbench(

@@ -18,7 +18,7 @@ from agents.novelty.verifier import VERIFIER
 from agents.ontologist.agent import ONTOLOGIST
 from agents.path_generation.agent import PATH_GENERATION
 from agents.question.agent import QUESTION
-from agents.scientist import SCIENTIST
+from agents.scientist.agent import SCIENTIST
 from agents.scientist.tournament import TOURNAMENT
 from agents.summary.agent import SUMMARY
 from sage.core.errors import InputError

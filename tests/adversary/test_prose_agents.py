@@ -13,13 +13,16 @@ from agents.core.base import Agent, Resources
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
 from agents.expansion.agent import EXPANSION, ExpansionInput
-from agents.feasibility import FEASIBILITY, FeasibilityInput, gather
+from agents.feasibility.agent import FEASIBILITY
+from agents.feasibility.collect import gather
+from agents.feasibility.types import FeasibilityInput
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.types import CitedRecord, CriticInput
 from agents.novelty.verifier import VERIFIER
 from agents.ontologist.agent import ONTOLOGIST, OntologistInput
-from agents.scientist import SCIENTIST, ScientistInput
+from agents.scientist.agent import SCIENTIST
+from agents.scientist.views import ScientistInput
 from kg.lexicon.ontology import Ontology
 from kg.literature.types import Record
 from kg.types import EntityType, PathEdge, PathNode, PathScores, ScoredPath

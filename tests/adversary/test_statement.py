@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agents.core.types import Citation, Draft, OntologyBrief, dictionary_view
 from agents.instructions.demands import take_up
 from agents.prose.statement import settle_fields, write_statement
-from agents.scientist import Proposal, StepRef, compose_draft
+from agents.scientist.agent import compose_draft
+from agents.scientist.views import Proposal, StepRef
 from sage.core.errors import InputError
 from sage.run.hypothesis_nodes import accept
 from sage.run.review import Edit, edited_hypothesis

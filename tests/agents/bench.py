@@ -11,7 +11,9 @@ from typing import Any
 from agents.core.base import Resources
 from agents.core.types import Definition, History, OntologyBrief, Relationship, dictionary_view
 from agents.question.types import Intent, Part, PartRole, Question
-from agents.scientist import BlindCohort, ScientistInput, Workbench
+from agents.scientist.blind import BlindCohort
+from agents.scientist.tools import Workbench
+from agents.scientist.views import ScientistInput
 from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature

@@ -6,12 +6,13 @@ import pytest
 
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer, check_data
 from agents.coding.task import TASK_AGENT, TaskInput, check_plan
-from agents.coding.types import Column, ContractBrief, PlannedTest
+from agents.coding.types import ContractBrief
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.core.base import Resources
 from agents.core.prompting import render
 from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
+from validation.contracts.contract import TestPlan, VariableUse
 from validation.reproduction.compare import SecondTest, Task
 
 RULES = RulesReasoner(Resources(ontology=Ontology((), ())))
@@ -24,14 +25,14 @@ BRIEF = ContractBrief(
     exposed="FABP5 high and TLS low",
     reference="everybody else",
     columns=(
-        Column(key="expression:FABP5", label="FABP5", kind="continuous", role="exposure"),
-        Column(key="clinical:stage", label="stage", kind="ordinal", role="covariate"),
-        Column(key="clinical:stage", label="stage", kind="ordinal", role="known_positive"),
+        VariableUse(key="expression:FABP5", label="FABP5", kind="continuous", role="exposure"),
+        VariableUse(key="clinical:stage", label="stage", kind="ordinal", role="covariate"),
+        VariableUse(key="clinical:stage", label="stage", kind="ordinal", role="known_positive"),
     ),
     endpoints=("OS",),
     tests=(
-        PlannedTest(id="primary", role="primary", method="cox", endpoint="OS"),
-        PlannedTest(id="km", role="descriptive", method="kaplan_meier", endpoint="OS"),
+        TestPlan(id="primary", role="primary", method="cox", endpoint="OS"),
+        TestPlan(id="km", role="descriptive", method="kaplan_meier", endpoint="OS"),
     ),
     primary="primary",
     seed=0,

@@ -15,20 +15,18 @@ from agents.core.prompting import parse, render
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
 from agents.evidence.registries import ExternalFact
-from agents.feasibility import (
-    FEASIBILITY,
-    EvidenceItem,
-    FeasibilityInput,
-    FeasibilitySettings,
-    FeasibilityVerdict,
-    Machine,
-    check_feasibility,
-    gather,
-)
-from agents.feasibility.agent import ADJUST
+from agents.feasibility.agent import ADJUST, FEASIBILITY, check_feasibility
+from agents.feasibility.collect import gather
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.rule import judge
-from agents.feasibility.types import STEPS
+from agents.feasibility.settings import FeasibilitySettings
+from agents.feasibility.types import (
+    STEPS,
+    EvidenceItem,
+    FeasibilityInput,
+    FeasibilityVerdict,
+    Machine,
+)
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import dictionary, expanded, hypothesis
 from validation.core.dictionary import Endpoint, Variable

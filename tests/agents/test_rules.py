@@ -17,9 +17,9 @@ from agents.core.types import (
 )
 from agents.expansion.agent import ExpansionInput, check_expansion, expand
 from agents.question.types import Level
-from agents.scientist import Proposal, ScientistInput, compose_draft, proposal_problems
-from agents.scientist.agent import draft_from_chains
+from agents.scientist.agent import compose_draft, draft_from_chains, proposal_problems
 from agents.scientist.chains import proposals
+from agents.scientist.views import Proposal, ScientistInput
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.core.dictionary import Endpoint, Variable

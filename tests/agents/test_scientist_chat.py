@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agents.scientist import Workbench, at_the_bench
-from agents.scientist.agent import BOUNDS
+from agents.scientist.agent import BOUNDS, at_the_bench
+from agents.scientist.tools import Workbench
 from agents.scientist.views import Candidates
 from sage.core.errors import FaultError
 from sage.core.llm.trace import Trace, episodes, read_trace

@@ -17,7 +17,7 @@ from agents.core.disclosure import suppressed_cells
 from agents.core.rules import RulesReasoner
 from agents.core.types import EarlierClaim, History
 from agents.question.types import Part, PartRole
-from agents.scientist import at_the_bench
+from agents.scientist.agent import at_the_bench
 from agents.scientist.blind import BlindCohort, chance_to_see
 from agents.scientist.chains import proposals
 from agents.scientist.views import Proposal

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from agents.scientist import BlindCohort, Workbench, at_the_bench
+from agents.scientist.agent import at_the_bench
+from agents.scientist.blind import BlindCohort
 from agents.scientist.looks import MeasurementDefine
+from agents.scientist.tools import Workbench
 from benchmarks.adapters.measures import COHORT, simulate
 from kg.literature.search import Literature
 from mcp_servers.measures.formula import parse

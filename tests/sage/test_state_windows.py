@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from agents.core.base import Agent
 from agents.expansion.agent import EXPANSION
-from agents.feasibility import FEASIBILITY
+from agents.feasibility.agent import FEASIBILITY
 from agents.instructions.agent import CODING_INSTRUCTIONS
 from agents.interpreter.agent import INTERPRETER
 from agents.novelty.judge import JUDGE
@@ -18,7 +18,7 @@ from agents.novelty.verifier import VERIFIER
 from agents.ontologist.agent import ONTOLOGIST
 from agents.path_generation.agent import PATH_GENERATION
 from agents.question.agent import QUESTION
-from agents.scientist import SCIENTIST
+from agents.scientist.agent import SCIENTIST
 from agents.summary.agent import SUMMARY
 from sage.run.graph import build, build_evaluation, build_interpretation
 from sage.run.services import Services
