@@ -1,7 +1,7 @@
-"""Who asked, edited, approved and exported: rows that are added and never changed.
+"""Append-only log of actions of people: asked, edited, approved, exported.
 
-Each row is hashed together with the one before it, as the ledger's are, so that one that was edited
-or removed is found.
+Each row is hashed together with the row before it, like the ledger's, which reveals edits and
+removals.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
 FIRST = hash_text("sage audit 1")
 REFUSED = "refused"
-"""What the log calls a request beyond a quota; `about` is the number of the request's row."""
+"""Action in the log for a request beyond a quota; `about` is the number of its row."""
 
 
 class Entry(Strict):
-    """One row."""
+    """A row of the log."""
 
     seq: int
     at: str
@@ -44,26 +44,25 @@ class Entry(Strict):
     detail: dict[str, Any]
     chain: str
 
-    def chained(self, before: str) -> str:
-        """The hash of this row together with all rows before it."""
+    def hash_after(self, before: str) -> str:
+        """Hash of this row together with all rows before it."""
         values = [self.seq, self.at, self.who, self.what, self.about, self.detail]
         return hash_text(before + canonical_json(values))
 
 
 class Audit:
-    """The log."""
+    """Append-only log in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def add(self, who: str, what: str, about: str = "", **detail: Any) -> Entry:
-        """Write a row; when this returns, it is on disk.
+        """Append a row, on disk on return.
 
         Parameters
         ----------
-        who : the person
-        what : a verb in the past: "asked", "decided", "exported"
-        about : a run, a cohort, a file
+        what : action in the past tense, e.g. "asked", "exported"
+        about : run, cohort or file
         detail : JSON values
         """
 
@@ -77,7 +76,7 @@ class Audit:
                 seq=seq + 1, at=max(clock.stamp(), at), who=who, what=what, about=about,
                 detail=detail, chain="",
             )  # fmt: skip
-            entry = entry.model_copy(update={"chain": entry.chained(chain)})
+            entry = entry.model_copy(update={"chain": entry.hash_after(chain)})
             execute(
                 "INSERT INTO sage_audit (seq, at, who, what, about, detail, chain)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -88,18 +87,18 @@ class Audit:
         return self.database.transaction(body)
 
     def rows(self) -> list[Entry]:
-        """Every row, oldest first."""
-        found = self.database.one("SELECT * FROM sage_audit ORDER BY seq")
+        """Return all rows, oldest first."""
+        found = self.database.run("SELECT * FROM sage_audit ORDER BY seq")
         return [_entry(row) for row in found]
 
     def refuse(self, entry: web.Entry) -> None:
-        """Write down that what a row asks for was refused, so that it does not count."""
+        """Log that the request of a row was refused, so that it does not count."""
         self.add(entry.who, REFUSED, str(entry.seq), request=entry.what)
 
     def count(self, entry: web.Entry, since: str) -> int:
-        """How often the person of a row did the same from a time (ISO 8601) up to this row.
+        """Count the same action of the same person since a time (ISO 8601), up to this row.
 
-        What was refused does not count; this row does.
+        This row counts; refused requests do not.
         """
         text = (
             "SELECT COUNT(*) AS n FROM sage_audit WHERE who = ? AND what = ? AND at >= ?"
@@ -107,12 +106,12 @@ class Audit:
             " (SELECT about FROM sage_audit WHERE who = ? AND what = ? AND at >= ?)"
         )
         values = [entry.who, entry.what, since, entry.seq, entry.who, REFUSED, since]
-        return int(self.database.one(text, values)[0]["n"])
+        return int(self.database.run(text, values)[0]["n"])
 
-    def problem(self) -> str:
-        """The first break of the chain, in one line; empty where it is whole."""
+    def find_problem(self) -> str:
+        """Describe the first break of the chain; empty if there is none."""
         chain = FIRST
-        found = self.database.one("SELECT * FROM sage_audit ORDER BY seq")
+        found = self.database.run("SELECT * FROM sage_audit ORDER BY seq")
         for at, row in enumerate(found, start=1):
             try:
                 entry = _entry(row)
@@ -120,7 +119,7 @@ class Audit:
                 return f"row {at} of the audit log was edited"
             if entry.seq != at:
                 return f"row {at} of the audit log was removed"
-            chain = entry.chained(chain)
+            chain = entry.hash_after(chain)
             if entry.chain != chain:
                 return f"row {at} of the audit log was edited"
         return ""
@@ -137,6 +136,6 @@ def _entry(row: dict[str, Any]) -> Entry:
 
 @contextmanager
 def open_audit(settings: Settings, *, new: bool = False) -> Iterator[Audit | None]:
-    """The log of the settings' database; None where there is none and no `new` one is wanted."""
+    """Open the log of the settings' database; None if there is none and `new` is false."""
     with open_database(settings, TABLES, new=new) as database:
         yield Audit(database) if database is not None else None

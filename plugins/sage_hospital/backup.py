@@ -1,8 +1,8 @@
-"""Runs and their databases in one archive that fits together, and back.
+"""Back up runs and their databases into a consistent archive, and restore them.
 
-The databases are copied first, in one snapshot, then the folders: a run that went on meanwhile has
-files that its checkpoints do not know yet, as after a kill, and goes on from there. Each folder is
-copied to a place of its own first, and goes into the archive once the copy agrees with its record.
+The databases are copied first, in one snapshot, then the folders. A run that continues meanwhile
+has files unknown to its copied checkpoints, as after a kill, and continues from there. Each folder
+is archived once its copy agrees with the run's record.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ TABLES = (
     "checkpoint_migrations", "checkpoints", "checkpoint_blobs",
     "checkpoint_writes", "sage_ledger", "sage_ledger_tokens", "sage_ledger_meta",
 )  # fmt: skip
-"""Of a PostgreSQL database: everything that SAGE keeps there."""
+"""All tables of SAGE in a PostgreSQL database."""
 LEDGER = ("ledger.sqlite", "ledger.sqlite.head")
 LEFT_OUT = ("run.lock", "pause")
 SQLITE = (".sqlite",)
 BESIDE = ("-wal", "-shm", "-journal")
 TRIES = 3
-"""Copies of a run that goes on; a step that begins while one is made may spoil it."""
+"""Attempts to copy a run under way; a step that begins meanwhile can spoil a copy."""
 
 
 def backup(settings: Settings, archive: Path) -> dict[str, int]:
@@ -56,35 +56,39 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
 
     Returns
     -------
-    How many files, runs and rows of tables it holds, and how many runs of the queue lie elsewhere
-    and are not in it.
+    Numbers of files, runs and table rows in it, and of queued runs elsewhere, which are not in it.
 
     Raises
     ------
     InputError
-        If the archive is there already or would lie among the runs, or if a run's copy does not
-        agree with its record: the run goes on too fast, or was damaged. No archive is left then.
+        If the archive exists or would be among the runs, or if a run's copy does not agree with
+        its record: the run changes too fast, or is damaged. No archive is left then.
     FaultError
         If a database cannot be read.
     """
     runs = settings.runs_dir.resolve()
     if archive.exists():
-        raise InputError(f"{archive} is there already; name another file")
+        raise InputError(f"{archive} exists; name another file")
     if archive.resolve().is_relative_to(runs):
-        raise InputError(f"{archive} lies among the runs that it would hold; name another place")
+        raise InputError(f"{archive} is inside runs_dir; choose another place")
     hashes: dict[str, str] = {}
     rows = 0
     with tempfile.TemporaryDirectory() as folder, replacing(archive) as part:
         place = Path(folder)
-        part.touch(mode=0o600)  # it holds what several people may not see of each other's
+        part.touch(mode=0o600)  # it holds the runs of several people
         with tarfile.open(part, "w:gz", compresslevel=3) as tar:
             for kind, url in _servers(settings).items():
-                for table, path, count in _dumped(url, place / kind):
+                for table, path, count in _dump(url, place / kind):
                     rows += count
                     _add(tar, path, f"postgres/{kind}/{table}.copy", hashes)
             ledger = Path(settings.ledger.place)
             if "://" not in settings.ledger.place and ledger.is_file():
-                _add(tar, _copied(ledger, place / "ledger.sqlite"), "ledger/ledger.sqlite", hashes)
+                _add(
+                    tar,
+                    _copy_sqlite(ledger, place / "ledger.sqlite"),
+                    "ledger/ledger.sqlite",
+                    hashes,
+                )
                 head = ledger.with_name(f"{ledger.name}.head")
                 if head.is_file():
                     _add(tar, head, "ledger/ledger.sqlite.head", hashes)
@@ -92,13 +96,13 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
             known = {root: run for root, run in known.items() if root.is_relative_to(runs)}
             for run in known.values():
                 name = f"runs/{run.root.relative_to(runs).as_posix()}"
-                copy = _verified(run, place / "run")
+                copy = _copy_run(run, place / "run")
                 for path in _files(copy):
                     _add(tar, path, f"{name}/{path.relative_to(copy).as_posix()}", hashes)
                 shutil.rmtree(copy)
             for path in _files(runs):
                 if known.keys().isdisjoint(path.parents):
-                    copied = _copy(path, place / "one")
+                    copied = _copy(path, place / "file")
                     _add(tar, copied, f"runs/{path.relative_to(runs).as_posix()}", hashes)
             contents = json.dumps(
                 {"format": FORMAT, "sage": own_version(), "at": clock.stamp(), "sha256": hashes},
@@ -114,15 +118,15 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
 
 
 def restore(settings: Settings, archive: Path) -> dict[str, int]:
-    """Put an archive's runs, checkpoints, queue and ledger where the settings say.
+    """Restore an archive's runs, checkpoints, queue and ledger to the places in the settings.
 
-    Every file is compared with the archive's list before anything is put in its place.
+    Every file is compared with the archive's list before anything is moved into place.
 
     Raises
     ------
     InputError
-        If it is no archive of SAGE's, was damaged, or something is there already; nothing is put
-        in its place then.
+        If it is not an archive of SAGE, is damaged, or something exists already; nothing is
+        restored then.
     FaultError
         If the database refuses.
     """
@@ -133,7 +137,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
     runs.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=runs.parent, prefix=".restore-") as folder:
         place = Path(folder)
-        hashes = _unpacked(archive, place)
+        hashes = _unpack(archive, place)
         kinds = {PurePosixPath(name).parts[1] for name in hashes if name.startswith("postgres/")}
         for kind in sorted(kinds):
             if kind not in servers:
@@ -146,7 +150,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
                     " with `sage validate ledger merge`"
                 )
             if ledger.exists():
-                raise InputError(f"{ledger} is there already; set SAGE_LEDGER to another file")
+                raise InputError(f"{ledger} exists; set SAGE_LEDGER to another file")
         folders = {}
         for run in runs_and_rounds(place / "runs"):
             run.verify(under_way=True)
@@ -159,7 +163,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
                 for run_id, home in folders.items():
                     live.execute("UPDATE sage_runs SET folder = ? WHERE id = ?", [home, run_id])
         rows = sum(
-            _loaded(servers[kind], place / "postgres" / kind, folders) for kind in sorted(kinds)
+            _load(servers[kind], place / "postgres" / kind, folders) for kind in sorted(kinds)
         )
         if (place / "ledger").is_dir():
             ledger.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +181,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
 
 
 def _servers(settings: Settings) -> dict[str, str]:
-    """The PostgreSQL databases in use: of the runs, and of the ledger where it is another."""
+    """URLs of the PostgreSQL databases in use: of the runs, and of the ledger if different."""
     found = {}
     if settings.checkpoint_url is not None:
         found["runs"] = settings.checkpoint_url.get_secret_value()
@@ -187,19 +191,19 @@ def _servers(settings: Settings) -> dict[str, str]:
     return found
 
 
-def _verified(run: RunFolder, to: Path) -> Path:
-    """A copy of a run that agrees with its record, also where the run goes on meanwhile.
+def _copy_run(run: RunFolder, to: Path) -> Path:
+    """Copy a run, possibly under way, so that the copy agrees with its record.
 
-    What says least is copied first: checkpoints, manifest, record. A step that ends while the other
-    files are copied is then one that is under way in the copy, as after a kill.
+    Checkpoints, manifest and record are copied first. A step that ends while the other files are
+    copied is then still under way in the copy, as after a kill.
 
     Raises
     ------
     InputError
-        If no copy agrees, with what to do about it.
+        If no copy agrees.
     """
     first = ["checkpoints.sqlite", "manifest.json", "integrity.jsonl"]
-    at_work, said = False, ""
+    at_work, problem = False, ""
     for _ in range(TRIES):
         shutil.rmtree(to, ignore_errors=True)
         try:
@@ -211,7 +215,7 @@ def _verified(run: RunFolder, to: Path) -> Path:
                         _copy(path, to / path.relative_to(run.root))
             RunFolder(to).verify(under_way=True)
         except InputError as error:
-            at_work, said = (
+            at_work, problem = (
                 at_work or bool(find_holder(run)),
                 str(error).replace(str(to), str(run.root)),
             )
@@ -219,22 +223,22 @@ def _verified(run: RunFolder, to: Path) -> Path:
             return to
     if at_work:
         raise InputError(
-            f"run {run.id} is at work and changed while it was copied; no archive was written."
-            f" `sage admin pause {run.id}`, then back up again"
+            f"run {run.id} changed while it was copied; no archive was written. Pause it"
+            f" (`sage admin pause {run.id}`), then back up again"
         )
     raise InputError(
-        f"run {run.id} could not be restored, and no archive was written: {said}. Or move it out of"
-        f" {run.root.parent}"
+        f"run {run.id} is damaged, and no archive was written: {problem}. Repair it, or move it out"
+        f" of {run.root.parent}"
     )
 
 
 def _copy(path: Path, to: Path) -> Path:
     to.parent.mkdir(parents=True, exist_ok=True)
-    return _copied(path, to) if path.suffix in SQLITE else Path(shutil.copyfile(path, to))
+    return _copy_sqlite(path, to) if path.suffix in SQLITE else Path(shutil.copyfile(path, to))
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """What a backup holds of a folder."""
+    """Files of a folder that belong in a backup."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.is_file() and not path.is_symlink() and not _left_out(path):
             yield path
@@ -246,7 +250,7 @@ def _left_out(path: Path) -> bool:
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str, hashes: dict[str, str]) -> None:
-    """Add a file as it is at this moment; a journal may grow while it is read."""
+    """Add a file at its present size; a journal may grow while it is read."""
     with path.open("rb") as stream:
         info = tar.gettarinfo(arcname=name, fileobj=stream)
         info.uid = info.gid = 0
@@ -257,20 +261,20 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, hashes: dict[str, str]) ->
 
 
 class _Hashing:
-    """A stream that hashes what is read from it."""
+    """Stream that hashes what is read from it."""
 
     def __init__(self, stream: IO[bytes], digest: Any) -> None:
         self.stream, self.digest = stream, digest
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Read and hash the next bytes."""
         found = self.stream.read(size)
         self.digest.update(found)
         return found
 
 
-def _copied(path: Path, to: Path) -> Path:
-    """A copy of an SQLite file as it was at one moment, whoever writes to it."""
+def _copy_sqlite(path: Path, to: Path) -> Path:
+    """Copy a consistent state of an SQLite file, also while others write to it."""
     to.unlink(missing_ok=True)
     try:
         with (
@@ -284,7 +288,7 @@ def _copied(path: Path, to: Path) -> Path:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[Connection[Any]]:
+def _connect(url: str) -> Iterator[Connection[Any]]:
     import psycopg
 
     try:
@@ -294,7 +298,7 @@ def _connected(url: str) -> Iterator[Connection[Any]]:
         raise FaultError(f"the database refuses: {reason_of(error)}") from None
 
 
-def _there(live: Connection[Any]) -> list[str]:
+def _list_tables(live: Connection[Any]) -> list[str]:
     return [
         table
         for table in TABLES
@@ -302,20 +306,20 @@ def _there(live: Connection[Any]) -> list[str]:
     ]
 
 
-def _dumped(url: str, place: Path) -> Iterator[tuple[str, Path, int]]:
-    """Each table that is there, in a file, all as of one moment, with its number of rows."""
+def _dump(url: str, place: Path) -> Iterator[tuple[str, Path, int]]:
+    """Dump each existing table to a file, all from one snapshot; yield name, file, row count."""
     from psycopg import IsolationLevel, sql
 
     place.mkdir()
-    with _connected(url) as live:
+    with _connect(url) as live:
         live.isolation_level = IsolationLevel.REPEATABLE_READ
-        for table in _there(live):
+        for table in _list_tables(live):
             path = place / table
             columns = sql.SQL(", ").join(map(sql.Identifier, _columns(live, table)))
-            said = sql.SQL("COPY {} ({}) TO STDOUT").format(sql.Identifier(table), columns)
+            statement = sql.SQL("COPY {} ({}) TO STDOUT").format(sql.Identifier(table), columns)
             with path.open("wb") as stream, live.cursor() as cursor:
                 stream.write(",".join(_columns(live, table)).encode() + b"\n")
-                with cursor.copy(said) as copy:
+                with cursor.copy(statement) as copy:
                     for block in copy:
                         stream.write(block)
                 count = max(0, cursor.rowcount)
@@ -330,10 +334,10 @@ def _columns(live: Connection[Any], table: str) -> list[str]:
     return [row[0] for row in live.execute(text, [table]).fetchall()]
 
 
-def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
-    """Fill the tables from files, all or none; they are made by who uses them first.
+def _load(url: str, place: Path, folders: dict[str, str]) -> int:
+    """Fill the tables from files, all or none, and make those that do not exist.
 
-    `folders` are where the runs, by their identity, lie from here on.
+    `folders` has the new folder of each run by its identity.
     """
     from psycopg import sql
 
@@ -345,7 +349,7 @@ def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
     from validation.ledger.store import TABLES as LEDGER
 
     rows = 0
-    with _connected(url) as live:
+    with _connect(url) as live:
         live.autocommit = True
         if (place / "checkpoints.copy").is_file():
             from langgraph.checkpoint.postgres import PostgresSaver
@@ -367,8 +371,8 @@ def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
             with path.open("rb") as stream, live.cursor() as cursor:
                 named = stream.readline().decode().strip().split(",")
                 columns = sql.SQL(", ").join(map(sql.Identifier, named))
-                said = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
-                with cursor.copy(said) as copy:
+                statement = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
+                with cursor.copy(statement) as copy:
                     while block := stream.read(1 << 16):
                         copy.write(block)
                 rows += max(0, cursor.rowcount)
@@ -378,10 +382,10 @@ def _loaded(url: str, place: Path, folders: dict[str, str]) -> int:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
-    """Write a file or folder below `place`, as the filter "data" of later Pythons than 3.11.2."""
+    """Extract a file or folder below `place`, like the filter "data" of Python after 3.11.2."""
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise tarfile.TarError(f"{member.name[:200]!r} would lie outside of the archive's folder")
+        raise tarfile.TarError(f"{member.name[:200]!r} is outside of the archive's folder")
     target = place / name
     if member.isdir():
         target.mkdir(parents=True, exist_ok=True)
@@ -394,10 +398,10 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None
     target.chmod(member.mode & 0o755 | 0o600)
 
 
-def _unpacked(archive: Path, place: Path) -> dict[str, str]:
-    """The archive's files below `place`, compared with its list; their hashes by name."""
+def _unpack(archive: Path, place: Path) -> dict[str, str]:
+    """Unpack below `place`, compare with the archive's list, and return hashes by name."""
     if not archive.is_file():
-        raise InputError(f"there is no {archive}")
+        raise InputError(f"{archive} does not exist")
     room = shutil.disk_usage(place).free
     try:
         with tarfile.open(archive, "r:gz") as tar:
@@ -406,24 +410,26 @@ def _unpacked(archive: Path, place: Path) -> dict[str, str]:
                     raise tarfile.TarError(f"{member.name[:200]!r} is neither file nor folder")
                 room -= member.size
                 if room < 0:
-                    raise InputError(f"{archive}: its files are larger than what is free here")
+                    raise InputError(f"{archive}: not enough free space for its files")
                 if (place / member.name).exists() and not member.isdir():
-                    raise tarfile.TarError(f"{member.name[:200]!r} is there twice")
+                    raise tarfile.TarError(f"{member.name[:200]!r} occurs twice")
                 _extract(tar, member, place)
     except InputError:
         raise
     except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
-        raise InputError(f"{archive} is no archive of `sage hospital backup`: {error}") from None
+        raise InputError(
+            f"{archive} is not an archive of `sage hospital backup`: {error}"
+        ) from None
     try:
         contents = json.loads((place / CONTENTS).read_text(encoding="utf-8"))
         hashes: dict[str, str] = dict(contents["sha256"])
         form = int(contents["format"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
-            f"{archive} is no archive of `sage hospital backup`, or was cut off"
+            f"{archive} is not an archive of `sage hospital backup`, or was cut off"
         ) from None
     if form > FORMAT:
-        raise InputError(f"{archive} is of a newer SAGE; upgrade")
+        raise InputError(f"{archive} was written by a newer SAGE; upgrade")
     found = {
         path.relative_to(place).as_posix(): path
         for path in place.rglob("*")
@@ -433,7 +439,7 @@ def _unpacked(archive: Path, place: Path) -> dict[str, str]:
     strange = {name for name in found if name.startswith("ledger/")} - ledgers
     if strange or set(found) != set(hashes):
         odd = min(strange or set(found) ^ set(hashes))
-        raise InputError(f"{archive} does not fit its own list: {odd}")
+        raise InputError(f"{archive} does not match its own list: {odd}")
     for name, path in found.items():
         with path.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:

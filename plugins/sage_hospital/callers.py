@@ -1,4 +1,4 @@
-"""People at the MCP server, as its reverse proxy names them: roles, quotas, log, owners of runs."""
+"""People who call the MCP server, named by a reverse proxy: roles, quotas, log, their runs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ class LoggedCallers:
 
     Parameters
     ----------
-    trust : who may name people, and what those may do
-    settings : where the runs are known
-    audit : keeps who called what; a call that it cannot keep is not made
-    promises : what runs were promised
+    audit : log; a call that cannot be logged is not made
+    promises : money granted to runs
     """
 
     trust: Trust
@@ -42,11 +40,11 @@ class LoggedCallers:
     promises: Promises
 
     def named(self, scope: Any) -> str | None:
-        """The person that the proxy names."""
+        """Person named by the proxy."""
         return self.trust.named(scope)
 
     def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
-        """Refuse what a role or a quota does not allow; write down what changes something."""
+        """Refuse what role or quota does not allow; log what changes something."""
         if reason := self.trust.refusal(who, required_role(spec)):
             raise InputError(reason)
         what, about = describe_call(spec, arguments)
@@ -60,7 +58,7 @@ class LoggedCallers:
             raise
 
     def admit_reading(self, who: str, exported: str) -> None:
-        """Refuse who has no role here; write down an output that leaves."""
+        """Refuse people without a role; log an output that leaves."""
         if reason := self.trust.refusal(who, Role.READ):
             raise InputError(reason)
         if exported:
@@ -69,7 +67,7 @@ class LoggedCallers:
     def drive(
         self, command: Callable[..., Answer]
     ) -> Callable[[Sequence[str], Callable[[], bool]], Answer]:
-        """`command`, which runs `sage`, as the caller: the runs are theirs, within their money."""
+        """Wrap `command`, which runs `sage`, to run as the caller and within their budget."""
 
         def as_caller(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
             who, run = CALLER.get(), None
@@ -93,7 +91,7 @@ class LoggedCallers:
         return as_caller
 
     def _never_began(self, who: str) -> None:
-        """Write down that the last run somebody asked for was refused: it does not count."""
+        """Log that the last run a person asked for was refused, so that it does not count."""
         rows = self.audit.rows()
         refused = {row.about for row in rows if row.what == REFUSED}
         for row in reversed(rows):
@@ -103,14 +101,14 @@ class LoggedCallers:
 
 
 def required_role(spec: ToolSpec) -> Role:
-    """The role that a tool asks for: what only looks is for whoever reads."""
+    """Role that a tool needs; tools that only read need `read`."""
     if spec.name == "review_run":
         return Role.REVIEW
     return Role.READ if spec.read_only else Role.RUN
 
 
 def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
-    """What the audit log says of a call, and about what; empty for one that only looks."""
+    """Action and object of a call for the log; empty for a call that only reads."""
     if spec.name == "start_run":
         return ASKED, ""
     if spec.name == "review_run":
@@ -122,7 +120,7 @@ def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, st
 
 @contextmanager
 def open_callers(trust: Trust | None, settings: Settings) -> Iterator[LoggedCallers | None]:
-    """The people of a server; None where nobody is named."""
+    """Open the callers of a server; None if no proxy names people."""
     if trust is None:
         yield None
         return

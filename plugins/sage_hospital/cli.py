@@ -29,13 +29,13 @@ def _group() -> None:
 
 @app.command()
 def audit(
-    who: str | None = typer.Option(None, help="Only what this person did."),
-    limit: int = typer.Option(50, min=1, help="How many rows, the latest ones."),
+    who: str | None = typer.Option(None, help="Only actions of this person."),
+    limit: int = typer.Option(50, min=1, help="Number of rows, the latest."),
     as_json: AsJson = False,
 ) -> None:
-    """Show who did what on servers and by commands, and whether the log is whole.
+    """Show the actions of people on servers and by commands, and check the log.
 
-    Rows are hashed together with the ones before them: exit code 1 where one was edited or removed.
+    Rows are hashed in a chain: exit code 1 if a row was edited or removed.
 
     Example: sage hospital audit --who ann
     """
@@ -46,21 +46,21 @@ def audit(
 
     with open_audit(load()) as log:
         kept = log is not None
-        rows, problem = (log.rows(), log.problem()) if log is not None else ([], "")
+        rows, problem = (log.rows(), log.find_problem()) if log is not None else ([], "")
     shown = [row for row in rows if who in (None, row.who)][-limit:]
     if as_json:
         print_json({"problem": problem, "rows": [row.model_dump(mode="json") for row in shown]})
     else:
         for row in shown:
-            said = ", ".join(f"{name} {value}" for name, value in row.detail.items())
-            line = f"{row.at}  {row.who}  {row.what}  {row.about}  {said}"
+            detail = ", ".join(f"{name} {value}" for name, value in row.detail.items())
+            line = f"{row.at}  {row.who}  {row.what}  {row.about}  {detail}"
             print_line(one_line(line))
         if not shown and kept:
             print_line("the log is empty" if who is None else f"the log has no rows of {who}")
         elif not shown:
             out.print(
-                "nothing is logged: the log is kept where `sage serve --trust-header` names people,"
-                " or checkpoint_url names a database"
+                "there is no log: one is kept if `sage serve --trust-header` names people, or if"
+                " checkpoint_url is set"
             )
     if problem:
         raise FaultError(f"{problem}; restore it from a backup")
@@ -75,9 +75,9 @@ def backup(
 ) -> None:
     """Write all runs, their checkpoints, the queue and the ledger into one archive.
 
-    Works while runs go on: the databases are copied first, as of one moment, then the folders; a
-    run that changes too fast to be copied whole is named, to be paused, and no archive is left.
-    Cohorts, slides and caches are not in it, and of a PostgreSQL server only SAGE's tables are.
+    Runs may continue meanwhile: the databases are copied in one snapshot, then the folders. If a
+    run changes too fast to be copied, the command names it and leaves no archive. Cohorts, slides
+    and caches are not included; of a PostgreSQL server only SAGE's tables are.
 
     Example: sage hospital backup monday.tar.gz
     """
@@ -101,7 +101,7 @@ def backup(
     if elsewhere := found["elsewhere"]:
         out.print(
             f"[yellow]not in it:[/] {count_noun(elsewhere, 'run')} of the queue outside of runs_dir"
-            " (`sage show --json` tells the folders)",
+            " (`sage show --json` lists the folders)",
             soft_wrap=True,
         )
 
@@ -109,11 +109,11 @@ def backup(
 @app.command()
 def restore(
     archive: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What `sage hospital backup` wrote.")
+        Path, typer.Argument(metavar="FILE", help="An archive of `sage hospital backup`.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Put an archive's runs, checkpoints, queue and ledger where the settings say.
+    """Restore an archive's runs, checkpoints, queue and ledger to the places in the settings.
 
     Nothing is overwritten: runs_dir must be empty, the ledger's file absent, the tables without
     rows (SAGE_RUNS_DIR and SAGE_LEDGER name others). Each file is compared with the archive's
@@ -135,7 +135,7 @@ def restore(
         return
     out.print(
         f"{count_noun(found['runs'], 'run')} in {settings.runs_dir},"
-        f" {count_noun(found['rows'], 'row')} of PostgreSQL; go on with: sage show",
+        f" {count_noun(found['rows'], 'row')} of PostgreSQL; list them with: sage show",
         soft_wrap=True,
     )
 
@@ -146,23 +146,18 @@ def forget(
         str, typer.Argument(metavar="PATIENT", help="As the cohort's files name them.")
     ],
     cohort: Annotated[str, typer.Option(help="The patient's cohort: a folder or built-in name.")],
-    out: Annotated[
-        Path, typer.Option(help="The folder that `sage tools serve --out` or `sage tools` wrote.")
-    ] = Path("sage-output"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Remove nothing; say what would be removed.")
-    ] = False,
+    out: Outputs = Path("sage-output"),
+    dry_run: DryRun = False,
     unnamed: Annotated[
-        bool, typer.Option("--unnamed", help="Go on where no file names the patient.")
+        bool, typer.Option("--unnamed", help="Continue if no file names the patient.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove one patient's data from runs, caches and outputs, and say what cannot be removed.
+    """Remove one patient's data from runs, caches and outputs; list what cannot be removed.
 
-    The tables of patients in the cohort's runs are emptied, the identifier is struck out of texts,
-    parsed matrices and outputs that name the patient go. The cohort's own files are yours: those
-    that still name the patient are listed. A name that no file holds is refused, since it may be
-    misspelled.
+    Tables of patients in the cohort's runs are emptied, the identifier is struck out of texts, and
+    cached matrices and outputs that name the patient are removed. The cohort's own files are only
+    listed. A name that no file contains is refused, since it may be misspelled.
 
     Example: sage hospital forget SIM-0001 --cohort demo --dry-run
     """
@@ -188,10 +183,10 @@ def forget(
     verb = "would be" if dry_run else "were"
     for what, paths in (
         (f"tables of patients that {verb} emptied", found.emptied),
-        (f"texts that {verb} rid of the name", found.struck_out),
+        (f"texts from which the name {verb} removed", found.struck_out),
         (f"caches that {verb} removed", found.caches),
         (f"outputs of tools that {verb} removed", found.outputs),
-        ("left, and to be seen to", found.left),
+        ("left for you to remove", found.left),
         ("cannot be removed", found.cannot),
     ):
         console.print(f"{what}: {len(paths)}", style="bold")
@@ -201,18 +196,14 @@ def forget(
 
 @app.command()
 def prune(
-    out: Annotated[
-        Path, typer.Option(help="The folder that `sage tools serve --out` or `sage tools` wrote.")
-    ] = Path("sage-output"),
+    out: Outputs = Path("sage-output"),
     days: Annotated[
         float | None, typer.Option(min=0.0, help="Remove what is older than so many days.")
     ] = None,
     mb: Annotated[
         float | None, typer.Option(min=0.0, help="Remove the oldest beyond so many megabytes.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Remove nothing; say what would be removed.")
-    ] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove old outputs of tool calls; what a run or a cohort refers to stays.
@@ -229,11 +220,11 @@ def prune(
 
     bounds = Bounds(days, mb)
     if not bounds:
-        raise InputError("say what may go: --days 30, --mb 10000, or both")
+        raise InputError("set a limit: --days 30, --mb 10000, or both")
     settings = load()
     needed = set(referenced(settings))
     found = remove_old(out, bounds, needed, dry=dry_run)
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "removed": [str(path) for path in found.removed],
         "bytes": found.freed,
         "kept": found.kept,
@@ -241,7 +232,7 @@ def prune(
         "referenced": found.referenced,
     }
     if as_json:
-        print_json(said)
+        print_json(result)
         return
     verb = "would remove" if dry_run else "removed"
     console.print(
@@ -269,8 +260,7 @@ def referenced(settings: Settings) -> Iterator[Path]:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(
-                f"{path} cannot be read ({error}), so that what it refers to is not known;"
-                " mend it first"
+                f"{path} cannot be read ({error}), and may refer to outputs; correct it first"
             ) from None
         yield path
         yield from (path.parent / text for text in _texts(content) if "/" in text or "." in text)

@@ -1,4 +1,4 @@
-"""Whether a server of several people has what it needs: `sage hospital check`."""
+"""Checks of a server for several people (`sage hospital check`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFF_S = 30.0
 
 
 def check_deployment(settings: Settings) -> list[Check]:
-    """All checks; what cannot be looked at counts as broken."""
+    """Run all checks; a check that fails to run counts as broken."""
     found = []
     for check in (_database, _queue, _ledger, _audit, _storage, _runs, _secrets, _user):
         try:
@@ -59,7 +59,7 @@ def _database(settings: Settings) -> Iterator[Check]:
         return
     with open_runs(settings, new=True) as runs:
         assert runs is not None
-        (row,) = runs.database.one("SELECT {now} AS now, version() AS version")
+        (row,) = runs.database.run("SELECT {now} AS now, version() AS version")
     off = abs(clock.seconds() - float(row["now"]))
     yield _check(what, True, " ".join(str(row["version"]).split()[:2]))
     yield _check("clock", off < OFF_S, f"{off:.1f} s off the database's", "set both by NTP")
@@ -71,17 +71,17 @@ def _queue(settings: Settings) -> Iterator[Check]:
         if runs is None:
             yield _check("queue of runs", True, "none; `sage run --queue` begins one")
             return
-        counts = runs.counts()
-        late = runs.database.one(
+        counts = runs.count_states()
+        late = runs.database.run(
             "SELECT COUNT(*) AS n FROM sage_runs WHERE pooled = 1 AND ((state = 'queued' AND"
             " updated < {now} - 900 AND not_before < {now}) OR (state = 'running' AND"
             " leased_until < {now} - 900))"
         )[0]["n"]
-    said = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "empty"
+    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "empty"
     yield _check(
         "queue of runs",
         not late,
-        said,
+        states,
         f"{count_noun(late, 'run')} waited for 15 minutes: start `sage admin worker`",
     )
 
@@ -89,15 +89,15 @@ def _queue(settings: Settings) -> Iterator[Check]:
 def _ledger(settings: Settings) -> Iterator[Check]:
     """ledger for all."""
     shared = "://" in settings.ledger.place
-    yield _check("ledger for all", shared, settings.ledger.shown, "a file is one user's; set "
-                 "[ledger] url to postgresql://…, so that what several people ask of the same "
-                 "patients is counted together", needed=False)  # fmt: skip
+    yield _check("ledger for all", shared, settings.ledger.shown, "a file serves one user; "
+                 "set [ledger] url to postgresql://… to count the claims of several people on the "
+                 "same patients together", needed=False)  # fmt: skip
 
 
 def _audit(settings: Settings) -> Iterator[Check]:
     """audit log."""
     with open_audit(settings) as audit:
-        problem = audit.problem() if audit is not None else ""
+        problem = audit.find_problem() if audit is not None else ""
         rows = len(audit.rows()) if audit is not None else 0
     yield _check("audit log", not problem, problem or f"{count_noun(rows, 'row')}, whole",
                  "restore it from a backup")  # fmt: skip
@@ -127,8 +127,8 @@ def _runs(settings: Settings) -> Iterator[Check]:
             run.manifest()
         except InputError as error:
             problems.append(str(error))
-    said = f", of which {len(problems)} cannot be read: {problems[0]}" if problems else ""
-    yield _check("manifests of runs", not problems, count_noun(len(runs), "run") + said,
+    unreadable = f", of which {len(problems)} cannot be read: {problems[0]}" if problems else ""
+    yield _check("manifests of runs", not problems, count_noun(len(runs), "run") + unreadable,
                  "restore it, or move its folder out of runs_dir; lists leave it out")  # fmt: skip
 
 

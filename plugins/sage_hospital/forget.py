@@ -1,9 +1,8 @@
-"""One patient's data, removed from runs, caches and outputs; and what cannot be removed, said.
+"""Remove one patient's data from runs, caches and outputs, and list what cannot be removed.
 
-In a run, patients stand under pseudonyms in the tables that its analysis was computed from. Those
-of the cohort's runs are emptied whole: some of them do not even say which row is whose, and every
-one of them can be computed again from the cohort. Where the identifier itself stands in a text, it
-is struck out.
+A run's analysis tables hold patients under pseudonyms, some without any row names. These tables are
+emptied in all runs of the cohort; they can be computed again from it. The identifier itself is
+struck out of texts.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ if TYPE_CHECKING:
 
 STRUCK = b"[forgotten]"
 SHORTEST = 3
-"""Characters of an identifier; a shorter one is found in texts that have nothing to do with it."""
+"""Fewest characters of an identifier; shorter ones occur in unrelated texts."""
 TEXTS = {
     "sage_reviews": (("run", "seq"), ("body",)),
     "sage_campaigns": (("notebook", "id"), ("body",)),
     "sage_findings": (("notebook", "name"), ("body",)),
     "sage_runs": (("id",), ("prompt", "answer", "problem")),
 }
-"""Of the tables in PostgreSQL: the key, and columns of free text."""
+"""Key and free-text columns of tables in PostgreSQL."""
 QUEUE = f".{FILE}"
 LARGEST = 256 << 20
-"""Bytes of a file that is looked into; of a larger one, a slide, the name is looked at."""
+"""Bytes of the largest file that is searched; of larger files, slides, only the name is."""
 CANNOT = (
     "numbers, curves and figures that were computed with the patient among others",
-    "the ledger's fingerprints: hashes by which patients are known again, in a chain of rows",
-    "archives of `sage hospital backup` that were written before",
+    "the ledger's fingerprints: hashes that recognize patients, in a chain of rows",
+    "earlier archives of `sage hospital backup`",
     "the audit log: a chain of rows",
     "PostgreSQL's checkpoints of runs, its logs and own backups",
-    "sessions that are recorded outside the folder of runs",
+    "sessions recorded outside of runs_dir",
 )
 
 
 class Removed(Strict):
-    """What was removed, by kind, and what was found and left."""
+    """Paths removed, by kind, and found but left."""
 
     emptied: list[str]
     struck_out: list[str]
@@ -71,38 +70,37 @@ def forget(
     dry: bool = False,
     unnamed: bool = False,
 ) -> Removed:
-    """Remove a patient's data everywhere but from the cohort's own files.
+    """Remove a patient's data from everything but the cohort's own files.
 
     Parameters
     ----------
-    patient : as the cohort's files name them
-    cohort : the cohort's folder, whose files are listed where they still name the patient
-    settings : where runs and caches lie
-    outputs : folder of the outputs of tools
-    name : of the cohort, where runs may have it by a built-in name
-    dry : remove nothing, say what would be
-    unnamed : go on where no file names the patient, so that the name may be misspelled
+    patient : identifier, as in the cohort's files
+    cohort : folder of the cohort; files that still name the patient are listed
+    outputs : output folder of tools
+    name : built-in name of the cohort, which runs may refer to
+    dry : only list what would be removed
+    unnamed : continue if no file names the patient
 
     Raises
     ------
     InputError
-        If the identifier is too short to be searched for, no file names it, or a run of the
-        cohort is under way; nothing was removed then.
+        If the identifier is too short, no file names it, or a run of the cohort is under way;
+        nothing is removed then.
     """
     known = patient.strip()
     if len(known) < SHORTEST:
         raise InputError(
-            f'"{known}" is too short to be searched for: {SHORTEST} characters or more'
+            f'"{known}" is too short to search for: give at least {SHORTEST} characters'
         )
     anywhere, token = _tokens(known)
     emptied, struck, left = [], [], []
     if token is not anywhere:
-        left.append(f"{known} is a number: where it stands without quotes, nothing was looked for")
+        left.append(f"{known} is a number: it was searched for in quotes only")
     affected = []
     runs = runs_and_rounds(settings.runs_dir)
     for run in runs:
         tables = list(_tables(run)) if _is_of(run.manifest(), {name, str(cohort)}) else []
-        named = [path for path in _files(run.root) if _found(token, path)]
+        named = [path for path in _files(run.root) if _contains(token, path)]
         if tables or named:
             affected.append((run, tables, named))
     caches = list(_caches(settings, outputs, anywhere, token))
@@ -118,19 +116,19 @@ def forget(
         for path in _files(settings.runs_dir.resolve())
         if roots.isdisjoint(path.parents)
         and path.name != QUEUE  # its rows are struck out
-        and (anywhere.search(str(path).encode()) or _found(token, path))
+        and (anywhere.search(str(path).encode()) or _contains(token, path))
     ]
     own = [
         path
         for path in (_files(cohort) if cohort.is_dir() else ())
-        if anywhere.search(path.name.encode()) or _found(anywhere, path)
+        if anywhere.search(path.name.encode()) or _contains(anywhere, path)
     ]
     if not (
         caches or calls or rows or beside or own or unnamed or any(named for *_, named in affected)
     ):
         raise InputError(
             f'no file names "{known}", and nothing was removed: is it spelled as in the files of'
-            f" {name or cohort}? If it is (no name is seen in compressed files), add --unnamed"
+            f" {name or cohort}? If so (compressed files are not searched), add --unnamed"
         )
     for run, _, _ in affected:  # nothing is changed before all of them can be
         if not dry:
@@ -148,7 +146,7 @@ def forget(
                 if not dry:
                     write_bytes(path, token.sub(STRUCK, path.read_bytes()))
             elif path not in tables:
-                left.append(f"{path}: cannot be edited; remove the run to be rid of it")
+                left.append(f"{path}: cannot be edited; remove the run")
         for path in tables:
             emptied.append(str(path))
             if not dry:
@@ -162,14 +160,14 @@ def forget(
         _rows(settings, token, dry=False)
         for path in [*caches, *calls]:
             remove_path(path)
-    left += [f"{path}: of no run; remove it if it is the patient's" for path in beside]
+    left += [f"{path}: belongs to no run; remove it if it is the patient's" for path in beside]
     left += [
         f"{path}: too large to be searched"
         for run in runs
         for path in _files(run.root)
         if path.stat().st_size > LARGEST
     ]
-    left += [f"{path}: the cohort's own; take the patient out of it yourself" for path in own]
+    left += [f"{path}: the cohort's own file; remove the patient yourself" for path in own]
     return Removed(
         emptied=emptied, struck_out=struck, caches=[str(path) for path in caches],
         outputs=[str(path) for path in calls], left=left, cannot=list(CANNOT),
@@ -177,9 +175,9 @@ def forget(
 
 
 def _tokens(known: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """The identifier as it stands in names of files, and in what they hold.
+    """Patterns of the identifier for names and for contents of files.
 
-    One that is a number would be found in measurements, so that it counts in quotes alone.
+    A number would match measurements, so in contents it matches in quotes only.
     """
     forms = {known, json.dumps(known)[1:-1], json.dumps(known, ensure_ascii=False)[1:-1]}
     words = b"|".join(re.escape(form.encode()) for form in sorted(forms))
@@ -190,14 +188,14 @@ def _tokens(known: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 
 def _is_of(manifest: Manifest, names: set[str]) -> bool:
-    """Whether a run, or its second cohort, was of the folder or built-in name."""
+    """True if a run's cohort or second cohort has one of the folders or names."""
     named = {name for name in (manifest.spec.cohort, manifest.spec.second_cohort) if name}
     places = {str(Path(name).resolve()) for name in names if name}
     return bool(named & names) or any(str(Path(name).resolve()) in places for name in named)
 
 
 def _tables(run: RunFolder) -> Iterator[Path]:
-    """Tables with a row for each patient."""
+    """Tables of a run with a row per patient."""
     for pattern in ("hypotheses/*/results/inputs/**/*", "outputs/**/*"):
         for path in sorted(run.root.glob(pattern)):
             if path.suffix in (".parquet", ".csv", ".tsv") and path.is_file():
@@ -205,7 +203,7 @@ def _tables(run: RunFolder) -> Iterator[Path]:
 
 
 def _empty(path: Path) -> None:
-    """Keep a table's columns alone."""
+    """Remove all rows of a table."""
     if path.suffix != ".parquet":
         write_bytes(path, b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
         return
@@ -216,14 +214,14 @@ def _empty(path: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder but for the record of their hashes."""
+    """Files below a folder, without the record of their hashes."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path.name != "integrity.jsonl":
             yield path
 
 
-def _found(token: re.Pattern[bytes], path: Path) -> bool:
-    """Whether a file names the patient; not looked into beyond `LARGEST` bytes."""
+def _contains(token: re.Pattern[bytes], path: Path) -> bool:
+    """True if a file of at most `LARGEST` bytes names the patient."""
     if not 0 < path.stat().st_size <= LARGEST:
         return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -239,10 +237,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[str]:
-    """Rows of the queue, and of what else PostgreSQL holds, whose texts name the patient.
-
-    The name is struck out unless `dry`.
-    """
+    """List rows of the queue and PostgreSQL that name the patient; strike it out unless `dry`."""
     from sage.run.campaign.notebook import TABLES as CAMPAIGNS
     from sage.run.queue.runs import TABLES as RUNS
     from sage.web.reviews import TABLES as REVIEWS
@@ -255,12 +250,12 @@ def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[st
             for row in execute(chosen):
                 known = [row[key] for key in keys]
                 for column in columns:
-                    said = (row[column] or "").encode()
-                    if not token.search(said):
+                    text = (row[column] or "").encode()
+                    if not token.search(text):
                         continue
                     found.append(f"{where} {table} {' '.join(map(str, known))}: {column}")
                     if not dry:
-                        left = token.sub(STRUCK, said).decode()
+                        left = token.sub(STRUCK, text).decode()
                         struck = f"UPDATE {table} SET {column} = ? WHERE {at}"  # noqa: S608 constants
                         execute(struck, [left, *known])
         return found
@@ -274,9 +269,9 @@ def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[st
 
 
 def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) -> bool:
-    """Whether a file of the folder, or its name, names the patient."""
+    """True if a file of the folder, or its name, names the patient."""
     return any(
-        anywhere.search(path.name.encode()) is not None or _found(token, path)
+        anywhere.search(path.name.encode()) is not None or _contains(token, path)
         for path in _files(folder)
     )
 
@@ -284,7 +279,7 @@ def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) 
 def _caches(
     settings: Settings, outputs: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]
 ) -> Iterator[Path]:
-    """Parsed matrices that name the patient, and kept results with the files that they made."""
+    """Cached matrices and results that name the patient, with the files of these results."""
     home = settings.cache_dir / "cohorts"
     for folder in sorted(home.glob("expression-*")) if home.is_dir() else ():
         if _names(folder, anywhere, token):

@@ -1,4 +1,4 @@
-"""Money that runs were promised, where every server sees it."""
+"""Money promised to runs, in the database that all servers share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sage.core.models import Strict
 from sage.run.queue.database import Database, Execute, open_database
 from sage.run.queue.runs import TABLES as RUNS
-from sage.run.queue.runs import KnownRun, of_owner
+from sage.run.queue.runs import KnownRun, list_owned
 
 if TYPE_CHECKING:
     from sage.settings import Settings
@@ -20,11 +20,11 @@ CREATE TABLE IF NOT EXISTS sage_promises (
   made DOUBLE PRECISION NOT NULL, holds_until DOUBLE PRECISION NOT NULL)
 """
 STARTS_S = 600.0
-"""Within which a run that was started is in the table of runs, unless it failed."""
+"""Seconds within which a started run appears in the table of runs, unless it failed."""
 
 
 class Promise(Strict):
-    """What a run was promised, and whether it may still begin."""
+    """Money promised to a run; `holds` until the run can no longer begin."""
 
     usd: float
     made: float
@@ -35,24 +35,23 @@ Decide = Callable[[Sequence[KnownRun], Mapping[str, Promise]], float | None]
 
 
 class Promises:
-    """The promises that a database knows."""
+    """Promises in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def make(self, run: str, who: str, within_s: float, decide: Decide) -> float | None:
-        """Promise a run what `decide` says; one promise is decided on at a time, by all processes.
+        """Promise a run what `decide` returns; decisions of all processes are serialized.
 
         Parameters
         ----------
-        run : its folder
-        who : whose it is
-        within_s : seconds within which runs were begun and promises made that bear on it
-        decide : from the person's runs and promises, what the run gets; it may raise
+        run : folder
+        within_s : runs and promises of the last so many seconds are passed to `decide`
+        decide : maps the person's runs and promises to USD; may raise
 
         Returns
         -------
-        What it got, in USD; None where `decide` gives no bound.
+        The promise in USD; None if `decide` sets no bound.
         """
 
         def body(execute: Execute) -> float | None:
@@ -63,7 +62,7 @@ class Promises:
                 [who, within_s],
             )
             usd = decide(
-                of_owner(execute, who, within_s), {row["run"]: _promise(row) for row in made}
+                list_owned(execute, who, within_s), {row["run"]: _promise(row) for row in made}
             )
             if usd is not None:
                 execute(
@@ -78,15 +77,15 @@ class Promises:
         return self.database.transaction(body)
 
     def end(self, run: str) -> None:
-        """A run that failed to begin needs nothing more."""
-        self.database.one(
+        """End the promise of a run that failed to begin."""
+        self.database.run(
             "UPDATE sage_promises SET holds_until = {now} WHERE run = ? RETURNING run", [run]
         )
 
     def waiting(self) -> list[str]:
-        """The folders of the runs whose promises hold."""
+        """Folders of runs whose promises hold."""
         text = "SELECT run FROM sage_promises WHERE holds_until > {now}"
-        return [row["run"] for row in self.database.one(text)]
+        return [row["run"] for row in self.database.run(text)]
 
 
 def _promise(row: dict[str, Any]) -> Promise:
@@ -95,7 +94,7 @@ def _promise(row: dict[str, Any]) -> Promise:
 
 @contextmanager
 def open_promises(settings: Settings) -> Iterator[Promises]:
-    """The promises in the settings' database, which is made where there is none."""
+    """Open the promises in the settings' database; make it if there is none."""
     with open_database(settings, f"{RUNS};{TABLES}", new=True) as database:
         assert database is not None
         yield Promises(database)

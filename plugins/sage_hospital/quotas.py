@@ -1,4 +1,4 @@
-"""What one person may use: runs and slides in a day, money in a month."""
+"""Quotas of a person: runs and slides per day, money per month."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OVER = ("finished", "failed", "stopped")
 
 
 class Quotas(Strict):
-    """Bounds of one person; None is no bound."""
+    """Bounds of a person; None for no bound."""
 
     runs_per_day: int | None = Field(default=None, ge=0)
     usd_per_month: float | None = Field(default=None, ge=0)
@@ -36,24 +36,24 @@ class Quotas(Strict):
 
 
 def check_count(quotas: Quotas, audit: Audit, entry: Entry) -> None:
-    """Refuse a run or slide, in the log already, beyond a day's number of its sender.
+    """Refuse a logged run or slide beyond the person's daily number.
 
     Raises
     ------
     OverQuotaError
-        With the number that is allowed.
+        If the number is exceeded.
     """
     bounds = {ASKED: (quotas.runs_per_day, "run"), SLIDE: (quotas.slides_per_day, "slide")}
     most, thing = bounds.get(entry.what, (None, ""))
     if most is not None and audit.count(entry, _day_ago()) > most:
-        raise _over(entry.who, most, thing)
+        raise _explain_excess(entry.who, most, thing)
 
 
 def _day_ago() -> str:
     return (clock.now() - timedelta(days=1)).isoformat(timespec="milliseconds")
 
 
-def _over(who: str, most: int, thing: str) -> OverQuotaError:
+def _explain_excess(who: str, most: int, thing: str) -> OverQuotaError:
     return OverQuotaError(
         f"{who} may have {count_noun(most, thing)} in 24 hours; wait, or ask for more"
     )
@@ -69,23 +69,21 @@ def grant_budget(
     free: bool,
     at_most: float | None = None,
 ) -> float | None:
-    """Promise a run a bound on its cost: what was asked, within what is left of a person's month.
+    """Promise a run a bound on its cost: what was asked, within the rest of the person's month.
 
-    What other runs spent counts, and the whole budgets of those that go on or are about to begin.
+    The spending of other runs counts, and the whole budget of runs under way or about to begin.
 
     Parameters
     ----------
-    promises : by which no two runs, on whatever server, get the same money
-    run : its folder, whether it is there already or not; what it spent itself does not count
-    who : the person
-    quotas : theirs
-    asked : the bound that they gave the run, in USD
-    free : whether the run calls no model
-    at_most : it gets no more than this, in USD
+    promises : shared by all servers, so that no money is given twice
+    run : folder, which need not exist; its own spending does not count
+    asked : bound given by the person, in USD
+    free : the run calls no model
+    at_most : upper limit, in USD
 
     Returns
     -------
-    The bound in USD; None where there is none.
+    Bound in USD; None for no bound.
 
     Raises
     ------
@@ -112,11 +110,11 @@ def grant_budget(
 
 
 def _cost(place: str, known: KnownRun | None, promise: Promise | None) -> float:
-    """What a run spent, or may still spend where it goes on or is about to begin, in USD."""
+    """USD that a run spent, or may spend if it is under way or about to begin."""
     folder, promised = RunFolder(Path(place)), 0.0 if promise is None else promise.usd
     begins = promise is not None and promise.holds
     if begins and promise is not None and known is not None:
-        begins = known.updated <= promise.made  # else its state tells more
+        begins = known.updated <= promise.made  # else its state is newer
     if not (folder.root / "manifest.json").is_file():
         return promised if begins or known is not None else 0.0
     spent = sum(row.usd for row in list_paid(folder))

@@ -21,10 +21,10 @@ NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
 
 
 class Roles(Strict):
-    """Roles by person, as the file of `--roles` gives them.
+    """Roles and quotas by person, from the file of `--roles`.
 
-    `default` is for whoever is not listed; without it they are refused. `quotas` hold for each
-    person who has none of their own in `quotas_of`.
+    `default` applies to people who are not listed; without it they are refused. `quotas` apply to
+    each person without an entry in `quotas_of`.
     """
 
     default: tuple[Role, ...] = ()
@@ -34,37 +34,37 @@ class Roles(Strict):
 
     @field_validator("default", mode="before")
     @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
+    def _as_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
     @field_validator("people", mode="before")
     @classmethod
-    def _of_everybody(cls, value: Any) -> Any:
+    def _as_lists(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         return {who: [role] if isinstance(role, str) else role for who, role in value.items()}
 
     def roles_of(self, who: str) -> frozenset[Role]:
-        """Roles of a person; none where they are not listed and there is no default."""
+        """Roles of a person; none if they are not listed and there is no default."""
         return frozenset(self.people.get(who, self.default))
 
 
 def read_roles(path: Path) -> Roles:
-    """The roles of a TOML file.
+    """Read roles from a TOML file.
 
     Raises
     ------
     InputError
-        If it cannot be read, anybody may write it, or it names a role that there is not.
+        If it cannot be read, everybody may write it, or a role is unknown.
     """
     try:
         if path.stat().st_mode & stat.S_IWOTH:
-            raise InputError(f"--roles {path}: anybody can write roles into it: chmod o-w it")
+            raise InputError(f"--roles {path}: every user can edit it; run chmod o-w")
         return Roles.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"--roles {path}: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"--roles {path}: no TOML: {error}") from None
+        raise InputError(f"--roles {path}: not valid TOML: {error}") from None
     except ValidationError as error:
         raise InputError(
             f"--roles {path}: {explain_validation(error)}; roles are {', '.join(Role)}"
@@ -73,13 +73,12 @@ def read_roles(path: Path) -> Roles:
 
 @dataclass(frozen=True)
 class Trust:
-    """Who may name people, and how.
+    """Reverse proxies that may name people, and the roles of these.
 
     Parameters
     ----------
-    header : in which the proxy names the person
-    proxies : addresses that are believed
-    roles : what people may do; None for everything
+    header : header with the person's name
+    roles : None to allow everybody everything
     """
 
     header: str
@@ -87,7 +86,7 @@ class Trust:
     roles: Roles | None = None
 
     def named(self, scope: Any) -> str | None:
-        """The person that a proxy names once; None where nobody is believed to be named."""
+        """Person named exactly once by a trusted proxy; None otherwise."""
         try:
             peer = ip_address(scope["client"][0])
         except (TypeError, ValueError):
@@ -109,35 +108,33 @@ class Trust:
         return ALL if self.roles is None else self.roles.roles_of(who)
 
     def refusal(self, who: str, role: Role) -> str:
-        """Why somebody may not do what needs a role; empty where they may."""
+        """Reason why a person may not do what needs `role`; empty if they may."""
         held = self.roles_of(who)
         if not held:
-            return f"{who} has no role here; whoever administers this server gives one"
+            return f"{who} has no role here; ask the administrator of this server for one"
         if role not in held and not (role is Role.READ or Role.ADMINISTER in held):
             return f'this needs the role "{role}"; {who} has: {", ".join(sorted(held))}'
         return ""
 
     def quotas(self, who: str) -> Quotas:
-        """What somebody may use."""
+        """Quotas of a person."""
         return Quotas() if self.roles is None else self.roles.quotas_of.get(who, self.roles.quotas)
 
 
 def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | None:
-    """What the options of `sage serve` say; None where people name themselves.
+    """Parse the options of `sage serve`; None if people name themselves.
 
     Raises
     ------
     InputError
-        If one option needs another, or an address is none.
+        If an option needs another, or an address is invalid.
     """
     if not header:
         if proxies or roles:
-            raise InputError(
-                "--trust-proxy and --roles need --trust-header: without it nobody is named"
-            )
+            raise InputError("--trust-proxy and --roles need --trust-header, which names people")
         return None
     if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", header):
-        raise InputError(f"--trust-header {header[:80]!r} is no name of a header")
+        raise InputError(f"--trust-header {header[:80]!r} is not a header name")
     try:
         networks = tuple(ip_network(text) for text in proxies or ["127.0.0.1", "::1"])
     except ValueError as error:

@@ -270,10 +270,9 @@ def review(
 ) -> None:
     """Review a run's hypotheses: approve, edit, reject, or ask for another.
 
-    Without a decision on the command line, each is shown and asked about. An edit goes field by
-    field: TAB completes genes and variables of the cohort, and after each change the statement, the
-    groups and the detectable effect are shown, without any outcome; `json` opens all fields in your
-    editor. Where standard input is no terminal, the answers are read from it line by line.
+    Without a decision on the command line, each is shown and asked about. An edit opens the fields
+    in your editor and shows the new statement, the groups and the detectable effect, without any
+    outcome. Where standard input is no terminal, answers are read from it line by line.
 
     Example: sage review last --approve
     """

@@ -157,7 +157,7 @@ def measured(site: Site) -> list[Metric]:
     with suppress(FaultError):
         with open_runs(site.settings) as table:
             if table is not None:
-                states = table.counts()
+                states = table.count_states()
                 found.append(
                     make_gauges("sage_queue_runs", "Runs that the queue knows.", "state", states)
                 )

@@ -102,7 +102,7 @@ def test_a_row_of_the_log_that_cannot_be_read_is_told_in_a_sentence(settings: Se
     with open_audit(settings, new=True) as audit:
         assert audit is not None
         audit.add("ann", "asked", "run-1")
-        audit.database.one("UPDATE sage_audit SET detail = '{' RETURNING seq")
+        audit.database.run("UPDATE sage_audit SET detail = '{' RETURNING seq")
     ran = CliRunner().invoke(app, ["hospital", "audit"])
     assert ran.exit_code != 0
     assert "edited" in str(ran.exception) + ran.output
@@ -125,7 +125,7 @@ def test_what_a_command_takes_away_is_logged_once_and_by_the_server_that_started
         (row,) = audit.rows()
         assert (row.who, row.what, row.about) == (current_owner(), "exported", "one")
         (tmp_path / "spans.json").unlink()
-        audit.database.one("DROP TABLE sage_audit")
-        audit.database.one("CREATE VIEW sage_audit AS SELECT 1 AS seq, 'x' AS chain, '' AS at")
+        audit.database.run("DROP TABLE sage_audit")
+        audit.database.run("CREATE VIEW sage_audit AS SELECT 1 AS seq, 'x' AS chain, '' AS at")
         assert CliRunner().invoke(app, words).exit_code == 1
         assert not (tmp_path / "spans.json").exists()  # what cannot be written down is not done

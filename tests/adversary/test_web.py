@@ -357,11 +357,11 @@ def test_a_reviewer_cannot_speak_as_another(tmp_path: Path) -> None:
     [
         ("", ["10.0.0.1"], None, "need --trust-header"),
         ("", [], "", "need --trust-header"),
-        ("X User", [], None, "no name of a header"),
+        ("X User", [], None, "not a header name"),
         ("X-User", ["the proxy"], None, "give an address"),
         ("X-User", [], "people = 3", "people"),
         ("X-User", [], '[people]\nana = "king"', "roles are read, run, review, administer"),
-        ("X-User", [], "[people", "no TOML"),
+        ("X-User", [], "[people", "not valid TOML"),
     ],
 )
 def test_options_that_would_let_the_wrong_people_in_are_refused(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sage.cli.review_form import completer
 from tests.end_to_end.harness import PROMPT, environment, on_a_terminal, sage
 
 
@@ -84,18 +83,17 @@ def test_an_edit_on_the_terminal_is_shown_and_asked_about_before_it_is_taken(
         "open(path, 'w').write(json.dumps(told))\n"
     )
     ask, take = "approve, edit, reject or ask for another?", "Take the hypothesis so?"
-    field = "field? (?"
     before = (waiting / "events.jsonl").read_bytes()
     code, shown = on_a_terminal(
         "review", str(waiting), cwd=tmp_path, EDITOR=f"{sys.executable} {editor}", VISUAL="",
-        answers=[(ask, "edit"), (field, "json"), (field, "done"), (take, "n"), (field, "stop"),
-                 (ask, "nonsense"), (ask, "edit"), (field, "json"), (field, "done"), (take, "y")],
+        answers=[(ask, "edit"), (take, "n"), (ask, "nonsense"), (ask, "edit"), (take, "y")],
     )  # fmt: skip
     assert code == 0, shown[-3000:]
     assert (waiting / "events.jsonl").read_bytes().startswith(before)
     first = shown[: shown.index(take)]
     assert "- OS" in first and "+ PFI" in first  # the difference stands before the question
     assert "progression-free" in first.lower()  # and so does the statement, written anew
+    assert "detectable with 80% power: " in first
     contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
     assert contract["contract"]["hypothesis"]["endpoint"] == "PFI"
     assert "edited by a person" in (waiting / "report.html").read_text()
@@ -113,52 +111,25 @@ def test_a_statement_edited_on_the_terminal_is_not_taken(waiting: Path, tmp_path
     ask = "approve, edit, reject or ask for another?"
     code, shown = on_a_terminal(
         "review", str(waiting), cwd=tmp_path, EDITOR=f"{sys.executable} {editor}", VISUAL="",
-        answers=[(ask, "edit"), ("field? (?", "json"), ("field? (?", "stop"), (ask, "reject"),
-                 ("Why?", "it says more than it can")],
+        answers=[(ask, "edit"), (ask, "reject"), ("Why?", "it says more than it can")],
     )  # fmt: skip
     assert code == 0, shown[-3000:]
     assert "it is written from the fields" in " ".join(shown.split())
     assert not (waiting / "hypotheses").exists()
 
 
-def test_fields_are_edited_one_by_one_with_completion_and_what_they_could_detect(
-    waiting: Path, tmp_path: Path
-) -> None:
-    ask, field = "approve, edit, reject or ask for another?", "field? (?"
-    code, shown = on_a_terminal(
-        "review", str(waiting), cwd=tmp_path, TERM="xterm", COLUMNS="100",
-        answers=[(ask, "ed\t"), (field, "exposure2"), ("variable or gene", "cxcl1\t3"),
-                 ("exposed are", "lo\t"), ("cut (", "tert\t"), (field, "covariates"),
-                 ("separated by commas", "age, clinical:shoe_size"), (field, "drop"),
-                 ("which?", "2"), (field, "undo"),
-                 (field, "end\t"), ("endpoint (", "PF\t"), (field, "done"), ("so?", "y")],
-    )  # fmt: skip
-    assert code == 0, shown[-3000:]
-    assert shown.count("detectable with 80% power: ") >= 3
-    assert "clinical:shoe_size" in shown  # refused, with its name
-    contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
-    hypothesis = contract["contract"]["hypothesis"]
-    assert hypothesis["endpoint"] == "PFI"
-    assert hypothesis["exposures"][1]["variable"] == "expression:CXCL13"
-    assert (hypothesis["exposures"][1]["level"], hypothesis["exposures"][1]["cut"]) == (
-        "low", "tertile",
-    )  # fmt: skip
-
-
-def test_a_pipe_gets_a_plain_form_and_an_end_of_it_decides_nothing(
+def test_a_pipe_is_read_line_by_line_and_its_end_decides_nothing(
     waiting: Path, tmp_path: Path
 ) -> None:
     before = (waiting / "events.jsonl").read_bytes()
-    for lines in ("", "edit\nendpoint\n", "approved\n", "reject\n\n"):
+    for lines in ("", "approved\n", "reject\n\n"):
         ended = piped(waiting, lines, tmp_path)
         assert ended.returncode == 2 and "--approve" in ended.stderr, lines
         assert "\x1b" not in ended.stdout
         assert (waiting / "events.jsonl").read_bytes() == before
-    ended = piped(waiting, "edit\n99\nendpoint\nnonsense\nPFI\ndone\ny\n", tmp_path)
+    ended = piped(waiting, "approved\nreject\n\nreject\nknown\n", tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert 'no field "99"' in ended.stderr
-    contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
-    assert contract["contract"]["hypothesis"]["endpoint"] == "PFI"
+    assert "known" in (waiting / "report.html").read_text()
 
 
 def piped(run: Path, lines: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -166,16 +137,3 @@ def piped(run: Path, lines: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "sage", "review", str(run)], cwd=cwd, env=environment(TERM="dumb"),
         input=lines, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("typed", "found"),
-    [
-        ("cxcl", ["expression:CXCL13", "expression:CXCL9"]), ("CLIN", ["clinical:age"]),
-        ("expression:cxcl9", ["expression:CXCL9"]), ("nothing", []),
-        ("age", ["clinical:age"]), ("", ["clinical:age", "expression:CXCL13", "expression:CXCL9"]),
-    ],
-)  # fmt: skip
-def test_a_gene_is_completed_without_its_kind_and_case(typed: str, found: list[str]) -> None:
-    complete = completer(["clinical:age", "expression:CXCL13", "expression:CXCL9"])
-    assert [complete(typed, n) for n in range(len(found) + 1)] == [*found, None]

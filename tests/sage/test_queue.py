@@ -81,7 +81,7 @@ def test_workers_that_ask_at_once_share_the_runs_without_one_getting_another_s(
     for worker in workers:
         worker.join()
     assert sorted(got) == [f"id-{number:03d}" for number in range(20)]
-    assert runs.counts() == {"finished": 20}
+    assert runs.count_states() == {"finished": 20}
 
 
 def test_a_run_is_taken_over_when_its_lease_ends_and_not_before(runs: Runs) -> None:
@@ -96,7 +96,7 @@ def test_a_run_is_taken_over_when_its_lease_ends_and_not_before(runs: Runs) -> N
     # Who lost it can neither keep it nor say how it ended.
     assert not runs.renew(first.id, "dead", LONG)
     runs.settle(first.id, "dead", "failed", "late")
-    assert runs.counts() == {"running": 1}
+    assert runs.count_states() == {"running": 1}
     assert runs.renew(first.id, "other", LONG)
 
 
@@ -125,9 +125,9 @@ def test_a_step_that_ended_forgets_the_workers_that_died_before(runs: Runs) -> N
     runs.add(manifest(1), "ann")
     for attempt in range(3 * ATTEMPTS):
         assert runs.claim(f"worker-{attempt}", 0.0) is not None
-        runs.progressed("id-001", f"worker-{attempt}")
+        runs.reset_attempts("id-001", f"worker-{attempt}")
         time.sleep(0.01)
-    assert runs.counts() == {"running": 1}
+    assert runs.count_states() == {"running": 1}
 
 
 def test_a_run_of_a_person_at_the_shell_is_listed_and_never_claimed(runs: Runs) -> None:
@@ -168,7 +168,7 @@ def test_a_connection_that_is_cut_comes_back(settings: Settings, runs: Runs, url
             " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         )
     assert runs.claim("worker", LONG) is not None
-    assert runs.counts() == {"running": 1}
+    assert runs.count_states() == {"running": 1}
 
 
 HOLDER = """
@@ -217,7 +217,7 @@ def test_a_decision_that_waits_for_a_worker_is_not_replaced_by_the_next_person_s
     runs.take(manifest(1), "ann", "shell", LONG)
     runs.settle("id-001", "shell", "waiting for review")
     runs.answer(manifest(1), "ann", {"interrupt": {"decisions": ["approve"]}})
-    with pytest.raises(InputError, match="run-1 was decided on already"):
+    with pytest.raises(InputError, match="run-1 has a decision already"):
         runs.answer(manifest(1), "bob", {"interrupt": {"decisions": ["reject"]}})
     taken = runs.claim("worker", LONG)
     assert taken is not None

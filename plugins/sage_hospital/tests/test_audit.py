@@ -38,7 +38,7 @@ def test_rows_of_several_at_once_are_one_chain_and_every_edit_is_found(settings:
             person.start()
         for person in people:
             person.join()
-        assert audit.problem() == ""
+        assert audit.find_problem() == ""
         assert [row.seq for row in audit.rows()] == list(range(1, 31))
         bobs = [row for row in audit.rows() if row.who == "bob"]
         assert audit.count(bobs[-1], "2000") == 10
@@ -54,8 +54,8 @@ def test_rows_of_several_at_once_are_one_chain_and_every_edit_is_found(settings:
             ),
             ("DELETE FROM sage_audit WHERE seq = 5", "row 5 was removed"),
         ):
-            audit.database.one(f"{change} RETURNING seq")
-            assert audit.problem() == said.replace(" was", " of the audit log was")
+            audit.database.run(f"{change} RETURNING seq")
+            assert audit.find_problem() == said.replace(" was", " of the audit log was")
 
 
 @pytest.mark.parametrize("settings", [pytest.param("postgres", marks=NEEDED)], indirect=True)
@@ -72,7 +72,7 @@ def test_a_row_whose_answer_was_lost_with_the_connection_is_there_once(settings:
             assert entry.seq == number + 1
             assert line.cuts == 0
         assert [row.about for row in audit.rows()] == ["run-0", "run-1", "run-2"]
-        assert audit.problem() == ""
+        assert audit.find_problem() == ""
     line.close()
 
 
@@ -83,9 +83,9 @@ def test_a_process_that_stops_inside_a_transaction_is_cut_off_by_the_server(
     """What it had locked would else be locked for all until it goes on."""
     with open_audit(settings, new=True) as audit:
         assert audit is not None
-        (row,) = audit.database.one("SHOW idle_in_transaction_session_timeout")
+        (row,) = audit.database.run("SHOW idle_in_transaction_session_timeout")
         assert row["idle_in_transaction_session_timeout"] == "1min"
-        (row,) = audit.database.one("SHOW tcp_keepalives_idle")
+        (row,) = audit.database.run("SHOW tcp_keepalives_idle")
         assert row["tcp_keepalives_idle"] == "20"
 
 
@@ -97,10 +97,10 @@ def test_a_log_without_rows_of_somebody_is_told_from_no_log(
     def told(*words: str) -> str:
         return CliRunner().invoke(app, ["hospital", "audit", *words]).output
 
-    assert "nothing is logged: the log is kept where" in told()
+    assert "there is no log" in told()
     with open_audit(Settings(runs_dir=tmp_path), new=True) as audit:
         assert audit is not None
-        assert told() == "nothing is logged yet\n"
+        assert told() == "the log is empty\n"
         audit.add("ann", "asked")
     assert told("--who", "bob") == "nothing of bob is logged\n"
     assert "ann" in told("--who", "ann")

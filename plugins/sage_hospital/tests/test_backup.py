@@ -125,7 +125,7 @@ def test_a_run_that_goes_on_while_it_is_copied_can_be_restored(tmp_path: Path) -
             try:
                 backup(here, path)
             except InputError as error:
-                assert "run at-work is at work" in str(error)
+                assert "run at-work changed" in str(error)
                 assert "sage admin pause at-work" in str(error)
                 assert not path.exists()
             else:
@@ -169,7 +169,7 @@ def test_no_archive_is_left_of_a_run_that_could_not_be_restored(tmp_path: Path, 
     (run.root / "outputs" / "a.json").write_text("1")
     if held:
         run.hold()
-    said = "at work and changed while it was copied" if held else "could not be restored"
+    said = "changed while it was copied" if held else "is damaged"
     with pytest.raises(InputError, match=f"run at-work .*{said}"):
         backup(Settings(runs_dir=tmp_path / "runs"), tmp_path / "all.tar.gz")
     run.release()

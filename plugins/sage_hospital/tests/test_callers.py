@@ -130,7 +130,7 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         assert metrics.status_code == 200
     with open_audit(Settings(runs_dir=folder / "runs")) as audit:
         assert audit is not None
-        assert audit.problem() == ""
+        assert audit.find_problem() == ""
         rows = [(row.who, row.what, row.about) for row in audit.rows()]
     assert rows == [
         ("runner", "asked", ""), ("runner", "refused", "1"),

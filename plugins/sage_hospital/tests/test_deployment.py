@@ -128,9 +128,9 @@ def test_runs_that_nobody_takes_and_an_edited_log_are_broken(tmp_path: Path) -> 
         assert audit is not None
         runs.add(manifest(1), "ann")
         assert states(settings)["queue of runs"] == "ok"
-        runs.database.one("UPDATE sage_runs SET updated = ? RETURNING id", [time.time() - 1000])
+        runs.database.run("UPDATE sage_runs SET updated = ? RETURNING id", [time.time() - 1000])
         audit.add("ann", "asked")
-        audit.database.one("UPDATE sage_audit SET who = 'eve' RETURNING seq")
+        audit.database.run("UPDATE sage_audit SET who = 'eve' RETURNING seq")
     found = states(settings)
     assert found["queue of runs"] == found["audit log"] == "broken"
 

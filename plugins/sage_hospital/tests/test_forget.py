@@ -202,11 +202,11 @@ def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
         said = json.dumps({"text": f"{PATIENT} is odd, {OTHER} is not"})
         with open_database(told, tables, new=True) as database:
             assert database is not None
-            database.one("INSERT INTO sage_reviews VALUES (?, ?, ?)", ["r", 1, said])
-            database.one("INSERT INTO sage_campaigns VALUES ('n', 'i', 1, 1, ?)", [said])
-            database.one("INSERT INTO sage_campaigns VALUES ('n', 'none', 2, 1, NULL)")
-            database.one("INSERT INTO sage_findings VALUES ('n', 'f', 1, ?)", [said])
-            database.one(
+            database.run("INSERT INTO sage_reviews VALUES (?, ?, ?)", ["r", 1, said])
+            database.run("INSERT INTO sage_campaigns VALUES ('n', 'i', 1, 1, ?)", [said])
+            database.run("INSERT INTO sage_campaigns VALUES ('n', 'none', 2, 1, NULL)")
+            database.run("INSERT INTO sage_findings VALUES ('n', 'f', 1, ?)", [said])
+            database.run(
                 "INSERT INTO sage_runs VALUES ('i', 'r', 'f', 'o', ?, 'done', 0, '', 0, 0, 0, ?,"
                 " '', 0, 0)", [f"Why {PATIENT}?", said]
             )  # fmt: skip
@@ -219,9 +219,9 @@ def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
         ]  # fmt: skip
         with open_database(told, tables, new=False) as database:
             assert database is not None
-            kept = [database.one("SELECT body FROM sage_reviews")[0]["body"],
-                    database.one("SELECT body FROM sage_findings")[0]["body"],
-                    database.one("SELECT answer FROM sage_runs")[0]["answer"]]  # fmt: skip
+            kept = [database.run("SELECT body FROM sage_reviews")[0]["body"],
+                    database.run("SELECT body FROM sage_findings")[0]["body"],
+                    database.run("SELECT answer FROM sage_runs")[0]["answer"]]  # fmt: skip
         assert {json.loads(body)["text"] for body in kept} == {
             f"[forgotten] is odd, {OTHER} is not"
         }

@@ -146,7 +146,7 @@ def test_who_asked_decided_and_exported_is_written_before_it_is_done(
     with open_audit(settings) as audit:
         assert audit is not None
         rows = [(row.who, row.what, row.about) for row in audit.rows()]
-        assert audit.problem() == ""
+        assert audit.find_problem() == ""
     assert rows == [
         ("ann", "asked", ""), ("ann", "began", name), ("bob", "exported", "some-run"),
     ]  # fmt: skip
@@ -199,7 +199,7 @@ def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
     with open_audit(settings) as audit:
         assert audit is not None
         rows = audit.rows()
-        assert audit.problem() == ""
+        assert audit.find_problem() == ""
     asked = [row.seq for row in rows if row.what == "asked"]
     refused = [row for row in rows if row.what == "refused"]
     assert [row.about for row in refused] == [str(seq) for seq in asked[2:]]
@@ -235,7 +235,7 @@ def test_a_file_of_roles_that_anybody_can_write_is_refused(tmp_path: Path) -> No
     path = tmp_path / "roles.toml"
     path.write_text('[people]\nann = "read"\n')
     path.chmod(0o646)
-    with pytest.raises(InputError, match="anybody can write"):
+    with pytest.raises(InputError, match="chmod o-w"):
         read_roles(path)
 
 

@@ -1,4 +1,4 @@
-"""Database of a server of runs: an SQLite file, or PostgreSQL for many machines."""
+"""Small database for runs: an SQLite file, or PostgreSQL for several machines."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FILE = "control.sqlite"
-"""In the folder of runs, hidden; where no PostgreSQL is given."""
+"""Hidden file in runs_dir, used without PostgreSQL."""
 SETUP_LOCK = 0x5A6EC0DE
 
 
 class Execute(Protocol):
-    """Runs one statement of a transaction, with `?` for each value; returns its rows."""
+    """Run a statement of a transaction, with `?` for each value; returns its rows."""
 
     def __call__(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Run it."""
@@ -33,10 +33,10 @@ class Execute(Protocol):
 
 
 class Database(ABC):
-    """Transactions, each of which may be tried twice where a connection breaks.
+    """Transactions, repeated if a connection breaks.
 
-    `{now}` in a statement is the database's clock (seconds since 1970), since those of workers
-    differ; `{skip}` ends a choice of rows that several make at once.
+    `{now}` in a statement is the database's clock (seconds since 1970), since workers' clocks
+    differ; `{skip}` ends a selection that several workers make at once.
     """
 
     where: str
@@ -46,16 +46,16 @@ class Database(ABC):
         """Run `body` in a transaction and return its result."""
 
     def serialize(self, execute: Execute, table: str) -> None:
-        """Have one transaction at a time write to the table from here on."""
+        """Let only this transaction write to the table until it ends."""
         return
 
-    def one(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows of a single statement."""
+    def run(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Run a single statement and return its rows."""
         return self.transaction(lambda execute: execute(text, values))
 
 
 class SqliteDatabase(Database):
-    """A file, for the processes of one machine."""
+    """SQLite file, for the processes of one machine."""
 
     def __init__(self, path: Path, tables: str) -> None:
         self.where = str(path)
@@ -69,7 +69,7 @@ class SqliteDatabase(Database):
         self.transaction(make)
 
     def transaction(self, body: Callable[[Execute], T]) -> T:
-        """See `Database.transaction`; writers wait for one another."""
+        """See `Database.transaction`; writers wait for each other."""
         try:
             live = sqlite3.connect(self.path, timeout=60, isolation_level=None)
         except sqlite3.Error as error:
@@ -78,11 +78,11 @@ class SqliteDatabase(Database):
 
         def execute(text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
             now = "((julianday('now') - 2440587.5) * 86400.0)"
-            said = text.replace("{now}", now).replace("{skip}", "")
-            return [dict(row) for row in live.execute(said, tuple(values)).fetchall()]
+            statement = text.replace("{now}", now).replace("{skip}", "")
+            return [dict(row) for row in live.execute(statement, tuple(values)).fetchall()]
 
         try:
-            live.execute("PRAGMA secure_delete = ON")  # what is struck out is not left in the file
+            live.execute("PRAGMA secure_delete = ON")  # deleted text does not stay in the file
             live.execute("BEGIN IMMEDIATE")
             found = body(execute)
             live.execute("COMMIT")
@@ -94,7 +94,7 @@ class SqliteDatabase(Database):
 
 
 class PostgresDatabase(Database):
-    """A server that many machines share."""
+    """PostgreSQL server, shared by several machines."""
 
     def __init__(self, pool: ConnectionPool[Connection[dict[str, Any]]], tables: str) -> None:
         self.pool = pool
@@ -108,25 +108,25 @@ class PostgresDatabase(Database):
         self.transaction(make)
 
     def transaction(self, body: Callable[[Execute], T]) -> T:
-        """See `Database.transaction`; a broken connection is replaced and the body run again.
+        """See `Database.transaction`; if the connection breaks, replace it and repeat.
 
-        Not where it broke after the changes were kept: the server is asked about that first, so
-        that a row whose answer was lost is not added twice.
+        The server is first asked whether the changes were committed before the connection broke,
+        so that no row is added twice.
         """
         tried: list[tuple[str, T]] = []
 
         def whole() -> T:
             with self.pool.connection() as live:
-                if tried and _was_kept(live, tried[-1][0]):
+                if tried and _was_committed(live, tried[-1][0]):
                     return tried[-1][1]
                 with live.transaction(), live.cursor() as cursor:
 
                     def execute(text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
                         now = "EXTRACT(EPOCH FROM clock_timestamp())::float8"
                         skip = "FOR UPDATE SKIP LOCKED"
-                        said = text.replace("{now}", now).replace("{skip}", skip)
-                        # What stands in a statement is a literal of this package's.
-                        cursor.execute(said.replace("?", "%s").encode(), list(values))
+                        statement = text.replace("{now}", now).replace("{skip}", skip)
+                        # Statements are literals of this package.
+                        cursor.execute(statement.replace("?", "%s").encode(), list(values))
                         return cursor.fetchall() if cursor.description else []
 
                     found = body(execute)
@@ -142,32 +142,32 @@ class PostgresDatabase(Database):
         execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
 
 
-def _was_kept(live: Connection[dict[str, Any]], number: str) -> bool:
-    """True if the transaction with this number was committed.
+def _was_committed(live: Connection[dict[str, Any]], number: str) -> bool:
+    """True if a transaction of this number was committed.
 
     Raises
     ------
     psycopg.OperationalError
-        While it is under way: the server has not noticed that its connection broke.
+        While it is in progress: the server has not noticed the broken connection.
     """
     from psycopg import OperationalError
 
     row = live.execute("SELECT txid_status(%s::bigint) AS status", [number]).fetchone()
     status = row["status"] if row else None
     if status == "in progress":
-        raise OperationalError("a transaction whose connection broke is still under way")
+        raise OperationalError("a transaction whose connection broke is still in progress")
     return bool(status == "committed")
 
 
 @contextmanager
 def open_database(settings: Settings, tables: str, *, new: bool) -> Iterator[Database | None]:
-    """The database that settings name; None where none is in use and no `new` one is wanted.
+    """Open the settings' database; None if there is no file and `new` is false.
 
     Parameters
     ----------
-    settings : `checkpoint_url` names a PostgreSQL server; without it a file lies with the runs
-    tables : statements that make the tables where they are not there
-    new : make the file where there is none
+    settings : `checkpoint_url` names a PostgreSQL server; without it a file in runs_dir is used
+    tables : statements that make missing tables
+    new : make a missing file
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A lease on a run, renewed while somebody works on it; who loses it stops at once."""
+"""Lease on a run, renewed while a process works on it; a process that loses it stops at once."""
 
 from __future__ import annotations
 
@@ -16,22 +16,19 @@ if TYPE_CHECKING:
 
 LEASE_S = 60.0
 LOST = 75
-"""Exit code of a process whose lease ended: another may work on the run by now."""
+"""Exit code of a process whose lease ended; another may work on the run by now."""
 
 
 @contextmanager
 def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[None]:
     """Renew the lease while the block runs.
 
-    The process ends at once when the lease could not be renewed in time: what it would write from
-    then on might meet what another writes. The time is watched apart from the renewals, of which
-    one may hang with the network. One that was stopped itself (Ctrl-Z) asks first whether another
-    took the run over.
+    The process ends at once if the lease is not renewed in time, since its writes could collide
+    with another's. A thread of its own watches the time, as a renewal may hang with the network. A
+    process that was suspended (Ctrl-Z) first checks whether another took the run over.
 
     Parameters
     ----------
-    runs : the table
-    run_id, worker : which run, held by whom
     lease_s : seconds for which each renewal holds
     """
     ended = threading.Event()
@@ -49,7 +46,7 @@ def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[N
             before = silent
             try:
                 mine = runs.renew(run_id, worker, lease_s)
-            except Exception as error:  # noqa: BLE001 (whatever it is, the lease runs out)
+            except Exception as error:  # noqa: BLE001 (the lease runs out in any case)
                 if not ended.is_set():
                     sys.stderr.write(f"error: the lease of a run was not renewed: {error}\n")
             else:
@@ -75,12 +72,12 @@ def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[N
 
 @contextmanager
 def hold_lease(services: Services, owner: str) -> Iterator[None]:
-    """Have the table of runs know who works on this one, where there is such a table.
+    """Take a run in the table of runs, if there is one, and renew its lease.
 
     Raises
     ------
     InputError
-        If another works on it.
+        If another process works on it.
     """
     with open_runs(services.settings) as runs:
         if runs is None:

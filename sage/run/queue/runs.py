@@ -1,4 +1,4 @@
-"""The table of runs: owner, state, and the lease of whoever works on each."""
+"""Table of runs: owner, state, and the lease of the process that works on each."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CREATE TABLE IF NOT EXISTS sage_runs (
 CREATE INDEX IF NOT EXISTS sage_runs_state ON sage_runs (state, created)
 """
 ATTEMPTS = 5
-"""So often a worker may die over one step, or find a fault, before the run counts as failed."""
+"""Deaths of workers or faults at a step before the run counts as failed."""
 
 
 class KnownRun(Strict):
-    """A row of the table. Times are seconds since 1970, by the database's clock.
+    """Row of the table. Times are seconds since 1970, by the database's clock.
 
-    `pooled` runs are for workers; others are worked on by who started them. `answer` is what a
-    person decided at a checkpoint, until a worker took it on.
+    `pooled` runs are for workers; others belong to the process that started them. `answer` is a
+    person's decision until a worker has taken it.
     """
 
     id: str
@@ -61,30 +61,30 @@ def _row(values: dict[str, Any]) -> KnownRun:
 
 
 def this_worker() -> str:
-    """A name for this process that no other has."""
+    """Unique name of this process."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 class Runs:
-    """The runs that a database knows."""
+    """Runs in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def add(self, manifest: Manifest, owner: str) -> None:
-        """Put a run in the queue; one that is there already stays as it is."""
+        """Queue a run; a run already in the table stays as it is."""
         self.database.transaction(
             lambda execute: _insert(execute, manifest, owner, "queued", pooled=True)
         )
 
     def claim(self, worker: str, lease_s: float) -> KnownRun | None:
-        """The oldest run that waits, or whose worker's lease ended, now this worker's; or None.
+        """Take the oldest run that is queued or whose lease ended; None if there is none.
 
-        A worker has one run at a time: asked again, it gets the one that it has.
+        A worker has one run at a time: a second call returns the same run.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
-            died = f"its worker died {ATTEMPTS} times; it may need more memory than there is"
+            died = f"its worker died {ATTEMPTS} times; it may need more memory than available"
             execute(
                 "UPDATE sage_runs SET state = 'failed', worker = '', updated = {now}, problem = ?"
                 " WHERE pooled = 1 AND state = 'running' AND leased_until < {now}"
@@ -105,19 +105,17 @@ class Runs:
         return _row(found[0]) if found else None
 
     def take(self, manifest: Manifest, owner: str, worker: str, lease_s: float) -> KnownRun:
-        """Have this process work on one run, whether it waits or is new to the table.
+        """Take a given run, queued or new to the table, for this process.
 
         Parameters
         ----------
-        manifest : of the run
-        owner : whose it is, where the table does not know it yet
-        worker : this process
-        lease_s : seconds until another may take it over, unless renewed
+        owner : used if the run is new to the table
+        lease_s : seconds until others may take it over, unless renewed
 
         Raises
         ------
         InputError
-            If another works on it.
+            If another process works on it.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
@@ -133,24 +131,24 @@ class Runs:
         if not found:
             known = self.get(manifest.run_id)
             raise InputError(
-                f"run {manifest.id} is worked on by {known.worker if known else 'another process'};"
+                f"run {manifest.id} is taken by {known.worker if known else 'another process'};"
                 " wait until it ends, or stop it"
             )
         return _row(found[0])
 
     def renew(self, run_id: str, worker: str, lease_s: float) -> bool:
-        """Keep a run for longer; False where it is no longer this worker's."""
+        """Extend a lease; False if the run is no longer this worker's."""
         return bool(
-            self.database.one(
+            self.database.run(
                 "UPDATE sage_runs SET leased_until = {now} + ? WHERE id = ? AND worker = ?"
                 " AND state = 'running' RETURNING id",
                 [lease_s, run_id, worker],
             )
         )
 
-    def progressed(self, run_id: str, worker: str) -> None:
-        """A step ended: what happened before does not count against the next one."""
-        self.database.one(
+    def reset_attempts(self, run_id: str, worker: str) -> None:
+        """Forget earlier attempts after a finished step."""
+        self.database.run(
             "UPDATE sage_runs SET attempts = 1, updated = {now} WHERE id = ? AND worker = ?"
             " RETURNING id",
             [run_id, worker],
@@ -166,17 +164,16 @@ class Runs:
         delay_s: float = 0.0,
         answered: bool = True,
     ) -> None:
-        """Say how a run stands that this worker lets go; nothing where it is another's by now.
+        """Release a run with its new state; nothing if it is another worker's by now.
 
         Parameters
         ----------
-        run_id, worker : which run, held by whom
         state : "queued" puts it back
-        problem : why, where it failed
-        delay_s : seconds until somebody may claim it again; 0 also forgets how often it was tried
-        answered : whether a person's answer was taken on
+        problem : reason of a failure
+        delay_s : seconds until it may be claimed again; 0 also resets the attempts
+        answered : a person's answer was taken
         """
-        self.database.one(
+        self.database.run(
             "UPDATE sage_runs SET state = ?, problem = ?, worker = '', leased_until = 0,"
             " not_before = {now} + ?, updated = {now}, answer = CASE WHEN ? = 1 THEN ''"
             " ELSE answer END, attempts = CASE WHEN ? = 1 THEN attempts ELSE 0 END"
@@ -185,12 +182,12 @@ class Runs:
         )
 
     def answer(self, manifest: Manifest, owner: str, answer: dict[str, Any]) -> None:
-        """Queue a run that waited for a person, with what the person decided.
+        """Queue a run that waited for a person, with the person's decision.
 
         Raises
         ------
         InputError
-            If somebody works on it, or a decision waits for a worker already.
+            If a process works on it, or an earlier decision waits for a worker.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
@@ -207,42 +204,42 @@ class Runs:
             known = self.get(manifest.run_id)
             decided = known is not None and known.state == "queued"
             raise InputError(
-                f"run {manifest.id} was decided on already, and waits for a worker"
+                f"run {manifest.id} has a decision already, and waits for a worker"
                 if decided
                 else f"run {manifest.id} is being worked on already"
             )
 
     def get(self, run_id: str) -> KnownRun | None:
-        """A run by its identity."""
-        found = self.database.one("SELECT * FROM sage_runs WHERE id = ?", [run_id])
+        """Run by its identity; None if unknown."""
+        found = self.database.run("SELECT * FROM sage_runs WHERE id = ?", [run_id])
         return _row(found[0]) if found else None
 
     def newest(self, limit: int) -> list[KnownRun]:
-        """The runs that were queued or begun last, newest first."""
+        """Latest runs, newest first."""
         text = "SELECT * FROM sage_runs ORDER BY created DESC, id LIMIT ?"
-        return [_row(row) for row in self.database.one(text, [limit])]
+        return [_row(row) for row in self.database.run(text, [limit])]
 
     def folders(self) -> list[str]:
         """Folders of all runs."""
-        return [row["folder"] for row in self.database.one("SELECT folder FROM sage_runs")]
+        return [row["folder"] for row in self.database.run("SELECT folder FROM sage_runs")]
 
-    def under_way(self) -> int:
-        """Count runs that wait for a worker or are held by one."""
+    def count_active(self) -> int:
+        """Count the runs that are queued or taken by workers."""
         text = (
             "SELECT COUNT(*) AS n FROM sage_runs WHERE pooled = 1 AND state IN ('queued','running')"
         )
-        return int(self.database.one(text)[0]["n"])
+        return int(self.database.run(text)[0]["n"])
 
-    def counts(self) -> dict[str, int]:
-        """Count runs by state."""
-        found = self.database.one("SELECT state, COUNT(*) AS n FROM sage_runs GROUP BY state")
+    def count_states(self) -> dict[str, int]:
+        """Count the runs in each state."""
+        found = self.database.run("SELECT state, COUNT(*) AS n FROM sage_runs GROUP BY state")
         return {row["state"]: int(row["n"]) for row in found}
 
 
-def of_owner(execute: Execute, owner: str, within_s: float) -> list[KnownRun]:
-    """A person's runs that were begun within so many seconds.
+def list_owned(execute: Execute, owner: str, within_s: float) -> list[KnownRun]:
+    """List a person's runs of the last so many seconds.
 
-    One that no worker takes over is stopped where the lease of who worked on it ended.
+    A run without a worker whose lease ended counts as stopped.
     """
     (clock,) = execute("SELECT {now} AS now")
     text = "SELECT * FROM sage_runs WHERE owner = ? AND created >= {now} - ?"
@@ -277,6 +274,6 @@ def _insert(
 
 @contextmanager
 def open_runs(settings: Settings, *, new: bool = False) -> Iterator[Runs | None]:
-    """The runs of the settings' database; None where there is none and no `new` one is wanted."""
+    """Open the table of runs; None if there is no database and `new` is false."""
     with open_database(settings, TABLES, new=new) as database:
         yield Runs(database) if database is not None else None

@@ -1,4 +1,4 @@
-"""Work on queued runs, one after another, until stopped."""
+"""Worker for queued runs."""
 
 from __future__ import annotations
 
@@ -30,23 +30,22 @@ log = logger(__name__)
 
 POLL_S = 1.0
 RETRY_S = 15.0
-"""Before a run that met a fault is tried again, times the number of tries so far."""
+"""Seconds until a run is retried after a fault, times the number of attempts so far."""
 
 
 @dataclass
 class Worker:
-    """A process that works on queued runs.
+    """Process that works on runs.
 
     Parameters
     ----------
-    runs : the table of runs
-    tell : told a line whenever a run is begun or let go
-    lease_s : seconds after which a run of a dead worker is taken over
-    grace_s : seconds that a run has for its step when the worker is told to stop
+    report : called with a line whenever a run is taken or released
+    lease_s : seconds after which others take over a dead worker's run
+    grace_s : seconds for the current step to finish after a signal
     """
 
     runs: Runs
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     lease_s: float = LEASE_S
     grace_s: float = 30.0
     name: str = field(default_factory=this_worker)
@@ -55,12 +54,12 @@ class Worker:
 
     @contextmanager
     def stopping_on_signals(self) -> Iterator[None]:
-        """On SIGTERM and Ctrl-C, hand the run back after its step, at the latest after the grace.
+        """On SIGTERM and Ctrl-C, hand the run back after its step or the grace time.
 
         A second signal does not wait.
         """
 
-        def told(number: int, frame: object) -> None:
+        def stop(number: int, frame: object) -> None:
             if self.stopping.is_set():
                 self._hand_back()
             self.stopping.set()
@@ -70,7 +69,7 @@ class Worker:
             watch.daemon = True
             watch.start()
 
-        before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
@@ -78,25 +77,25 @@ class Worker:
                 signal.signal(number, handler)
 
     def _hand_back(self) -> None:
-        """Put the run back into the queue as it stands, and end."""
+        """Put the run back into the queue and end the process."""
         if self._now is not None:
             RunFolder(Path(self._now.folder)).pause_path.unlink(missing_ok=True)
             self.runs.settle(self._now.id, self.name, "queued", answered=False)
         os._exit(0)
 
     def work(self, *, most: int | None = None, drain: bool = False) -> int:
-        """Take runs until stopped, until `most` were worked on, or (`drain`) until none is left.
+        """Work on runs until stopped, until `most` are done, or until none is left (`drain`).
 
         Returns
         -------
-        How many runs this worker let go in whatever state.
+        Number of runs released, in whatever state.
         """
         done = 0
         while not self.stopping.is_set() and (most is None or done < most):
             claimed = self.runs.claim(self.name, self.lease_s)
-            self._now = _where_it_lies(claimed) if claimed is not None else None
+            self._now = _locate(claimed) if claimed is not None else None
             if self._now is None:
-                if drain and not self.runs.under_way():
+                if drain and not self.runs.count_active():
                     break
                 self.stopping.wait(POLL_S)
                 continue
@@ -106,17 +105,19 @@ class Worker:
         return done
 
     def _run(self, run: KnownRun) -> None:
-        self.tell(f"{run.name}: begun" + (f", try {run.attempts}" if run.attempts > 1 else ""))
+        self.report(
+            f"{run.name}: started" + (f", attempt {run.attempts}" if run.attempts > 1 else "")
+        )
         services: Services | None = None
         try:
             with renewing(self.runs, run.id, self.name, self.lease_s):
                 if not Path(run.folder).is_dir():
-                    raise InputError(f"{run.folder} is not here, nor the run in runs_dir")
+                    raise InputError(f"{run.folder} and the run are not on this machine")
                 services = reopen(run.folder)
                 if services.manifest.run_id != run.id:
-                    raise InputError(f"{run.folder} holds another run; the queue knows {run.name}")
+                    raise InputError(f"{run.folder} is another run, not {run.name} of the queue")
                 services.listener = self._progress(run)
-                advance_to_person(services, _answer_of(services, run))
+                advance_to_person(services, _select_answer(services, run))
         except Paused:
             folder = RunFolder(Path(run.folder))
             folder.pause_path.unlink(missing_ok=True)
@@ -130,27 +131,27 @@ class Worker:
                 self._requeue(run, error, mine=False)  # another machine may have it
             else:
                 self._fail(run, str(error))
-        except Exception as error:  # noqa: BLE001 (a defect in one run is not the next one's)
+        except Exception as error:  # noqa: BLE001 (other runs may work)
             log.failed("run failed", error, run=run.name)
             traceback.print_exc()
             self._fail(run, f"{type(error).__name__}: {error}")
         else:
             now = services.folder.manifest()
             self.runs.settle(run.id, self.name, now.status, now.problem or "")
-            self.tell(f"{run.name}: {now.status}")
+            self.report(f"{run.name}: {now.status}")
         finally:
             if services is not None:
                 services.folder.release()
 
     def _progress(self, run: KnownRun) -> Listener:
-        def heard(kind: str, node: str, fields: dict[str, Any]) -> None:
+        def reset(kind: str, node: str, fields: dict[str, Any]) -> None:
             if kind == "end":
-                self.runs.progressed(run.id, self.name)
+                self.runs.reset_attempts(run.id, self.name)
 
-        return heard
+        return reset
 
     def _requeue(self, run: KnownRun, error: Exception, *, mine: bool) -> None:
-        """Put a run back after a fault; its folder is written to where this worker holds it."""
+        """Put a run back after a fault; `mine` if this worker holds its folder."""
         problem = f"on {socket.gethostname()}: {error}"
         if run.attempts >= ATTEMPTS:
             self._fail(run, problem)
@@ -158,16 +159,16 @@ class Worker:
         delay = RETRY_S * run.attempts
         if mine:
             RunFolder(Path(run.folder)).update(status="queued", problem=problem[:1000])
-        self.tell(f"{run.name}: {problem}; tried again in {delay:.0f} s")
+        self.report(f"{run.name}: {problem}; retry in {delay:.0f} s")
         self.runs.settle(run.id, self.name, "queued", problem, delay_s=delay, answered=False)
 
     def _fail(self, run: KnownRun, problem: str) -> None:
-        self.tell(f"{run.name}: failed: {problem}")
+        self.report(f"{run.name}: failed: {problem}")
         self.runs.settle(run.id, self.name, "failed", problem)
 
 
-def _where_it_lies(run: KnownRun) -> KnownRun:
-    """The run with its folder on this machine: it may have been moved, or is mounted elsewhere."""
+def _locate(run: KnownRun) -> KnownRun:
+    """Find a run's folder on this machine, also if it was moved or is mounted elsewhere."""
     if names_run(Path(run.folder), run.id):
         return run
     here = [found.root for found in runs_and_rounds(load().runs_dir)]
@@ -175,8 +176,8 @@ def _where_it_lies(run: KnownRun) -> KnownRun:
     return run.model_copy(update={"folder": str(root)})
 
 
-def _answer_of(services: Services, run: KnownRun) -> dict[str, Any] | None:
-    """A person's decision, if the run still waits for it; a killed worker may have applied it."""
+def _select_answer(services: Services, run: KnownRun) -> dict[str, Any] | None:
+    """Person's decision, if the run still waits for it; a killed worker may have taken it."""
     if run.answer is None:
         return None
     pause = find_pause(services)
