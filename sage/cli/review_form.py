@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.run.questions import describe_carried
 from sage.run.review import (
     Edit,
     edit_decision,
