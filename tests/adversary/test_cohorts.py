@@ -259,7 +259,7 @@ def test_ages_in_days_for_a_part_are_found(count: int, tmp_path: Path) -> None:
     table = aged()
     table.loc[: count - 1, "age"] *= 365.25
     found = only(write(tmp_path, table, more=AGE))
-    assert found["mixed_units"] == ("error", "bring all patients to one unit")
+    assert found["mixed_units"] == ("error", "convert all patients to the same unit")
     found = only(
         write(tmp_path, table, more=AGE.replace('"years"', '"units"').replace("age]", "a]"))
     )

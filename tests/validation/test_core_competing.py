@@ -157,7 +157,7 @@ def test_competing_events_alone_are_refused_and_counted(tmp_path: Path) -> None:
     found = judged(tmp_path, raw)
     primary = found.test("primary")
     assert primary is not None and primary.status == "refused"
-    assert f"all {(raw['cause'] == 'other').sum()} events are competing ones" in primary.reason
+    assert f"all {(raw['cause'] == 'other').sum()} events are competing" in primary.reason
     assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "data")
 
 

@@ -132,7 +132,9 @@ def test_a_world_reads_as_an_ordinary_cohort(world):
     dictionary = dictionary() if callable(dictionary) else dictionary
     assert dictionary.n_patients == 1200
     assert {e.key for e in dictionary.endpoints} == {"OS", "PFI", "DSS", "cause", "nodes"}
-    assert dictionary.has_variable("expression:FABP5") and dictionary.has_variable("imaging:tls_density")
+    assert dictionary.has_variable("expression:FABP5") and dictionary.has_variable(
+        "imaging:tls_density"
+    )
     assert [f for f in cohort.check(world.folder) if f.severity == "error"] == []
 
 

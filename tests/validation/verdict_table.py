@@ -1909,7 +1909,7 @@ def _limits() -> Iterator[Row]:
     )
     for group in ("exposed", "reference"):
         for events, told in ((0, True), (1, False)):
-            text = ("no event in one of the groups",)
+            text = ("no event in a group",)
             key = f"primary.{group}.events"
             numbers = {"numbers": {key: Number(value=events, unit="events", text=str(events))}}
             yield row(

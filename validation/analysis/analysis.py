@@ -136,7 +136,7 @@ class Analysis:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A copy of the analysis-ready table: one row per pseudonymous patient."""
+        """A copy of the analysis-ready table: a row per pseudonymous patient."""
         return self._table.copy()
 
     @property
@@ -229,7 +229,7 @@ class Analysis:
         self._tests.append(outcome)
 
     def _run_recorded(self, work: Callable[[], TestOutcome], blank: TestOutcome) -> TestOutcome:
-        """Run one test; a refusal keeps its words, a crash is recorded as a crash."""
+        """Run a test; a refusal keeps its words, a crash is recorded as a crash."""
         self._note({"test": blank.id, "state": "started", "part": self.part})
         if self._progress is not None:
             self._progress(blank.id)
@@ -259,7 +259,7 @@ class Analysis:
             append_line(self._trace, json.dumps(line, sort_keys=True), durable=True)
 
     def _run_controls(self, study: Study) -> None:
-        """Run every control that the contract asks for; the others are said to be switched off."""
+        """Run every control that the contract asks for; the others are recorded as switched off."""
         from validation.controls import run as controls
 
         plan, primary = self.contract.controls, self.contract.primary_test
@@ -327,7 +327,7 @@ class Analysis:
         work: Callable[[], C],
         wanted: bool,
     ) -> C:
-        """Run one control; what it came to, in its own type, and as a line of the ledger."""
+        """Run a control; return its typed result and record it as a test."""
         if not wanted:
             return kind(status=ControlStatus.OFF, reason="the contract does not ask for it")
         endpoint = self.contract.primary_test.endpoint
@@ -423,7 +423,7 @@ def execute(
     progress: Callable[[str], None] | None = None,
     figures: bool = True,
 ) -> AnalysisResult:
-    """Open, run and finish in one go.
+    """Open, run and finish an analysis.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
 
 
 def _shipped_for(folder: Path) -> CohortSpec | None:
-    """The shipped description whose files all lie in `folder`, if there is one."""
+    """The shipped description whose files all lie in `folder`, if any."""
     from sage.core.data import data_folder
     from validation.cohort.model import read_spec
 

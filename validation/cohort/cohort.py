@@ -40,7 +40,7 @@ class Cohort(CohortColumns):
 
         Parameters
         ----------
-        path : one row per slide or patient; columns `patient`, perhaps `slide` and `status` (rows
+        path : a row per slide or patient; columns `patient`, perhaps `slide` and `status` (rows
             whose status is not "ok" are left out), and numbers. Several slides of a patient are
             averaged. Each column becomes `MODALITY:FILE_COLUMN`.
 

@@ -1,4 +1,4 @@
-"""Several rows of one patient become one, by a rule that the cohort states."""
+"""Reduce repeated rows of a patient by the rule that the cohort states."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd.Series:
-    """Reduce rows to a value per patient; missing values never win over known ones.
+    """Reduce rows to a value per patient; known values win over missing values.
 
     `error` refuses repeated patients; `identical` refuses only if their values differ; `first` and
     `last` follow the file's order; `mean`, `max`, `min` are for numbers.
 
     Parameters
     ----------
-    values : one per row of a file
+    values : a value per row of a file
     rule : "error", "identical", "first", "last", "mean", "max" or "min"
 
     Raises
@@ -31,7 +31,7 @@ def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd
     if rule == "error":
         repeated = int(patient[patient.duplicated()].nunique())
         raise InputError(
-            f"{where}: {repeated} patients have several rows. Say how they become one with "
+            f"{where}: {repeated} patients have several rows. Say how to merge them with "
             '`rows_per_patient = "identical" | "first" | "last" | "mean" | "max" | "min"`'
         )
     known = values.notna()
@@ -44,11 +44,11 @@ def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd
                 f"{where}: {conflict} patients have rows that contradict each other. Choose "
                 '`collapse = "first" | "last" | "max" | "min"` for it, or correct the rows'
             )
-        one = groups.first()
+        reduced = groups.first()
     elif rule in ("first", "last"):
-        one = groups.first() if rule == "first" else groups.last()
+        reduced = groups.first() if rule == "first" else groups.last()
     elif kept.dtype == object:
         raise InputError(f'{where}: rule "{rule}" is for numbers; use "first" or "identical"')
     else:
-        one = groups.agg(rule)
-    return one.reindex(patient.drop_duplicates().to_numpy())
+        reduced = groups.agg(rule)
+    return reduced.reindex(patient.drop_duplicates().to_numpy())

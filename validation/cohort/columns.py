@@ -1,4 +1,4 @@
-"""A cohort's variables and outcomes, decoded: one value per patient."""
+"""Decode a cohort's variables and outcomes to a value per patient."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class CohortColumns(CohortData):
         Raises
         ------
         InputError
-            For a key that the cohort does not have, with the nearest ones it has.
+            For a key that the cohort does not have, with the nearest keys it has.
         """
         import pandas as pd
 
@@ -125,7 +125,7 @@ class CohortColumns(CohortData):
         return self._outcomes[name]
 
     def table(self, keys: Sequence[str], endpoints: Sequence[str] = ()) -> pd.DataFrame:
-        """Variables and outcomes, one row per patient under pseudonyms, sorted by pseudonym.
+        """Variables and outcomes, a row per patient under pseudonyms, sorted by pseudonym.
 
         Outcome columns are `NAME.time` (months) and `NAME.event`, or `NAME.value`.
         """

@@ -88,7 +88,7 @@ class CohortData:
 
     @property
     def site(self) -> str | None:
-        """The key of the variable that holds the site, where the cohort declares one."""
+        """The key of the variable that holds the site, if declared."""
         rule = self.spec.patient.site
         return SOURCE_SITE if rule == BARCODE_SITE else rule
 
@@ -131,7 +131,7 @@ class CohortData:
         return sorted(paths)
 
     def _hash_of(self, path: Path) -> str:
-        """SHA-256 of a data file, read once: all that this object says is of one content."""
+        """SHA-256 of a data file, read once: everything comes from the same content."""
         if path not in self._digests:
             self._digests[path] = hash_file(path)
         return self._digests[path]

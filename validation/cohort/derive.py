@@ -42,14 +42,14 @@ class Signature(Strict):
 
 @lru_cache(maxsize=8)
 def signatures(folder: Path | None = None) -> dict[str, Signature]:
-    """All signatures of a folder (default: the shipped ones), by identifier."""
+    """All signatures of a folder (default: those shipped), by identifier."""
     found: dict[str, Signature] = {}
     for path in sorted((folder or data_folder("signatures")).glob("*.json")):
         try:
-            one = Signature.model_validate(json.loads(path.read_text(encoding="utf-8")))
+            signature = Signature.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except (ValidationError, json.JSONDecodeError) as error:
             raise InputError(f"{path}: not a signature: {error}") from None
-        found[one.id] = one
+        found[signature.id] = signature
     return found
 
 
@@ -118,7 +118,7 @@ class Ranking:
     """Each patient's genes in order, ready to score any set of them (`ssgsea`).
 
     `gain` (genes, patients) is the rank from below to the power of the weight, `left` how many
-    genes stand at a gene's place or below it. The sum over the ranking of a distribution that
+    genes are ranked at a gene's place or below it. The sum over the ranking of a distribution that
     jumps at the set's genes is the sum over these genes of jump times `left`.
     """
 
@@ -168,7 +168,7 @@ def weighted_z(values: Floats, weights: Floats) -> Floats:
 def composed_scores(
     signature: GeneSignature, values: Floats, sets: Sequence[NDArray[np.int64]]
 ) -> list[Floats]:
-    """Scores of gene sets as a signature computes them, one (patients,) array for each set.
+    """Scores of gene sets as a signature computes them, a (patients,) array for each set.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def variable_of(cohort: CohortColumns, key: str) -> Variable:
-    """The dictionary's entry of one variable."""
+    """The dictionary's entry of a variable."""
     values = cohort.column(key)
     known = int(values.notna().sum())
     missing = 1 - known / len(values)
@@ -88,7 +88,7 @@ def variable_of(cohort: CohortColumns, key: str) -> Variable:
 
 
 def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
-    """The dictionary's entry of one endpoint: counts, coding, median follow-up."""
+    """The dictionary's entry of an endpoint: counts, coding, median follow-up."""
     spec = cohort.spec.endpoints[name]
     outcome = cohort.outcome(name)
     in_time = isinstance(spec, SurvivalSpec | CompetingSpec)

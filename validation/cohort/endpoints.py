@@ -28,7 +28,7 @@ def decode(name: str, spec: EndpointSpec, table: Loaded) -> pd.DataFrame:
     Returns
     -------
     Frame indexed by patient: `time` in months and `event` (0 censored, 1 event, 2 competing) for
-    outcomes in time; `value` for binary (0/1) and continuous ones. Patients without it are left
+    outcomes in time; `value` for binary (0/1) and continuous outcomes. Patients without it are left
     out.
 
     Raises
@@ -58,7 +58,7 @@ def _in_time(name: str, spec: SurvivalSpec | CompetingSpec, table: Loaded) -> pd
         column = table.column(other, f"endpoints.{name}.competing")
         sides = [(0, spec.censored_values), (2, spec.competing_values)]
         second = _code_events(column, sides, table.missing, where, other)
-        # Without the event the second flag decides; where the one that decides is missing, the
+        # Without the event the second flag decides; where the deciding flag is missing, the
         # patient has no outcome.
         event = event.where(event != 0, second)
     if isinstance(spec, SurvivalSpec) and spec.time_censored is not None:
@@ -107,11 +107,11 @@ def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd
 
 
 def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -> pd.DataFrame:
-    """Repeated follow-up rows of one patient: the latest time stands; an event outranks a tie."""
+    """Repeated follow-up rows of a patient: the latest time stands; an event outranks a tie."""
     if rule == "error":
         raise InputError(
             f"{where}: {int(owner[owner.duplicated()].nunique())} patients have several rows. Say "
-            'how they become one with `rows_per_patient` ("last": the latest follow-up stands)'
+            'how to merge them with `rows_per_patient` ("last": the latest follow-up stands)'
         )
     rows = data.assign(owner=owner.to_numpy())
     if rule == "identical":
@@ -159,15 +159,15 @@ def _binary(name: str, spec: BinarySpec, table: Loaded) -> pd.DataFrame:
     missing = table.missing | {text_of(value) for value in spec.missing_values}
     sides = [(0, spec.negative_values), (1, spec.positive_values)]
     value = _code_events(column, sides, missing, where, spec.column, ("no", "yes"))
-    one = collapse(value, table.patient, table.spec.rows_per_patient, where)
-    return one.dropna().to_frame("value")
+    reduced = collapse(value, table.patient, table.spec.rows_per_patient, where)
+    return reduced.dropna().to_frame("value")
 
 
 def _continuous(name: str, spec: ContinuousSpec, table: Loaded) -> pd.DataFrame:
     where = f'endpoint "{name}" ({table.path.name})'
     value = numeric(table.column(spec.column, f"endpoints.{name}.column"), table.missing, where)
-    one = collapse(value, table.patient, table.spec.rows_per_patient, where)
-    return one.dropna().to_frame("value")
+    reduced = collapse(value, table.patient, table.spec.rows_per_patient, where)
+    return reduced.dropna().to_frame("value")
 
 
 def coding_text(spec: EndpointSpec) -> str:

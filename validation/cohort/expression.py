@@ -151,7 +151,7 @@ def _load_cached(folder: Path) -> Expression:
 
 
 class _Planned(NamedTuple):
-    """A matrix about to be made: what stands in it, and its rows as float32, some at a time."""
+    """Plan of a matrix: its content, and its rows as float32 in chunks."""
 
     patients: list[str]
     genes: list[str]
@@ -181,7 +181,7 @@ def _plan_samples(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> _Pl
 def _of_genes(
     spec: ExpressionSpec, raw: Matrix, rows: list[list[int]], sizes: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """(genes, samples) on the analysis scale, rows of one symbol made one by the stated rule."""
+    """(genes, samples) on the analysis scale, rows of a symbol merged by the stated rule."""
     import numpy as np
 
     flat = [row for at in rows for row in at]
@@ -210,7 +210,7 @@ def _of_patients(
     columns: list[list[int]],
     sizes: NDArray[np.float64] | None,
 ) -> NDArray[np.float32]:
-    """(genes, patients), samples of one patient made one by the stated rule."""
+    """(genes, patients), samples of a patient merged by the stated rule."""
     first = [at[0] for at in columns]
     if spec.duplicate_samples == "deepest" and sizes is not None:
         first = [max(at, key=lambda column: float(sizes[column])) for at in columns]
@@ -285,7 +285,7 @@ def _genes(
         rows.setdefault(symbols[row], []).append(row)
     repeated = {gene: at for gene, at in rows.items() if len(at) > 1}
     if repeated and spec.duplicate_genes == "error":
-        raise InputError(f"expression: {len(repeated)} symbols stand in several rows")
+        raise InputError(f"expression: {len(repeated)} symbols occur in several rows")
     if len(rows) != len(symbols):
         reports.append(
             JoinReport(
@@ -293,7 +293,7 @@ def _genes(
                 before=len(symbols),
                 after=len(rows),
                 reason=f"{len(symbols) - len(named)} rows without a symbol; "
-                f"{len(repeated)} symbols in several rows made one ({spec.duplicate_genes})",
+                f"{len(repeated)} symbols in several rows merged ({spec.duplicate_genes})",
             )
         )
     return rows
@@ -349,7 +349,7 @@ def _samples(
                 step="expression: aliquots",
                 before=len(keep),
                 after=len(columns),
-                reason=f"{len(repeated)} patients with several samples made one "
+                reason=f"{len(repeated)} patients with several samples merged "
                 f"({spec.duplicate_samples})",
             )
         )

@@ -49,7 +49,7 @@ def feature_table(
 
     Parameters
     ----------
-    path : a text table, one row per patient
+    path : a text table, a row per patient
     """
     import pandas as pd
 

@@ -3,7 +3,7 @@
 GDC gives clinical rows by case and, if asked, STAR counts by file; cBioPortal gives the outcomes of
 the TCGA Pan-Cancer Clinical Data Resource and expression of chosen genes. Docs:
 docs.gdc.cancer.gov/API and cbioportal.org/api. What was fetched, from where and with which hash
-stands in `fetch.json`; a repeated call keeps files that are complete.
+is recorded in `fetch.json`; a repeated call keeps files that are complete.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _files(service: Service, project: str, say: Progress) -> str:
 
 
 def _clinical(service: Service, study: str, say: Progress) -> str:
-    """cBioPortal's long clinical table as one row per patient."""
+    """cBioPortal's long clinical table as a row per patient."""
     service.json("GET", f"studies/{study}")
     rows: dict[str, dict[str, str]] = {}
     columns: set[str] = set()
@@ -257,7 +257,7 @@ def _clinical(service: Service, study: str, say: Progress) -> str:
 def _expression(
     service: Service, study: str, wanted: Sequence[str], asked: Sequence[str], say: Progress
 ) -> str:
-    """RSEM values of chosen genes, one row per sample."""
+    """RSEM values of chosen genes, a row per sample."""
     found = service.json(
         "POST",
         "genes/fetch",
@@ -299,7 +299,7 @@ def _expression(
 
 
 def _counts(service: Service, out: Path, say: Progress) -> None:
-    """STAR counts of every listed file, checked against GDC's MD5, as one matrix."""
+    """STAR counts of every listed file, checked against GDC's MD5, as a matrix."""
     import numpy as np
 
     target = out / "counts.csv.gz"

@@ -1,6 +1,6 @@
 """Find what would mislead an analysis of a cohort.
 
-Each rule looks for one trap that real cohorts held: event flags of either polarity, follow-up that
+Each rule looks for a trap that real cohorts held: event flags of either polarity, follow-up that
 is older than another table's, normal samples among tumors, a detector's own training slides.
 """
 
@@ -116,7 +116,7 @@ def _find_case_variants(cohort: Cohort, table: Loaded) -> list[Finding]:
     twice = sorted(tuple(sorted(same)) for same in folded.values() if len(same) > 1)
     if twice:
         text = f"{len(twice)} patients differ from another in case alone ({' and '.join(twice[0])})"
-        remedy = "write one patient's identifier one way: they count as different patients"
+        remedy = "spell each patient's identifier in the same way: they count as different patients"
         found.append(finding("error", "ids_twice", f"tables.{table.name}", text, remedy))
     if cohort.spec.expression is not None:
         try:

@@ -26,7 +26,7 @@ FEW_EVENTS = 20
 MANY_AT_ZERO = 0.1
 EVENTS_LATER = 0.65
 FAR = 4.0
-"""Standard errors. Of 33 public outcomes one has later events than 0.6 (76 kidney catheters)."""
+"""Standard errors. Of 33 public outcomes, a single has later events than 0.6 (76 catheters)."""
 RISKS = re.compile(r"\b(age|stage|grade)\b")
 SHORT_MEDIAN = 2.0
 """Months. A cohort that is followed for less was more often read in the wrong unit."""
@@ -138,7 +138,7 @@ def _events_last(
 
 
 def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
-    """Chance that an event's time is later than a censored one, and its distance from even."""
+    """Chance that an event's time is later than a censored time, and its distance from even."""
     import numpy as np
 
     from validation.statistics.base import ranks
@@ -280,7 +280,7 @@ def find_outdated(cohort: Cohort) -> list[Finding]:
                         "outdated_endpoint",
                         "endpoints.OS",
                         f"{where} has {numbers.replace('deaths', 'deaths,')}",
-                        "the endpoint's follow-up is the older one; use the other table",
+                        "the endpoint's follow-up is older; use the other table",
                     )
                 )
     return found

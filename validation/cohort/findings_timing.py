@@ -56,7 +56,7 @@ def of_timing(cohort: Cohort) -> list[Finding]:
 
 
 def _leaks(cohort: Cohort, key: str, values: pd.Series) -> list[Finding]:
-    """At most one finding for a variable: the first outcome that it gives away."""
+    """Finding for the first outcome that a variable reveals."""
     from validation.statistics.leakage import find_leak
 
     where = f"variables.{key}"
@@ -81,7 +81,7 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> list[Finding]:
 
 
 def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
-    """A variable as numbers, or one indicator for each of its levels."""
+    """A variable as numbers, or an indicator for each of its levels."""
     import pandas as pd
 
     numbers = pd.to_numeric(values, errors="coerce")
@@ -98,7 +98,7 @@ def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
 
 
 def _own_times(cohort: Cohort, key: str) -> list[Finding]:
-    """A column of times that is filled for one answer alone and ends with follow-up."""
+    """A column of times that is filled for a single answer and ends with follow-up."""
     import pandas as pd
 
     spec = cohort.variables.get(key)

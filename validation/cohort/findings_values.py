@@ -102,7 +102,7 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
         f"{len(few)} values ({edge}) are about {factor:g} times off the others, with none between: "
         f"{FACTORS[factor]}"
     )
-    return [finding("error", "mixed_units", where, text, "bring all patients to one unit")]
+    return [finding("error", "mixed_units", where, text, "convert all patients to the same unit")]
 
 
 def _spellings(where: str, known: pd.Series) -> list[Finding]:
@@ -120,7 +120,7 @@ def _spellings(where: str, known: pd.Series) -> list[Finding]:
         return []
     shown = "; ".join(" = ".join(repr(name) for name in same) for same in twice.values())
     pairs = ", ".join(f'"{level}" = "{meant[level]}"' for level in levels)
-    text = f"spellings of one value count as different ones: {shown}"
+    text = f"spellings of a value count as different values: {shown}"
     return [finding("error", "mixed_spelling", where, text, f"values = {{ {pairs} }}")]
 
 

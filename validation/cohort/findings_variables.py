@@ -40,7 +40,7 @@ def of_expression(cohort: Cohort) -> list[Finding]:
     texts = {
         "sample types": ("normal_samples", "samples that are not primary tumors"),
         "aliquots": ("several_aliquots", "patients with several samples"),
-        "genes": ("duplicate_symbols", "rows without a symbol or with one that repeats"),
+        "genes": ("duplicate_symbols", "rows without a symbol or with a repeated symbol"),
     }
     for report in matrix.reports:
         code, what = texts[report.step.split(": ")[1]]
@@ -69,7 +69,7 @@ def of_expression(cohort: Cohort) -> list[Finding]:
 
 
 def of_variables(cohort: Cohort) -> list[Finding]:
-    """Variables without values, with one value, mostly missing, or with values that stand out."""
+    """Find variables that are empty, constant, mostly missing, or have outliers."""
     found: list[Finding] = []
     for key in cohort.keys():  # noqa: SIM118 (a method, not a mapping)
         where = f"variables.{key}"
@@ -90,7 +90,7 @@ def of_variables(cohort: Cohort) -> list[Finding]:
                     "warning",
                     "constant",
                     where,
-                    f"one value for all: {known.iloc[0]}",
+                    f"the same value for all: {known.iloc[0]}",
                     "leave it out: it can be related to nothing",
                 )
             )

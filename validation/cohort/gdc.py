@@ -1,7 +1,7 @@
-"""GDC clinical exports: one row per diagnosis and treatment, made one row per patient.
+"""Reduce GDC clinical exports, with a row per diagnosis and treatment, to a row per patient.
 
 Missing values are `'--`. Columns are `case_submitter_id` in older exports and
-`cases.submitter_id` in newer ones.
+`cases.submitter_id` in newer exports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEYS = ("cases.submitter_id", "case_submitter_id", "submitter_id")
 
 
 def clinical_file(folder: Path) -> Path | None:
-    """The clinical table of a GDC export in `folder`, if there is one."""
+    """The clinical table of a GDC export in `folder`, if any."""
     if not folder.is_dir():
         return None
     for path in sorted(folder.glob("*clinical*.tsv")):

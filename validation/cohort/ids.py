@@ -48,7 +48,7 @@ def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> Non
     if cluster is None and len(set(people)) < len(people):
         raise InputError(
             f"{len(people)} rows belong to {len(set(people))} patients (their TCGA barcodes say so)"
-            ', but count as a patient each: set `ids = "tcga"` with a rule that makes one row of '
+            ', but count as a patient each: set `ids = "tcga"` with a rule that merges '
             "them, or name the variable that holds the patient as `cluster` under [patient]"
         )
 

@@ -57,7 +57,7 @@ def _parquet(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], ND
         columns = [name for name in file.columns if name != label and name not in spec.drop]
         small = {str(file.dtypes[name]) for name in columns} <= {"float16", "float32"}
         dtype = np.float32 if small else np.float64
-        # Filled by whole columns of the file, which then lie one after the other.
+        # Filled by whole columns of the file, which are contiguous in memory.
         values = np.empty((len(names), len(columns)), dtype=dtype, order="F")
         for first in range(0, len(columns), COLUMNS_AT_ONCE):
             some = columns[first : first + COLUMNS_AT_ONCE]

@@ -1,8 +1,8 @@
 """Schema of `cohort.toml`. Paths are relative to the cohort's root folder.
 
 A cohort names its tables once, then takes variables and endpoints from their columns. Everything
-that changes a patient's value (filters, codes for missing, how several rows of one patient become
-one) is written here, because a rule that is not written cannot be reviewed.
+that changes a patient's value (filters, codes for missing, how several rows of a patient become
+merged) is written here, because a rule that is not written cannot be reviewed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class PatientRule(Strict):
     `ids = "tcga"` takes the first twelve characters of a barcode, accepts dots for hyphens, and
     refuses anything else; `ids = "exact"` takes identifiers as they are.
 
-    `cluster` is the key of a variable that says which rows belong to one person, where the table
-    has a row per slide or lesion. `site` is that of the hospital, or "barcode": the tissue source
-    site of TCGA barcodes, as variable `clinical:tissue_source_site`.
+    `cluster` is the key of a variable that says which rows belong to the same person, where the
+    table has a row per slide or lesion. `site` is that of the hospital, or "barcode": the tissue
+    source site of TCGA barcodes, as variable `clinical:tissue_source_site`.
     """
 
     table: str
@@ -54,8 +54,9 @@ class PatientRule(Strict):
 class KnownSpec(Strict):
     """Time after the start of follow-up at which a variable became known, fixed or per patient.
 
-    `time` is one time for all, `column` one in the variable's table per patient (empty: never).
-    `before` is the variable's value until then, such as "no" of a treatment that was not given yet.
+    `time` holds for all patients; `column` of the variable's table holds it per patient (empty:
+    never). `before` is the variable's value until then, such as "no" of a treatment that was not
+    given yet.
     """
 
     time: float | None = Field(default=None, gt=0)
@@ -101,7 +102,7 @@ class ExpressionSpec(Strict):
     """A matrix of genes by samples (or samples by genes).
 
     `scale` says what the file holds; `transform` what analyses use. `duplicate_genes` and
-    `duplicate_samples` say how repeated symbols and repeated samples of one patient become one.
+    `duplicate_samples` say how repeated symbols and repeated samples of a patient are merged.
     """
 
     file: str
@@ -153,7 +154,7 @@ class VariableSpec(Strict):
 
 
 class RatioSpec(Strict):
-    """A derived variable: one over another, or their difference on a log scale."""
+    """Derived variable: a ratio of two variables, or their difference on a log scale."""
 
     formula: Literal["ratio", "log_difference", "mean_z"]
     of: tuple[str, ...] = Field(min_length=1)
@@ -164,7 +165,7 @@ class RatioSpec(Strict):
 
 
 class SurvivalSpec(Strict):
-    """Time to event. Every code that the event column may hold is named on one side.
+    """Time to event. Every code that the event column may hold is assigned to a side.
 
     `time_censored` names another column for those without the event (days to last contact).
     """
@@ -186,8 +187,9 @@ class SurvivalSpec(Strict):
 class CompetingSpec(Strict):
     """Time to the first of several events. `event_values` are coded 1, `competing_values` 2.
 
-    Where two flags tell it (death from the tumor, death of any cause), `competing` names the second
-    column: who has no event by the first, but one of `competing_values` there, is coded 2.
+    Where two flags decide it (death from the tumor, death of any cause), `competing` names the
+    second column: who has no event by the first, but has a value of `competing_values` there, is
+    coded 2.
     """
 
     kind: Literal["competing"]
@@ -359,7 +361,7 @@ def read_spec(path: Path) -> CohortSpec:
 
 
 def describe(error: ValidationError) -> str:
-    """The first problems of a validation error in one line, with where they are."""
+    """Describe the first problems of a validation error and their places in a line."""
     parts = []
     for problem in error.errors()[:3]:
         where = ".".join(str(part) for part in problem["loc"] if part != "survival")

@@ -68,7 +68,7 @@ def read_text_table(
 ) -> pd.DataFrame:
     """A file as a table of strings; nothing is interpreted yet.
 
-    `header_rows` above one drops the repeated headers below the first (TCGA biotab has three).
+    `header_rows` above 1 drops the repeated headers below the first (TCGA biotab has three).
 
     Parameters
     ----------
@@ -147,12 +147,12 @@ def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
 
 
 def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
-    """Read one table, apply its filters and sample rule, and name each row's patient.
+    """Read a table, apply its filters and sample rule, and name each row's patient.
 
     Raises
     ------
     InputError
-        Naming file and column, if one is missing or a filter keeps nothing.
+        Naming file and column, if either is missing or a filter keeps nothing.
     """
     path = inside(root, spec.file, f"cohort.toml: tables.{name}")
     rows = read_text_table(
@@ -203,7 +203,7 @@ def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
         keep(
             patient.notna(),
             f"{name}: identifiers",
-            f"{int(blank.sum())} rows without identifier, {unread} with one that is unreadable",
+            f"{int(blank.sum())} rows without identifier, {unread} with an unreadable identifier",
         )
         patient = patient.dropna().reset_index(drop=True)
     return Loaded(
@@ -227,7 +227,7 @@ def text_of(value: Cell) -> str:
 
 
 def codes(column: pd.Series) -> pd.Series:
-    """Codes in one spelling: `1.0` becomes `1`, booleans are lower case."""
+    """Normalize codes: `1.0` becomes `1`, booleans are lower case."""
     text = column.str.strip()
     text = text.str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
     folded = text.str.lower()

@@ -66,8 +66,9 @@ Scale = Literal[
     "relative hazard difference",
 ]
 DIFFERENCES: tuple[Scale, ...] = ("difference (SD)", "relative hazard difference")
-"""Scales on which no effect is 0. A relative hazard difference is one of hazards, in units of the
-average hazard of the patients compared."""
+"""Scales on which no effect is 0. A relative hazard difference is a difference of hazards, in units
+of the average hazard of the patients compared.
+"""
 
 
 def scale_of(kind: str) -> Scale:
@@ -114,9 +115,9 @@ class EndpointUse(Strict):
 
 
 class Within(Strict):
-    """The effect of one of two exposures (1 or 2) where the other is at one of its sides.
+    """Effect of an exposure (1 or 2) where the other is held at a side.
 
-    A continuous other one is held a standard deviation to that side of its mean.
+    A continuous exposure is held a standard deviation to that side of its mean.
     """
 
     exposure: Literal[1, 2]
@@ -197,7 +198,7 @@ class KnownPositive(Strict):
 
 
 class ControlPlan(Strict):
-    """Controls that run beside the claim. Zero or None switches one off, visibly."""
+    """Controls that run beside the claim. Zero or None switches a control off, visibly."""
 
     permutations: int = Field(default=2000, ge=0, le=100_000)
     random_features: int = Field(default=1000, ge=0, le=5000)
@@ -220,7 +221,7 @@ class SpecificationPlan(Strict):
         own = (() in self.covariate_sets, None in self.follow_up_months)
         if not (self.cuts and all(own) and 0.0 in self.exclude_first_months):
             raise ValueError(
-                "the curve leaves out the claim's own choices: keep at least one cut, covariates "
+                "the curve leaves out the claim's own choices: keep at least a cut, covariates "
                 "[], follow-up null, exclusions 0"
             )
         return self
@@ -285,7 +286,7 @@ class Contract(Strict):
         if self.primary not in ids:
             raise ValueError(f'the primary test "{self.primary}" is not among the tests')
         if [test.id for test in self.tests if test.role == "primary"] != [self.primary]:
-            raise ValueError("a contract has exactly one primary test, the one it names")
+            raise ValueError("a contract has exactly one primary test, which it names")
         if not self.primary_test.claim:
             raise ValueError("the primary test carries the claim: set its `claim`")
         known = {endpoint.key for endpoint in self.endpoints}

@@ -23,7 +23,7 @@ WHOLE: dict[Comparison, Method] = {
     Comparison.COMBINED: "nested",
     Comparison.MEDIATION: "mediation",
 }
-"""Comparisons that one method answers from all exposures at once."""
+"""Comparisons that a single method answers from all exposures."""
 NOTES = {
     "nested": "p tests all terms; the effect is that of their mean",
     "mediation": "natural indirect effect; p is the larger of the two paths'",
@@ -58,7 +58,7 @@ def tests_of(
     covariates: tuple[str, ...],
     strata: tuple[str, ...] = (),
 ) -> tuple[TestPlan, ...]:
-    """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
+    """Every test of a contract, the primary test first. Subgroups repeat it and carry no claim."""
     if hypothesis.time_dependent:
         return tuple(_extended_cox_tests(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
@@ -99,15 +99,15 @@ def tests_of(
         )
     if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         tests += _each_within_the_other(hypothesis, endpoint, covariates, strata)
-    for number, one in enumerate(hypothesis.subgroups, start=1):
+    for number, subgroup in enumerate(hypothesis.subgroups, start=1):
         tests.append(
             tests[0].model_copy(
                 update={
                     "id": f"subgroup.{number}",
                     "role": "subgroup",
-                    "subgroup": one,
+                    "subgroup": subgroup,
                     "claim": False,
-                    "note": f"{one.variable} {one.op} {one.value}",
+                    "note": f"{subgroup.variable} {subgroup.op} {subgroup.value}",
                 }
             )
         )
@@ -120,7 +120,7 @@ def _each_within_the_other(
     covariates: tuple[str, ...],
     strata: tuple[str, ...],
 ) -> list[TestPlan]:
-    """The effect of each exposure on both sides of the other one, from one model of all terms."""
+    """The effect of each exposure on both sides of the other, from a model of all terms."""
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     found = []
     for exposure, other in ((2, 1), (1, 2)):
@@ -155,7 +155,7 @@ def _extended_cox_tests(
 ) -> list[TestPlan]:
     """Extended Cox models on start and stop records: alone, and beside the covariates.
 
-    A spline is one of the exposure alone; beside the covariates its linear slope stands.
+    A spline is of the exposure alone; with covariates its linear slope is reported.
     """
     found = []
     splined = hypothesis.exposures[0].cut is CutRule.SPLINE
@@ -199,20 +199,20 @@ def for_rows(
 ) -> tuple[tuple[TestPlan, ...], list[str]]:
     """The tests as the cohort's rows allow them, and notes on what is left out.
 
-    With a declared site there is a test of what it explains. Where several rows are one person's,
+    With a declared site there is a test of what it explains. Where several rows belong to a person,
     tests that take rows as independent are left out.
 
     Raises
     ------
     InputError
-        If the primary test is one of those.
+        If the primary test is among those.
     """
     primary = tests[0]
     followed = any(test.method == "time_dependent" for test in tests)
     if dictionary.site is not None and not followed:
         site = TestPlan(id="site", role="descriptive", method="site", endpoint=primary.endpoint)
         tests = (*tests, site)
-        # A model with the levels of these hospitals predicts nothing in another one.
+        # A model with the levels of these hospitals predicts nothing in another cohort.
         tests = tuple(
             test.model_copy(
                 update={"covariates": tuple(k for k in test.covariates if k != dictionary.site)}
@@ -226,12 +226,12 @@ def for_rows(
         return tests, []
     if primary.method not in CLUSTERED:
         raise InputError(
-            f"rows of one person ({dictionary.cluster}) need a robust variance, which the primary "
-            f'test "{primary.method}" does not have here: choose a survival endpoint and a cut '
-            "that is not searched, or one row per patient"
+            f"rows of the same person ({dictionary.cluster}) need a robust variance, which the "
+            f'primary test "{primary.method}" does not have here: choose a survival endpoint and a '
+            "cut that is not searched, or a row per patient"
         )
     lost = [test.id for test in tests if test.method not in CLUSTERED]
-    note = f"left out, because they take the rows of one person as independent: {', '.join(lost)}"
+    note = f"left out, because they take a person's rows as independent: {', '.join(lost)}"
     return tuple(test for test in tests if test.method in CLUSTERED), [note] if lost else []
 
 
@@ -259,11 +259,11 @@ def of_endpoint(
     primary: bool,
     whole: Method | None = None,
 ) -> list[TestPlan]:
-    """The registered tests of one endpoint; the first carries the claim.
+    """The registered tests of an endpoint; the first carries the claim.
 
-    `whole`: the method that takes all exposures at once, in the place of a model of one term.
+    `whole`: the method that takes all exposures at once, instead of a model of a term.
 
-    Strata bind the comparisons of hazards. A prediction needs one baseline, so there they are
+    Strata bind the comparisons of hazards. A prediction needs a single baseline, so there they are
     covariates like the others.
     """
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
@@ -308,7 +308,7 @@ _Beside = tuple[str, str, Method, tuple[str, ...], tuple[str, ...], str]
 def _carrying(
     endpoint: Endpoint, grouped: bool, rule: CutRule, whole: Method | None
 ) -> tuple[Method, str]:
-    """The method of the claim's own test, with a note of what it stands in for."""
+    """The method of the claim's own test, with a note on the method it replaces."""
     if whole is not None:
         return whole, NOTES[whole]
     if rule in SEARCHING and endpoint.kind == "survival":

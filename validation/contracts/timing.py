@@ -1,4 +1,4 @@
-"""Timing of variables: late ones are refused, or counted from when they became known.
+"""Timing of variables: late variables are refused, or counted from when they became known.
 
 An exposure that becomes known during follow-up gives its carriers immortal time: they had to live
 until then. Two ways count it rightly. At a landmark, follow-up starts anew among those still at

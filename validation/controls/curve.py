@@ -1,9 +1,9 @@
-"""The specification curve: one claim under every defensible choice, and how stable its sign is.
+"""The specification curve: a claim under every defensible choice, and how stable its sign is.
 
 Simonsohn, Simmons and Nelson 2020 (Nature Human Behaviour). A specification fixes a cut-point, the
 covariates, the strata, the follow-up and the exclusions; none of these may look at the outcome.
-Choices that give the same patients the same model (a cut of follow-up that nobody reaches) are one
-specification, so that none has two votes.
+Choices that give the same patients the same model (a cut of follow-up that nobody reaches) are the
+same specification, so that none has two votes.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Specification:
 
 @dataclass(frozen=True)
 class SpecificationCurve:
-    """All specifications, sorted by estimate, those without one last.
+    """All specifications, sorted by estimate, those without an estimate last.
 
     `null` is the estimate of no effect: 1 for ratios, 0 for differences. `sign_stability` is the
     share of estimates on the side of the median; `significant` the share with p below `alpha` on
-    that side. `left_out` has the claim's own choices without one site at a time; they are no
+    that side. `left_out` has the claim's own choices leaving out each site in turn; they are no
     further choices, and count in neither.
     """
 
@@ -231,7 +231,7 @@ def fit_specification_curve(
     exclusions : name to the (n,) mask of patients kept (None: all)
     strata : name to the (n,) codes of the strata (-1: unknown, left out), or None for no strata
 
-    Choices that lead to one and the same fit are one specification, which names all of them.
+    Choices that lead to one and the same fit are the same specification, which names all of them.
     Every refusal of a single specification (no events in a group, say) is kept with its reason.
     """
     if not exposures:
@@ -341,7 +341,7 @@ def _identity(model: Model, chosen: Chosen) -> tuple[object, ...]:
     """Key of a fit: equal for choices that give the same fit."""
     layers = chosen.layers
     if layers is not None and len(set(layers.tolist())) < 2:
-        layers = None  # one stratum is none
+        layers = None  # a single stratum is no stratification
     read = (chosen.rows, chosen.X, *model.read(chosen))
     return (
         *(np.ascontiguousarray(part).tobytes() for part in read),

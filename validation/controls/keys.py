@@ -1,6 +1,6 @@
-"""The keys under which the numbers of controls stand in `results.json`.
+"""Keys of the controls' numbers in `results.json`.
 
-Whoever writes or quotes one of these numbers takes its key from here.
+Code that writes or quotes these numbers takes the keys from here.
 """
 
 from __future__ import annotations

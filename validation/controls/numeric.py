@@ -74,7 +74,7 @@ def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-s
 def _signed_scores(
     t: FloatArray, e: BoolArray, features: FloatArray, c: FloatArray | None
 ) -> tuple[FloatArray, BoolArray]:
-    """Signed root of the score statistic per column, and which columns have one."""
+    """Signed root of the score statistic per column, and which columns have a value."""
     sd = features.std(axis=0)
     usable = np.isfinite(features).all(axis=0) & (sd > 0.0)
     z = np.zeros(features.shape[1])
@@ -129,7 +129,7 @@ def permutations(
 def _exchangeable(
     n: int, clusters: npt.ArrayLike, strata: npt.ArrayLike | None
 ) -> Iterator[IntArray]:
-    """(clusters, size) places of the rows of clusters of one size, in the same strata."""
+    """(clusters, size) places of the rows of clusters of equal size, in the same strata."""
     codes, _ = group_codes(clusters, n, at_least=1)
     layers = np.zeros(n, np.int64) if strata is None else group_codes(strata, n, at_least=1)[0]
     order = np.lexsort((layers, codes))
@@ -205,12 +205,12 @@ def dealt_at_risk(
 ) -> tuple[float, FloatArray]:
     """Log-rank statistic of a time-dependent exposure, and its null distribution.
 
-    If the exposure does nothing, whoever fails is a random one of those at risk: at each event time
+    If the exposure does nothing, whoever fails is random among those at risk: at each event time
     the number of exposed among the failures is hypergeometric, whatever came before.
 
     Parameters
     ----------
-    entry, time, event : (records,) start, stop (one unit), and 1 where the event ended the record
+    entry, time, event : (records,) start, stop (same unit), and 1 where the event ended the record
     exposed : (records,) 1 while exposed, 0 before
     layers : (records,) stratum of each; failures are drawn within it
 
@@ -255,7 +255,7 @@ def matched_features(
 
     Parameters
     ----------
-    values : (n, p) all features on one scale (log expression, say)
+    values : (n, p) all features on the same scale (log expression, say)
 
     Returns
     -------

@@ -289,7 +289,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
 
 
 def _at_risk(study: Study) -> tuple[float, Floats]:
-    """The statistic of a time-dependent exposure, and that of one dealt out among those at risk."""
+    """Statistic of a time-dependent exposure, observed and dealt out among those at risk."""
     from validation.controls.numeric import dealt_at_risk
 
     contract = study.contract
@@ -304,7 +304,7 @@ def _at_risk(study: Study) -> tuple[float, Floats]:
 def _rebuilt(
     study: Study, values: tuple[Floats, ...], exposure: int, raw: Floats
 ) -> Exposed | None:
-    """The claim's exposure with one of its values replaced; None where it cannot be cut."""
+    """Recode the exposure with an exposure's values replaced; None if it cannot be cut."""
     import numpy as np
 
     contract = study.contract
@@ -316,7 +316,7 @@ def _rebuilt(
     except InputError:
         return None
     if use.cut is CutRule.FIXED:
-        # A threshold in the feature's own unit means nothing for another one: keep its share.
+        # A threshold in the feature's own unit means nothing for another feature: keep its share.
         assert use.threshold is not None
         below = int((values[exposure] <= use.threshold).sum())
         use = use.model_copy(update={"threshold": float(np.sort(raw)[max(below, 1) - 1])})
@@ -329,7 +329,7 @@ def _rebuilt(
 
 
 def all_layers(study: Study) -> NDArray[np.int64] | None:
-    """(rows,) stratum of every patient, -1 where one is unknown; None without strata."""
+    """(rows,) stratum of every patient, -1 where unknown; None without strata."""
     import numpy as np
 
     strata = study.contract.primary_test.strata
@@ -362,7 +362,7 @@ def _draw(
     layers: NDArray[np.int64] | None,
     scores: _Scores,
 ) -> float:
-    """Signed score statistic of one exposure; positive when the exposed fare worse (or higher).
+    """Signed score statistic of an exposure; positive when the exposed fare worse (or higher).
 
     With strata, log-rank scores and the exposure's mean are taken within each. An interaction's
     product is taken apart from its main effects first.

@@ -194,7 +194,7 @@ def _model(study: Study, known: Mask) -> Model:
 
 
 def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
-    """All exposures cut by one rule; None where the rule does not fit them.
+    """All exposures cut by a rule; None where the rule does not fit them.
 
     The claim's own cuts are taken as they are: a confirmation part has those of the discovery part.
     """

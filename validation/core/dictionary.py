@@ -46,7 +46,7 @@ class Variable(Strict):
 
     @property
     def late(self) -> bool:
-        """True where it is said to have become known after the start of follow-up."""
+        """True if declared to have become known after the start of follow-up."""
         return self.known_at not in ("baseline", "unknown")
 
 

@@ -63,7 +63,7 @@ class CutRule(StrEnum):
     SPLINE = "spline"
     OPTIMAL = "optimal"
     """The cut that separates outcomes best, with the p-value corrected for having searched; the
-    effect is reported per standard deviation, because the one at the best cut is too large."""
+    effect is reported per standard deviation, because the effect at the best cut is too large."""
 
 
 UNGROUPED = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
@@ -140,13 +140,13 @@ class Comparison(StrEnum):
     TREND = "trend"
     """One exposure in ordered groups, per step from one to the next (one degree of freedom)."""
     PREDICTIVE = "predictive"
-    """Whether the effect of a treatment, the second exposure, differs by a biomarker, the first."""
+    """Difference in the effect of a treatment, the second exposure, by a biomarker, the first."""
     MODIFICATION = "modification"
-    """Whether the association of the first exposure differs by the second one, the modifier."""
+    """Difference in the first exposure's association by the second exposure, the modifier."""
     COMBINED = "combined"
-    """Whether all exposures together add to the covariates, by one test of nested models."""
+    """Gain of all exposures together over the covariates, by a test of nested models."""
     MEDIATION = "mediation"
-    """Whether the first exposure acts on the endpoint through the second one, the mediator."""
+    """Effect of the first exposure on the endpoint through the second exposure, the mediator."""
 
     @property
     def is_product(self) -> bool:
@@ -155,7 +155,7 @@ class Comparison(StrEnum):
 
     @property
     def is_slope(self) -> bool:
-        """True where one exposure is compared by its amount, without groups of two."""
+        """True where a single exposure is compared by its amount, without groups of two."""
         return self in (Comparison.PER_SD, Comparison.PER_DOUBLING, Comparison.TREND)
 
 
@@ -175,17 +175,18 @@ class Hypothesis(Strict):
     if the claim on all before it is supported, at the same alpha (fixed sequence).
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
-    ratio of its own. `negative_endpoint` is one that the exposure should not touch. `causes` are
-    the arrows of a causal diagram ("clinical:age -> OS") over variables, endpoints and what was not
-    measured: without `covariates` they decide what is adjusted for.
+    ratio of its own. `negative_endpoint` is an endpoint that the exposure should not affect.
+    `causes` are the arrows of a causal diagram ("clinical:age -> OS") over variables, endpoints and
+    what was not measured: without `covariates` they decide what is adjusted for.
     `unadjusted_because` declares that there is nothing to adjust for, with the reason ("the
     exposure was randomized"); without it age, sex and stage are adjusted for where no covariate is
     named. `untested` lists the parts of the statement that the cohort cannot test; the report
     repeats them beside the verdict.
 
-    What became known after the start of follow-up takes one of two: with `landmark`, follow-up
-    starts that many months later, among those still at risk then; with `time_dependent`, each
-    patient counts as unexposed until the exposure happened (start and stop records).
+    What became known after the start of follow-up is handled in either of two ways: with
+    `landmark`, follow-up starts that many months later, among those still at risk then; with
+    `time_dependent`, each patient counts as unexposed until the exposure happened (start and stop
+    records).
     """
 
     id: str
@@ -273,7 +274,7 @@ class Hypothesis(Strict):
                 if both := genes_of(exposure.variable) & genes_of(other.variable):
                     raise ValueError(
                         f'gene "{min(both)}" is part of "{other.label}" and of '
-                        f'"{exposure.label}": keep it in one exposure'
+                        f'"{exposure.label}": keep it in a single exposure'
                     )
         return self
 
@@ -297,7 +298,7 @@ class Hypothesis(Strict):
     @field_validator("id")
     @classmethod
     def _id_names_a_folder(cls, value: str) -> str:
-        """Results lie in a folder of this name, which must not lead out of its parent."""
+        """Require an id that is a safe name for the folder of results."""
         if not value.strip() or value != value.strip():
             raise ValueError("give an id without spaces around it")
         if len(value) > LONGEST_ID or len(value.encode("utf-8", "replace")) > LONGEST_NAME:
@@ -310,7 +311,7 @@ class Hypothesis(Strict):
 
     @model_validator(mode="after")
     def _each_thing_once(self) -> Hypothesis:
-        """A repeated endpoint or variable would count one piece of evidence as two."""
+        """Refuse repeats, which would count the same evidence twice."""
         endpoints = (self.endpoint, *self.secondary_endpoints)
         for what, names in (
             ("endpoint", endpoints),
@@ -319,11 +320,11 @@ class Hypothesis(Strict):
             ("exposure variable", [exposure.variable for exposure in self.exposures]),
         ):
             if (twice := _first_repeated(names)) is not None:
-                raise ValueError(f'{what} "{twice}" is named twice: keep one')
+                raise ValueError(f'{what} "{twice}" is named twice: keep it once')
         if self.negative_endpoint in endpoints:
             raise ValueError(
-                f'negative_endpoint "{self.negative_endpoint}" is one of the endpoints that the '
-                "exposure should touch: name another one, or none"
+                f'negative_endpoint "{self.negative_endpoint}" is among the endpoints that the '
+                "exposure should affect: name another endpoint, or none"
             )
         return self
 
@@ -332,7 +333,7 @@ class Hypothesis(Strict):
         if self.unadjusted_because and self.covariates:
             raise ValueError(
                 "`unadjusted_because` says that there is nothing to adjust for, and `covariates` "
-                "names what to adjust for: keep one"
+                "names what to adjust for: keep either"
             )
         return self
 
@@ -341,7 +342,7 @@ class Hypothesis(Strict):
         used = {exposure.variable for exposure in self.exposures} | set(self.covariates)
         twice = sorted(used & set(self.strata))
         if twice:
-            raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep one')
+            raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep either')
         return self
 
 

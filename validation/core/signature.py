@@ -28,10 +28,10 @@ NAMED = 8
 
 
 class GeneSignature(Strict):
-    """Genes and how they make one score per patient.
+    """Genes and how they make a score per patient.
 
     `mean_z`: the mean of the genes' z-scores over the cohort. `weighted`: the sum of weight times
-    z-score, over the sum of the weights' sizes; `weights` stand in the order of `genes`. `rank`:
+    z-score, over the sum of the weights' sizes; `weights` follow the order of `genes`. `rank`:
     the single-sample enrichment score, from the ranks of all genes within the patient (Barbie and
     others 2009, Nature). `min_measured` is the share of the genes that a cohort must measure.
     """
@@ -48,7 +48,7 @@ class GeneSignature(Strict):
                 raise ValueError(f'signature: "{gene}" is no gene symbol')
         if len(set(self.genes)) != len(self.genes):
             twice = next(gene for gene in self.genes if self.genes.count(gene) > 1)
-            raise ValueError(f'signature: gene "{twice}" is named twice: keep one')
+            raise ValueError(f'signature: gene "{twice}" is named twice: keep it once')
         if (self.method == "weighted") != bool(self.weights):
             raise ValueError('signature: give `weights` exactly when `method` is "weighted"')
         if self.weights and len(self.weights) != len(self.genes):
@@ -135,7 +135,7 @@ def read_signature(key: str) -> GeneSignature | None:
 
 
 def genes_of(key: str) -> frozenset[str]:
-    """The genes that a variable's key names: one, those of a score, or none."""
+    """Genes named by a variable's key: a gene, those of a score, or none."""
     if key.startswith("expression:"):
         return frozenset({key.removeprefix("expression:")})
     found = read_signature(key)

@@ -1,6 +1,6 @@
 """Choose adjustment covariates from a declared causal diagram.
 
-A diagram is a list of arrows (`age -> stage`). The adjustment set is a minimal one that closes
+A diagram is a list of arrows (`age -> stage`). The adjustment set is a minimal set that closes
 every back-door path from exposure to outcome (Pearl, Causality, 2009, section 3.3). Covariates that
 would bias the effect are named: mediators and other effects of the exposure, and colliders.
 """
@@ -61,12 +61,12 @@ class Adjustment(Strict):
             ]
         if self.mediators:
             found.append(
-                f"Mediators (adjusting for one removes part of the effect): "
+                f"Mediators (adjusting for them removes part of the effect): "
                 f"{', '.join(self.mediators)}."
             )
         if self.colliders:
             found.append(
-                f"Colliders (adjusting for one opens a path): {', '.join(self.colliders)}."
+                f"Colliders (adjusting for them opens a path): {', '.join(self.colliders)}."
             )
         return [*found, *(warning.text for warning in self.warned)]
 
@@ -107,7 +107,7 @@ def adjust(
     measured: Collection[str] | None = None,
     chosen: Collection[str] = (),
 ) -> Adjustment:
-    """The adjustment set that a diagram asks for, and what is wrong with a chosen one.
+    """The adjustment set that a diagram asks for, and problems of a chosen set.
 
     Parameters
     ----------

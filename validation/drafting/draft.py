@@ -85,7 +85,7 @@ def draft(
     ------
     InputError
         If the cohort lacks a variable or endpoint, or the comparison does not fit the variables;
-        the message names the nearest ones that exist.
+        the message names the nearest that exist.
     """
     rules = (rules or Rules()).model_copy(update={"alpha": alpha})
     endpoint = _endpoint(dictionary, hypothesis.endpoint)
@@ -181,8 +181,8 @@ def _scale(hypothesis: Hypothesis, endpoint: Endpoint) -> Scale:
         return scale_of(endpoint.kind)
     if endpoint.kind == "competing":
         raise InputError(
-            f'mediation does not serve competing endpoints: "{endpoint.key}" is one. Use a '
-            "survival, binary or continuous one"
+            f'mediation does not serve competing endpoints: "{endpoint.key}" is competing. Use a '
+            "survival, binary or continuous endpoint"
         )
     return "relative hazard difference" if endpoint.kind == "survival" else "difference (SD)"
 
@@ -321,12 +321,12 @@ def _covariates(
         return tuple(key for key in hypothesis.covariates if key not in taken | fixed)
     found = []
     for names in STANDARD_COVARIATES:
-        one = next((key for key in names if dictionary.has_variable(key)), None)
-        if one is None or one in taken | fixed:
+        found_key = next((key for key in names if dictionary.has_variable(key)), None)
+        if found_key is None or found_key in taken | fixed:
             continue
-        known = find_variable(dictionary, one)
+        known = find_variable(dictionary, found_key)
         if known.missing <= MOST_MISSING and not known.late:
-            found.append(one)
+            found.append(found_key)
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
     return tuple(found[:room])
@@ -361,7 +361,7 @@ def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ..
     kinds = [_endpoint(dictionary, key) for key in
              (hypothesis.endpoint, *hypothesis.secondary_endpoints)]  # fmt: skip
     fits = all(endpoint.kind == "survival" for endpoint in kinds) and CutRule.OPTIMAL not in rules
-    declared = dictionary.site is not None  # then the site's own test tells what it explains
+    declared = dictionary.site is not None  # then the site's own test shows what it explains
     if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
         return hypothesis.strata
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
@@ -405,7 +405,7 @@ def _known_positive(
 
 
 def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False) -> str:
-    """A side of an exposure in words: the name of its level where it has two, else high or low."""
+    """Name a side of an exposure: the name of its level where it has two, else high or low."""
     high = (exposure.level == "high") != other
     found = find_variable(dictionary, exposure.variable)
     levels = two_levels(found.levels) if found.kind == "binary" else None

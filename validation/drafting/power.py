@@ -159,7 +159,7 @@ def compute_power(
 
 
 def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
-    """Share of patients that a filter keeps, as far as the dictionary's levels tell."""
+    """Share of patients that a filter keeps, as far as the dictionary's levels show."""
     found = find_variable(dictionary, condition.variable)
     total = sum(found.levels.values())
     if not total:

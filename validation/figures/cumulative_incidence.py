@@ -16,7 +16,7 @@ from validation.statistics.competing import CumulativeIncidence
 
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 DASHED: Any = (0, (4, 1.8))
-LINE = 0.165  # inches of one line of the legend
+LINE = 0.165  # inches of a line of the legend
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def cumulative_incidence_figure(
     **frame: Unpack[Frame],
 ) -> Path:
     """Draw the event solid with its band, the competing event dashed and thinner; one color and
-    one marker per group, so that neither color nor dash is needed to tell the groups apart.
+    a marker per group, so that neither color nor dash is needed to distinguish the groups.
 
     Returns
     -------

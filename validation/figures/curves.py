@@ -34,7 +34,7 @@ class Frame(TypedDict, total=False):
     time_unit : the unit of all times
     ticks : times at which numbers at risk are given (default: five to eight round ones)
     until : end of the time axis (default: the last time with ten patients at risk, so that the
-        tail that nobody supports is not read as a result; the caption says so)
+        tail that nobody supports is not read as a result; the caption states this)
     """
 
     title: Required[str]
@@ -61,7 +61,7 @@ def follow_up(
     """A canvas with axes over follow-up and a table of numbers at risk below them; see `Frame`.
 
     Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
-    added to the axes' height; counts under `smallest` are not told.
+    added to the axes' height; counts below `smallest` are not shown.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def at_risk(curve: Followed, when: FloatArray) -> IntArray:
 
 
 def count_text(count: int, smallest: int) -> str:
-    """A count as printed; one that is too small to be told, as such."""
+    """Print a count; hide a count that is too small."""
     return f"<{smallest}" if 0 < count < smallest else str(count)
 
 

@@ -1,4 +1,4 @@
-"""Net benefit against the risk from which on one would act."""
+"""Net benefit against the risk from which on a would act."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def decision_curve_figure(
             axes.plot(at, curve, color=color, linestyle=DASHES[place], label=NAMES.get(name, name))
         axes.set_ylim(-0.15 * max(top, 0.02), 1.12 * max(top, 0.02))
         axes.set_xlim(0, float(at.max()))
-        axes.set_xlabel(wrap_text(f"Risk of {risk_of} from which on one would act (%)", 58))
+        axes.set_xlabel(wrap_text(f"Risk of {risk_of} at which treatment starts (%)", 58))
         axes.set_ylabel("Net benefit per patient")
         axes.legend(loc="upper right", fontsize=8, title="act by", title_fontsize=8)
         return save(figure, path, title=title, description=description or subtitle)

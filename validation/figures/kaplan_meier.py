@@ -26,7 +26,7 @@ def kaplan_meier_figure(
     description: str = "",
     **frame: Unpack[Frame],
 ) -> Path:
-    """Draw one curve per group and write the figure.
+    """Draw a curve per group and write the figure.
 
     Returns
     -------

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 ROW = 0.52
 SHORTEST = 7.0
-"""Points under which a line's marks cannot be told apart: its ends are named beside it."""
+"""Points under which a line's marks cannot be distinguished: its ends are named beside it."""
 GAP, WIDTH = 1.5, 1.15
-"""Points between two words on one side of a line, and of a letter."""
+"""Points between two words on a side of a line, and of a letter."""
 
 
 def nomogram_figure(
@@ -27,7 +27,7 @@ def nomogram_figure(
     simulated: bool = False,
     description: str = "",
 ) -> Path:
-    """Draw one line per variable, the sum of points, and the risk by the horizon.
+    """Draw a line per variable, the sum of points, and the risk by the horizon.
 
     Returns
     -------

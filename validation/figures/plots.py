@@ -324,7 +324,7 @@ def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
 
 
 def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    """Incidence of the event and of the competing one by group, or of everybody for a slope."""
+    """Incidence of the event and of the competing event by group, or of everybody for a slope."""
     from validation.figures import Incidences, cumulative_incidence_figure
     from validation.methods.competing import sides_of
     from validation.statistics.competing import aalen_johansen
@@ -375,7 +375,7 @@ def _short(name: str, role: str) -> str:
 
 
 def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figure | None:
-    """Effects of the exposure in every model of one scale, the primary first."""
+    """Effects of the exposure in every model on the same scale, the primary first."""
     from validation.figures import ForestRow, forest
 
     contract = analysis.contract

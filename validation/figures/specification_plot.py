@@ -40,7 +40,7 @@ def specification_curve_figure(
 ) -> Path:
     """Draw the curve and write the figure. Specifications without an estimate are counted below.
 
-    Filled points have p below the curve's alpha; hollow ones do not.
+    Filled points have p below the curve's alpha; hollow points do not.
 
     Returns
     -------

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, canvas, heading, save, wrap_text
 
 MOST_MARKS = 1000
-"""Marks of the rug; of more values, evenly spaced ones in their order are drawn."""
+"""Marks of the rug; of more values, an evenly spaced selection is drawn."""
 
 
 def spline_figure(

@@ -72,7 +72,7 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
 
 
 def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Path:
-    """Write SVG or PNG, by the path's suffix, or both from one layout where it has none.
+    """Write SVG or PNG, by the path's suffix, or both from a layout where it has none.
 
     A file is written whole or not at all. No date and no program version is written, so that equal
     figures are equal files.
@@ -110,7 +110,7 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
 
 
 LONGEST = 300
-"""Characters of one drawn line: several times what any figure here is wide."""
+"""Characters of a drawn line: several times what any figure here is wide."""
 
 
 def clean_text(text: str) -> str:
@@ -167,7 +167,7 @@ def p_text(p: float) -> str:
 
 
 STEPS = (1, 0.5, 2, 0.2, 5, 0.1, 10, 0.33, 3, 0.67, 1.5, 0.05, 20, 0.8, 1.25)
-"""Ticks of a ratio, the ones that a reader misses most first."""
+"""Ticks of a ratio, the most useful first."""
 DIGIT, LINE = 0.08, 0.17
 """Inches that a character of a tick's label takes, and a line."""
 

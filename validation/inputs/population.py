@@ -28,7 +28,7 @@ POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"
 
 
 class Cut(Strict):
-    """The cut-points of one exposure, in its own unit: at or below `lower` is low, above `upper`
+    """The cut-points of an exposure, in its own unit: at or below `lower` is low, above `upper`
     is high. They differ only for tertiles and quartiles. `points` part the ordered groups of a
     trend.
     """
@@ -118,7 +118,7 @@ def rescale(values: Floats, use: VariableUse) -> Floats:
 
 
 def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
-    """The levels of a binary variable, the one that counts as 0 first; None if they do not say."""
+    """Levels of a binary variable, the level coded 0 first; None if undetermined."""
     names = sorted(levels)
     if len(names) != 2:
         return None
@@ -154,7 +154,7 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> Floats:
     positive = [level for level in levels if str(level).casefold() in POSITIVE]
     if len(levels) != 2 or len(positive) != 1:
         raise InputError(
-            f'exposure "{use.key}" has {len(levels)} values, not one yes and one no; say in the '
+            f'exposure "{use.key}" has {len(levels)} values, not a yes and a no; declare in the '
             "cohort's `values` which is 1 and which is 0"
         )
     return np.asarray(
@@ -163,7 +163,7 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> Floats:
 
 
 def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> Cut:
-    """The cut-points of one exposure by its rule, from known values alone.
+    """The cut-points of an exposure by its rule, from known values alone.
 
     Raises
     ------
@@ -267,7 +267,7 @@ class Exposed:
 
     `parts` are the single exposures on the same coding; with `product`, `x` is their product and
     they are the main effects beside it; with `mediated`, `x` is the mediator and the exposure
-    stands beside it.
+    is beside it.
     """
 
     x: Floats

@@ -1,6 +1,6 @@
 """The prediction model behind a calibration: what it is, and what it predicts for other patients.
 
-A model developed in one cohort is applied to another with its own coefficients, scales and baseline
+A model developed in a cohort is applied to another with its own coefficients, scales and baseline
 hazard; nothing is fitted again there. Sources: TRIPOD (Collins et al. 2015), items 10d and 15a (the
 full model is reported); Harrell, Lee and Mark 1996 (Statistics in Medicine) for the bootstrap.
 """
@@ -42,10 +42,10 @@ class Term(Strict):
 
 
 class PredictionModel(Strict):
-    """A Cox model that predicts risk at one horizon: 1 - exp(-baseline * exp(sum of terms)).
+    """A Cox model that predicts risk at a horizon: 1 - exp(-baseline * exp(sum of terms)).
 
     `levels` are those of each categorical variable among the patients it was developed in, the
-    reference and the rare ones (counted with it) included. `cuts` are the exposure's there.
+    reference and rare levels (counted with it) included. `cuts` are the exposure's there.
     `baseline` is the cumulative hazard at `horizon` (months) of a patient whose terms are all zero;
     `earlier` holds (months, that hazard) before it, for cohorts that are followed for less.
     `shrinkage` is the optimism-corrected calibration slope found when the model was developed;

@@ -36,7 +36,7 @@ NO_TERM = f"fewer than two levels with {FEWEST_OF_A_LEVEL} patients"
 FEWEST_PARTED = 10
 """Patients with and without the event from which on a perfect separation is no chance."""
 MOST_LEVELS = 10
-"""Values up to which an exposure is a code, each of which may stand for one outcome."""
+"""Values up to which an exposure is a code, each of which may stand for an outcome."""
 SAME_ORDER = 0.98
 """Rank correlation with the follow-up time that no marker reaches."""
 
@@ -55,7 +55,7 @@ class Column:
 
 @dataclass
 class Study:
-    """Population rows with their exposure: one per patient, or one per record of a patient whose
+    """Population rows with their exposure: a row per patient, or per record of a patient whose
     exposure is time-dependent. `cuts` were found in the same rows, or handed over.
 
     `model` is the prediction model of the calibration test: handed over from the patients it was
@@ -81,8 +81,8 @@ class Study:
 
         Parameters
         ----------
-        table : one row per patient, as `prepare` wrote it
-        cuts : one per exposure; those of the discovery part where this is the confirmation
+        table : a row per patient, as `prepare` wrote it
+        cuts : a cut per exposure; those of the discovery part where this is the confirmation
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Study:
         return time.groupby(level=0).transform("max").to_numpy(dtype=float)
 
     def entry(self, keep: Mask) -> Floats | None:
-        """Entry times of the kept records; None where each patient has one row from the start."""
+        """Entry times of the kept records; None where each patient has a row from the start."""
         if not self.contract.hypothesis.time_dependent:
             return None
         return self.rows[ENTRY].to_numpy(dtype=float)[keep]
@@ -146,7 +146,7 @@ class Study:
         return np.asarray(self.rows[f"{endpoint}.value"].to_numpy(dtype=float)), None
 
     def status(self, endpoint: str, keep: Mask) -> tuple[Floats, Codes]:
-        """Times and codes (0 censored, 1 the event, 2 a competing one) of the kept patients.
+        """Times and codes (0 censored, 1 the event, 2 a competing event) of the kept patients.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class Study:
         return found
 
     def layers(self, strata: Sequence[str], keep: Mask) -> Codes | None:
-        """(kept,) stratum of each patient: one code per combination of levels; None without."""
+        """(kept,) stratum of each patient: a code per combination of levels; None without."""
         import numpy as np
         import pandas as pd
 
@@ -220,7 +220,7 @@ class Study:
         return np.asarray(codes.reshape(-1), dtype=np.int64)
 
     def clusters(self, keep: Mask) -> Codes | None:
-        """(kept,) which rows belong to one person; None where each is a patient of its own.
+        """(kept,) which rows belong to the same person; None where each is a patient of its own.
 
         Raises
         ------
@@ -277,7 +277,7 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
 
 
 def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -> None:
-    """An exposure that tells the event of every patient, or follows the time to it."""
+    """Detect an exposure that determines every patient's event or time to it."""
     import numpy as np
 
     from validation.statistics.base import ranks

@@ -51,14 +51,14 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
 
 
 def _describe_coverage(signature: GeneSignature, dictionary: DataDictionary) -> str:
-    """Of how many genes a score is made here, and which ones are missing."""
+    """Describe how many genes of a score are measured, and which are missing."""
     held, lacking = signature.split_measured(set(dictionary.expression))
     found = f"{WORDS[signature.method]} of {len(held)} of {len(signature.genes)} genes"
     return f"{found}; not measured: {', '.join(lacking)}" if lacking else found
 
 
 def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
-    """A variable in one role of the contract, on the scale that the role needs."""
+    """A variable in a role of the contract, on the scale that the role needs."""
     found = find_variable(dictionary, key)
     transform = "as_is"
     if role == "covariate":
@@ -102,7 +102,7 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
         condition.variable == key and condition.op == "eq"
         for condition in hypothesis.population.filters
     ):
-        raise InputError(f'stratum "{key}" has one value in this population; leave it out')
+        raise InputError(f'stratum "{key}" has a single value in this population; leave it out')
     return describe_use(dictionary, key, "stratum")
 
 

@@ -44,7 +44,7 @@ def adjusted_claims(
     """Benjamini-Hochberg q-values and e-BH over claims.
 
     The family holds each question once. Contracts that ask it again (another version, seed or
-    cut) pay by Bonferroni among themselves, so that repeating a strong claim gains no other one
+    cut) pay by Bonferroni among themselves, so that repeating a strong claim gains no other claim
     a smaller q. A hypothesis that was tested on disjoint patients (discovery, confirmation,
     replication) brings the product of its e-values; q-values use each claim's own p.
 

@@ -41,7 +41,7 @@ class Journal:
     ------
     InputError
         If a line was edited, removed or exchanged; the message names it. A last line that an
-        interruption tore is dropped, and stands in `pending`, to be said with the next line.
+        interruption tore is dropped, and kept in `pending`, to be reported with the next line.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -1,14 +1,14 @@
-"""The error ledger: every attempted test on the same patients, crashed ones and screens too.
+"""The error ledger: every attempted test on the same patients, including crashes and screens.
 
 Error rates are controlled over the ledger, not per hypothesis: each hypothesis' primary test is
-one claim, and whoever tries more hypotheses pays for them. A test that crashed or was refused
+a claim, and whoever tries more hypotheses pays for them. A test that crashed or was refused
 counts as an attempt with p = 1. Contracts are registered when they are frozen, so that the ledger
-tells which claims were written after results were seen.
+shows which claims were written after results were seen.
 
-What is known follows the patients: it lies in a store (`validation.ledger.store`) and is found by
+The record follows the patients: it is in a store (`validation.ledger.store`) and is found by
 fingerprints of their records, whatever the folder, the cohort's name or the identifiers. A folder's
 `ledger.jsonl` is its projection: all that its verdicts rest on, so that they can be read without
-the store. Each line holds the hash of the one before it.
+the store. Each line holds the hash of the line before it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 UNLOCK = SplitRule().unlock_alpha
 LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
-"""`unverified`: the ledger knows one folder alone, since no store was given."""
+"""`unverified`: the ledger knows this folder alone, since no store was given."""
 
 
 class Ledger:
@@ -69,7 +69,7 @@ class Ledger:
     ------
     InputError
         If a line was edited, removed or exchanged; the message names it. A last line that an
-        interruption tore is dropped, and `notes` says so.
+        interruption tore is dropped, and `notes` records it.
     """
 
     def __init__(self, path: Path | None, store: Store | None = None) -> None:
@@ -85,7 +85,7 @@ class Ledger:
 
     @property
     def lines(self) -> list[Line]:
-        """All that is said, in this folder and of its patients elsewhere."""
+        """All lines, of this folder and on its patients elsewhere."""
         return self._journal.lines
 
     @property
@@ -123,7 +123,7 @@ class Ledger:
         return "emptied" if lost.store == self.store.id else "missing"
 
     def _lacks_results(self) -> bool:
-        """Results lie in the folder whose contract this file does not know: lines were removed.
+        """Refuse a folder of results whose contract this file lacks: lines were removed.
 
         A contract is registered before anything is written for it, so no interruption does this.
         """
@@ -313,7 +313,7 @@ class Ledger:
     # -- attempts -----
 
     def record(self, *entries: Entry) -> None:
-        """Append attempts; repeating an identical one adds nothing."""
+        """Append attempts; repeating an identical attempt adds nothing."""
         self._add(entries)
 
     def registration(self, contract: str) -> Registration | None:
@@ -351,7 +351,7 @@ class Ledger:
         return "; ".join(mine.screened) if mine is not None else ""
 
     def _claim(self, contract: str) -> str:
-        """Key of what a contract computes: contracts with equal keys are one attempt."""
+        """Key of what a contract computes: contracts with equal keys count as a single attempt."""
         found = self.registration(contract)
         return found.claim if found is not None and found.claim else contract
 
@@ -360,14 +360,14 @@ class Ledger:
         return found.question if found is not None else (entry.cohort, entry.hypothesis)
 
     def _asks_the_same(self, line: Line, frozen: FrozenContract) -> bool:
-        """Another contract on the same claim, its own earlier version, or, in this folder, one of
+        """Another contract on the same claim, its own earlier version, or, in this folder, any of
         the same name.
         """
-        one = line.said
-        if self._claim(one.contract) == self._claim(frozen.sha256):
+        content = line.said
+        if self._claim(content.contract) == self._claim(frozen.sha256):
             return False
-        mine, theirs = self.registration(frozen.sha256), self.registration(one.contract)
-        if one.contract in self._ancestors(frozen):
+        mine, theirs = self.registration(frozen.sha256), self.registration(content.contract)
+        if content.contract in self._ancestors(frozen):
             return True
         if theirs is not None and disjoint(levels_of(frozen.contract.hypothesis), theirs.within):
             return False  # Men and women, say: none of these patients was seen there.
@@ -375,11 +375,11 @@ class Ledger:
             asked = [{each.asks, *each.also} for each in (mine, theirs)]
             if asked[0] & asked[1]:
                 return True
-        assert isinstance(one, Entry | Unlock)
-        if line.elsewhere or one.cohort not in ("", frozen.contract.cohort):
+        assert isinstance(content, Entry | Unlock)
+        if line.elsewhere or content.cohort not in ("", frozen.contract.cohort):
             return False
-        named = one.hypothesis == frozen.contract.hypothesis.id
-        return named or (mine is not None and self._question(one) == mine.question)
+        named = content.hypothesis == frozen.contract.hypothesis.id
+        return named or (mine is not None and self._question(content) == mine.question)
 
     def _ancestors(self, frozen: FrozenContract) -> set[str]:
         found: set[str] = set()
@@ -396,23 +396,24 @@ class Ledger:
         Raises
         ------
         InputError
-            If another one did: another version, seed or share, or the claim under another name.
+            If another contract did: another version, seed or share, or the claim under another
+            name.
         """
         for line in self.lines:
-            one = line.said
-            if not isinstance(one, Unlock) or not self._asks_the_same(line, frozen):
+            content = line.said
+            if not isinstance(content, Unlock) or not self._asks_the_same(line, frozen):
                 continue
-            if one.unlock == key or one.cohort:
+            if content.unlock == key or content.cohort:
                 raise InputError(
                     f'the confirmation patients of cohort "{frozen.contract.cohort}" were '
-                    f'already opened for hypothesis "{one.hypothesis}" under contract '
-                    f"{one.contract[:12]}; another version, seed or share of it cannot be "
+                    f'already opened for hypothesis "{content.hypothesis}" under contract '
+                    f"{content.contract[:12]}; another version, seed or share of it cannot be "
                     "confirmed in the same data. Repeat the call as it was, or confirm the "
                     "hypothesis in a second cohort (--replicate)"
                 )
 
     def unlock(self, key: str, frozen: FrozenContract) -> None:
-        """Open the confirmation patients for one contract of a hypothesis, once.
+        """Open the confirmation patients for a contract of a hypothesis, once.
 
         Raises
         ------
@@ -452,7 +453,7 @@ class Ledger:
         return next(place for place in range(1, len(held) + 2) if place not in held)
 
     def place_taken(self, frozen: FrozenContract) -> str | None:
-        """The contract that held this one's place before it was registered, and was confirmed."""
+        """Earlier contract that occupied this alpha slot and was confirmed."""
         online = frozen.contract.online
         if online is None:
             return None
@@ -466,7 +467,7 @@ class Ledger:
         for order, said in registered:
             if self._claim(said.contract) == claim:
                 mine.setdefault(said.population, order)
-        # The place is one among the patients that confirm: those of a second cohort came last.
+        # The place counts among the patients that confirm: those of a second cohort came last.
         since = max(mine.values(), default=None)
         for order, said in registered:
             if said.place != online.place or self._claim(said.contract) == claim:
@@ -492,7 +493,8 @@ class Ledger:
         )
 
     def seen_before(self, frozen: FrozenContract) -> str | None:
-        """Another contract on the same claim whose results came before this one was registered.
+        """Another contract on the same claim whose results came before this contract was
+        registered.
 
         Results of a discovery part do not count where this contract holds back the same patients:
         those were not seen.
@@ -510,13 +512,13 @@ class Ledger:
             and self._claim(line.said.contract) == claim
         ]
         for line in sorted(self.lines, key=lambda line: line.order):
-            one = line.said
-            if not isinstance(one, Entry) or (own and line.order > min(own)):
+            content = line.said
+            if not isinstance(content, Entry) or (own and line.order > min(own)):
                 continue
-            unseen = one.part == "discovery" and draw != "" and one.draw == draw
-            known = one.status == "ok" and one.p is not None
+            unseen = content.part == "discovery" and draw != "" and content.draw == draw
+            known = content.status == "ok" and content.p is not None
             if known and not unseen and self._asks_the_same(line, frozen):
-                return one.contract
+                return content.contract
         return None
 
     def claims(self, role: str = "primary") -> list[Entry]:

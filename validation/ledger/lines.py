@@ -22,7 +22,7 @@ PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "am
 class Entry(Strict):
     """Attempt. `claim` entries form the family over which errors are controlled.
 
-    `draw` names the split of the patients (data, seed, share) where the contract has one.
+    `draw` names the split of the patients (data, seed, share) if the contract has a split.
     """
 
     contract: str
@@ -41,14 +41,16 @@ class Entry(Strict):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The same test of the same contract on the same part is one attempt, however often run."""
+        """The same test of the same contract on the same part is a single attempt, however often
+        run.
+        """
         return (self.contract, self.test, self.part)
 
 
 class Registration(Strict):
     """A contract that was frozen when the ledger held what stands above it.
 
-    `claim` names what is done, whatever the hypothesis is called: contracts with the same one are
+    `claim` names what is done, whatever the hypothesis is called: contracts with the same claim are
     the same attempt. `asks` names the question among those on these patients, `also` what it was
     called elsewhere. `screened` says which exposures were screened before. `frozen` is False for a
     contract that was first met when it was run. `place` is the claim's in a campaign's online
@@ -82,7 +84,7 @@ class Registration(Strict):
 
 
 class Unlock(Strict):
-    """The confirmation patients of a cohort were opened for one contract."""
+    """The confirmation patients of a cohort were opened for a contract."""
 
     unlock: str
     contract: str

@@ -1,12 +1,12 @@
-"""Patients told by what is recorded about them, whatever file, identifiers or columns there are.
+"""Recognize patients by what is recorded about them, whatever the file, identifiers or columns.
 
-Each patient has a 64-bit fingerprint for every *view*: an outcome, an outcome beside one measured
+Each patient has a 64-bit fingerprint for every *view*: an outcome, an outcome beside a measured
 variable, a measured variable alone, or all of these together. No name enters a fingerprint, so that
 renamed identifiers and columns, another order and left-out columns leave most views as they are. Of
 a population the ledger keeps the fingerprints of `PILOTS` patients; a cohort that holds enough of
-them has the same patients. On the shared patients the ranks of a variable tell it from others.
+them has the same patients. On the shared patients the ranks of a variable identify it.
 
-Fingerprints are hashes without a secret: who holds a patient's exact values can tell that they are
+Fingerprints are hashes without a secret: who holds a patient's exact values can see that they are
 there. They hold no identifier.
 """
 
@@ -34,17 +34,18 @@ VIEWS = 48
 MEASURED = 20
 """Distinct values from which on a variable counts as measured."""
 DISTINCT = 0.9
-"""Share of patients whom a view must tell from all others. What is left (10%) bounds how many
-patients of a stranger's cohort with the same distribution it would mistake for ours."""
+"""Share of patients whom a view must distinguish from all others. What is left (10%) bounds how
+many patients of a stranger's cohort with the same distribution it would mistake for ours.
+"""
 SAME = 0.3
 """Share of the patients that could be common, from which on two cohorts have the same patients."""
 FEWEST = 8
 SHARED = 16
 """Fewest common patients on whom two variables are compared by rank."""
 TWIN = 0.95
-"""Rank correlation from which on two columns of the same patients are one variable."""
+"""Rank correlation above which two columns of the same patients are the same variable."""
 SKETCH = 32
-"""Fingerprints of each view that the index holds, the lowest ones."""
+"""Fingerprints of each view that the index holds, the lowest."""
 ABSENT = 255
 
 Tokens = NDArray[np.uint64]
@@ -55,8 +56,8 @@ ONE = np.uint64(1)
 class Population:
     """Fingerprints of a cohort's patients for the ledger.
 
-    `views` is (views, pilots) with 0 where a view does not tell a pilot from others; `known` how
-    many patients each view tells apart; `outcomes` the pilots' fingerprints by endpoint.
+    `views` is (views, pilots) with 0 where a view does not identify a pilot; `known` how
+    many patients each view distinguishes; `outcomes` the pilots' fingerprints by endpoint.
     """
 
     patients: int
@@ -106,47 +107,47 @@ class Patients:
     def __init__(self, cohort: Cohort) -> None:
         self.cohort = cohort
         self.ids = cohort.patients
-        self.outcomes = {name: one for name in cohort.spec.endpoints
-                         if (one := self._outcome(name)) is not None}  # fmt: skip
+        self.outcomes = {name: outcome for name in cohort.spec.endpoints
+                         if (outcome := self._outcome(name)) is not None}  # fmt: skip
         self._views = self._all_views()
         self.whole = self._views[0]
         order = np.lexsort((np.arange(len(self.ids)), self.whole))
         self.pilots: NDArray[np.int64] = order[:PILOTS]
         kept = [view for view in self._views if self._tells(view)][:VIEWS]
-        self._told = np.asarray([_unique(values) for values in kept] or [self._everybody()])
+        self._tokens = np.asarray([_unique(values) for values in kept] or [self._everybody()])
 
     @cached_property
     def population(self) -> Population:
         """Return the record kept in the ledger."""
-        told = self._told
+        tokens = self._tokens
         if self.is_coarse:
             views = np.zeros((1, len(self.pilots)), dtype=np.uint64)
-            views[0, 0] = told[0, 0]
+            views[0, 0] = tokens[0, 0]
         else:
-            views = told[:, self.pilots]
+            views = tokens[:, self.pilots]
         return Population(
             patients=len(self.ids),
             views=views,
-            known=tuple(int(item) for item in (told != 0).sum(axis=1)),
+            known=tuple(int(item) for item in (tokens != 0).sum(axis=1)),
             outcomes={name: outcome[self.pilots] for name, outcome in self.outcomes.items()},
         )
 
     @property
     def is_coarse(self) -> bool:
-        """True where no view tells the patients apart: then only the very same table is known."""
-        return bool(self._told.shape[1] != len(self.ids))
+        """True if no view distinguishes the patients: then only the same table is recognized."""
+        return bool(self._tokens.shape[1] != len(self.ids))
 
     @cached_property
     def sketch(self) -> list[int]:
         """The fingerprints to look for in the index: the lowest of each view, as signed numbers."""
-        wanted = np.concatenate([np.sort(item[item != 0])[: 8 * SKETCH] for item in self._told])
+        wanted = np.concatenate([np.sort(item[item != 0])[: 8 * SKETCH] for item in self._tokens])
         return [int(item) for item in np.unique(wanted).view(np.int64)]
 
     @cached_property
     def _sorted_tokens(self) -> tuple[Tokens, NDArray[np.int64]]:
-        flat = self._told.ravel()
+        flat = self._tokens.ravel()
         order = np.argsort(flat, kind="stable")
-        return flat[order], order % self._told.shape[1]
+        return flat[order], order % self._tokens.shape[1]
 
     def match(self, stored: Population) -> Match | None:
         """The common patients, by the view that shows most of them; None for strangers."""
@@ -177,7 +178,7 @@ class Patients:
         return bool(share >= TWIN)
 
     def profile(self, key: str) -> bytes:
-        """Ranks of a variable among the pilots, one byte each."""
+        """Ranks of a variable among the pilots, a byte each."""
         ranks: bytes = profiles(numbers(self.cohort.column(key))[None, self.pilots])[0].tobytes()
         return ranks
 
@@ -209,7 +210,7 @@ class Patients:
             try:
                 column = self.cohort.column(key)
             except InputError:
-                continue  # What cannot be read is said where the column is used.
+                continue  # Reported where the column is used.
             tokens = column_tokens(column)
             columns.append(tokens)
             numeric = pd.api.types.is_numeric_dtype(column.dtype)
@@ -330,7 +331,7 @@ def half_ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
 def twins(values: NDArray[np.float64], stored: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Rows of stored ranks with the order of these values, or its reverse.
 
-    Where one of the two has few levels, the other is cut into groups of the same size first, so
+    Where either has few levels, the other is cut into groups of the same size first, so
     that a variable that was cut at its median is still the same variable.
     """
     present = np.isfinite(values)
@@ -352,9 +353,9 @@ def twins(values: NDArray[np.float64], stored: NDArray[np.uint8]) -> NDArray[np.
     )
 
 
-def _same_order(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+def _same_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> bool:
     for sign in (1.0, -1.0):
-        first, second = _to_levels(one, sign * other)
+        first, second = _to_levels(left, sign * right)
         if first.std() == 0 or second.std() == 0:
             return False
         if np.corrcoef(first, second)[0, 1] >= TWIN:
@@ -363,10 +364,10 @@ def _same_order(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
 
 
 def _to_levels(
-    one: NDArray[np.float64], other: NDArray[np.float64]
+    left: NDArray[np.float64], right: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ranks of both, the finer one cut into groups as large as the levels of the coarser."""
-    ranks = [each.astype(float) for each in half_ranks(np.vstack([one, other]))]
+    """The ranks of both, the finer cut into groups as large as the levels of the coarser."""
+    ranks = [each.astype(float) for each in half_ranks(np.vstack([left, right]))]
     levels = [np.unique(each) for each in ranks]
     coarse = 0 if len(levels[0]) < len(levels[1]) else 1
     if len(levels[coarse]) <= FEWEST:

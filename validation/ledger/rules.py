@@ -1,8 +1,8 @@
 """Reasons that the ledger gives against "supported", and words for the badge.
 
-1. The ledger was emptied, edited, or exchanged for another one: nobody knows what stood there.
+1. The ledger was emptied, edited, or exchanged: nobody knows what stood there.
 2. The contract was not registered when it was frozen, or only after its results.
-3. A campaign's claim has a place in the online control that another one held before it.
+3. A campaign's claim has a place in the online control that another claim held before it.
 4. An exposure was screened against this endpoint in these patients before the contract was frozen.
 
 Each keeps a claim from being supported; none forbids "not supported". An alpha above `USUAL` is

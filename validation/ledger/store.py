@@ -1,6 +1,6 @@
 """The store behind the ledgers: what was registered, tried, screened and opened, on which patients.
 
-One table of rows, each hashed together with the one before it, in an SQLite file of one user or in
+A table of rows, each hashed together with the row before it, in an SQLite file of a user or in
 a PostgreSQL database that an institution shares. Rows are added, never changed; equal content is
 one row. Beside an SQLite file lies `NAME.head`, which remembers the last row, so that a store that
 was deleted or emptied is known to have been there.
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def content(self) -> str:
-        """Names what the row says: equal content is one row."""
+        """Key of a row's content: rows with equal content are the same."""
         return hash_text(canonical_json([self.kind, self.contract, self.body, self.digest]))
 
     @property
@@ -184,7 +184,7 @@ class Store(ABC):
     # -- writing -----
 
     def append(self, rows: Iterable[Row]) -> list[Row]:
-        """Add rows in one transaction, and return them as they stand; equal content is kept once.
+        """Add rows in a transaction, and return them as they stand; equal content is kept once.
 
         When this returns, the rows are on disk.
         """
@@ -340,7 +340,7 @@ class Store(ABC):
     # -- to and from files -----
 
     def export_lines(self) -> Iterator[str]:
-        """The store as lines of JSON, one per row."""
+        """Render the store as lines of JSON, a line per row."""
         for row in self.all_rows():
             data = base64.b64encode(self.data(row)).decode() if row.data_sha256 else None
             line = Exported(
@@ -374,7 +374,7 @@ class Store(ABC):
 
 @dataclass(frozen=True)
 class ReadLines:
-    """The rows of an exported store, its last one, and the bytes of all its chain."""
+    """Parse an exported store: rows, last row, and the bytes of its chain."""
 
     rows: list[Row]
     head: Mark | None

@@ -1,4 +1,4 @@
-"""The registered tests, one function each: study and plan in, outcome out.
+"""Functions of the registered tests: study and plan in, outcome out.
 
 Each returns numbers through the book and a `TestOutcome`. Data that cannot bear a test raise a
 named refusal (`StatisticsError` or `InputError`), which becomes the outcome's reason.
@@ -27,7 +27,7 @@ from validation.results.results import Book, TestOutcome
 
 
 def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Run one registered test.
+    """Run a registered test.
 
     Returns
     -------

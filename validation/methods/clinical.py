@@ -206,7 +206,7 @@ def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 class _Fitter:
-    """Fits any of a contract's terms to one endpoint's patients, by the contract's own rules."""
+    """Fits any of a contract's terms to an endpoint's patients, by the contract's own rules."""
 
     def __init__(self, study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> None:
         self.study, self.notes = study, notes
@@ -237,7 +237,7 @@ def _fitter(study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> tuple[
 
 
 def _spans(study: Study, plan: TestPlan, keep: Any, names: list[str]) -> list[tuple[int, int]]:
-    """Columns that belong to one variable: an interaction's three, a factor's levels."""
+    """Columns that belong to a variable: an interaction's three, a factor's levels."""
     start = 1 + len(study.adjusters())
     found = [(0, start)]
     columns = study.columns(plan.covariates, keep)

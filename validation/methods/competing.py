@@ -113,7 +113,7 @@ def sides_of(study: Study, keep: Any) -> list[tuple[str, str, Any]]:
 
 
 def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Aalen-Johansen incidence of the event and of the competing one, by group."""
+    """Aalen-Johansen incidence of the event and of the competing event, by group."""
     from validation.statistics.competing import aalen_johansen
 
     keep = study.complete(plan.endpoint)

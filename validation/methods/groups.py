@@ -1,4 +1,4 @@
-"""All groups side by side: those that two cut exposures form, and the ordered ones of a trend."""
+"""Compare all groups: those that two cut exposures form, and the ordered groups of a trend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
     """Names of a claim's groups, and each patient's (-1 where an exposure is unknown).
 
-    Of two exposures the four groups, of which the first is the one where neither is at its exposed
+    Of two exposures the four groups, the first being the group where neither is at its exposed
     level ("not high" holds the middle third as well); of a trend the ordered groups, from the side
     that is not exposed.
     """
@@ -44,9 +44,9 @@ def groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
         for a in (False, True)
         for b in (False, True)
     )
-    one, two = study.exposed.parts
-    known = ~(np.isnan(one) | np.isnan(two))
-    codes = np.where(known, 2 * np.nan_to_num(one) + np.nan_to_num(two), -1).astype(np.int64)
+    first, second = study.exposed.parts
+    known = ~(np.isnan(first) | np.isnan(second))
+    codes = np.where(known, 2 * np.nan_to_num(first) + np.nan_to_num(second), -1).astype(np.int64)
     return names, codes
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def imputes(study: Study, plan: TestPlan) -> bool:
-    """True where the contract imputes and the test has covariates, and one exposure's effect."""
+    """True if the contract imputes and the test has covariates and a single exposure's effect."""
     return (
         plan.within is None
         and study.contract.missing.policy == "multiple_imputation"

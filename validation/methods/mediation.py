@@ -35,7 +35,7 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         unit, scale = float(flags.sum() / y.sum()), "relative hazard difference"
         book.add(f"{plan.id}.average_hazard", 12 * 100 * unit, "events in 100 patient-years")
         notes.append(
-            "additive hazards; 0.10 changes the hazard by a tenth of the average one, "
+            "additive hazards; 0.10 changes the hazard by a tenth of the average hazard, "
             f"{1200 * unit:.1f} events in 100 patient-years"
         )
     else:

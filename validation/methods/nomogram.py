@@ -54,7 +54,7 @@ def nomogram_of(model: PredictionModel, study: Study) -> Nomogram | None:
 
     Returns
     -------
-    None for an interaction, whose terms cannot be read one by one, and for a model without effect.
+    None for an interaction, whose terms cannot be read separately, and for a model without effect.
     """
     import math
 
@@ -102,7 +102,7 @@ def _name(term: Term) -> str:
 
 
 def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Marks]:
-    """A continuous exposure in its own unit; a joint one in standard deviations."""
+    """A continuous exposure in its own unit; a joint exposure in standard deviations."""
     import numpy as np
 
     own_unit = study.contract.comparison not in (Comparison.PER_DOUBLING, Comparison.TREND)

@@ -44,7 +44,7 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
         fit = logistic(y, g[:, None], [study.contract.exposed], penalty="firth")
         effect = effect_of(fit, "odds ratio")
-        notes.append("Firth's penalty: nobody in one cell of the table; p is Fisher's")
+        notes.append("Firth's penalty: nobody in a cell of the table; p is Fisher's")
     book.add_effect(plan.id, effect, found.p)
     rows = []
     names = (("exposed", study.contract.exposed), ("reference", study.contract.reference))
@@ -108,7 +108,7 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """All exposures added to the covariates: one test of two nested models, and every term.
+    """Add all exposures to the covariates: a test of two nested models, and every term.
 
     Hazard and logistic models are compared by the likelihood ratio, least squares by the F-test.
     The effect with its direction is that of the exposures' mean, each turned to its exposed side,

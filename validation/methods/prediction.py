@@ -66,7 +66,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
         )
         notes.append(
             f"{named} is a covariate here, where the claim's tests stratify by it: a predicted "
-            "risk needs one baseline hazard"
+            "risk needs a single baseline hazard"
         )
     fit = fit_cox(t, e, X, names, study, notes)
     horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
@@ -181,8 +181,8 @@ def _optimism(
     """Corrected slope (of events by the horizon), corrected concordance, apparent concordance.
 
     Each resample's model is applied to the original patients. Its slope there, and by how much its
-    concordance falls from resample to original, average to the optimism. All slopes come from one
-    batch of one-covariate Cox models.
+    concordance falls from resample to original, average to the optimism. All slopes come from a
+    batch of single-covariate Cox models.
     """
     import numpy as np
 

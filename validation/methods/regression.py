@@ -141,7 +141,7 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 def best_cut(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Maximally selected log-rank statistic; p is corrected for having searched every cut.
 
-    The effect is the slope per standard deviation: the one at the best cut would be too large.
+    The effect is the slope per standard deviation: the effect at the best cut would be too large.
     """
     from validation.statistics.cutpoint import maximally_selected
 

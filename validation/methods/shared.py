@@ -48,7 +48,7 @@ def enough(study: Study, plan: TestPlan) -> None:
         others = int((seen == 2).sum()) if kind == "competing" else 0
         raise InputError(
             f"no events for {plan.endpoint} among {int(keep.sum())} patients"
-            + (f": all {others} events are competing ones" if others else "")
+            + (f": all {others} events are competing" if others else "")
         )
     if kind == "binary":
         events = min(events, int((seen == 0).sum()))
@@ -61,8 +61,8 @@ def enough(study: Study, plan: TestPlan) -> None:
         raise InputError(f"{plan.endpoint}: values that are not finite")
     if event is not None and np.all(value[keep] == value[keep][0]):
         raise InputError(
-            f"{plan.endpoint}: all {int(keep.sum())} patients have one time, {value[keep][0]:g} "
-            "months: nothing can be compared. Check the time column"
+            f"{plan.endpoint}: all {int(keep.sum())} patients have the same time, "
+            f"{value[keep][0]:g} months: nothing can be compared. Check the time column"
         )
 
 
@@ -139,8 +139,8 @@ def within_columns(study: Study, within: Within) -> list[tuple[str, Floats]]:
 def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: list[str]) -> Any:
     """The kept patients' strata (None where the plan has none), with a note on what they inform.
 
-    Patients are compared within their stratum alone: one without events, or (for groups) without
-    both groups, says nothing.
+    Patients are compared within their stratum alone: a stratum without events, or (for groups)
+    without both groups, says nothing.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def fit_cox(
 ) -> Any:
     """Cox model by the contract's rule: Firth's penalty where events are few or separated.
 
-    With `cluster` standard errors, limits and p are robust to what rows of one person share.
+    With `cluster` standard errors, limits and p are robust to what a person's rows share.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ _COLUMN: dict[Scale, str] = {
 
 
 def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
-    """A fitted model's effect of one term, the first unless told."""
+    """A fitted model's effect of a term, by default the first."""
     value = getattr(fit, _COLUMN[scale])[at]
     return Effect(
         value=float(value), lower=float(fit.lower[at]), upper=float(fit.upper[at]), scale=scale
@@ -272,7 +272,7 @@ def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
 
 
 def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
-    """A table's row on one term of a fitted model.
+    """A table's row on a term of a fitted model.
 
     Parameters
     ----------

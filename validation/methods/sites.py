@@ -1,4 +1,5 @@
-"""Does the site explain who is exposed, or who has the outcome? A claim may be one hospital's.
+"""Does the site explain who is exposed, or who has the outcome? A claim may rest on a single
+hospital.
 
 Batch effects between sites follow ancestry, stage and treatment as well as staining and scanning
 (Howard and others 2021, Nat Commun), so that a marker may stand for the hospital.

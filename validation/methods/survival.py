@@ -108,7 +108,7 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
 
 def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Proportional hazards of the exposure, in the adjusted model where there is one."""
+    """Proportional hazards of the exposure, in the adjusted model if any."""
     from validation.statistics.proportional import schoenfeld
 
     keep, X, names, notes = matrix(study, plan)
@@ -250,7 +250,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 def _gain(
     time: Floats, event: Floats, floats: Floats, two: Floats, seed: int
 ) -> tuple[float, float, float]:
-    """Gain in Harrell's concordance from risk `one` to `two`, with its bootstrap interval.
+    """Gain in Harrell's concordance from risk `first` to `second`, with its bootstrap interval.
 
     A resample is a vector of counts w; its concordance is w'Aw / w'Lw with A the concordant and L
     the comparable pairs, so that all resamples are two matrix products.

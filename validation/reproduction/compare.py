@@ -93,7 +93,7 @@ TestId = Annotated[str, Field(min_length=1, max_length=80)]
 
 
 class Answered(Strict):
-    """A second implementation's numbers of one registered test."""
+    """A second implementation's numbers of a registered test."""
 
     model_config = ConfigDict(strict=True)
 
@@ -137,7 +137,7 @@ class SecondTest(Strict):
 
 
 class Task(Strict):
-    """`task.json`: the registered tests of one part. Made from the contract, not from data."""
+    """`task.json`: the registered tests of a part. Made from the contract, not from data."""
 
     contract_sha256: str
     part: Part
@@ -271,7 +271,7 @@ def read_numbers(path: Path, task: Task) -> Numbers:
     Raises
     ------
     InputError
-        Saying which rule the file breaks, in words that repeat nothing of it.
+        Naming the rule that the file breaks, without quoting the file.
     """
     from validation.reproduction.strictjson import read_bounded
 
@@ -281,7 +281,7 @@ def read_numbers(path: Path, task: Task) -> Numbers:
     except ValidationError:
         raise InputError(
             f'{NUMBERS} must be {{"numbers": {{TEST: {{n, events, effect, lower, upper, p}}}}}}: '
-            "finite numbers, whole ones for n and events, p between 0 and 1, no other field"
+            "finite numbers, whole numbers for n and events, p between 0 and 1, no other field"
         ) from None
     if not set(found.numbers) <= {test.id for test in task.tests}:
         raise InputError(f"{NUMBERS} names a test that is not asked for")
@@ -384,7 +384,7 @@ def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
     Raises
     ------
     InputError
-        If one cannot be read: what was tampered with is not passed over.
+        If a file cannot be read: tampering is not passed over.
     """
     found = []
     for path in sorted((out / "reproduction").glob("*.json")):
@@ -460,7 +460,7 @@ def _doubt(doubts: Sequence[str]) -> Weighed:
 
 
 def _describe_numbers(numbers: Sequence[Compared]) -> str:
-    """Tests with their numbers, in words: "primary (effect, p), adjusted (n)"."""
+    """Describe tests with their numbers: "primary (effect, p), adjusted (n)"."""
     by_test: dict[str, list[str]] = {}
     for number in numbers:
         by_test.setdefault(number.test, []).append(number.field)

@@ -157,20 +157,20 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
     """Render the script's tasks as an R list."""
     exposures: list[dict[str, Any]] = []
     for at, use in enumerate(contract.exposures):
-        one: dict[str, Any] = {"key": use.key, "level": use.level or "high"}
-        one["rule"] = str(use.cut.value) if use.cut is not None else "median"
+        entry: dict[str, Any] = {"key": use.key, "level": use.level or "high"}
+        entry["rule"] = str(use.cut.value) if use.cut is not None else "median"
         if use.rescale is not None:
-            one["rescale"] = use.rescale
+            entry["rescale"] = use.rescale
         if use.threshold is not None:
-            one["threshold"] = use.threshold
+            entry["threshold"] = use.threshold
         if cuts:
             kept = ("lower", "upper", "mean", "sd", "points")
-            one["cut"] = {
+            entry["cut"] = {
                 name: list(value) if isinstance(value, tuple) else value
                 for name in kept
                 if (value := getattr(cuts[at], name)) is not None
             }
-        exposures.append(one)
+        exposures.append(entry)
     tests = [
         {
             "id": plan.id,

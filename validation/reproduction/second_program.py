@@ -6,7 +6,7 @@ Reads `task.json` and `table.parquet`, writes `numbers.json`. Nothing of SAGE is
 models and log-rank tests are lifelines', stratified log-rank tests, logistic and linear models
 statsmodels', rank tests scipy's, and Fisher's exact odds ratio is solved here on scipy's
 noncentral hypergeometric distribution. A test that fails leaves its numbers out, a model that does
-not fit (nobody with the event in one group) its estimates.
+not fit (nobody with the event in a group) its estimates.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ METHODS = {
 
 
 def compute(table: pd.DataFrame, test: dict[str, Any]) -> dict[str, float | int]:
-    """The asked-for numbers of one test."""
+    """The asked-for numbers of a test."""
     rows = kept(table, test)
     found: dict[str, float | int] = {"n": len(rows)}
     if test["person"]:

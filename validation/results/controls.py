@@ -1,8 +1,8 @@
 """Results of a claim's controls as typed fields, all that the verdict's rules read.
 
 A registered control always has a result here: it ran and has its numbers, or it says why not. An
-analysis that leaves one out has not run it, and `validation.verdict.objections` counts that against
-the claim.
+analysis that leaves a control out has not run it; `validation.verdict.objections` counts that
+against the claim.
 """
 
 from __future__ import annotations
@@ -121,15 +121,15 @@ class Specifications(ControlResult):
     lowest: float | None = None
     highest: float | None = None
     left_out: int | None = None
-    """Estimates of the claim's own choices without one site; None where no site is declared."""
+    """Estimates of the claim's own choices without a site; None where no site is declared."""
     left_out_lowest: float | None = None
     left_out_highest: float | None = None
     left_out_sign: float | None = None
-    """Share of those without one site whose effect has the expected sign."""
+    """Share of those without a site whose effect has the expected sign."""
 
     @property
     def stable(self) -> float | None:
-        """The smaller share of expected signs: of the specifications, or without one site."""
+        """The smaller share of expected signs: of the specifications, or without a site."""
         shares = [s for s in (self.expected_sign, self.left_out_sign) if s is not None]
         return min(shares, default=None)
 

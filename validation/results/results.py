@@ -179,7 +179,7 @@ class Verdict(Strict):
     @model_validator(mode="before")
     @classmethod
     def _badge_is_never_read(cls, value: Any) -> Any:
-        """The badge stands in the JSON for its readers; read back, it is composed anew."""
+        """Ignore the badge in JSON; it is composed from the other fields."""
         if isinstance(value, dict):
             return {name: field for name, field in value.items() if name != "badge"}
         return value
@@ -239,7 +239,7 @@ class Reproduction(Strict):
     compared: tuple[Compared, ...] = ()
 
     def with_state(self, *states: State) -> tuple[Compared, ...]:
-        """The numbers in one of these states."""
+        """Numbers in any of these states."""
         return tuple(comparison for comparison in self.compared if comparison.state in states)
 
 
@@ -324,14 +324,14 @@ def _round_floats(value: Any) -> Any:
 
 
 def effect_text(effect: Effect) -> str:
-    """An effect with its interval, in words."""
+    """Render an effect with its interval."""
     unit = " SD" if effect.scale == "difference (SD)" else ""
     upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
     return f"{effect.scale} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
 
 
 def amount_text(scale: Scale, value: float) -> str:
-    """A difference in words: "difference of 0.30 SD"."""
+    """Render a difference: "difference of 0.30 SD"."""
     unit = " SD" if scale == "difference (SD)" else ""
     return f"{scale.removesuffix(' (SD)')} of {value:.2f}{unit}"
 
@@ -370,7 +370,7 @@ class Book:
         self.numbers: dict[str, Number] = {}
 
     def add(self, key: str, value: float | int | None, unit: str, text: str | None = None) -> None:
-        """Add one number; its text is derived from value and unit unless given.
+        """Add a number; its text is derived from value and unit unless given.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class Book:
         self.numbers[key] = Number(value=value, unit=unit, text=text)
 
     def add_effect(self, key: str, effect: Effect, p: float | None) -> None:
-        """An effect, its interval, its p-value, and the usual one-line form."""
+        """An effect, its interval, its p-value, and the usual short form."""
         ratio = effect.scale not in DIFFERENCES
         self.add(f"{key}.effect", effect.value, effect.scale)
         self.add(f"{key}.lower", effect.lower, effect.scale)

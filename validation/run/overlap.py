@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "cohort.toml"
 DISTINCT = 0.9
-"""Share of patients of the first cohort whose record no other shares, for records to tell."""
+"""Share of patients of the first cohort whose record no other shares, for records to be conclusive.
+"""
 ALIKE = 0.5
-"""Share of one cohort's patients whose record stands in the other, from which on it is a copy.
+"""Share of a cohort's patients whose record occurs in the other, from which on it is a copy.
 Strangers share a sex and a stage by chance, hardly a measured exposure as well."""
 
 ALTERED = 0.6
-"""Patients this much nearer to one of the other cohort than to their own kind are copies of them.
+"""Patients this much nearer to a patient of the other cohort than to their own kind are copies.
 In halves, small parts, subgroups and pairs of four cohorts the median was never below 0.97; with
 noise of a tenth of a standard deviation on every value it was 0.1 to 0.5."""
 COLUMNS, MANY_VALUES, PATIENTS, GENES = 3, 20, 20, 200
-"""What it takes to tell: columns of many values, patients; and the most genes that are compared."""
+"""Minimum evidence: columns of many values, patients; and the most genes that are compared."""
 
 
 def require_other_patients(
@@ -40,7 +41,7 @@ def require_other_patients(
     and its description do not. Cohorts may share a file of which each takes its own rows (`where`):
     then their patients are compared, where the first cohort is given. TCGA barcodes are compared
     whatever the files. An edited or pooled copy is known by its records: exposures and covariates
-    of most patients of one cohort are those of patients of the other.
+    of most patients of a cohort are those of patients of the other.
 
     Raises
     ------
@@ -92,8 +93,8 @@ def _refuse_barcodes(second: Cohort, first: Cohort) -> None:
     barcodes = [name for name in both if BARCODE.match(name)]
     if barcodes:
         raise InputError(
-            f'a second cohort needs other ones: {len(barcodes)} patients of "{second.id}" are in '
-            f'"{first.id}" too (such as {min(barcodes)}). Leave them out of one'
+            f'a second cohort needs other patients: {len(barcodes)} patients of "{second.id}" '
+            f'are in "{first.id}" too (such as {min(barcodes)}). Leave them out of either cohort'
         )
 
 
@@ -109,13 +110,13 @@ def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort) -> None:
 
 
 def altered_copy(first: Cohort, second: Cohort) -> float:
-    """Excess closeness of second-cohort patients to a first-cohort patient over one another.
+    """Excess closeness of second-cohort patients to a first-cohort patient over each other.
 
     The median over the second cohort's patients of the distance to the nearest patient of the first
     cohort over that to the nearest other patient of their own, on what both measure in many values.
     About 1 for other patients from anywhere, 0 for a copy, small for a copy with some noise. A
     larger first cohort has nearer patients by chance: its distances are scaled as in at most three
-    dimensions. NaN where fewer than `COLUMNS` columns or `PATIENTS` patients can tell.
+    dimensions. NaN where fewer than `COLUMNS` columns or `PATIENTS` patients are available.
     """
     tables = _measured_alike(first, second)
     if tables is None:
@@ -140,8 +141,8 @@ def _measured_alike(first: Cohort, second: Cohort) -> tuple[pd.DataFrame, pd.Dat
     """Both cohorts' patients by what both measure in many values, complete records alone."""
     known = [cohort.dictionary() for cohort in (first, second)]
     amounts = [
-        {variable.key for variable in one.variables if variable.kind == "continuous"}
-        for one in known
+        {variable.key for variable in table.variables if variable.kind == "continuous"}
+        for table in known
     ]
     genes = sorted(set(known[0].expression) & set(known[1].expression))
     keys = sorted(amounts[0] & amounts[1])
@@ -162,11 +163,11 @@ def _measured_alike(first: Cohort, second: Cohort) -> tuple[pd.DataFrame, pd.Dat
 
 
 def copied_share(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
-    """Share of one cohort's patients whose record stands in the other, the larger of both ways.
+    """Share of a cohort's patients whose record occurs in the other, the larger of both ways.
 
     A record is those exposures and covariates that both cohorts have, without the outcome (a newer
-    export may hold a longer follow-up) or with it, whichever tells. Zero where the first cohort's
-    records hardly differ from one another, so that equal ones are no sign of a copy.
+    export may hold a longer follow-up) or with it, whichever identifies more. Zero where the first
+    cohort's records hardly differ from each other, so that equal records are no sign of a copy.
     """
     contract = frozen.contract
     endpoint = contract.primary_test.endpoint
@@ -176,7 +177,7 @@ def copied_share(frozen: FrozenContract, second: Cohort, first: Cohort) -> float
     try:
         tables = [cohort.table(keys, [endpoint]) for cohort in (first, second)]
     except InputError:
-        return 0.0  # What the second cohort lacks is said where its patients are prepared.
+        return 0.0  # Missing variables are reported when the second cohort is prepared.
     found = 0.0
     for columns in (keys, [column for column in tables[0].columns if column in tables[1].columns]):
         ours, theirs = (_records(table, columns) for table in tables)

@@ -81,7 +81,7 @@ def confirmation_key(frozen: FrozenContract) -> str:
 
     Seed and share are left out, since another draw from the same patients holds some that were seen
     before; so are the cohort's description and added feature tables, which leave the patients as
-    they are. The ledger keeps one such opening for each hypothesis.
+    they are. The ledger keeps a such opening for each hypothesis.
     """
     files = {
         digest
@@ -105,7 +105,8 @@ def prepare(
 
     Parameters
     ----------
-    part : "all" for contracts without a split; "discovery", then "confirmation" for those with one
+    part : "all" for contracts without a split; "discovery", then "confirmation" for those with a
+        split
         (with the discovery part's `cuts`); "replication" for a second cohort
     ledger : needed for "confirmation": it must hold the unlock
 
@@ -223,7 +224,7 @@ def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
     Raises
     ------
     InputError
-        If it is another one, or a file changed; the message names it.
+        If it is another cohort, or a file changed; the message names it.
     """
     if cohort.id != frozen.contract.cohort:
         raise InputError(

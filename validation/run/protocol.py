@@ -1,6 +1,6 @@
 """Discover, unlock, confirm, replicate: in which order a contract's parts may be computed.
 
-The one protocol of the package, whoever computes a part: here, in a sandbox, or beside a second
+The protocol of the package, whoever computes a part: here, in a sandbox, or beside a second
 implementation.
 """
 
@@ -30,7 +30,7 @@ class Handed(TypedDict, total=False):
 
 
 class Compute(Protocol):
-    """Prepares and analyzes one part, and takes its tests into the ledger."""
+    """Prepare and analyze a part, and record its tests in the ledger."""
 
     def __call__(self, part: Part, cohort: Cohort, handed: Handed) -> AnalysisResult: ...
 

@@ -151,7 +151,7 @@ def read_analysis(folder: Path) -> AnalysisResult:
 
 
 def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:
-    """Take the tests of a part into the ledger; one that stands there already adds nothing."""
+    """Record the tests of a part in the ledger; repeated tests add nothing."""
     roles = ["replication" if test.part == "replication" else test.role for test in analysis.tests]
     ledger.record(
         *(
@@ -266,7 +266,7 @@ def collect(
 def _of_the_hierarchy(
     frozen: FrozenContract, main: AnalysisResult, ledger: Ledger
 ) -> dict[str, float]:
-    """The later endpoints' p after control over the ledger, each in place of the primary one."""
+    """The later endpoints' p after control over the ledger, each in place of the primary test's."""
     claim = frozen.contract.hypothesis
     keys = claim.secondary_endpoints if claim.hierarchy else ()
     found = {key: _q_instead(frozen, main, ledger, f"{key}.secondary") for key in keys}
@@ -276,7 +276,7 @@ def _of_the_hierarchy(
 def _q_instead(
     frozen: FrozenContract, main: AnalysisResult, ledger: Ledger, test: str
 ) -> float | None:
-    """Another test's p after control over the ledger, in place of the primary one."""
+    """Another test's p after control over the ledger, in place of the primary test's."""
     found = main.test(test)
     if found is None or found.p is None:
         return None

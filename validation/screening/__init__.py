@@ -1,1 +1,1 @@
-"""Many features against one endpoint."""
+"""Screening of many features against an endpoint."""

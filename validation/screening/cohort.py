@@ -1,4 +1,4 @@
-"""Screening a cohort: every gene and continuous feature against one survival endpoint."""
+"""Screen a cohort: every gene and continuous feature against a survival endpoint."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def screen_cohort(
     times = table.loc[given.keep, f"{endpoint}.time"].to_numpy(dtype=float)
     events = (table.loc[given.keep, f"{endpoint}.event"] == 1).to_numpy()
     if np.all(times == times[0]):
-        raise InputError(f"{endpoint}: all {len(times)} patients have one time, {times[0]:g}")
+        raise InputError(f"{endpoint}: all {len(times)} patients have the same time, {times[0]:g}")
     features = given.values[rows]
     apart = _parts(features, events)
     leaks = tuple(np.asarray(given.names)[apart & given.detectable].tolist())

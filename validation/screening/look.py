@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Look:
     """Variables, genes (by key) and endpoints that are shown.
 
-    `spent` are endpoints that can be read from them: the shown ones, those that share a column with
-    a shown one, and those that a shown variable holds. `held_back` are variables that are not shown
+    `spent` are endpoints that can be read from them: those shown, those that share a column with
+    them, and those that a shown variable holds. `held_back` are variables that are not shown
     since they hold an outcome.
     """
 

@@ -1,8 +1,8 @@
-"""Rank thousands of features by their relation to survival, one Cox model each.
+"""Rank thousands of features by their relation to survival, each in a Cox model.
 
 A first pass gives every feature its score test given the covariates; Newton's method then fits
 every model, all at once (`validation.statistics.batched`). Benjamini-Hochberg over all features
-that were asked for: one that could not be fitted counts as p = 1, it is not left out.
+that were asked for: a feature that could not be fitted counts as p = 1, it is not left out.
 """
 
 from __future__ import annotations
@@ -96,15 +96,15 @@ def screen(
     Parameters
     ----------
     time, event : (n,) follow-up and 0/1 flags
-    features : (n, p) one column per feature; NaN allowed up to half of a column
+    features : (n, p) a column per feature; NaN allowed up to half of a column
     covariates : (n, q) complete
     names : p feature names (default: 0, 1, ...)
     per_sd : report per standard deviation of each feature (comparable between features)
 
     Returns
     -------
-    ScreenResult; a constant feature, one with too many missing values or with an infinite estimate
-    has a `status` that says so, and NaN for numbers.
+    ScreenResult; a feature that is constant, has too many missing values or an infinite estimate
+    has a `status` with the reason, and NaN for numbers.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def screen(
     mean = present.mean(axis=0)
     sd = np.sqrt(np.maximum((present**2).mean(axis=0) - mean**2, 0.0))
     constant = np.ptp(present, axis=0) == 0.0
-    # The one-pass variance loses digits where the mean is large against the spread.
+    # The single-pass variance loses digits where the mean is large against the spread.
     fragile = ~constant & (sd < 1e-3 * np.abs(mean))
     sd[fragile] = present[:, fragile].std(axis=0)
     status = np.full(p, "ok", dtype=object)

@@ -34,7 +34,7 @@ def volcano(
 
     Parameters
     ----------
-    result : a screen's hazard ratios, p and q, one per feature
+    result : a screen's hazard ratios, p and q per feature
     alpha : the q below which a feature is colored, a share
 
     Returns
@@ -66,7 +66,7 @@ def volcano(
         wanted = [int(i) for i in np.argsort(p, kind="stable")[:labels]]
         wanted += [i for i, n in enumerate(names) if n in highlight and i not in wanted]
         shown = [_label(name) for name in names]
-        # Room for the names beside the outermost points that carry one.
+        # Room for the names beside the outermost named points.
         longest = max((len(shown[i]) for i in wanted), default=0)
         outermost = float(np.abs(np.log(hr[wanted])).max()) if wanted else 0.0
         reach = max(reach, float(np.exp(outermost / (0.9 - 2 * LETTER * longest))))

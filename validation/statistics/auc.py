@@ -16,10 +16,11 @@ from validation.statistics.errors import BadTimesError, NoEventsError, ShapeErro
 def auc_at(
     time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike, horizons: npt.ArrayLike
 ) -> FloatArray:
-    """AUC(t): the chance that a patient with an event by t has a higher risk than one beyond t.
+    """AUC(t): the chance that a patient with an event by t has a higher risk than a patient beyond
+    t.
 
     Cases (event by t) weigh 1 / G(their time), G being the censoring survival; controls are those
-    still followed after t. Equal risks count one half.
+    still followed after t. Equal risks count half.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ def auc_at(
     t, e = survival_arrays(time, event)
     r = as_float(risk, "risk")
     if r.shape != t.shape or not np.isfinite(r).all():
-        raise ShapeError(f"risk must hold {len(t)} finite values, one per patient")
+        raise ShapeError(f"risk must hold {len(t)} finite values, a value per patient")
     g = censoring_weight(t, e, t)
     result = []
     for horizon in np.atleast_1d(as_float(horizons, "horizons")):

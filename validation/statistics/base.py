@@ -28,7 +28,7 @@ BoolArray = npt.NDArray[np.bool_]
 class TestResult:
     """A test statistic, its degrees of freedom (None for exact tests) and its p-value."""
 
-    __test__ = False  # not a test class, whatever its name tells pytest
+    __test__ = False  # not a test class for pytest
 
     statistic: float
     df: int | None
@@ -102,7 +102,7 @@ def z_of(level: float) -> float:
 
 
 def ranks(x: FloatArray) -> FloatArray:
-    """(n,) ranks from 1, ties sharing their mean; all NaN where one is, as `scipy.stats.rankdata`.
+    """(n,) ranks from 1, ties sharing their mean; all NaN if any is, as `scipy.stats.rankdata`.
 
     Written out, since importing `scipy.stats` takes longer than most analyses need ranks for.
     """
@@ -131,10 +131,10 @@ def survival_arrays(
 
     Parameters
     ----------
-    time : (n,) follow-up, in one unit, never negative
+    time : (n,) follow-up, in any unit, never negative
     event : (n,) 0/1 or False/True; 1/2 coding is refused, because which is the event is unknown
     need_events : refuse a sample without any event
-    longest : longest plausible follow-up in the unit of `time`, when the caller knows one
+    longest : longest plausible follow-up in the unit of `time`, if known
 
     Raises
     ------
@@ -193,7 +193,7 @@ def group_codes(
     labels, codes = np.unique(g, return_inverse=True)
     if len(labels) < at_least:
         raise EmptyGroupError(
-            f"only one group ({labels[0]}) has patients: a comparison needs {at_least}"
+            f"only a single group ({labels[0]}) has patients: a comparison needs {at_least}"
         )
     return codes.astype(np.int64), tuple(str(label) for label in labels)
 
@@ -205,7 +205,7 @@ def design(
 
     Parameters
     ----------
-    X : (n, k) values of the covariates, or (n,) of one; no missing value
+    X : (n, k) values of the covariates, or (n,) of a single covariate; no missing value
     n : number of patients that the outcome has
     constant : accept columns that do not vary
 

@@ -1,6 +1,6 @@
-"""Thousands of Cox models at once: one feature each, the same patients and covariates.
+"""Thousands of Cox models at once: a feature each, the same patients and covariates.
 
-All models share their risk sets, so one Newton step for a block of features is a handful of array
+All models share their risk sets, so a Newton step for a block of features is a handful of array
 operations over (patients, features). Efron ties. Blocks run in threads; numpy releases the lock.
 """
 
@@ -95,7 +95,7 @@ def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
 def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArray:
     """w times each patient's cumulative baseline hazard, (patients, features).
 
-    Sums over risk sets of a quantity over the risk-set total then are one weighted sum over
+    Sums over risk sets of a quantity over the risk-set total then are a weighted sum over
     patients: no running sum is needed for second moments.
     """
     per_group = np.add.reduceat(inverse, plan.starts, axis=0) if plan.tied else inverse
@@ -112,7 +112,7 @@ def _step(
 ) -> tuple[FloatArray, FloatArray]:
     """Score (k, features) and information (k, k, features) at beta (k, features).
 
-    At the `first` step no feature has an effect yet: one column of hazards serves all of them.
+    At the `first` step no feature has an effect yet: a single column of hazards serves all of them.
     """
     k = beta.shape[0]
     c = plan.covariates
@@ -151,7 +151,7 @@ def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, ...]:
-    """Newton's method for one block of standardized features (patients used, features)."""
+    """Newton's method for a block of standardized features (patients used, features)."""
     p, k = z.shape[1], 1 + plan.covariates.shape[1]
     beta = np.zeros((k, p))
     beta[1:] = plan.null_coef[:, None]

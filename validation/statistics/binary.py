@@ -42,7 +42,7 @@ def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
     """Fisher's exact test of a 2 x 2 table [[exposed with, without], [unexposed with, without]].
 
     The value is the conditional maximum likelihood odds ratio with its exact interval; p is
-    two-sided (all tables no more probable than the observed one). The odds ratio may be 0 or
+    two-sided (all tables no more probable than the observed table). The odds ratio may be 0 or
     infinite when a cell is empty; its interval is then one-sided.
 
     Raises
@@ -99,7 +99,7 @@ def outcome(y: npt.ArrayLike) -> BoolArray:
     """Check a 0/1 outcome with both values present."""
     values = as_float(y, "outcome")
     if values.ndim != 1 or len(values) == 0:
-        raise ShapeError("outcome: one value per patient is needed")
+        raise ShapeError("outcome: a value per patient is needed")
     if np.isnan(values).any():
         raise BadEventsError(f"outcome: {int(np.isnan(values).sum())} values are missing")
     if not np.isin(values, (0.0, 1.0)).all():
@@ -167,7 +167,9 @@ def logistic(
     center, scale = x.mean(axis=0), x.std(axis=0)
     z = np.column_stack((np.ones(len(flags)), (x - center) / scale))
     if np.linalg.matrix_rank(z) < k + 1:
-        raise CollinearError(f"covariates {', '.join(labels)} are linearly dependent: drop one")
+        raise CollinearError(
+            f"covariates {', '.join(labels)} are linearly dependent: drop at least one"
+        )
     target = flags.astype(np.float64)
     firth = penalty == "firth"
     best = _fit(z, target, firth=firth)

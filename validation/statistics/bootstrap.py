@@ -65,11 +65,12 @@ def bootstrap(
     """Interval of `statistic(*arrays)` by resampling the rows of all arrays together.
 
     A resample for which the statistic refuses (no events, say) counts as failed; more than the
-    share `most_failed` of them is an error, since the interval would leave out the difficult ones.
+    share `most_failed` of them is an error, since the interval would leave out the difficult
+    samples.
 
     Parameters
     ----------
-    statistic : takes the resampled arrays in their order, returns one number
+    statistic : takes the resampled arrays in their order, returns a number
     arrays : each of n rows, resampled together
     strata : (n,) labels within which rows are drawn
     method : "percentile", or "bca" (corrected for bias and skewness by the jackknife)

@@ -28,7 +28,7 @@ from validation.statistics.survival import kaplan_meier
 
 @dataclass(frozen=True)
 class Calibration:
-    """Predicted and observed risk at one horizon, per group of predicted risk.
+    """Predicted and observed risk at a horizon, per group of predicted risk.
 
     `ratio` is observed over expected events by the horizon (Kaplan-Meier risk over mean predicted
     risk; 1 is perfect). `slope` is the coefficient of the complementary log-log predicted risk in a
@@ -69,7 +69,7 @@ def baseline_hazard(
     t, e = survival_arrays(time, event)
     eta = as_float(linear, "linear predictor")
     if eta.shape != t.shape:
-        raise ShapeError("the linear predictor must hold one value per patient")
+        raise ShapeError("the linear predictor must hold a value per patient")
     center = float(eta.mean())
     w = np.exp(eta - center)
     order = np.argsort(-t, kind="stable")
@@ -101,7 +101,7 @@ def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, wh
     t, e = survival_arrays(time, event)
     s = as_float(survival, "survival")
     if s.shape != t.shape or not ((s >= 0.0) & (s <= 1.0)).all():
-        raise ShapeError("predicted survival must hold one probability per patient")
+        raise ShapeError("predicted survival must hold a probability per patient")
     died, beyond = e & (t <= when), t > when
     if not beyond.any():
         raise BadTimesError(f"nobody is followed beyond {when:g}: no Brier score there")

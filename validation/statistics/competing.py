@@ -1,8 +1,8 @@
 """Competing risks: cumulative incidence, Gray's test, cause-specific hazards.
 
 Aalen and Johansen 1978 (Scand J Stat); Gray 1988 (Annals of Statistics). The cause-specific hazard
-is the one for etiology, the subdistribution (Gray's test; Fine and Gray's model, in `fine_gray`)
-the one for prognosis.
+is suited to etiology, the subdistribution (Gray's test; Fine and Gray's model, in `fine_gray`)
+to prognosis.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def aalen_johansen(
 ) -> CumulativeIncidence:
     """Cumulative incidence of `cause`: sum over t_j <= t of S(t_j-) d_cause,j / n_j.
 
-    S is Kaplan-Meier's for any event. The variance is the delta-method one (Marubini and Valsecchi
+    S is Kaplan-Meier's for any event. The variance is by the delta method (Marubini and Valsecchi
     1995); limits are on the log(-log) scale.
 
     Parameters
@@ -149,7 +149,7 @@ def cause_specific(
     names: Sequence[str],
     cause: int = 1,
 ) -> CoxFit:
-    """Cox model of one cause's hazard: patients with another cause are censored there.
+    """Cox model of a cause's hazard: patients with another cause are censored there.
 
     Parameters
     ----------
@@ -217,24 +217,25 @@ def _gray_parts(
     """
     times, inverse = np.unique(t, return_inverse=True)
     cell, shape = inverse * k + groups, (len(times), k)
-    leaving, one, two = (
+    leaving, cause_events, other_events = (
         np.bincount(cell, weights=w, minlength=len(times) * k).reshape(shape)
         for w in (np.ones(len(t)), codes == cause, (codes > 0) & (codes != cause))
     )
     at_risk = np.cumsum(leaving[::-1], axis=0)[::-1]
-    used = (one + two).sum(axis=1) > 0
-    at_risk, one, two = at_risk[used], one[used], two[used]
+    used = (cause_events + other_events).sum(axis=1) > 0
+    at_risk = at_risk[used]
+    cause_events, other_events = cause_events[used], other_events[used]
     n = np.maximum(at_risk, 1.0)
-    after = np.cumprod(1.0 - (one + two) / n, axis=0)
+    after = np.cumprod(1.0 - (cause_events + other_events) / n, axis=0)
     before = np.vstack([np.ones(k), after[:-1]])
-    incidence = np.cumsum(before * one / n, axis=0)
+    incidence = np.cumsum(before * cause_events / n, axis=0)
     free = 1.0 - np.vstack([np.zeros(k), incidence[:-1]])
     safe_before = np.where(at_risk > 0, before, 1.0)
     risk = at_risk / safe_before
-    total, events = risk.sum(axis=1), one.sum(axis=1)
+    total, events = risk.sum(axis=1), cause_events.sum(axis=1)
     weighted = risk * free
     expected = events[:, None] * weighted / weighted.sum(axis=1)[:, None]
-    difference = (one - expected).sum(axis=0)
+    difference = (cause_events - expected).sum(axis=0)
 
     pooled = np.minimum(np.cumsum(events / total), 1.0)
     left = 1.0 - np.concatenate(([0.0], pooled[:-1]))
@@ -249,8 +250,8 @@ def _gray_parts(
     first = np.where(
         at_risk > 0, np.maximum(tied, 0.0) * safe_before * (events / total)[:, None] / n, 0.0
     )
-    tied = np.where(two > 1, 1.0 - (two - 1.0) / np.maximum(n - 1.0, 1.0), 1.0)
-    second = np.where(after > 0.0, tied * before**2 * two / n**2, 0.0)
+    tied = np.where(other_events > 1, 1.0 - (other_events - 1.0) / np.maximum(n - 1.0, 1.0), 1.0)
+    second = np.where(after > 0.0, tied * before**2 * other_events / n**2, 0.0)
     by_cause = a + own[:, None, :] * later
     by_other = share[:, None, :] * later
     covariance = np.einsum("tk,tik,tjk->ij", first, by_cause, by_cause)

@@ -1,6 +1,6 @@
 """Concordance of a risk score with survival: Harrell's C and Uno's IPCW version.
 
-References, in words: Harrell, Lee and Mark 1996 (Statistics in Medicine); Uno, Cai, Pencina,
+References: Harrell, Lee and Mark 1996 (Statistics in Medicine); Uno, Cai, Pencina,
 D'Agostino and Wei 2011 (Statistics in Medicine).
 """
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from validation.statistics.base import BoolArray, FloatArray, as_float, survival_arrays
 from validation.statistics.errors import BadTimesError, NoEventsError, ShapeError
 
-# Runs of fewer patients than this are compared one by one, longer ones by sorting.
+# Runs of fewer patients than this are compared pair by pair, longer runs by sorting.
 _RUN = 64
 
 
@@ -22,15 +22,15 @@ def concordant_pairs(
     """Weighted concordant and comparable pairs, for m weightings at once.
 
     A pair is comparable when the earlier time is an event, or when the times are equal and only one
-    of the two is an event. Equal risks count one half. With the patients in descending order of
+    of the two is an event. Equal risks count half. With the patients in descending order of
     time, an event's partners are the first p patients; p cut into runs of 1, 2, 4, ... patients
-    (its binary digits) makes every sum over partners one over sorted runs: O(n log^2 n).
+    (its binary digits) makes every sum over partners a sum over sorted runs: O(n log^2 n).
 
     Parameters
     ----------
     t, e, risk : (n,)
     first : (n, m) weight of each patient as the earlier event of a pair
-    second : (n, m) weight of each patient as the other one
+    second : (n, m) weight of each patient as the later event
 
     Returns
     -------
@@ -73,7 +73,7 @@ def concordant_pairs(
 def _pairs(
     t: FloatArray, e: BoolArray, risk: FloatArray, weight: FloatArray
 ) -> tuple[float, float]:
-    """Pairs of one weighting, which is that of the earlier event."""
+    """Pairs of a weighting, which is that of the earlier event."""
     right, pairs = concordant_pairs(t, e, risk, weight[:, None], np.ones((len(t), 1)))
     return float(right[0]), float(pairs[0])
 
@@ -81,7 +81,7 @@ def _pairs(
 def _risk(risk: npt.ArrayLike, n: int) -> FloatArray:
     r = as_float(risk, "risk")
     if r.shape != (n,) or not np.isfinite(r).all():
-        raise ShapeError(f"risk must hold {n} finite values, one per patient")
+        raise ShapeError(f"risk must hold {n} finite values, a value per patient")
     return r
 
 

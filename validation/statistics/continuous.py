@@ -50,7 +50,7 @@ class LinearFit:
 def _outcome(y: npt.ArrayLike) -> FloatArray:
     values = as_float(y, "outcome")
     if values.ndim != 1 or len(values) == 0:
-        raise ShapeError("outcome: one value per patient is needed")
+        raise ShapeError("outcome: a value per patient is needed")
     if not np.isfinite(values).all():
         raise MissingValuesError(f"outcome: {int((~np.isfinite(values)).sum())} values are missing")
     if np.ptp(values) == 0.0:
@@ -93,7 +93,9 @@ def linear(
     # Unit columns, so that no covariate's scale decides what counts as dependent.
     z = np.column_stack((np.full(n, 1.0 / np.sqrt(n)), centered / length))
     if np.linalg.svd(z, compute_uv=False)[-1] < 1e-7:
-        raise CollinearError(f"covariates {', '.join(labels)} are linearly dependent: drop one")
+        raise CollinearError(
+            f"covariates {', '.join(labels)} are linearly dependent: drop at least one"
+        )
     inverse = np.linalg.inv(z.T @ z)
     beta = inverse @ z.T @ target
     residual = target - z @ beta
@@ -109,7 +111,7 @@ def linear(
         leverage = np.einsum("ij,jk,ik->i", z, inverse, z)
         if leverage.max() > 1.0 - 1e-9:
             raise CollinearError(
-                f"one patient alone determines a coefficient of {', '.join(labels)}: drop the"
+                f"a single patient determines a coefficient of {', '.join(labels)}: drop the"
                 " covariate, or the patient"
             )
         scaled = z * (residual / (1.0 - leverage))[:, None]

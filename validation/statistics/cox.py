@@ -98,7 +98,7 @@ def _prepare(
     strata: npt.ArrayLike | None,
     entry: npt.ArrayLike | None,
 ) -> tuple[FloatArray, BoolArray, list[RiskSets]]:
-    """Checked times and flags, and one `RiskSets` per stratum that has an event."""
+    """Checked times and flags, and a `RiskSets` per stratum that has an event."""
     t, e = survival_arrays(time, event)
     started = None
     if entry is not None:
@@ -158,7 +158,7 @@ def cox(
     strata : (n,) labels; each stratum has its own baseline hazard
     penalty : "firth" for few events or separation
     entry : (n,) delayed entry, in the unit of time
-    cluster : (n,) labels of rows that belong together (slides of one patient, patients of one
+    cluster : (n,) labels of rows that belong together (slides of a patient, patients of a
         site): standard errors, limits and p-values are the sandwich's of Lin and Wei 1989, and
         `robust_score` its score test; the likelihood ratio still takes rows as independent
     interval : default Wald for the plain model, profile for Firth's
@@ -273,7 +273,7 @@ def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
     # Terms of a spline may come near 1e-10; below this the inverse has no correct digits.
     if float(np.linalg.eigvalsh(scaled)[0]) < 1e-12:
         raise CollinearError(
-            f"covariates {', '.join(names)} cannot be told apart among the patients at risk when"
+            f"covariates {', '.join(names)} cannot be distinguished among the patients at risk when"
             " events happen: leave one out"
         )
 

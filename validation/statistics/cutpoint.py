@@ -1,7 +1,7 @@
 """Cut-points chosen by looking at the outcome, with the correction that makes them honest.
 
 Searching for the best cut inflates the false positive rate several times over (Altman and others
-1994, J Natl Cancer Inst). Two corrections: the asymptotic one of Lausen and Schumacher 1992
+1994, J Natl Cancer Inst). Two corrections: the asymptotic p of Lausen and Schumacher 1992
 (Biometrics) for maximally selected rank statistics, and the permutation distribution of the
 maximum.
 """
@@ -30,7 +30,7 @@ class Cutpoint:
     """The selected cut (high means above it) and its p-values.
 
     `p_uncorrected` must never be reported alone. `p` is the permutation p-value when permutations
-    were asked for, else the asymptotic one.
+    were asked for, else the asymptotic p.
     """
 
     cut: float
@@ -82,7 +82,7 @@ def maximally_selected(
     event : (n,) 1 where it ends in the event
     x : (n,) values to cut, none missing
     lower, upper : shares of the patients, 0 < lower < upper < 1
-    permutations : draws for the p-value; with 0 it is the asymptotic one
+    permutations : draws for the p-value; with 0 it is the asymptotic p
 
     Returns
     -------
@@ -100,7 +100,7 @@ def maximally_selected(
     t, e = survival_arrays(time, event)
     values = as_float(x, "x")
     if values.shape != t.shape or not np.isfinite(values).all():
-        raise ShapeError(f"x must hold {len(t)} finite values, one per patient")
+        raise ShapeError(f"x must hold {len(t)} finite values, a value per patient")
     if not 0.0 < lower < upper < 1.0:
         raise ShapeError("lower and upper must be shares with 0 < lower < upper < 1")
     order = np.argsort(values, kind="stable")

@@ -46,7 +46,7 @@ def net_benefit(
     t, e = survival_arrays(time, event, need_events=False)
     predicted, at = as_float(risk, "risk"), as_float(thresholds, "thresholds")
     if predicted.shape != t.shape or not ((predicted >= 0.0) & (predicted <= 1.0)).all():
-        raise ShapeError("the predicted risk must hold one probability per patient")
+        raise ShapeError("the predicted risk must hold a probability per patient")
     if at.ndim != 1 or not ((at > 0.0) & (at < 1.0)).all():
         raise ShapeError("thresholds lie between 0 and 1")
     if t.max() < when:

@@ -1,7 +1,7 @@
 """Named refusals of the statistics: data that cannot bear the number that was asked of them.
 
 Each class has a `code` that a verdict can carry as its reason. All are `InputError`s: the remedy
-lies in the data or in the plan, never in a retry.
+is in the data or in the plan, never in a retry.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ConstantFeatureError(StatisticsError):
 
 
 class CollinearError(StatisticsError):
-    """Covariates that are linear combinations of one another."""
+    """Covariates that are linear combinations of each other."""
 
     code = "collinear"
 

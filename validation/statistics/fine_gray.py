@@ -177,7 +177,7 @@ def _maximize(sample: _Sample) -> tuple[FloatArray, FloatArray]:
         )
     if best.ended != "converged":
         raise ConvergenceError(
-            "Fine and Gray's model did not converge: its covariates may depend on one another;"
+            "Fine and Gray's model did not converge: its covariates may depend on each other;"
             " simplify it"
         )
     return best.beta, best.at.information

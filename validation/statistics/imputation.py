@@ -49,7 +49,7 @@ def _draw_coefficients(
 def _match(
     x: FloatArray, y: FloatArray, missing: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Predictive mean matching: the value of one of the five patients predicted most alike."""
+    """Predictive mean matching: a value drawn from the five patients predicted most alike."""
     beta, drawn, _ = _draw_coefficients(x, y, rng)
     donors, wanted = x @ beta, missing @ drawn
     distance = np.abs(wanted[:, None] - donors[None, :])
@@ -115,7 +115,7 @@ def impute(
         )
     extra = np.zeros((len(x), 0)) if outcome is None else as_float(outcome, "outcome")
     if len(extra) != len(x) or not np.isfinite(extra).all():
-        raise ShapeError("imputation predictors must be complete, one row per patient")
+        raise ShapeError("imputation predictors must be complete, a row per patient")
     binary = [bool(np.isin(x[~missing[:, j], j], (0.0, 1.0)).all()) for j in range(x.shape[1])]
     order = [int(j) for j in np.argsort(share, kind="stable") if share[j] > 0]
     copies = []
@@ -167,9 +167,9 @@ def pool(
 
     Parameters
     ----------
-    estimates : (m, k) coefficients, one row per imputed data set, m of at least 2
+    estimates : (m, k) coefficients, a row per imputed data set, m of at least 2
     variances : (m, k) their squared standard errors
-    complete_df : residual degrees of freedom of one complete data set
+    complete_df : residual degrees of freedom of a complete data set
 
     Returns
     -------
@@ -178,7 +178,7 @@ def pool(
     Raises
     ------
     ShapeError
-        If the shapes differ, or there is one imputation only.
+        If the shapes differ, or there is a single imputation.
     """
     q, u = as_float(estimates, "estimates"), as_float(variances, "variances")
     if q.ndim != 2 or q.shape != u.shape or q.shape[0] < 2:

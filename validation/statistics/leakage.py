@@ -1,8 +1,8 @@
 """Does a variable know the outcome, or how long a patient was followed? Then it is no baseline.
 
-A variable that was fixed before follow-up began can tell who has the event, and when. It cannot
-tell who is censored when: the hazard of censoring does not depend on it, unless censoring itself
-depends on risk. So each variable gets two hazard models, one of the event and one of censoring.
+A variable that was fixed before follow-up began can reveal who has the event, and when. It cannot
+reveal who is censored when: the hazard of censoring does not depend on it, unless censoring itself
+depends on risk. So each variable gets two hazard models, of the event and of censoring.
 
 - Related to both in the same direction, and to the follow-up time among patients with and without
   the event: it grew with follow-up ("ever transplanted", number of visits, last value known).
@@ -11,7 +11,7 @@ depends on risk. So each variable gets two hazard models, one of the event and o
 - Known in those with the event and unknown in the others, or the reverse.
 
 A yes-or-no variable that nearly nobody carries who left early, whatever the reason, is the classic
-immortal time: to be treated, one had to live until treatment (Gail 1972, Annals of Internal
+immortal time: treated patients had to live until treatment (Gail 1972, Annals of Internal
 Medicine, on heart transplantation). Small cohorts with few censored patients show only that.
 
 The limits are set so that 400 honest variables of 40 public cohorts stay below them; see
@@ -31,12 +31,12 @@ from validation.statistics.batched import batched_cox
 from validation.statistics.concordance import harrell
 
 FEWEST = 30
-"""Patients with a known value, below which nothing is said."""
+"""Patients with a known value, below which no leak is reported."""
 FEWEST_EVENTS = 8
 ASSOCIATED = 3.0
 """Standard errors from no effect; what is not associated cannot mislead."""
 BEYOND_MARKERS = 0.88
-"""Concordance of a single variable. The best honest one among 318 reached 0.85 (16 events)."""
+"""Concordance of a single variable. The best honest variable among 318 reached 0.85 (16 events)."""
 TELLS_THE_EVENT = 0.85
 """Area under the curve of the event flag, whenever it happened."""
 TELLS_NOISILY = 0.78
@@ -112,7 +112,7 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak 
     numbers = (
         f"hazard ratio per SD {np.exp(slope):.2f} for the event and {np.exp(leaving):.2f} for "
         f"being censored; rank correlation with the time {with_event:.2f} among patients with the "
-        f"event and {without:.2f} among censored ones"
+        f"event and {without:.2f} among censored patients"
     )
     apart = without < SLOPE  # an early date of entry goes with a long time among the censored
     told = tells >= TELLS_THE_EVENT and lead < -2.0

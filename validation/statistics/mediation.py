@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Mediation:
-    """Indirect, direct and total effect; the two paths of the indirect one with their p.
+    """Indirect, direct and total effect; the two paths of the indirect effect with their p.
 
     `p` is the larger of the paths' two: the product is none where either is (the joint
     significance test; MacKinnon and others 2002, Psychological Methods).
@@ -188,7 +188,7 @@ def _squares(y: FloatArray, X: FloatArray, counts: IntArray) -> FloatArray:
 
 
 def _solve(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Solutions of many small systems; NaN where one is singular."""
+    """Solutions of many small systems; NaN where singular."""
     found = np.full(right.shape, np.nan)
     fine = np.linalg.cond(left) < 1e12
     if fine.any():
@@ -215,7 +215,7 @@ def _solve_weighted(
 def _system(
     t: FloatArray, e: npt.NDArray[np.bool_], X: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The linear system of one stratum: integrals over the risk sets, sums over the events."""
+    """The linear system of a stratum: integrals over the risk sets, sums over the events."""
     order = np.argsort(t, kind="stable")
     t, e, X, w = t[order], e[order], X[order], weights[:, order]
     k = X.shape[1]

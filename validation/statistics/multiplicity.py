@@ -1,6 +1,6 @@
 """Error control over many tests: Benjamini-Hochberg, e-values and e-BH.
 
-References, in words: Benjamini and Hochberg 1995 (J R Stat Soc B); Vovk and Wang 2021 (Annals of
+References: Benjamini and Hochberg 1995 (J R Stat Soc B); Vovk and Wang 2021 (Annals of
 Statistics) for calibrators; Wang and Ramdas 2022 (J R Stat Soc B) for e-BH.
 """
 

@@ -1,6 +1,6 @@
-"""Newton's method for likelihoods of a linear predictor: one direction, one step length.
+"""Newton's method for likelihoods of a linear predictor: a direction, a step length.
 
-The step is the full Newton step times one number (never clipped coefficient by coefficient, which
+The step is the full Newton step times a number (never clipped coefficient by coefficient, which
 would leave the direction of ascent): as long as the linear predictor stays in reach, and halved
 until the likelihood rises enough (Armijo's rule; Nocedal and Wright 2006, Numerical Optimization).
 """
@@ -31,7 +31,7 @@ _FAR = 12.0
 
 @dataclass(frozen=True)
 class Likelihood:
-    """A log likelihood, its gradient (k,) and information (k, k) at one coefficient vector."""
+    """A log likelihood, its gradient (k,) and information (k, k) at a coefficient vector."""
 
     value: float
     score: FloatArray

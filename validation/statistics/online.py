@@ -1,10 +1,10 @@
-"""Error control over claims that come one after the other, none of which knows the later ones.
+"""Error control over claims that come in sequence, none of which knows the later ones.
 
 SAGE uses e-LOND (Xu and Ramdas 2024, AISTATS): it holds under any dependence between the e-values,
 and claims that are confirmed in the same patients depend on each other in ways that nobody knows.
 LORD++ (Ramdas, Yang, Wainwright and Jordan 2017, NeurIPS; Javanmard and Montanari 2018, Annals of
 Statistics) gains more from earlier discoveries, but needs p-values that are independent, or valid
-given all earlier ones; it stands here for comparison.
+given all earlier claims; it is included for comparison.
 
 A p-value enters e-LOND as the all-or-nothing e-value of its own place. That makes the level of the
 t-th claim alpha * gamma_t whatever came before (alpha spending, as in Foster and Stine 2008, J R

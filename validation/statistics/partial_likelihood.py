@@ -1,6 +1,6 @@
 """The Cox partial likelihood with Efron's ties: value, score, information.
 
-Everything is computed from reverse cumulative sums over patients sorted by time, so one evaluation
+Everything is computed from reverse cumulative sums over patients sorted by time, so an evaluation
 is O(n k^2) with no loop over patients. Efron 1977 (J Am Stat Assoc) for ties.
 """
 
@@ -19,7 +19,7 @@ class RiskSets:
     """Patients of a stratum in descending order of time, with its tied event groups.
 
     `last` is the position of the last patient at risk at each distinct event time; `who` the
-    positions of events ordered by group; `group` and `fraction` have one entry per event: the group
+    positions of events ordered by group; `group` and `fraction` have an entry per event: the group
     it belongs to and Efron's l / d for it. `entered` is the position, in descending order of entry,
     up to which patients have not entered yet (None without delayed entry).
     """
@@ -38,7 +38,7 @@ class RiskSets:
 def risk_sets(
     time: FloatArray, event: BoolArray, rows: IntArray, entry: FloatArray | None = None
 ) -> RiskSets:
-    """Sort the patients `rows` of one stratum; patients entering at `entry` count after it only.
+    """Sort the patients `rows` of a stratum; patients entering at `entry` count after it only.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def risk_sets(
 
 @dataclass(frozen=True)
 class Moments:
-    """Risk-weighted moments of the covariates, one row per event (Efron-adjusted).
+    """Risk-weighted moments of the covariates, a row per event (Efron-adjusted).
 
     `mean` is (events, k), `raw` and `covariance` (events, k, k). `weights` are exp(X beta) over
     `total`, up to the shift in `log_total`; they serve further moments over the same risk sets.
@@ -180,7 +180,7 @@ def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
 
 
 def _firth_slope(sets: RiskSets, X: FloatArray, m: Moments, inverse: FloatArray) -> FloatArray:
-    """tr(I^-1 dI/dbeta_r) of one stratum, (k,), from third central moments.
+    """tr(I^-1 dI/dbeta_r) of a stratum, (k,), from third central moments.
 
     With q = x' I^-1 x and risk-set means E: E[q x] - E[q] m - 2 E[x x'] I^-1 m + 2 (m' I^-1 m) m,
     summed over events, which needs no array of k^3.
@@ -221,7 +221,7 @@ def likelihood(
             continue
         w, total, shift = _weights(sets, X, beta)
         mean = _sums(sets, w[:, None] * X) / total[:, None]
-        # A sum over events of a risk-weighted mean is one sum over patients with these weights.
+        # A sum over events of a risk-weighted mean is a sum over patients with these weights.
         v = w[sets.order] * _cumulated(sets, 1.0 / total[:, None])[:, 0]
         rows, at_risk = X[sets.order[sets.who]], X[sets.order]
         value += float((rows @ beta - np.log(total) - shift).sum())

@@ -1,9 +1,9 @@
 """Power of a survival comparison, from events alone, so that it can be known before the outcome.
 
 Schoenfeld 1983 (Biometrics): the log hazard ratio of a binary exposure with prevalence q among D
-events has variance 1 / (D q (1 - q)); for a continuous one with standard deviation s, 1 / (D s^2)
-(Hsieh and Lavori 2000, Controlled Clinical Trials), inflated by 1 / (1 - R^2) with R^2 the share of
-its variance that the covariates explain.
+events has variance 1 / (D q (1 - q)); for a continuous exposure with standard deviation s, 1 / (D
+s^2) (Hsieh and Lavori 2000, Controlled Clinical Trials), inflated by 1 / (1 - R^2) with R^2 the
+share of its variance that the covariates explain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from validation.statistics.errors import NoEventsError, ShapeError
 
 def _spread(fraction_exposed: float | None, sd: float | None, r_squared: float) -> float:
     if not 0.0 <= r_squared < 1.0:
-        raise ShapeError(f"r_squared must lie in [0, 1), not {r_squared:g}")
+        raise ShapeError(f"r_squared must be in [0, 1), not {r_squared:g}")
     if (fraction_exposed is None) == (sd is None):
         raise ShapeError("give either fraction_exposed (binary) or sd (continuous)")
     if fraction_exposed is not None:
@@ -41,7 +41,7 @@ def minimum_detectable_hr(
 ) -> float:
     """Smallest hazard ratio above 1 that a two-sided test finds with this power.
 
-    exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))). Its inverse is the protective one. For a
+    exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))). Its inverse is the protective ratio. For a
     continuous exposure pass `fraction_exposed=None` and `sd`.
 
     Parameters

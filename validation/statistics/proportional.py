@@ -47,7 +47,7 @@ class Fitted(Protocol):
 class NonProportionality:
     """Schoenfeld residuals (events, k) in order of `times`, and the tests on them.
 
-    `correlation` is that of each covariate's residuals with transformed time; its sign tells
+    `correlation` is that of each covariate's residuals with transformed time; its sign shows
     whether the effect grows (+) or fades.
     """
 
@@ -110,7 +110,7 @@ def schoenfeld(
     v = np.concatenate(covariances)
     g = _transformed(t, e, t[row], transform)
     if np.ptp(g) == 0.0:
-        raise BadTimesError("all events at one time: proportional hazards cannot be tested")
+        raise BadTimesError("all events at the same time: proportional hazards cannot be tested")
     g = g - g.mean()
     u = g @ residual
     v0, v1, v2 = v.sum(axis=0), np.tensordot(g, v, 1), np.tensordot(g**2, v, 1)
@@ -119,7 +119,7 @@ def schoenfeld(
     scale = np.sqrt(np.outer(np.diag(v2), np.diag(v2)))
     if np.any(np.diag(v2) <= 0) or np.linalg.matrix_rank(adjusted / scale, tol=1e-10) < len(names):
         raise BadTimesError(
-            "a covariate varies among the patients at risk at one event time only: proportional"
+            "a covariate varies among the patients at risk at a single event time: proportional"
             " hazards cannot be tested"
         )
     overall = float(u @ np.linalg.solve(adjusted, u))

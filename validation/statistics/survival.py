@@ -1,6 +1,6 @@
 """Kaplan-Meier curves, log-rank tests and restricted mean survival time.
 
-References, in words: Kaplan and Meier 1958 (J Am Stat Assoc); Greenwood 1926; Brookmeyer and
+References: Kaplan and Meier 1958 (J Am Stat Assoc); Greenwood 1926; Brookmeyer and
 Crowley 1982 (Biometrics) for the median's interval; Mantel 1966; Royston and Parmar 2013
 (BMC Medical Research Methodology) for restricted means.
 """
@@ -28,10 +28,10 @@ from validation.statistics.errors import BadTimesError, EmptyGroupError, NoEvent
 
 @dataclass(frozen=True)
 class KaplanMeier:
-    """A survival curve. All arrays have one entry per distinct time, the first being time 0.
+    """A survival curve. All arrays have an entry per distinct time, the first being time 0.
 
     `at_risk` counts patients just before each time. The median is NaN when the curve does not
-    reach one half; so are its limits.
+    reach half; so are its limits.
     """
 
     times: FloatArray
@@ -114,7 +114,7 @@ def kaplan_meier(time: npt.ArrayLike, event: npt.ArrayLike, *, level: float = 0.
 
 
 def _first_below(times: FloatArray, curve: FloatArray) -> float:
-    """First time at which the curve is at most one half, NaN when it never is."""
+    """First time at which the curve is at most half, NaN when it never is."""
     below = curve <= 0.5 + 1e-12
     return float(times[np.argmax(below)]) if below.any() else float("nan")
 
@@ -233,7 +233,7 @@ def restricted_mean(time: npt.ArrayLike, event: npt.ArrayLike, tau: float) -> Re
         raise BadTimesError(f"tau must be positive, not {tau:g}")
     if tau > t.max():
         raise BadTimesError(
-            f"tau {tau:g} lies beyond the longest follow-up {t.max():g}: choose a smaller one"
+            f"tau {tau:g} is beyond the longest follow-up {t.max():g}: choose a smaller tau"
         )
     times, at_risk, deaths = _counts(t, e)
     survival = np.cumprod(1.0 - deaths / at_risk)

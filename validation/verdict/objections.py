@@ -4,11 +4,12 @@
    would have said. An analysis that leaves a control out has not run it.
 2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events,
    and the data leave out that it is as large as the smallest relevant effect (of groups, turned
-   into one per standard deviation): the outcome data are in doubt. Where it is neither shown nor
-   left out, only "not supported" is forbidden (`unshown_positive`): outcomes that are mixed up hide
-   associations and make none.
+   into a ratio per standard deviation): the outcome data are in doubt. Where it is neither shown
+   nor left out, only "not supported" is forbidden (`unshown_positive`): outcomes that are mixed up
+   hide associations and make none.
 3. Negative control. The exposure moves an endpoint that it should not touch.
-4. Timing. An exposure tells who has the event, or grew with follow-up, as no baseline variable can
+4. Timing. An exposure reveals who has the event, or grew with follow-up, as no baseline variable
+can
    (`validation.statistics.leakage`): the data do not bear the question. Not asked of a
    time-dependent exposure, which counts from when it happened.
 5. Permuted outcome. Dealt out anew, the exposure does as well as before (p not below alpha); or the
@@ -21,7 +22,7 @@
    estimate for the claim's own.
 8. Missingness. Patients without the exposure fare otherwise than those with it (p below
    `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them. From
-   there to alpha it is a limit that the report tells.
+   there to alpha it is a limit that the report states.
 
 9. Undeclared timing. Nobody says when an exposure, covariate, stratum or filter became known: what
    was known after the start of follow-up favors whoever lived to see it (`timing_objections`).
@@ -111,19 +112,19 @@ def control_reasons(contract: Contract, controls: Controls | None) -> list[Reaso
     """List reasons from controls that ran and do not object."""
     controls = controls or Controls()
     against = {objection.rule for objection in control_objections(contract, controls)}
-    told = []
+    reasons = []
     if controls.permuted is not None and controls.permuted.ran:
-        told.append(("permuted outcome", f"permutation {p_is(controls.permuted.p)}"))
-    told += [
+        reasons.append(("permuted outcome", f"permutation {p_is(controls.permuted.p)}"))
+    reasons += [
         ("random features", text)
         for _, share, text in _random_texts(contract, controls)
         if share >= contract.rules.random_percentile
     ]
     if controls.specification is not None and controls.specification.ran:
-        told.append(("specification curve", _sign_text(controls.specification)))
+        reasons.append(("specification curve", _sign_text(controls.specification)))
     return [
         Reason(rule=rule, outcome="for", text=text)
-        for rule, text in told
+        for rule, text in reasons
         if rule == "random features" or rule not in against
     ]
 
@@ -311,7 +312,7 @@ def _sign_text(found: Specifications) -> str:
     text = f"expected sign in {percent(found.expected_sign or 0)} of the {found.n} specifications"
     if found.left_out_sign is not None:
         share = percent(found.left_out_sign)
-        text += f" and in {share} of the {found.left_out} estimates without one site"
+        text += f" and in {share} of the {found.left_out} estimates leaving out a site"
     return text
 
 

@@ -52,7 +52,7 @@ def unit_text(contract: Contract) -> str:
 
 
 def relevant_text(contract: Contract, effect: Effect) -> str:
-    """The smallest relevant effect in words."""
+    """Describe the smallest relevant effect."""
     value = smallest_relevant(contract, effect)
     if effect.is_difference:
         return f"a {amount_text(effect.scale, value)}"

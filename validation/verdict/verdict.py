@@ -4,24 +4,24 @@ A verdict rests on three answers, each with its estimate and 95% interval:
 
 - *Association.* Yes: the primary test is significant after control over the ledger (q below
   alpha), in the expected direction; or it shows a sign of it (p below `CLEAR` times alpha) and the
-  registered adjusted model, with its p in the ledger in place of the primary one, is significant
+  registered adjusted model, with its p in the ledger in place of the primary p, is significant
   after that control. A test that leaves out what else decides the outcome sees less of the same
   effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that asking both for alpha asks for more
-  than alpha. Two ways to be significant share alpha, since each counts in one of two directions.
+  than alpha. Two ways to be significant share alpha, since each counts in either direction.
   Not where a cut or a curve was searched: its adjusted p does not count the search; and not where
   a rank test's p is of ranks that point the other way than the means, whose direction it is. No:
-  the interval leaves out the smallest relevant effect, and nothing points to a smaller one (p at
+  the interval leaves out the smallest relevant effect, and nothing points to a smaller effect (p at
   least `CLEAR` times alpha, or the estimate in the other direction). Unclear otherwise.
   In a campaign the p must also stay below the level of its online control
   (`validation.statistics.online`): that of the confirmation patients, or of the second cohort where
-  another one confirms.
+  another cohort confirms.
 - *Independence.* The registered covariates are in the model beside the exposure. Yes: the adjusted
   effect is significant in the expected direction. No: it is significant in the other direction, or
   its interval leaves out the smallest relevant effect. Unclear otherwise. Not answered: the
   contract adjusts for nothing, or the adjusted model gave no result. Where the contract has strata
   and no covariates, the primary test compares within strata and answers this too.
 - *Relevance.* Yes: the primary and the adjusted interval lie wholly at or beyond the smallest
-  relevant effect. No: one of them leaves it out. Unclear otherwise.
+  relevant effect. No: at least one leaves it out. Unclear otherwise.
 
 The rules, in their order:
 
@@ -45,7 +45,8 @@ The rules, in their order:
      difference does not bear the claim out, or proportionality was registered and not tested;
    - inconclusive (replication): a second cohort contradicts the claim, or does not confirm it
      where a campaign leaves the confirmation to it;
-   - inconclusive (registration): the contract was written after another one on the same exposures
+   - inconclusive (registration): the contract was written after another contract on the same
+   exposures
      and endpoint gave results in these patients; not where a second cohort confirms.
 4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
    claim nevertheless, inconclusive (assumption) if hazards are not proportional and the restricted
@@ -61,11 +62,12 @@ The rules, in their order:
 
 A discovery part that did not reach its level is judged by rules 4 and 5; nothing is unlocked.
 
-Order: supported, inconclusive, not supported (`ORDER`). On one estimate, no q leads from supported
-to not supported: the one asks for an interval that reaches the smallest relevant effect, the other
-for one that does not. As the estimate moves, there is always an inconclusive stretch between them,
-because a p between alpha and `CLEAR` times alpha in the expected direction refutes nothing. Power
-computed after the fact decides nothing (Hoenig and Heisey 2001, Am Stat); the interval does.
+Order: supported, inconclusive, not supported (`ORDER`). On the same estimate, no q leads from
+supported to not supported: the first asks for an interval that reaches the smallest relevant
+effect, the other for an interval that does not. As the estimate moves, there is always an
+inconclusive stretch between them, because a p between alpha and `CLEAR` times alpha in the expected
+direction refutes nothing. Power computed after the fact decides nothing (Hoenig and Heisey 2001, Am
+Stat); the interval does.
 
 "Not supported" is a result, not a failure.
 """
@@ -116,7 +118,7 @@ TURNED_ROUND = "associated in the other direction"
 SEARCHED = ("spline", "maximally_selected")
 """Methods whose p tests any association, found by searching."""
 UNDIRECTED = (*SEARCHED, "nested", "mediation")
-"""Methods whose p tests an association of any direction; the effect is one slope."""
+"""Methods whose p tests an association of any direction; the effect is a slope."""
 TOO_SMALL = "associated, but too small to matter"
 
 
@@ -126,7 +128,7 @@ class Evidence:
 
     `q` is the primary p after control over the ledger (None: the ledger does not hold the claim),
     `q_adjusted` the adjusted model's p in its place (None: it gave none);
-    `q_of` those of later endpoints of a hierarchy, each in the place of the primary one;
+    `q_of` those of later endpoints of a hierarchy, each in place of the primary p;
     `seen` the hash of another version of the contract whose results came first. `objections` and
     `qualifiers` are what other parts bring along: reasons against "supported", and words that the
     badge carries in any case. `family` counts the claims of the ledger, `questions` what they ask.
@@ -339,7 +341,7 @@ def adjusted_plan(contract: Contract) -> TestPlan | None:
 
 
 def independent_of(evidence: Evidence) -> str:
-    """Labels of what independence was asked of, as a list in words: what the model has terms of."""
+    """Labels of the covariates with terms in the model that tests independence."""
     plan = adjusted_plan(evidence.contract) or evidence.contract.primary_test
     return adjusted_for(evidence.contract, plan, _absent(evidence))
 
@@ -433,8 +435,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
             f"written after contract {evidence.seen[:12]} gave results in these patients on the "
-            "same claim, or on one that sorts them nearly alike: exploratory until it is tested in "
-            "others, under a contract of their own"
+            "same claim, or on a claim that sorts them nearly alike: exploratory until it is "
+            "tested in others, under a contract of their own"
         )
         doubts.append(Objection("registration", "registration", "exploratory", text))
     if doubts:
@@ -534,7 +536,7 @@ def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
     return Reason(rule="discovery", outcome="against", text=text)
 
 
-# -- what stands beside the answers --------------------------------------------------------------
+# -- beside the answers ------------ --------------------------------------------------------------
 
 
 def _crosses(contract: Contract, analysis: AnalysisResult) -> bool:
@@ -578,8 +580,8 @@ def _by_period(analysis: AnalysisResult) -> str:
     """Describe how the effect changes over follow-up; "" if not tested."""
     keys = ("cut", "early.summary", "late.summary")
     found = [analysis.numbers.get(f"period_hazards.{key}") for key in keys]
-    told = [number.text for number in found if number is not None]
-    return f"; {told[1]} up to {told[0]} months, {told[2]} after" if len(told) == 3 else ""
+    texts = [number.text for number in found if number is not None]
+    return f"; {texts[1]} up to {texts[0]} months, {texts[2]} after" if len(texts) == 3 else ""
 
 
 def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:
@@ -642,8 +644,8 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append(f"contract amended, version {contract.version}: {contract.amendment}")
     if evidence.seen is not None:
         limits.append(
-            f"registered after contract {evidence.seen[:12]} gave results on this claim, or on one"
-            " that sorts these patients nearly alike"
+            f"registered after contract {evidence.seen[:12]} gave results on this claim, or on a"
+            " claim that sorts these patients nearly alike"
         )
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
@@ -654,7 +656,7 @@ def _limits(evidence: Evidence) -> list[str]:
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
-            limits.append("no event in one of the groups: the effect's size rests on a penalty")
+            limits.append("no event in a group: the effect's size rests on a penalty")
     for step in evidence.analysis.flow:
         if step.step in ("exposure", "outcome") and step.after < 0.5 * step.before:
             limits.append(f"{step.reason} in {step.after} of {step.before} patients only")

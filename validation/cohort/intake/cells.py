@@ -137,7 +137,7 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
                 "",
                 (
                     f"{shown_cell!r} in {either[0]} is {shown_cell.replace(',', '')} or "
-                    f"{shown_cell.replace(',', '.')}; no other number tells"
+                    f"{shown_cell.replace(',', '.')}; no other number decides"
                 ),
                 "unsure",
                 open=True,

@@ -34,7 +34,7 @@ FEWEST = 10
 
 
 def side_of(value: str, name: str) -> int | None:
-    """1 for a code that says that the event happened, 0 for one that says not, else None."""
+    """Return 1 for a code of the event, 0 for a code of no event, else None."""
     text = re.sub(r"^\d\s*:\s*", "", value.casefold()).strip()
     if HAPPENED_NOT.match(text):
         return 0
@@ -72,7 +72,11 @@ def detect_coding(
     if not happened or not rest:
         return None
     guess = event_guess(
-        event, happened, shown, "unsure", f"{', '.join(unclear)} stands on no side by its words"
+        event,
+        happened,
+        shown,
+        "unsure",
+        f"{', '.join(unclear)} is not clearly an event or censored",
     )
     return happened, rest, guess.model_copy(update={"open": True})
 
@@ -80,10 +84,10 @@ def detect_coding(
 def _coded_by_number(
     event: Column, plain: list[str], own: list[Column], shown: str
 ) -> tuple[list[str], list[str], Guess]:
-    told = _told_by_others(event, plain, own)
+    agreement = _find_agreement(event, plain, own)
     high, low = plain[1], plain[0]
-    if told is not None:
-        code, why = told
+    if agreement is not None:
+        code, why = agreement
         other = low if code == high else high
         return [code], [other], event_guess(event, [code], shown, "likely", why)
     named = set(tokens(event.name))
@@ -110,8 +114,8 @@ def _coded_by_number(
     )
 
 
-def _told_by_others(event: Column, plain: list[str], own: list[Column]) -> tuple[str, str] | None:
-    """The event's code, where words, or a date or day of death, agree with one code."""
+def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple[str, str] | None:
+    """The event's code, where words, or a date or day of death, agree with it."""
     mine = codes(event.cells).where(~event.absent)
     if stem(event.name) not in ("OS", ""):
         return None

@@ -32,7 +32,7 @@ def find_dated_outcomes(
 
     Returns
     -------
-    None or one.
+    At most one outcome.
     """
     if "OS" in taken or any(name == "OS" for name, _, _ in pair_columns(own)):
         return []
@@ -91,7 +91,7 @@ def build_dated_outcome(
 
     Parameters
     ----------
-    event : who had the event; None where a date of death tells it
+    event : who had the event; None where a date of death shows it
     codes_of : the codes on each side as set; None reads them off the column
     """
     used = {start.name, last.name} | ({died.name} if died else set())
@@ -135,7 +135,7 @@ def build_dated_outcome(
                 f"{name}.event",
                 f"{name}: event",
                 f"a date in {died.name}",
-                f"{int(happened_at.sum())} of {len(happened_at)} rows have one",
+                f"{int(happened_at.sum())} of {len(happened_at)} rows have a date",
                 fixed=True,
             )
         )

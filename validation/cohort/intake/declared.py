@@ -1,4 +1,4 @@
-"""Columns as variables of `cohort.toml`: their kind, when they were known, what is told of them."""
+"""Declare columns as variables of `cohort.toml`: kind, timing, report."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Guess(Strict):
     """Guess inferred from the files.
 
     `key` is what `--set KEY=VALUE` takes. An `open` guess is not taken without a person's word; a
-    `fixed` one is shown, but is nothing that a value of its key would replace.
+    `fixed` guess is shown, but no value of its key would replace it.
     """
 
     key: str
@@ -117,7 +117,7 @@ def read_corrections(settings: Iterable[str]) -> Corrections:
     """The corrections of `--set KEY=VALUE`.
 
     `KEY` is a word on the whole (`id`, `decimal`), on the endpoint (`time`, `event`; `PFS.time` for
-    another than the first), on a column (`STAGE.kind`) or the id of one file (`id.samples`).
+    another than the first), on a column (`STAGE.kind`) or the id of a file (`id.samples`).
 
     Raises
     ------
@@ -144,7 +144,7 @@ def read_corrections(settings: Iterable[str]) -> Corrections:
         else:
             raise InputError(
                 f"--set {key[:60]}: no such key. Keys are {', '.join(WHOLE)}; of the endpoint"
-                f" {', '.join(OF_ENDPOINT)} (OS.{'time'} names one of several); of a column"
+                f" {', '.join(OF_ENDPOINT)} (OS.{'time'} selects an endpoint); of a column"
                 f" {', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}; id.FILE"
             )
     _check(found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 OWNERS = frozenset({"patient", "patientid", "subject", "participant", "pid"})
 TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})
-"""Words of a name that tell of a patient, as in `patient_age`, and name none."""
+"""Words for traits of a patient, as in `patient_age`, that do not identify one."""
 
 
 def people_twice(own: list[Column], chosen: Column) -> Column | None:
@@ -62,5 +62,5 @@ def names_patients(column: Column) -> float:
         return 0.0
     if column.numeric and not named & set(IDENTIFIER):
         return 0.0
-    # Where samples have a name and patients too, a patient may stand in several rows.
+    # Where samples have a name and patients too, a patient may have several rows.
     return score + (6 if named & OWNERS else 0)

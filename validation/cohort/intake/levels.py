@@ -1,4 +1,4 @@
-"""Levels: what kind of variable they make, in which order, and which spellings are one."""
+"""Classify levels: kind of variable, order, and equivalent spellings."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def classify_column(column: Column) -> Levels | str:
         return "the same for all, in several spellings"
     if levels < len(counts):
         values: dict[str, str | int | float] = {}
-        for one in set(folded.values()):
-            spelled = Counter({level: counts[level] for level in counts if folded[level] == one})
+        for name in set(folded.values()):
+            spelled = Counter({level: counts[level] for level in counts if folded[level] == name})
             values |= dict.fromkeys(spelled, spelled.most_common(1)[0][0])
         return Levels(kind, f"{len(counts)} spellings of {levels} levels", values, sure=False)
     return Levels(kind, f"{levels} levels")

@@ -55,12 +55,12 @@ class RawMatrix:
 
 
 def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
-    """The matrix that a file holds; None where it is no matrix and need not be one.
+    """The matrix that a file holds; None if it is not a matrix and need not be.
 
     Raises
     ------
     InputError
-        If it should be one and holds no numbers.
+        If it should be a matrix and has no numbers.
     """
     lines = []
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -221,7 +221,7 @@ def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
 
 
 def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
-    """GDC's STAR or HTSeq count files as one matrix, by their sample sheet.
+    """GDC's STAR or HTSeq count files as a matrix, by their sample sheet.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
         if genes is not None and symbols != genes:
             raise InputError(
                 f"{path.name}: other genes than the files before it; fetch all files of "
-                "one workflow"
+                "the same workflow"
             )
         genes = symbols
         samples.setdefault(sample, counts)
@@ -285,7 +285,7 @@ def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
 
 
 def _counts(path: Path) -> tuple[list[str], list[str]]:
-    """Symbols and counts of one file of STAR counts."""
+    """Symbols and counts of a file of STAR counts."""
     text = decode(path.read_bytes()[: 64 << 20], path.name, None)[0]
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     if not lines or lines[0][:2] != ["gene_id", "gene_name"] or "unstranded" not in lines[0]:

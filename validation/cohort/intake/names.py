@@ -258,12 +258,12 @@ def _path(name: str) -> bool:
 
 
 def words(name: str) -> str:
-    """The same as one text, for patterns."""
+    """Join the tokens of a name, for patterns."""
     return " ".join(tokens(name))
 
 
 def stem(name: str) -> str:
-    """The outcome that a name speaks of; empty where none."""
+    """Outcome named by a column; empty if none."""
     found = set(tokens(name))
     for outcome, spellings in STEMS:
         if any(spelling <= found for spelling in spellings):

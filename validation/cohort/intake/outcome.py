@@ -27,7 +27,7 @@ class Outcome:
 def find_column(
     name: str, columns: Mapping[tuple[str, str], Column], key: str, whole: str = ""
 ) -> Column:
-    """The column that a setting names; with `whole`, the longest beginning that is one.
+    """The column that a setting names; with `whole`, the longest prefix that is a column.
 
     Raises
     ------

@@ -157,7 +157,7 @@ class _Draft:
                     "outcome",
                     "",
                     (
-                        "no column reads as an outcome; without one nothing is tested; set "
+                        "no column reads as an outcome; without it nothing is tested; set "
                         "time=COLUMN and event=COLUMN:CODE"
                     ),
                     "unsure",
@@ -323,7 +323,7 @@ class _Draft:
         return "id" if len(self.tables) == 1 else f"id.{table.name}"
 
     def _base(self, outcomes: list[Outcome]) -> RawTable:
-        """The table of the patients: the one that holds the outcomes, else the first."""
+        """Table of the patients: the table that holds the outcomes, else the first."""
         named = Counter(outcome.table for outcome in outcomes)
         first = named.most_common(1)[0][0] if named else self.tables[0].name
         return next(table for table in self.tables if table.name == first)
@@ -382,7 +382,7 @@ class _Draft:
     def _through_samples(
         self, table: RawTable, samples: str, kept: list[RawTable], ids: dict[str, str]
     ) -> bool:
-        """Give a table of samples its patients, by a table that holds both; False without one."""
+        """Find the patients of a table of samples in a table that holds both; False if none."""
         cells = self.columns[(table.name, samples)].cells
         for other in kept:
             people = self.columns[(other.name, ids[other.name])].cells
@@ -473,7 +473,7 @@ class _Draft:
     def _table(
         self, table: RawTable, rule: str, ids: dict[str, str], outcomes: list[Outcome]
     ) -> tuple[dict[str, Any], bool]:
-        """A table's section, and whether several rows of a patient must become one by variable."""
+        """A table's section, and whether repeated rows of a patient must be merged by variable."""
         import pandas as pd
 
         made: dict[str, Any] = {

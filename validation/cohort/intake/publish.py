@@ -84,7 +84,7 @@ def _write(path: Path, content: str) -> None:
 
 
 def _replace_folder(stage: Path, folder: Path) -> None:
-    """The staged folder under its name; what stood there is gone only once the new one stands."""
+    """Move the staged folder into place; remove the earlier folder only afterwards."""
     old = stage.with_suffix(".old")
     if folder.exists():
         folder.rename(old)

@@ -38,7 +38,7 @@ from validation.cohort.intake.text import (
 )
 
 MOST_BYTES = 1 << 29
-"""Of one file, unpacked."""
+"""Limit for an unpacked file."""
 MOST_PACKED_RATIO = 200
 """By how much an archive may grow; tables of text shrink by 5 to 50."""
 MOST_MEMBERS = 2000
@@ -216,7 +216,7 @@ def _file(path: Path, said: Corrections, found: Sources) -> None:
     else:
         raise InputError(
             f"{path.name}: neither {', '.join(TABLES)}, .xlsx, .json nor .zip; a table "
-            "needs one of these endings"
+            "needs any of these suffixes"
         )
 
 
@@ -328,7 +328,7 @@ def _cell(value: Any) -> str:
 
 
 def _cases(path: Path) -> RawTable:
-    """GDC's clinical JSON: one row per case, its first diagnosis, names as in the TSV."""
+    """GDC's clinical JSON: a row per case, its first diagnosis, names as in the TSV."""
     try:
         cases = json.loads(_bytes(path))
     except (ValueError, RecursionError) as error:

@@ -68,7 +68,7 @@ def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
         (b"\xfe\xff", "utf-16"),
     ):
         if data.startswith(mark):
-            return _decoded_as(data, origin, name, "a byte order mark says so", "sure")
+            return _decoded_as(data, origin, name, "by its byte order mark", "sure")
     head = data[:4096]
     pairs = max(len(head) // 2, 1)
     for name, offset in (("utf-16-le", 1), ("utf-16-be", 0)):
@@ -93,7 +93,7 @@ def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
 def _decoded_as(
     data: bytes, origin: str, name: str, evidence: str, confidence: str
 ) -> tuple[str, Guess]:
-    """The text by one encoding that the bytes themselves name."""
+    """The text by an encoding that the bytes themselves name."""
     try:
         text = data.decode(name)
     except UnicodeDecodeError as error:
@@ -152,7 +152,7 @@ def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Gu
     if not scores:
         if lines and not any(sign in lines[0] for sign in DELIMITERS):
             raise InputError(
-                f"{origin}: one column only. A cohort needs an identifier and an "
+                f"{origin}: only a single column. A cohort needs an identifier and an "
                 "outcome or a variable; if fields are separated otherwise, set "
                 "delimiter"
             )
@@ -254,7 +254,7 @@ def build_table(
                 _note(
                     "header",
                     "row_name added",
-                    "lines have one field more than the header, as R writes row names",
+                    "lines have a field more than the header, as R writes row names",
                 )
             )
         repeated = 0

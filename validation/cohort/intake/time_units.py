@@ -25,7 +25,7 @@ def detect_time_unit(
 
     Parameters
     ----------
-    event : of the same outcome, to be told beside it; None where it is not known
+    event : of the same outcome; None if unknown
 
     Returns
     -------
@@ -55,9 +55,9 @@ def detect_time_unit(
             )
         return named, guess(named, f"by its name; {span}", "sure")
     for other in own:
-        told = unit_in(other.name)
+        named = unit_in(other.name)
         if (
-            not told
+            not named
             or other.name == time.name
             or not other.numeric
             or not (
@@ -70,11 +70,11 @@ def detect_time_unit(
         ratio = (other.numbers / time.numbers.reindex(other.numbers.index)).dropna()
         ratio = ratio[(ratio > 0) & (ratio < 1e5)]
         for unit, days in DAYS.items():
-            wanted = days / DAYS[told]
+            wanted = days / DAYS[named]
             if len(ratio) >= FEWEST and ((ratio / wanted - 1).abs() < 0.03).mean() > 0.8:
                 return unit, guess(
                     unit,
-                    f"{wanted:.3g} times it is {other.name} ({told}) in {len(ratio)} rows",
+                    f"{wanted:.3g} times it is {other.name} ({named}) in {len(ratio)} rows",
                     "likely",
                 )
     if values.max() > FAR_DAYS:
@@ -83,5 +83,5 @@ def detect_time_unit(
         )
     unit = "years" if values.max() < 15 and any(value % 1 for value in values) else "months"
     return unit, guess(
-        unit, f"{span} can be more than one unit, and no name says which", "unsure", still_open=True
+        unit, f"{span} fits several units, and no name shows which", "unsure", still_open=True
     )

@@ -126,7 +126,7 @@ class Column:
 
     @cached_property
     def missing_codes(self) -> Counter[str]:
-        """The codes for missing that stand in it, but for the empty cell."""
+        """Counts of codes for missing values, except the empty cell."""
         return Counter(cell for cell in self.cells[self.absent] if cell)
 
     @cached_property
@@ -140,7 +140,7 @@ class Column:
 
     @cached_property
     def numbers(self) -> pd.Series:
-        """The known cells as numbers, percents without their sign; NaN where one is none."""
+        """Known cells as numbers, percentages without their sign; NaN if not a number."""
         known = self.present.str.removesuffix("%").str.strip() if self.percent else self.present
         return known.map(lambda cell: parse_number(cell, self.decimal)).astype(float)
 
@@ -228,12 +228,12 @@ def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
         match = XXY.match(cell)
         if match is None:
             continue
-        one, other = int(match[1]), int(match[3])
-        if one > 12:
+        left, right = int(match[1]), int(match[3])
+        if left > 12:
             first += times
-        elif other > 12:
+        elif right > 12:
             second += times
-        elif one != other:
+        elif left != right:
             either += times
     return first, second, either
 
@@ -251,8 +251,8 @@ def parse_date(cell: str, order: str) -> date | None:
         if match := NAMED.match(cell):
             return date(int(match[3]), MONTHS[match[2].casefold()], int(match[1]))
         if (match := XXY.match(cell)) and order:
-            one, other = int(match[1]), int(match[3])
-            day, month = (one, other) if order == "dmy" else (other, one)
+            left, right = int(match[1]), int(match[3])
+            day, month = (left, right) if order == "dmy" else (right, left)
             return date(int(match[4]), month, day)
     except (ValueError, KeyError):
         return None
