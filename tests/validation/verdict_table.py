@@ -719,7 +719,7 @@ def _controls() -> Iterator[Row]:
         controls(specification=alone),
         reasons=(
             "only expected sign in 100% of the 24 specifications and in 80% of the 10 estimates"
-            " without one site",
+            " leaving out a site",
         ),
     )
     for sign, own, says, words in (
