@@ -112,18 +112,18 @@ def line(what: str, seconds: float, target: str = "", note: str = "") -> None:
 
 def fusion(quick: bool) -> None:
     """All pairs above tau."""
-    from kg.fusion.cosine import cross_pairs, pairs
+    from kg.fusion.cosine import find_cross_pairs, find_pairs
 
-    pairs(clustered(3000, 384), 0.9)  # compiles
+    find_pairs(clustered(3000, 384), 0.9)  # compiles
     for n, target in ((NODES, "<= 5 s"), (100_000, "<= 20 s")):
         if quick and n > NODES:
             continue
         x = clustered(n, 384)
         tracemalloc.start()
-        found = pairs(x, 0.9)
+        found = find_pairs(x, 0.9)
         extra = tracemalloc.get_traced_memory()[1] / 2**20
         tracemalloc.stop()
-        seconds = best(lambda x=x: pairs(x, 0.9), 2)
+        seconds = best(lambda x=x: find_pairs(x, 0.9), 2)
         note = f"{len(found):,} pairs, {extra:.0f} MiB extra"
         line(f"fusion pairs, {n:,} x 384, tau 0.9", seconds, target, note)
         if n > NODES:
@@ -131,7 +131,7 @@ def fusion(quick: bool) -> None:
         new = clustered(500, 384, seed=9)
         line(
             "  500 new names against them",
-            best(lambda n=new, x=x: cross_pairs(n, x, 0.9)),
+            best(lambda n=new, x=x: find_cross_pairs(n, x, 0.9)),
             "< 200 ms",
         )
 
@@ -240,7 +240,7 @@ def paths(quick: bool, graph: Graph) -> None:
 def scoring(graph: Graph) -> None:
     """Relevance, Novelty, Surprise of 10,000 candidates, and a whole search."""
     from kg.graph.arrays import TYPES
-    from kg.paths.find import PathOptions, between
+    from kg.paths.find import PathOptions, find_between
     from kg.paths.score import score_candidates
     from kg.paths.search import Searcher
 
@@ -257,7 +257,7 @@ def scoring(graph: Graph) -> None:
     embedder = HashingEmbedder(384)
     names = [graph.ids[h] for h in hubs]
     options = PathOptions(max_candidates=2000)
-    seconds = best(lambda: between(graph, *names, options, embedder))
+    seconds = best(lambda: find_between(graph, *names, options, embedder))
     line("a whole search between hubs, 2,000 candidates, hashing", seconds)
 
 
@@ -292,7 +292,7 @@ def files(quick: bool, graph: Graph) -> None:
 
 def embedding(quick: bool) -> None:
     """Names embedded per second."""
-    from kg.embedding.embed import MiniLM, default, minilm_folder
+    from kg.embedding.embed import default, minilm_folder
 
     words = (
         ("loss", "gain", "expression", "density"),
@@ -304,9 +304,6 @@ def embedding(quick: bool) -> None:
     model = default()
     model.embed(names[:4])
     line(f"{len(names)} names embedded, MiniLM in fp32", best(lambda: model.embed(names), 2))
-    half = MiniLM(precision="bf16")
-    half.embed(names[:4])
-    line("  the same in bf16", best(lambda: half.embed(names), 1))
     if quick:
         return
     from sentence_transformers import SentenceTransformer

@@ -113,7 +113,7 @@ def lexicon(data: Path, path: Path) -> dict[str, Any]:
     import ahocorasick
 
     from kg.lexicon.index import Lexicon
-    from kg.lexicon.vocabularies import import_lexicons
+    from sage_exchange.vocabularies import import_lexicons
 
     start = time.perf_counter()
     report = import_lexicons(vocabularies(data), path)
@@ -163,7 +163,7 @@ def rules(data: Path, lexicon_path: Path) -> dict[str, Any]:
         for piece in chunk(Document(id="0" * 64, path="", title="", text=document.text))
     ]
     size = sum(len(piece.text) for piece in pieces) / 1e6
-    seconds, _ = cpu(lambda: [extractor.read(piece) for piece in pieces], 2)
+    seconds, _ = cpu(lambda: [extractor.read_chunk(piece) for piece in pieces], 2)
     result: dict[str, Any] = {"rules MB/CPU-s": round(size / seconds, 2)}
     for name in ("Train", "Dev"):
         score = score_extractor(corpora / f"{name}.PubTator", ontology, lexicons)

@@ -37,7 +37,7 @@ from benchmarks.adapters.claim_audit import kappa
 from benchmarks.adapters.triple_review import wilson
 from kg.embedding.embed import Embedder
 from kg.graph.model import Graph
-from kg.paths.find import PathOptions, between
+from kg.paths.find import PathOptions, find_between
 from sage.run.wiring import make_embedder
 from sage.settings import load
 
@@ -62,10 +62,10 @@ def prompts(
     graph: Graph, k: int, embedder: Embedder, but: Set[str] = frozenset()
 ) -> list[tuple[str, str]]:
     """The best connected pairs of nodes that are no endpoint and have paths, each node twice."""
-    from kg.paths.mechanism import NO_BRIDGES, no_bridges
+    from kg.paths.mechanism import NO_BRIDGES, list_blocked_nodes
 
     able = np.ones(graph.n_nodes, dtype=np.bool_)
-    able[no_bridges(graph, NO_BRIDGES)] = False
+    able[list_blocked_nodes(graph, NO_BRIDGES)] = False
     hubs = [n for n in np.argsort(-graph.degree, kind="stable").tolist() if able[n]][:HUBS]
     pairs = sorted(
         ((a, b) for i, a in enumerate(hubs) for b in hubs[i + 1 :]),
@@ -80,7 +80,7 @@ def prompts(
         ends = graph.names[a], graph.names[b]
         if " and ".join(ends) in but:
             continue
-        if len(between(graph, *ends, options, _Blind(embedder)).paths) >= LEAST:
+        if len(find_between(graph, *ends, options, _Blind(embedder)).paths) >= LEAST:
             found.append(ends)
             used.update((a, b))
     return found
@@ -98,7 +98,7 @@ def draw(folder: Path, out: Path, but: Sequence[Path] = (), k: int = 6) -> None:
         writer = csv.DictWriter(handle, COLUMNS, delimiter="\t", lineterminator="\n")
         writer.writeheader()
         for ends in asked:
-            for rank, path in enumerate(between(graph, *ends, options, embedder).paths, 1):
+            for rank, path in enumerate(find_between(graph, *ends, options, embedder).paths, 1):
                 quotes = [" ".join(edge.evidence[0].text.split()) for edge in path.edges]
                 writer.writerow(
                     {"prompt": " and ".join(ends), "rank": rank, "account": path.account(),

@@ -40,7 +40,7 @@ class EntityType(StrEnum):
 
 
 class Polarity(StrEnum):
-    """What a relation says of its tail as the head goes up."""
+    """Direction in which the tail changes when the head increases."""
 
     POSITIVE = "positive"
     NEGATIVE = "negative"
@@ -48,7 +48,7 @@ class Polarity(StrEnum):
 
 
 class Section(Strict):
-    """One section of a document; `start` is its character offset in the document's text."""
+    """A section of a document; `start` is its character offset in the document's text."""
 
     title: str
     start: int
@@ -76,7 +76,7 @@ class Document(Strict):
 
 
 class Evidence(Strict):
-    """Where a triple was read: `start:end` are character offsets in the document's text.
+    """Source of a triple: `start:end` are character offsets in the document's text.
 
     `design`, `cohort` and `n` are those of the study, where its abstract says them; an `n` that the
     sentence itself gives comes first.
@@ -99,7 +99,7 @@ class Evidence(Strict):
 
 
 class Triple(Strict):
-    """One extracted statement (h, t_h, r_text, r_norm, t, t_t, c, e) (SAGE, 3.1)."""
+    """An extracted statement (h, t_h, r_text, r_norm, t, t_t, c, e) (SAGE, 3.1)."""
 
     head: str
     head_type: EntityType
@@ -156,8 +156,8 @@ class PathScores(Strict):
 
 
 class PathMechanism(Strict):
-    """What a path comes to. `sign` is the product of its steps' signs, neutral if one has none;
-    `directed`: every step acts, and all in one direction; `weakest` is the place of an edge.
+    """A path as a mechanism. `sign` is the product of its steps' signs, neutral if any is;
+    `directed`: every step acts, and all in the same direction; `weakest` is the place of an edge.
     """
 
     strength: float
@@ -195,17 +195,17 @@ class ScoredPath(Strict):
         return " ".join(words)
 
     def account(self) -> str:
-        """The path as one readable sentence, with its weakest link and its contradiction."""
+        """The path as a readable sentence, with its weakest link and its contradiction."""
         names = {node.id: node.name for node in self.nodes}
         said, before = "", None
-        for edge, one, other in zip(self.edges, self.nodes, self.nodes[1:], strict=False):
+        for edge, node, following in zip(self.edges, self.nodes, self.nodes[1:], strict=False):
             verb = _spoken(edge.relation)
             if not edge.forward:
-                said += f"{'; ' if said else ''}{other.name} {verb} {one.name}"
+                said += f"{'; ' if said else ''}{following.name} {verb} {node.name}"
             elif before is None:
-                said = f"{one.name} {verb} {other.name}"
+                said = f"{node.name} {verb} {following.name}"
             else:
-                said += f"{', which' if before.forward else ' and'} {verb} {other.name}"
+                said += f"{', which' if before.forward else ' and'} {verb} {following.name}"
             before = edge
         parts = [said]
         if self.mechanism is not None:
@@ -258,7 +258,7 @@ class ConceptMatch(Strict):
 
 
 class PathSearch(Strict):
-    """What a path search returns: the concepts it understood, and the ranked paths."""
+    """Result of a path search: the concepts of the prompt, and the ranked paths."""
 
     prompt: str
     concepts: tuple[ConceptMatch, ...]

@@ -127,12 +127,12 @@ class Graph(_Graph):
 
     def paths(self, question: str, *, k: int = 8, max_hops: int = 5) -> PathSearch:
         """Find the `k` best paths for a question, by logic, relevance, novelty and surprise."""
-        from kg.paths.find import PathOptions, generate
+        from kg.paths.find import PathOptions, find_paths
         from sage.run.wiring import make_embedder
         from sage.settings import load
 
         options = PathOptions(k=k, max_hops=max_hops, co_study=False)
-        return generate(self, question, options, make_embedder(load()))
+        return find_paths(self, question, options, make_embedder(load()))
 
 
 class Claim:

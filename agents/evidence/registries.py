@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from agents.core.types import ExpandedHypothesis
 from agents.evidence.packages import find_package, find_releases
 from agents.feasibility.types import StepName
-from kg.literature.boolean import plain
-from kg.literature.reading import as_json, day_of, field, text
+from kg.literature.boolean import strip_operators
+from kg.literature.reading import clean_text, get_field, parse_day, parse_json
 from sage.core import clock
 from sage.core.http.cache import DiskCache
 from sage.core.http.client import Limit, Policy, Request, ServiceClient
@@ -160,7 +160,8 @@ class EvidenceClients:
         return await self._client.fetch(request, read)
 
     async def _series(self, disease: str) -> ExternalFact:
-        term = f'("{plain(disease)}" AND "survival") AND gse[ETYP] AND "Homo sapiens"[Organism]'
+        name = strip_operators(disease)
+        term = f'("{name}" AND "survival") AND gse[ETYP] AND "Homo sapiens"[Organism]'
         params = {"db": "gds", "term": term, "retmax": 5, "retmode": "json"}
         total, ids = await self.fetch("geo", "esearch.fcgi", read_series_ids, params)
         listed: list[tuple[str, int]] = []
@@ -202,13 +203,13 @@ class EvidenceClients:
 
     async def _studies(self, disease: str, term: str) -> ExternalFact:
         params: dict[str, str | int] = {
-            "query.cond": plain(disease),
+            "query.cond": strip_operators(disease),
             "pageSize": 5,
             "countTotal": "true",
             "fields": "NCTId,BriefTitle,OverallStatus",
         }
         if term:
-            params["query.term"] = plain(term)
+            params["query.term"] = strip_operators(term)
         total, listed = await self.fetch("clinical_trials", "studies", read_trials, params)
         about = f" that mention {term}" if term else ""
         first = f", e.g. {listed[0]}" if listed else ""
@@ -227,7 +228,7 @@ class EvidenceClients:
         exposures = expanded.hypothesis.exposures
         imaging = any(exposure.variable.startswith("imaging:") for exposure in exposures)
         method = "whole slide image analysis" if imaging else "survival analysis"
-        params = {"q": plain(method)[:200]}
+        params = {"q": strip_operators(method)[:200]}
         found = (await self.fetch("reference_code", "api/papers/search", read_papers, params))[:5]
         coded = [repository for repository in found if repository]
         return ExternalFact(
@@ -314,30 +315,30 @@ def papers_address() -> str:
 
 def read_series_ids(body: bytes) -> tuple[int, list[str]]:
     """Number of GEO series that fit, and the identifiers of the first."""
-    answer = field("geo", as_json("geo", body), "esearchresult", dict)
-    total = int(field("geo", answer, "count", str))
-    return total, [str(item) for item in field("geo", answer, "idlist", list)]
+    answer = get_field("geo", parse_json("geo", body), "esearchresult", dict)
+    total = int(get_field("geo", answer, "count", str))
+    return total, [str(item) for item in get_field("geo", answer, "idlist", list)]
 
 
 def read_series(body: bytes) -> list[tuple[str, int]]:
     """Accession and number of samples of each GEO series, the largest first."""
-    result = field("geo", as_json("geo", body), "result", dict)
+    result = get_field("geo", parse_json("geo", body), "result", dict)
     found = []
-    for uid in field("geo", result, "uids", list):
-        series = field("geo", result, str(uid), dict)
+    for uid in get_field("geo", result, "uids", list):
+        series = get_field("geo", result, str(uid), dict)
         samples = series.get("n_samples")
         count = samples if isinstance(samples, int) else len(series.get("samples") or [])
-        found.append((str(field("geo", series, "accession", str)), count))
+        found.append((str(get_field("geo", series, "accession", str)), count))
     return sorted(found, key=lambda series: -series[1])
 
 
 def read_projects(body: bytes) -> list[tuple[str, int]]:
     """Identifier and number of cases of each GDC project, the largest first."""
-    hits = field("gdc", as_json("gdc", body), "data.hits", list)
+    hits = get_field("gdc", parse_json("gdc", body), "data.hits", list)
     found = [
         (
-            str(field("gdc", hit, "project_id", str)),
-            int(field("gdc", hit, "summary.case_count", int)),
+            str(get_field("gdc", hit, "project_id", str)),
+            int(get_field("gdc", hit, "summary.case_count", int)),
         )
         for hit in hits
     ]
@@ -347,23 +348,23 @@ def read_projects(body: bytes) -> list[tuple[str, int]]:
 def read_trials(body: bytes) -> tuple[int, list[str]]:
     """Number of studies that fit, and the NCT numbers of the first."""
     name = "clinical_trials"
-    answer = as_json(name, body)
+    answer = parse_json(name, body)
     path = "protocolSection.identificationModule.nctId"
-    listed = [field(name, item, path, str) for item in field(name, answer, "studies", list)]
-    return field(name, answer, "totalCount", int), listed
+    listed = [get_field(name, item, path, str) for item in get_field(name, answer, "studies", list)]
+    return get_field(name, answer, "totalCount", int), listed
 
 
 def read_papers(body: bytes) -> list[str | None]:
     """The repository of each paper, None where none is linked; most stars first, None last."""
-    listed: Any = as_json("reference_code", body)
+    listed: Any = parse_json("reference_code", body)
     if not isinstance(listed, list):
         raise TypeError("an object where a list is documented")
     found = []
     for item in listed:
-        paper = field("reference_code", item, "paper", dict)
-        field("reference_code", paper, "id", str)
+        paper = get_field("reference_code", item, "paper", dict)
+        get_field("reference_code", paper, "id", str)
         stars = paper.get("githubStars")
-        repository = text(paper.get("githubRepo")) or None
+        repository = clean_text(paper.get("githubRepo")) or None
         found.append((repository is None, -(stars if isinstance(stars, int) else 0), repository))
     return [repository for *_, repository in sorted(found, key=lambda paper: paper[:2])]
 
@@ -380,10 +381,10 @@ class Repository:
 
 def read_repository(body: bytes) -> Repository:
     """Read GitHub's description of a repository."""
-    answer = as_json("github", body)
+    answer = parse_json("github", body)
     return Repository(
-        name=field("github", answer, "full_name", str),
-        stars=field("github", answer, "stargazers_count", int),
-        archived=field("github", answer, "archived", bool) if "archived" in answer else False,
-        pushed=day_of(field("github", answer, "pushed_at", (str, type(None)))),
+        name=get_field("github", answer, "full_name", str),
+        stars=get_field("github", answer, "stargazers_count", int),
+        archived=get_field("github", answer, "archived", bool) if "archived" in answer else False,
+        pushed=parse_day(get_field("github", answer, "pushed_at", (str, type(None)))),
     )

@@ -21,7 +21,7 @@ from agents.prose.wording import (
     unsupported_numbers,
 )
 from kg.lexicon.ontology import Ontology
-from kg.literature.cancers import other_cancers
+from kg.literature.cancers import list_other_cancers
 from kg.types import EntityType
 from validation.core.hypothesis import Comparison, Hypothesis
 
@@ -108,8 +108,8 @@ def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | No
         if not source.quote.strip():
             continue
         others: tuple[str, ...] = ()
-        if ontology is not None and not other_cancers(source.quote, disease, ontology):
-            others = other_cancers(f"{source.quote}. {source.title}", disease, ontology)
+        if ontology is not None and not list_other_cancers(source.quote, disease, ontology):
+            others = list_other_cancers(f"{source.quote}. {source.title}", disease, ontology)
         said.append(f"“{source.quote.strip()}”" + (f" (in {', '.join(others)})" if others else ""))
     return " ".join(dict.fromkeys(said))
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from kg.lexicon.ontology import Ontology
-from kg.literature.expansion import synonyms
+from kg.literature.expansion import list_synonyms
 from kg.literature.text import normalize
 from validation.core.hypothesis import Direction, Hypothesis
 
@@ -74,7 +74,7 @@ def _names(variable: str, label: str, ontology: Ontology | None) -> list[str]:
     kind, _, symbol = variable.partition(":")
     bare = re.sub(r"\s+(expression|density|score|level|signature)s?\b.*$", "", label).strip()
     names = [bare, *([symbol] if kind == "expression" else [])]
-    return [name for text in names for name in synonyms(text, ontology) if len(name) > 2]
+    return [name for text in names for name in list_synonyms(text, ontology) if len(name) > 2]
 
 
 def _near(names: Sequence[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:

@@ -17,7 +17,7 @@ from agents.novelty.direction import Opposition
 from agents.novelty.parts import Part, body_key, not_looked_for, parts_of
 from agents.novelty.types import CitedRecord
 from kg.lexicon.ontology import Ontology
-from kg.literature.cancers import other_cancers
+from kg.literature.cancers import list_other_cancers
 from kg.literature.text import phrase_key, words
 from kg.literature.types import Record
 
@@ -327,7 +327,7 @@ class _Denying:
         """True if the sentence names the disease, or only the record does and no other is named."""
         if disease.find_mention(phrase_key(sentence)):
             return True
-        if self._ontology and other_cancers(sentence, disease.name, self._ontology):
+        if self._ontology and list_other_cancers(sentence, disease.name, self._ontology):
             return False
         return disease.find_mention(body) is not None
 

@@ -10,7 +10,7 @@ from typing import Literal
 from agents.core.types import ExpandedHypothesis
 from kg.extract.mentions import MARKED
 from kg.lexicon.ontology import Ontology
-from kg.literature.expansion import kin, synonyms
+from kg.literature.expansion import list_related, list_synonyms
 from kg.literature.text import mentions, phrase_key, words
 from kg.literature.types import Record
 from kg.types import EntityType
@@ -134,15 +134,15 @@ def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> 
         cell = phrase_key(MARKED.get(gene.name, ""))
         marked = [at for at in subjects if cell and parts[at].find_mention(cell) == parts[at].name]
         for at in marked or subjects[: len(subjects) == 1]:
-            also = {gene.name: synonyms(gene.name, ontology)}
+            also = {gene.name: list_synonyms(gene.name, ontology)}
             parts[at] = replace(parts[at], kin={**parts[at].kin, **also})
     return tuple(parts)
 
 
 def _part(name: str, ontology: Ontology | None) -> Part:
     role = _role(name, ontology)
-    names: tuple[str, ...] = (*synonyms(name, ontology), *_initials(name, role, ontology))
-    others = kin(name, ontology)
+    names: tuple[str, ...] = (*list_synonyms(name, ontology), *_initials(name, role, ontology))
+    others = list_related(name, ontology)
     strange = _of_others(names, ontology)
     names = tuple(other for other in names if other not in strange)
     for other, thing in strange.items():
@@ -152,7 +152,7 @@ def _part(name: str, ontology: Ontology | None) -> Part:
         names = tuple(other for other in names if other not in unsaid)
         others |= {"survival": unsaid} if unsaid else {}
     to = _RESPONSE.match(name)
-    drug = synonyms(to[1], ontology) if to else ()
+    drug = list_synonyms(to[1], ontology) if to else ()
     stems = _word_stems(name) if role == "subject" and not to else ()
     return Part(name, role, names, others, drug, stems)
 

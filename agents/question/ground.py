@@ -203,7 +203,7 @@ def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> st
     while members:
         member = members.pop()
         seen.add(member)
-        for link, other in ontology.related(member):
+        for link, other in ontology.list_related(member):
             if link != "narrower" or other.id in seen:
                 continue
             if f" {key_of(other.name)} " in title:

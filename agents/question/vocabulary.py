@@ -11,7 +11,7 @@ from typing import Literal
 from agents.question.names import key_of, read_table
 from agents.question.types import CohortWords, QuestionInput, Supply
 from kg.lexicon.ontology import Ontology, OntologyEntry
-from kg.lexicon.vocabularies import HAZARDS
+from kg.lexicon.terms import HAZARDS
 from kg.types import EntityType
 from validation.core.dictionary import Endpoint, Variable
 

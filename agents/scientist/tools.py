@@ -141,12 +141,12 @@ class Workbench:
 
     def graph_paths(self, asked: GraphPaths) -> FoundPaths:
         """Ranked paths between two concepts, with the sentences that they were read in."""
-        from kg.paths.find import PathOptions, between
+        from kg.paths.find import PathOptions, find_between
 
         options = PathOptions(k=asked.limit, max_hops=asked.max_hops, seed=self.seed)
         for name in (asked.source, asked.target):
             self.graph.resolve(name)
-        found = between(self.graph, asked.source, asked.target, options, self.embedder())
+        found = find_between(self.graph, asked.source, asked.target, options, self.embedder())
         return FoundPaths(
             paths=tuple(
                 FoundPath(
@@ -175,13 +175,13 @@ class Workbench:
 
     def literature_search(self, asked: LiteratureSearch) -> Sources:
         """Search records, with their sentences on the query."""
-        from kg.literature.expansion import synonyms
+        from kg.literature.expansion import list_synonyms
         from kg.literature.text import mentions, phrase_key
         from kg.literature.types import Query
 
         query = Query(text=asked.query, phrases=asked.phrases)
         answer = self.literature.search([query], asked.limit, self.as_of)
-        names = [synonyms(phrase, self.ontology) for phrase in asked.phrases]
+        names = [list_synonyms(phrase, self.ontology) for phrase in asked.phrases]
         together = None
         if names and self.literature.local is not None:
             together = self.literature.local.count(names, self.as_of)

@@ -23,7 +23,7 @@ from kg.embedding.embed import Embedder
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
 from kg.paths import scores
-from kg.paths.build import Steps, sentences
+from kg.paths.build import Steps, write_sentences
 from kg.paths.concepts import check_embedder
 from kg.paths.find import PathOptions
 from kg.paths.score import score_candidates
@@ -231,7 +231,7 @@ def _window(graph: Graph, cut: int, horizon: int) -> Window:
         if span.first_year is None:
             raise InputError(
                 "no statement of the graph has a year: there is no past to learn from. Build it "
-                "from papers with a year, or import dated relations (sage kg import)."
+                "from papers with a year, or import dated relations (sage exchange import)."
             )
         raise InputError(
             f"the graph has no edge from {cut} or before (its years: {span.first_year} to "
@@ -465,7 +465,7 @@ def _paper_scores(
     center = center / max(float(np.linalg.norm(center)), 1e-12)
     distances = np.linalg.norm(vectors - center, axis=1)
     raw = score_candidates(rows, distances, past.degree, past.types, len(TYPES))
-    texts = embedder.embed(sentences(past, Steps(past), rows))
+    texts = embedder.embed(write_sentences(past, Steps(past), rows))
     queries = embedder.embed([f"{past.names[a]} and {past.names[b]}" for a, b in ends.tolist()])
     cosine = np.einsum("nd,nd->n", texts.astype(np.float64), queries[owner].astype(np.float64))
     columns = (scores.clamp_logic(cosine), raw.relevance01, raw.novelty01, raw.surprise01)

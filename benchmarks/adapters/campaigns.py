@@ -251,14 +251,14 @@ def brief_scientist(question: str, known: DataDictionary, settings: Settings) ->
     from agents.question.types import Question
     from agents.scientist.views import ScientistInput
     from kg.graph.model import Graph
-    from kg.paths.find import PathOptions, generate
+    from kg.paths.find import PathOptions, find_paths
     from sage.run.wiring import demo_graph, make_embedder, make_ontology
 
     ontology = make_ontology()
     rules = RulesReasoner(Resources(ontology=ontology))
     options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
     graph = Graph.load(demo_graph(settings))
-    search = generate(graph, question, options, make_embedder(settings))
+    search = find_paths(graph, question, options, make_embedder(settings))
     given = OntologistInput(paths=tuple(search.paths))
     brief = compose_brief(given, rules.ask(ONTOLOGIST, given).output)
     terms = [name for edge in brief.relationships for name in (edge.head, edge.tail)]

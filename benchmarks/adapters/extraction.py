@@ -13,7 +13,7 @@ from benchmarks.adapters.corpora import AnnotatedDocument, Annotation, load_corp
 from kg.corpus.textnorm import abbreviations, sentences
 from kg.extract.base import Mention, Statement
 from kg.extract.mentions import MentionFinder
-from kg.extract.related import BROAD, related
+from kg.extract.related import BROAD, score_pairs
 from kg.extract.rules import RulesExtractor
 from kg.lexicon.index import Lexicon
 from kg.lexicon.names import identifiers_of
@@ -405,7 +405,7 @@ def _count_related(
 ) -> None:
     """Pairs that are read or likely related, and every pair that meets in a sentence."""
     spans = list(sentences(document.text))
-    found = list(related(document.text, spans, given_mentions(document)))
+    found = list(score_pairs(document.text, spans, given_mentions(document)))
     _tally([frozenset(pair) for pair, _, _ in found], document, together, related_types)
     likely = {frozenset(pair) for pair, _, probability in found if probability >= BROAD}
     _tally(likely | read, document, broad, related_types)

@@ -259,16 +259,16 @@ def _reasoner(kind: str, settings: Settings, budget_usd: float | None) -> Reason
 
 
 def _embed(settings: Settings) -> Embed:
-    from kg.literature.rank import remembered
+    from kg.literature.rank import cache_embedding
     from sage.run.wiring import make_embedder
 
-    return remembered(make_embedder(settings).embed)
+    return cache_embedding(make_embedder(settings).embed)
 
 
 def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Literature:
     from kg.lexicon.ontology import Ontology
-    from kg.literature.catalog import all_sources, retraction_source
-    from kg.literature.expansion import expander
+    from kg.literature.catalog import make_retraction_source, make_sources
+    from kg.literature.expansion import make_expander
     from kg.literature.search import Literature
     from sage.core.data import data_root
     from sage.core.errors import InputError
@@ -276,10 +276,10 @@ def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Liter
     if not settings.contact_email:
         raise InputError("--online needs contact_email in sage.toml: the services ask for it")
     return Literature(
-        all_sources(settings.services, settings.contact_email),
+        make_sources(settings.services, settings.contact_email),
         settings.cache_dir.expanduser() / "literature",
         index,
-        expand=expander(Ontology.load(data_root() / "ontology")),
+        expand=make_expander(Ontology.load(data_root() / "ontology")),
         embed=embed,
-        retractions=retraction_source(settings.services, settings.contact_email),
+        retractions=make_retraction_source(settings.services, settings.contact_email),
     )

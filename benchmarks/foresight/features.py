@@ -75,7 +75,7 @@ class PastGraph:
             self.left = self.right = np.zeros((n, 1))
         self._read_texts()
         contradicted = np.zeros(graph.n_edges, dtype=np.bool_)
-        contradicted[graph.opposed()[0]] = True
+        contradicted[graph.list_opposed()[0]] = True
         ends = np.concatenate([graph.head, graph.tail])
         doubt = np.bincount(ends, weights=np.tile(contradicted, 2), minlength=n)
         self.doubt = doubt / np.maximum(np.bincount(ends, minlength=n), 1)

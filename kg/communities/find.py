@@ -34,7 +34,7 @@ class Cited(Strict):
     contradicted: bool
 
     def words(self) -> str:
-        """The statement in words, with its sign where it has one."""
+        """Write the statement as text, with its sign if any."""
         denial = "not: " if self.negated else ""
         sign = f" ({self.polarity.value})" if self.polarity != Polarity.NEUTRAL else ""
         return f"{denial}{self.head} {self.relation.replace('_', ' ')} {self.tail}{sign}"
@@ -68,9 +68,7 @@ def partition(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[list
 
     Parameters
     ----------
-    graph : the graph
-    resolution : above 1 more and smaller communities, below 1 fewer and larger ones
-    seed : of the method's random choices; the same seed gives the same communities
+    resolution : above 1 more and smaller communities, below 1 fewer and larger
 
     Raises
     ------
@@ -98,7 +96,7 @@ def partition(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[list
     return sorted((sorted(nodes) for nodes in groups.values()), key=lambda g: (-len(g), g))
 
 
-def communities(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[Community]:
+def find_communities(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[Community]:
     """The communities of `partition`, described by what the graph states inside them."""
     groups = partition(graph, resolution, seed)
     home = np.full(graph.n_nodes, -1)
@@ -120,15 +118,11 @@ def _describe(
     there: np.ndarray,
     affirmed: np.ndarray,
 ) -> Community:
-    """What the graph says inside one community.
+    """Describe a community by the statements inside it.
 
     Parameters
     ----------
-    graph : the graph
-    number : place among the communities, from 0
-    nodes : positions of its nodes
     here, there : (m,) community of each edge's head and tail, -1 for none
-    affirmed : (m,) whether each edge is affirmed
     """
     inside = np.flatnonzero((here == number) & (there == number))
     leaving = np.flatnonzero(affirmed & ((here == number) ^ (there == number)))
@@ -155,13 +149,13 @@ def _describe(
         first_year=min(years, default=None),
         last_year=max(years, default=None),
         statements=tuple(
-            _cited(graph, int(inside[at]), k) for k, at in enumerate(best[:STATEMENTS], 1)
+            _cite_statement(graph, int(inside[at]), k) for k, at in enumerate(best[:STATEMENTS], 1)
         ),
         ties=tuple(others.most_common(3)),
     )
 
 
-def _cited(graph: Graph, e: int, number: int) -> Cited:
+def _cite_statement(graph: Graph, e: int, number: int) -> Cited:
     view = graph.edge(e)
     return Cited(
         number=number,

@@ -1,9 +1,9 @@
-"""What a community is about: by rule, or by a model whose sentences are checked.
+"""Summaries of communities: by rule, or by a model whose sentences are checked.
 
 A model's sentence is kept only if it cites statements that it was given, names nothing else, gives
 no number, and bears each cited statement (direction, sign, denial) by the rules that check
 quotations; and whatever the extraction rules read in it must be cited. What fails is dropped and
-counted; if nothing is left, the rule's text stands, and says so.
+counted; if nothing is left, the rule's text is used, with a note.
 """
 
 from __future__ import annotations
@@ -60,21 +60,23 @@ class _ModelReply(BaseModel):
     sentences: list[_ModelSentence]
 
 
-def by_rule(community: Community) -> Summary:
+def summarize_by_rule(community: Community) -> Summary:
     """The best supported statements, then those that are contradicted."""
     agreed = [s for s in community.statements if not s.contradicted and not s.negated][:3]
     disputed = [s for s in community.statements if s.contradicted and not s.negated][:2]
     denied = [s for s in community.statements if s.negated and not s.contradicted][:1]
-    lines = [Sentence(text=f"{_said(s)}.", cites=(s.number,)) for s in agreed]
+    lines = [Sentence(text=f"{_describe_statement(s)}.", cites=(s.number,)) for s in agreed]
     lines += [
-        Sentence(text=f"{_said(s)}; other papers contradict this.", cites=(s.number,))
+        Sentence(text=f"{_describe_statement(s)}; other papers contradict this.", cites=(s.number,))
         for s in disputed
     ]
-    lines += [Sentence(text=f"Denied: {_said(s)}.", cites=(s.number,)) for s in denied]
+    lines += [
+        Sentence(text=f"Denied: {_describe_statement(s)}.", cites=(s.number,)) for s in denied
+    ]
     return Summary(sentences=tuple(lines), written_by="rules")
 
 
-def _said(cited: Cited) -> str:
+def _describe_statement(cited: Cited) -> str:
     papers = f"{len(cited.papers)} paper{'s' * (len(cited.papers) != 1)}"
     years = ""
     if cited.first_year and cited.last_year:
@@ -85,14 +87,7 @@ def _said(cited: Cited) -> str:
 
 
 class ChatSummaries:
-    """Summaries by a model.
-
-    Parameters
-    ----------
-    client : answers, meters and holds the budget
-    model : which model is asked
-    ontology : for the synonyms and relations that the checks know
-    """
+    """Summaries by a model."""
 
     def __init__(self, client: Model, model: ModelChoice, ontology: Ontology) -> None:
         self._client = client
@@ -135,15 +130,15 @@ class ChatSummaries:
                 failed = f"the reply does not fit the schema: {one_line(str(invalid))[:200]}"
                 complaint = f"\n\nYour last reply was rejected: {failed}. Reply again."
                 continue
-            kept, dropped = self._kept(reply, community.statements)
+            kept, dropped = self._select_sentences(reply, community.statements)
             if kept:
                 return Summary(sentences=kept, written_by=self._model.name, dropped=dropped)
             reasons = ", ".join(f"{reason} {count}" for reason, count in dropped.items())
             failed = f"no sentence of the model passed ({reasons or 'none given'})"
             complaint = f"\n\nYour last reply was rejected: {failed}. Reply again."
-        return by_rule(community).model_copy(update={"note": failed})
+        return summarize_by_rule(community).model_copy(update={"note": failed})
 
-    def _kept(
+    def _select_sentences(
         self, reply: _ModelReply, statements: Sequence[Cited]
     ) -> tuple[tuple[Sentence, ...], dict[str, int]]:
         kept: list[Sentence] = []
@@ -159,7 +154,7 @@ class ChatSummaries:
 
 
 class Checker:
-    """Whether a sentence says what the statements that it cites say, and nothing else."""
+    """Checks that a sentence agrees with the statements it cites and adds nothing."""
 
     def __init__(self, ontology: Ontology) -> None:
         self._ontology = ontology
@@ -167,7 +162,7 @@ class Checker:
         self._rules = RulesExtractor(ontology)
 
     def fault(self, text: str, cites: Sequence[int], statements: Sequence[Cited]) -> str | None:
-        """Why a sentence may not stand, or None."""
+        """Reason to reject a sentence, or None."""
         given = {statement.number: statement for statement in statements}
         if not cites:
             return "cites nothing"
@@ -176,9 +171,11 @@ class Checker:
         cited = [given[number] for number in cites]
         names = {name for s in cited for name in (s.head, s.tail)}
         mentions = self._rules.mentions.find(text)
-        if {self._one(m.name) for m in mentions} - {self._one(name) for name in names}:
+        if {self._resolve_name(m.name) for m in mentions} - {
+            self._resolve_name(name) for name in names
+        }:
             return "names what it does not cite"
-        if not all(self._borne(statement, text) for statement in cited):
+        if not all(self._supports(statement, text) for statement in cited):
             return "does not say what it cites"
         stated = {(self._pair(s.head, s.tail), s.negated) for s in cited}
         for said in self._rules.read_text(text, mentions):
@@ -189,8 +186,8 @@ class Checker:
             return "says more than it cites"
         return None
 
-    def _borne(self, statement: Cited, text: str) -> bool:
-        """Whether the text says the statement, by the relation's phrase or its first word."""
+    def _supports(self, statement: Cited, text: str) -> bool:
+        """True if the text contains the statement, by the relation's phrase or its first word."""
         sign = Polarity.NEUTRAL if statement.negated else statement.polarity
         return any(
             self._verifier.fault(
@@ -206,19 +203,19 @@ class Checker:
         for name in sorted(names | self._synonyms(names), key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(name)}(?:s|es)?(?!\w)", " ", text, flags=re.I)
         stems = {word[:6].casefold() for word in relations}
-        words = re.findall(r"[^\W_]+", text.casefold())
-        return [word for word in words if word not in _JOINING and word[:6] not in stems]
+        spoken = re.findall(r"[^\W_]+", text.casefold())
+        return [word for word in spoken if word not in _JOINING and word[:6] not in stems]
 
     def _synonyms(self, names: set[str]) -> set[str]:
         entries = filter(None, map(self._ontology.find, names))
         return {name for entry in entries for name in (entry.name, *entry.synonyms)}
 
-    def _one(self, name: str) -> str:
+    def _resolve_name(self, name: str) -> str:
         entry = self._ontology.find(name)
         return (entry.name if entry else name).casefold()
 
     def _pair(self, head: str, tail: str) -> frozenset[str]:
-        return frozenset({self._one(head), self._one(tail)})
+        return frozenset({self._resolve_name(head), self._resolve_name(tail)})
 
 
 def _phrases(relation: str) -> set[str]:

@@ -1,13 +1,12 @@
 """Literature to graph: incremental, resumable, and the same bytes from the same input.
 
 Every stage is keyed by content. Files are read once per reader, chunks once per extractor, names
-embedded once per model; a build that was killed goes on where it stopped, and adding ten papers to
+embedded once per model; a killed build resumes where it stopped, and adding ten papers to
 a thousand reads ten. The graph is derived from the store at the end.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +18,15 @@ from kg.corpus import corpus
 from kg.corpus.build_report import BuildOptions, BuildReport, Excluded
 from kg.corpus.chunks import Chunk, chunk
 from kg.corpus.places import GRAPHML, REPORT, STORE, graph_folder
-from kg.corpus.screen import screen
 from kg.corpus.store import Store
 from kg.extract.base import Extraction, Extractor
 from kg.extract.related import BROAD
 from kg.extract.verify import UNGROUNDED
+from kg.gather.topic import parse_topic, score_relevance
 from kg.lexicon.index import Lexicon
 from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
+from kg.literature.types import Query, Record
 from kg.sources import ReadOptions
 from kg.types import Document
 from sage.core.errors import InputError
@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from kg.extract.chat import Estimate
     from sage.core.llm.client import Model
 
-__all__ = ["BuildOptions", "BuildReport", "build"]
-
 Progress = Callable[[str, int, int], None]
+TOPIC_SHARE = 0.6
+"""Share of a topic's concepts that a document has to name (`kg.gather.topic.relevance`)."""
+_OPENING = 5000
+"""Characters of a document that are compared with the topic."""
 
 
 @runtime_checkable
@@ -49,7 +51,7 @@ class Estimating(Protocol):
     usd: float
 
     def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
-        """What reading these chunks will take."""
+        """Estimate the cost of reading these chunks."""
 
 
 def build(
@@ -68,14 +70,8 @@ def build(
 
     Parameters
     ----------
-    sources : files and folders
     out : a folder, or a path ending in `.graphml` (the folder is then `<stem>.kg/` beside it)
-    options : see `BuildOptions`
-    ontology : the domain's entities and relations
     lexicons : imported lexicons, after the ontology in rank
-    client : answers the `chat` extractor
-    embedder : for fusion; default `options.embedder`
-    progress : called with stage, done, total
     on_estimate : called with the estimated cost before the first paid call; raise to stop
 
     Raises
@@ -86,33 +82,38 @@ def build(
     """
     options = options or BuildOptions()
     if ontology is None:
-        raise InputError("build needs an ontology: load one with Ontology.load(folder)")
+        raise InputError("build needs an ontology: load it with Ontology.load(folder)")
     if not sources:
         raise InputError("no sources: name files or folders with papers")
     folder = graph_folder(Path(out))
     folder.mkdir(parents=True, exist_ok=True)
     report = BuildReport(out=str(folder), graphml=str(folder / GRAPHML), as_of=options.as_of)
-    tell = progress or (lambda _stage, _done, _total: None)
-    extractor = _extractor(options, ontology, lexicons, client, tell)
+    report_progress = progress or (lambda _stage, _done, _total: None)
+    extractor = _extractor(options, ontology, lexicons, client, report_progress)
     report.extractor = extractor.key
     if options.embedder != "none" and embedder is None:
         from kg.embedding import embed
 
         embedder = embed.by_name(options.embedder, folder / "vectors.sqlite")
+    query = parse_topic(options.topic, ontology) if options.topic else None
     with Store(folder / STORE) as store:
-        reading = ReadOptions(pdf_order=options.pdf_order, ocr=options.ocr, tables=options.tables)
-        with _timed(report, "read"):
-            order = _read(store, sources, reading, options, report, tell)
+        reading = ReadOptions(ocr=options.ocr)
+        with _record_time(report, "read"):
+            order = _read_sources(store, sources, reading, options, report, report_progress)
         _require_papers(report, sources)
-        with _timed(report, "screen"):
-            documents = _select(store, order, reading, options, report, embedder)
-        with _timed(report, "chunk"):
-            chunks, hashes = _chunk(store, documents, reading, options, extractor, report, tell)
+        with _record_time(report, "screen"):
+            documents = _select(store, order, reading, options, report, query)
+        with _record_time(report, "chunk"):
+            chunks, hashes = _chunk(
+                store, documents, reading, options, extractor, report, report_progress
+            )
         if chunks and on_estimate is not None and isinstance(extractor, Estimating):
             on_estimate(extractor.estimate(chunks))
-        with _timed(report, "extract"):
-            _extract(store, chunks, hashes, extractor, report, tell)
-        _derive(store, folder, options, Names(ontology, lexicons), embedder, report, tell)
+        with _record_time(report, "extract"):
+            _extract(store, chunks, hashes, extractor, report, report_progress)
+        _derive(
+            store, folder, options, Names(ontology, lexicons), embedder, report, report_progress
+        )
     if Path(out).suffix.lower() == ".graphml":
         with (folder / GRAPHML).open("rb") as source, writing(Path(out)) as target:
             shutil.copyfileobj(source, target, 1 << 20)
@@ -132,9 +133,9 @@ def _require_papers(report: BuildReport, sources: Sequence[Path]) -> None:
     if report.files_read:
         return
     named = ", ".join(map(str, sources))
-    told = [f"{item.path}: {item.reason}" for item in report.sources[:3]]
+    failures = [f"{item.path}: {item.reason}" for item in report.sources[:3]]
     more = f", and {len(report.sources) - 3} more" if len(report.sources) > 3 else ""
-    why = f" ({'; '.join(told)}{more})" if told else ""
+    why = f" ({'; '.join(failures)}{more})" if failures else ""
     raise InputError(
         f"{named}: no papers to read{why}; name PDF, XML, MEDLINE, BibTeX, Markdown or text files"
     )
@@ -145,7 +146,7 @@ def _extractor(
     ontology: Ontology,
     lexicons: Sequence[Lexicon],
     client: Model | None,
-    tell: Progress,
+    report_progress: Progress,
 ) -> Extractor:
     if options.extractor == "rules":
         from kg.extract.rules import RulesExtractor
@@ -153,22 +154,24 @@ def _extractor(
         return RulesExtractor(ontology, lexicons, workers=options.workers, broad=options.broad)
     if client is None or options.chat is None:
         raise InputError(
-            "the chat extractor needs a model: configure one, or use the rules extractor"
+            "the chat extractor needs a model: configure it, or use the rules extractor"
         )
     from kg.extract.chat import ChatExtractor
 
     return ChatExtractor(ontology, client, model=options.chat, concurrency=options.concurrency)
 
 
-def _read(
+def _read_sources(
     store: Store,
     sources: Sequence[Path],
     reading: ReadOptions,
     options: BuildOptions,
     report: BuildReport,
-    tell: Progress,
+    report_progress: Progress,
 ) -> list[tuple[str, str]]:
-    reports, order, cached = corpus.ingest(store, sources, reading, options.workers, tell)
+    reports, order, cached = corpus.read_sources(
+        store, sources, reading, options.workers, report_progress
+    )
     report.sources = reports
     report.files = len(reports)
     report.files_cached = cached
@@ -192,7 +195,7 @@ def _select(
     reading: ReadOptions,
     options: BuildOptions,
     report: BuildReport,
-    embedder: Embedder | None,
+    query: Query | None,
 ) -> list[Document]:
     rows, documents, notes = corpus.select(store, order, reading)
     report.notes += notes
@@ -200,19 +203,18 @@ def _select(
     report.duplicates += len(order) - len({doc_id for doc_id, _ in order})
     by_id = {row["doc_id"]: row for row in rows}
     kept = []
-    scores = screen(documents, options.screen, embedder) if options.screen else None
-    for position, document in enumerate(documents):
+    for document in documents:
         row = by_id[document.id]
         reason = None
         if document.retracted:
             report.retracted += 1
             if not options.include_retracted:
                 reason = "retracted"
-        if scores is not None and reason is None:
-            result = scores[position]
-            row["score"], row["parts"] = result.score, json.dumps(result.parts, sort_keys=True)
-            if not result.kept and result.reason != "retracted":
-                reason = result.reason
+        if query is not None and reason is None:
+            record = Record(title=document.title, abstract=document.text[:_OPENING])
+            row["score"] = share = score_relevance(query, record)
+            if share < TOPIC_SHARE:
+                reason = f"off topic: names {share:.0%} of the topic's concepts"
                 report.screened_out += 1
         if reason:
             row["included"], row["reason"] = 0, reason
@@ -234,16 +236,16 @@ def _chunk(
     options: BuildOptions,
     extractor: Extractor,
     report: BuildReport,
-    tell: Progress,
+    report_progress: Progress,
 ) -> tuple[list[Chunk], list[str]]:
     """Chunks that still need the extractor, and the hashes of all chunks."""
     cut = f"3:{options.chunk_tokens}:{options.chunk_overlap}"
-    known = store.extracted(extractor.key)
+    known = store.list_extracted(extractor.key)
     pending: dict[str, Chunk] = {}
     hashes: list[str] = []
     fresh: list[Chunk] = []
     for number, document in enumerate(documents):
-        before = store.chunked(document.id, reading.key, cut)
+        before = store.load_chunk_hashes(document.id, reading.key, cut)
         if before and all(chunk_hash in known for _, chunk_hash in before):
             hashes += [chunk_hash for _, chunk_hash in before]
             continue
@@ -255,7 +257,7 @@ def _chunk(
             hashes.append(piece_hash)
             if piece_hash not in known:
                 pending.setdefault(piece_hash, piece)
-        tell("chunk", number + 1, len(documents))
+        report_progress("chunk", number + 1, len(documents))
     store.add_chunks(fresh, reading.key, cut)
     store.set_meta("cut", cut)
     report.chunks = len(hashes)
@@ -269,7 +271,7 @@ def _extract(
     hashes: Sequence[str],
     extractor: Extractor,
     report: BuildReport,
-    tell: Progress,
+    report_progress: Progress,
 ) -> None:
     done = 0
 
@@ -279,7 +281,7 @@ def _extract(
         report.prompt_tokens += result.prompt_tokens
         report.completion_tokens += result.completion_tokens
         store.add_extraction(piece.hash, extractor.key, result)
-        tell("extract", done, len(chunks))
+        report_progress("extract", done, len(chunks))
 
     with store.batch():
         extractor.extract(chunks, emit)
@@ -294,7 +296,7 @@ def _extract(
             f"{len(failures)} chunks failed and are missing from the graph; build again to retry "
             f"them (first error: {next(iter(report.failures.values()))})"
         )
-    report.dropped = store.dropped(extractor.key, hashes)
+    report.dropped = store.count_dropped(extractor.key, hashes)
 
 
 def _derive(
@@ -304,14 +306,15 @@ def _derive(
     names: Names,
     embedder: Embedder | None,
     report: BuildReport,
-    tell: Progress,
+    report_progress: Progress,
 ) -> None:
-    from kg.fusion.fuse import FusionOptions, collector_paused, fuse
+    from kg.fusion.fuse import collector_paused, fuse
+    from kg.fusion.model import FusionOptions
     from kg.graph import graphml
     from kg.graph.model import Graph
     from kg.graph.sidecar import SIDECAR
 
-    with _timed(report, "triples"), collector_paused():
+    with _record_time(report, "triples"), collector_paused():
         triples = list(store.triples(options.as_of, options.include_retracted))
     report.triples = len(triples)
     report.triples_negated = sum(t.negated for t in triples)
@@ -321,8 +324,8 @@ def _derive(
         report.grounding = len(triples) / (len(triples) + ungrounded)
     if not triples:
         report.notes.append("no triples: the graph is empty")
-    tell("fuse", 0, 1)
-    with _timed(report, "fuse"), collector_paused():
+    report_progress("fuse", 0, 1)
+    with _record_time(report, "fuse"), collector_paused():
         base = FusionOptions.paper() if options.fusion == "paper" else FusionOptions()
         update: dict[str, Any] = {
             "prune_below": options.prune_below,
@@ -342,8 +345,8 @@ def _derive(
             pair_cache=folder / "pairs.npz",
         )
         graph = Graph.from_fused(fused)
-    tell("fuse", 1, 1)
-    with _timed(report, "write"):
+    report_progress("fuse", 1, 1)
+    with _record_time(report, "write"):
         graph.save_sidecar(folder / SIDECAR)
         graphml.write(graph, folder / GRAPHML)
     report.embedder = fused.embedder
@@ -355,7 +358,7 @@ def _derive(
 
 
 @contextmanager
-def _timed(report: BuildReport, stage: str) -> Iterator[None]:
+def _record_time(report: BuildReport, stage: str) -> Iterator[None]:
     start = time.perf_counter()
     try:
         yield

@@ -6,20 +6,20 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from kg.corpus.screen import ScreenOptions
 from kg.sources.base import SourceReport
 from sage.core.llm.messages import ModelChoice
 from sage.core.models import Strict
 
 
 class BuildOptions(Strict):
-    """How a corpus becomes a graph.
+    """Options of a build.
 
     `tau` is the cosine above which names are joined; `None` takes the mode's own value (0.95
     guarded, 0.9 paper). `workers` processes read PDFs and apply rules. `embedder` is `default`,
     `hashing`, or the name of a sentence-transformers model; `none` leaves the similarity tier out.
     `chat` is the model of the chat extractor. `broad` lets `rules` also keep pairs that are likely
-    related though no phrase says how, as associations.
+    related though no phrase says how, as associations. `topic` leaves out documents that name too
+    few of its concepts.
     """
 
     extractor: Literal["rules", "chat"] = "rules"
@@ -30,11 +30,9 @@ class BuildOptions(Strict):
     embedder: str = "default"
     min_confidence: float = Field(default=0.5, ge=0.0, le=1.0)
     prune_below: int = Field(default=3, ge=1)
-    pdf_order: Literal["fast", "paper"] = "fast"
     ocr: bool = False
-    tables: bool = False
     include_retracted: bool = False
-    screen: ScreenOptions | None = None
+    topic: str | None = Field(default=None, min_length=1, max_length=500)
     chunk_tokens: int = Field(default=1500, ge=50)
     chunk_overlap: int = Field(default=150, ge=0)
     workers: int = Field(default=2, ge=1)
@@ -43,7 +41,7 @@ class BuildOptions(Strict):
 
 
 class Recipe(Strict):
-    """How a graph is made, kept with it: `sage kg update` follows it again.
+    """Sources and options of a graph, stored with it for `sage kg update`.
 
     Paths are relative to the graph's folder, so that both can be moved together. `rounds` is the
     last round of each source that `sage kg gather` filled, 0 for others.
@@ -66,7 +64,7 @@ class Excluded(BaseModel):
 
 
 class BuildReport(BaseModel):
-    """What a build did: the closing table."""
+    """Counts, costs and notes of a build."""
 
     out: str
     graphml: str

@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of whole sentences of one section; `start:end` are offsets in the document's text."""
+    """A run of whole sentences of a section; `start:end` are offsets in the document's text."""
 
     id: str
     doc_id: str
@@ -47,7 +47,7 @@ def chunk(
 ) -> Iterator[Chunk]:
     """Cut `document` into chunks of about `tokens` tokens, repeating about `overlap` of them.
 
-    A chunk never crosses a section and never cuts a sentence, unless one sentence alone exceeds
+    A chunk never crosses a section and never cuts a sentence, unless a sentence alone exceeds
     `tokens` (then it is a chunk of its own). Abbreviations defined anywhere in the document travel
     with the chunks that use them.
     """

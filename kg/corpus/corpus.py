@@ -20,18 +20,15 @@ from kg.types import Document
 Progress = Callable[[str, int, int], None]
 
 
-def ingest(
+def read_sources(
     store: Store, sources: Sequence[Path], options: ReadOptions, workers: int, progress: Progress
 ) -> tuple[list[SourceReport], list[tuple[str, str]], int]:
     """Read every file that this reader has not read before.
 
     Parameters
     ----------
-    store : where files, documents and file hashes of earlier calls are kept; what is read is added
-    sources : files and folders; folders are searched with their subfolders
     options : how files are read; a file is read again when these or the reader's version change
-    workers : processes that read PDFs; other files are read in this one
-    progress : called after each file with "read", files done and files to read
+    workers : processes that read PDFs; other files are read in this process
 
     Returns
     -------
@@ -53,7 +50,7 @@ def ingest(
     for path in files:
         digest = _digest(store, path, real, stamps)
         if digest in known:
-            results[path] = _reported(path, known[digest])
+            results[path] = _recall_report(path, known[digest])
         else:
             pending.append((path, digest or ""))
     cached = len(results)
@@ -73,7 +70,7 @@ def ingest(
         known = store.files(reader)
     for path, digest in pending:
         if path not in results and digest in known:
-            results[path] = _reported(path, known[digest])
+            results[path] = _recall_report(path, known[digest])
     order = []
     for path in files:
         report, documents = results[path]
@@ -83,8 +80,8 @@ def ingest(
     return reports, order, cached
 
 
-def _reported(path: Path, known: dict[str, Any]) -> tuple[SourceReport, list[str]]:
-    """What was read of these bytes before, under this name."""
+def _recall_report(path: Path, known: dict[str, Any]) -> tuple[SourceReport, list[str]]:
+    """Report of an earlier reading of the same bytes, under this path."""
     documents = known["documents"]
     report = {name: value for name, value in known.items() if name != "documents"}
     return SourceReport(path=str(path), documents=len(documents), **report), documents
@@ -116,7 +113,7 @@ def _digest(
 def read_all(
     paths: Sequence[Path], options: ReadOptions, workers: int
 ) -> Iterator[tuple[Path, SourceResult]]:
-    """Results as they come. PDFs go to worker processes, so that a crash costs one file."""
+    """Results as they come. PDFs go to worker processes, so that a crash costs only a file."""
     heavy = [path for path in paths if path.suffix.lower() == ".pdf"]
     for path in paths:
         if path.suffix.lower() != ".pdf":
@@ -152,7 +149,7 @@ def read_all(
                         broken = True
                         attempts[path] = attempts.get(path, 0) + 1
                         if attempts[path] > 1:
-                            yield path, _died(path)
+                            yield path, _report_crash(path)
                         else:
                             queue.append(path)
             queue += waiting
@@ -165,7 +162,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _died(path: Path) -> SourceResult:
+def _report_crash(path: Path) -> SourceResult:
     data = path.read_bytes()
     report = SourceReport(
         path=str(path), status="failed", reason="the reader process died on this file"
@@ -176,12 +173,12 @@ def _died(path: Path) -> SourceResult:
 def select(
     store: Store, order: Sequence[tuple[str, str]], options: ReadOptions
 ) -> tuple[list[dict[str, Any]], list[Document], list[str]]:
-    """One document per paper: rows for the store's corpus, the documents kept, and notes.
+    """Read a document per paper: rows for the store's corpus, the documents kept, and notes.
 
     Two documents are one paper when they share DOI, PMID or PMCID, or title and year, and none of
     their identifiers disagree. The longest text is kept and takes from the others what it lacks; a
-    retraction known to one is known to all. Documents whose identifiers disagree stay apart, and a
-    note says so.
+    retraction of any is shared by all. Documents whose identifiers disagree stay apart, and a
+    note reports the conflict.
     """
     paths: dict[str, str] = {}
     rows: list[dict[str, Any]] = []

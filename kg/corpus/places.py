@@ -1,4 +1,4 @@
-"""Where the files of a graph lie."""
+"""Files of a graph."""
 
 from __future__ import annotations
 

@@ -17,16 +17,12 @@ from typing import Any, Self
 from kg.corpus.chunks import Chunk
 from kg.corpus.store_schema import open_database
 from kg.extract.base import Extraction, Mention, Statement
-from kg.extract.study import size_in, study_of
+from kg.extract.study import parse_size, parse_study
 from kg.types import Document, EntityType, Evidence, Section, Triple
 
 
 class Store:
     """A corpus and its evidence on disk. Use as a context manager.
-
-    Parameters
-    ----------
-    path : the SQLite file; created with its folder if missing
 
     Raises
     ------
@@ -94,7 +90,7 @@ class Store:
     # -- files and documents -------------------------------------------------------------------
 
     def files(self, reader: str) -> dict[str, dict[str, Any]]:
-        """What each file gave that this reader has read before, by the hash of its bytes."""
+        """Reports of the files that this reader has read before, by the hash of their bytes."""
         found = {
             sha256: {
                 "status": status,
@@ -126,16 +122,12 @@ class Store:
         report: dict[str, Any],
         documents: Iterable[Document],
     ) -> None:
-        """Record a file and its documents in one transaction.
+        """Record a file and its documents in a transaction.
 
         Parameters
         ----------
-        sha256 : hex digest of the file's bytes, by which it is known again under any name
-        reader : key of the reader and its options (`ReadOptions.key`)
         report : fields of a `SourceReport`: `status` is required; `reason`, `pages`, `tier`,
             `quality` and `notes` may be missing
-        documents : what the file holds, in its order; a document that is stored already is kept as
-            it is
         """
         with self._db:
             for ordinal, document in enumerate(documents):
@@ -168,7 +160,7 @@ class Store:
             )
 
     def document(self, doc_id: str, reader: str | None = None) -> Document | None:
-        """One document by its id; read from the file once."""
+        """Load a document by its id, once."""
         reader = reader or self.meta("reader")
         known = self._documents.get((reader, doc_id))
         if known is not None:
@@ -208,7 +200,7 @@ class Store:
                 known = json.loads(overrides) if overrides != "{}" else {}
                 yield document.model_copy(update={"path": path, **known})
 
-    def excluded(self) -> list[tuple[str, str, str]]:
+    def list_excluded(self) -> list[tuple[str, str, str]]:
         """Documents left out by the last build: id, path, reason."""
         return self._db.execute(
             "SELECT doc_id, path, reason FROM corpus WHERE included = 0 ORDER BY path, doc_id"
@@ -216,7 +208,7 @@ class Store:
 
     # -- chunks and extractions ----------------------------------------------------------------
 
-    def chunked(self, doc_id: str, reader: str, cut: str) -> list[tuple[str, str]]:
+    def load_chunk_hashes(self, doc_id: str, reader: str, cut: str) -> list[tuple[str, str]]:
         """Chunk ids and hashes of a document under this cutting rule, if it was cut before."""
         return self._db.execute(
             "SELECT id, hash FROM chunks WHERE reader = ? AND cut = ? AND doc_id = ? "
@@ -235,7 +227,7 @@ class Store:
                 ],
             )
 
-    def extracted(self, extractor: str) -> set[str]:
+    def list_extracted(self, extractor: str) -> set[str]:
         """Hashes of the chunks that this extractor has read successfully."""
         rows = self._db.execute("SELECT hash FROM extractions WHERE extractor = ?", (extractor,))
         return {row[0] for row in rows}
@@ -277,14 +269,14 @@ class Store:
 
     def failures(self, extractor: str, hashes: Iterable[str]) -> dict[str, str]:
         """The last error of each of these chunks that still has no result."""
-        wanted = set(hashes) - self.extracted(extractor)
+        wanted = set(hashes) - self.list_extracted(extractor)
         rows = self._db.execute(
             "SELECT hash, error FROM failures WHERE extractor = ? ORDER BY rowid", (extractor,)
         )
         return {row[0]: row[1] for row in rows if row[0] in wanted}
 
-    def dropped(self, extractor: str, hashes: Iterable[str]) -> dict[str, int]:
-        """How many statements these chunks lost, by reason."""
+    def count_dropped(self, extractor: str, hashes: Iterable[str]) -> dict[str, int]:
+        """Count the statements dropped from these chunks, by reason."""
         wanted = set(hashes)
         total: dict[str, int] = {}
         for chunk_hash, text in self._db.execute(
@@ -321,7 +313,7 @@ class Store:
             ).fetchall()
             if not rows:
                 continue
-            study = study_of(document.text)
+            study = parse_study(document.text)
             for chunk_id, section, offset, text in rows:
                 statement = Statement.model_validate_json(text)
                 start, end = offset + statement.start, offset + statement.end
@@ -347,7 +339,7 @@ class Store:
                         retracted=document.retracted,
                         design=study.design,
                         cohort=study.cohort,
-                        n=size_in(sentence) or study.n,
+                        n=parse_size(sentence) or study.n,
                     ),
                 )
 

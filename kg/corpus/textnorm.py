@@ -42,7 +42,7 @@ _TRANSLATE = str.maketrans(
         "\r": "\n",
     }
 )
-# Bidirectional controls reorder what a reader sees, not what is said; they are dropped.
+# Bidirectional controls reorder the display, not the text; they are dropped.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 _HYPHEN_BREAK = re.compile(r"(\w*[a-z])-\n[ \t]*([a-z]+)")
 # Prefixes whose hyphen belongs to the word even at the end of a line.
@@ -95,15 +95,15 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
                 continue
         else:
             end = match.start()
-        yield from _trimmed(text, start, end)
+        yield from _trim_span(text, start, end)
         start = match.end()
-    yield from _trimmed(text, start, len(text))
+    yield from _trim_span(text, start, len(text))
 
 
 _BULLET = re.compile(r"\s*(?:[-*•]\s+)?")
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _trim_span(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     bullet = _BULLET.match(text, start, end)
     if bullet:
         start = bullet.end()
@@ -136,7 +136,7 @@ def abbreviations(text: str) -> dict[str, str]:
         words = window.split()
         limit = min(len(short) + 5, len(short) * 2)
         candidate = " ".join(words[-limit:])
-        long = _long_form(short, candidate)
+        long = long_form(short, candidate)
         if long is not None and len(long) > len(short) and len(long.split()) <= limit:
             found[short] = long
     return found
@@ -163,12 +163,13 @@ _VIRAL = re.compile(
 def viral(text: str) -> dict[str, str]:
     """Names that the text gives to a virus, with the words that say so: `LMP1 of EBV`.
 
-    PDLIM7 has the alias LMP1; what is said of a viral protein is not said of a human gene.
+    PDLIM7 has the alias LMP1; statements about a viral protein are not about the human gene.
     """
     return {str(hit[hit.lastindex or 0]): hit.group() for hit in _VIRAL.finditer(text)}
 
 
-def _long_form(short: str, candidate: str) -> str | None:
+def long_form(short: str, candidate: str) -> str | None:
+    """Words at the end of `candidate` whose letters spell `short`, or None."""
     s, c = len(short) - 1, len(candidate) - 1
     while s >= 0:
         letter = short[s].lower()

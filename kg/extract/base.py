@@ -1,4 +1,4 @@
-"""What an extractor returns, and the protocol that both extractors follow."""
+"""Results of extraction, and the protocol that both extractors follow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Mention:
 
 
 class Statement(Strict):
-    """A triple as read in one chunk; `start:end` is its evidence span within the chunk."""
+    """A triple as read in a chunk; `start:end` is its evidence span within the chunk."""
 
     head: str
     head_type: EntityType
@@ -45,7 +45,7 @@ class Statement(Strict):
 
 @dataclass(slots=True)
 class Extraction:
-    """The result for one chunk. A failure carries `error` and is never an empty result."""
+    """The result for a chunk. A failure carries `error` and is never an empty result."""
 
     statements: list[Statement] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)

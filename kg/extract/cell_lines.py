@@ -1,7 +1,7 @@
 """Cell lines by the words around them: `SW480, SNU-C2A or SNU-C5 cells`, `the cell line Ishikawa`.
 
 No list of names is complete, and a name alone (`H446`, `PA-1`) says little. A name is a cell line
-where the text calls it one, and from there on wherever the text repeats it.
+where the text calls it so, and from there on wherever the text repeats it.
 """
 
 from __future__ import annotations
@@ -77,11 +77,9 @@ def cell_lines(
 
     Parameters
     ----------
-    text : the passage
-    known : whether a name is that of a known cell line
     other : whether a name is that of something else (a gene, an abbreviation of the document); it
-        is a cell line only where the text says `cell line`, or lists it with one that has no such
-        other meaning
+        is a cell line only where the text says `cell line`, or lists it with a name that has no
+        such other meaning
     """
     found: set[str] = set()
     for pattern in (_BEFORE, _AFTER, _IS, _OF, _TUMOR):
@@ -95,7 +93,9 @@ def cell_lines(
             names = [text[low:high] for low, high in spans]
             called = [name in _BESIDE_CELLS or known(name) for name in names]
             shaped = [
-                sure or _shaped(name, other) or (pattern is _AFTER and bool(_WORD.fullmatch(name)))
+                sure
+                or _is_line_name(name, other)
+                or (pattern is _AFTER and bool(_WORD.fullmatch(name)))
                 for name, sure in zip(names, called, strict=True)
             ]
             if not line and not any(
@@ -114,7 +114,7 @@ def cell_lines(
             yield match.span()
 
 
-def _shaped(name: str, other: Callable[[str], bool]) -> bool:
+def _is_line_name(name: str, other: Callable[[str], bool]) -> bool:
     if _OTHER.fullmatch(name):
         return False
     if "/" in name and all(_OTHER.fullmatch(part) or other(part) for part in name.split("/")):

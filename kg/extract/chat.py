@@ -1,4 +1,4 @@
-"""The `chat` extractor: a language model with structured output, through the one model client.
+"""The `chat` extractor: a language model with structured output, through the shared model client.
 
 Replies are validated here; a reply that fails its schema goes back with the error a bounded number
 of times, and what still fails is a failure of its chunk, recorded and retried on the next build.
@@ -36,12 +36,12 @@ PROMPT = "triples.v1.md"
 VERSION = "4"
 # Share of a reader's statements that are wrong however often it repeats them; INDRA's default.
 _SYSTEMATIC = 0.05
-_REPLY_TOKENS = 60  # of one triple in a reply, for the estimate
+_REPLY_TOKENS = 60  # of a triple in a reply, for the estimate
 _TRIPLES_PER_SENTENCE = 0.5
 
 
 class ModelTriple(BaseModel):
-    """One relation in a model's reply."""
+    """A relation in a model's reply."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -65,7 +65,7 @@ class ModelReply(BaseModel):
 
 
 class Estimate(BaseModel):
-    """What the extraction of the chunks not yet read will take, before it starts."""
+    """Estimated cost of the chunks that are not extracted yet."""
 
     chunks: int
     prompt_tokens: int
@@ -78,8 +78,6 @@ class ChatExtractor:
 
     Parameters
     ----------
-    client : answers, meters and holds the budget
-    model : the model; its name is part of the cache key
     concurrency : chunks under way at once
     attempts : how often a chunk may ask before replies off the schema count as its failure
     """
@@ -137,7 +135,7 @@ class ChatExtractor:
         Raises
         ------
         FaultError
-            If every one of the first calls fails (a wrong key or endpoint), or the cost limit is
+            If all of the first calls fail (a wrong key or endpoint), or the cost limit is
             reached. What was emitted before stays.
         """
         if chunks:
@@ -158,7 +156,7 @@ class ChatExtractor:
                 except BudgetError as error:
                     queue.append(chunk)
                     spent = error
-                    return  # workers with a call under way go on with what it leaves
+                    return  # workers with a call in progress continue with the rest
                 if result.error is None:
                     good += 1
                 else:
@@ -182,7 +180,7 @@ class ChatExtractor:
             )
 
     async def _read_chunk(self, chunk: Chunk) -> Extraction:
-        """Ask about one chunk until a reply fits the schema.
+        """Ask about a chunk until a reply fits the schema.
 
         Raises
         ------
@@ -232,7 +230,7 @@ class ChatExtractor:
         seen = set()
         read = {
             (s.head, s.tail, s.polarity, s.negated): s.confidence
-            for s in self._rules.read(chunk).statements
+            for s in self._rules.read_chunk(chunk).statements
         }
         others = list(quoted_matter(chunk.text, list(sentences(chunk.text))))
         for triple in reply.triples:
@@ -281,7 +279,7 @@ class ChatExtractor:
                     relation=canonical,
                     tail=names[1],
                     tail_type=tail_entry.type if tail_entry else triple.tail_type,
-                    confidence=_agreed(triple.confidence, second),
+                    confidence=_combine_confidence(triple.confidence, second),
                     polarity=sign,
                     negated=triple.negated,
                     speculative=triple.speculative,
@@ -291,7 +289,7 @@ class ChatExtractor:
             )
 
 
-def _agreed(model: float, rules: float) -> float:
+def _combine_confidence(model: float, rules: float) -> float:
     """Probability that a statement is right that the model gives, and perhaps the rules too.
 
     Readers that err independently agree on an error only if both err: 1 - (1 - m)(1 - r), where

@@ -27,7 +27,7 @@ DOWN = words(
     dysfunctional attenuated down-regulated degradation
     """
 )
-# A perturbation of the head: what follows tells what the entity does when present.
+# A perturbation of the head: what follows describes the effect of its presence.
 LOSS = words(
     """
     knockdown knockout depletion deletion silencing inhibition inhibitor inhibitors blockade

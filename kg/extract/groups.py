@@ -1,4 +1,4 @@
-"""Which coordinated mentions are subject and object of a relation phrase, and with which sign."""
+"""Coordinated subjects and objects of a relation phrase, with their sign."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def signs_of(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
         value, judgment = carried
         harm = judgment and mention.name in cues.HARMS
         signs.append(-value if harm else value)
-    if len(group) > 1 and syntax.lost(sentence, group[-1]):
+    if len(group) > 1 and syntax.is_loss(sentence, group[-1]):
         # `TGF-beta and PD-L1 blockade`: the loss is shared.
         signs = [sign or -1 for sign in signs[:-1]] + signs[-1:]
     return signs
@@ -44,7 +44,7 @@ def subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]
 
 
 def subject_after(sentence: str, between: Sequence[Mention]) -> list[Mention]:
-    """The subject of a later predicate: the nearest group of one type that is not a setting."""
+    """The subject of a later predicate: the nearest group of a type that is not a setting."""
     candidates = [m for m in between if not syntax.setting(sentence, m)] or list(between)
     group = group_before(sentence, candidates)
     return [m for m in group if m.type == group[-1].type]
@@ -90,5 +90,5 @@ def object_group(sentence: str, right: Sequence[Mention], trigger: Trigger) -> l
 
 
 def starts_new(sentence: str, following: int, right: Sequence[Mention]) -> bool:
-    """Whether the next trigger starts a new predicate (and so ends the object group)."""
+    """True if the next trigger starts a new predicate (and so ends the object group)."""
     return any(m.end <= following for m in right)

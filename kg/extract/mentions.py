@@ -169,7 +169,7 @@ _GENERAL = words(
 
 
 def _agent_kind(word: str) -> str:
-    """One word for what an agent does: `inhibitor`, `antagonist`, `agonist`, or its own."""
+    """Action of an agent in a word: `inhibitor`, `antagonist`, `agonist`, or its own."""
     word = word.lower()
     if word.startswith(("inhibit", "block", "neutrali", "antibod", "inactiv", "antiser", "degrad")):
         return "inhibitor"
@@ -188,12 +188,12 @@ _AGENT_NAME = re.compile(
 
 
 def names_agent(name: str) -> bool:
-    """Whether a name is that of an agent (`PD-L1 blockade`) and not of what it acts on."""
+    """True if a name is that of an agent (`PD-L1 blockade`) and not of what it acts on."""
     return bool(_AGENT_NAME.search(name))
 
 
 def acted_on(text: str, start: int, end: int) -> bool:
-    """Whether the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
+    """True if the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
     return bool(
         _AGENT_AFTER.match(text, end)
         or _ANTI.search(text[:start])
@@ -202,7 +202,7 @@ def acted_on(text: str, start: int, end: int) -> bool:
 
 
 def _in_fragments(text: str, mention: Mention) -> bool:
-    """Whether a short symbol is a piece of a word set with spaces (`R EVI EW`)."""
+    """True if a short symbol is a piece of a word set with spaces (`R EVI EW`)."""
     if mention.end - mention.start > 4 or mention.type not in _ACTED_ON:
         return False
     low = max(0, mention.start - 12)
@@ -309,12 +309,14 @@ class MentionFinder:
                 chosen.append(mention)
         chosen.sort(key=lambda m: m.start)
         marked = [
-            self._marked(text, mention) for mention in chosen if not _in_fragments(text, mention)
+            self._expand_marker(text, mention)
+            for mention in chosen
+            if not _in_fragments(text, mention)
         ]
         return [*self._agents(text, marked)]
 
     def _meaning(self, name: str) -> LexiconEntry | None:
-        """What the first vocabulary that has this very name says that it is."""
+        """Find the name in the first vocabulary that has it."""
         for lexicon in self._lexicons:
             for match in lexicon.find(name):
                 if match.start == 0 and match.end == len(name):
@@ -327,21 +329,21 @@ class MentionFinder:
         """Spans of the names that the text says are of cell lines."""
         short = {short for short, _ in abbreviations}
 
-        def known(name: str) -> bool:
+        def is_line(name: str) -> bool:
             entry = self._meaning(name)
             return entry is not None and entry.type is EntityType.CELL_LINE
 
-        def other(name: str) -> bool:
+        def is_other(name: str) -> bool:
             entry = self._meaning(name)
             return name in short or (entry is not None and entry.type is not EntityType.CELL_LINE)
 
-        return list(cell_lines(text, known, other))
+        return list(cell_lines(text, is_line, is_other))
 
     def _agents(self, text: str, mentions: Sequence[Mention]) -> Iterator[Mention]:
         """Mentions, with those that name what acts against or for another thing as such.
 
         `ACE inhibitors`, `blockade of PD-L1` and `anti-CD20 antibody` are entities of their own:
-        what is said of them is not said of ACE, PD-L1 and CD20.
+        statements about them are not about ACE, PD-L1 and CD20.
         """
         floor = 0
         for position, mention in enumerate(mentions):
@@ -374,7 +376,7 @@ class MentionFinder:
             else:
                 yield Mention(start, end, name, EntityType.TREATMENT, None)
 
-    def _marked(self, text: str, mention: Mention) -> Mention:
+    def _expand_marker(self, text: str, mention: Mention) -> Mention:
         """A marker followed by a plus sign as the cell that carries it."""
         cell = MARKED.get(mention.name)
         if cell is None or text[mention.end : mention.end + 1] not in {"+", "⁺"}:
@@ -385,7 +387,7 @@ class MentionFinder:
         return Mention(mention.start, mention.end + 1, entry.name, entry.type, entry.id)
 
     def _denotes(self, long: str) -> Mention | None:
-        """What a long form denotes: the whole of it, or its end (`human bladder cancer`)."""
+        """Find the entity of a long form: the whole of it, or its end (`human bladder cancer`)."""
         for lexicon in self._lexicons:
             for match in reversed(lexicon.find(long)):
                 if match.end == len(long) and match.start <= len(long) // 3:
@@ -423,7 +425,7 @@ def disease_spans(text: str) -> list[tuple[int, int]]:
 
 
 def disease_name(surface: str) -> str:
-    """A disease found by pattern under one spelling: small letters, singular."""
+    """Spelling of a disease found by pattern: small letters, singular."""
     name = surface if re.search(r"[A-Z]{2}|'", surface) else surface.lower()
     name = re.sub(r"\s+", " ", name).replace("tumour", "tumor")
     if name.endswith(("ies", "sis", "ss", "us", "itis", "etes", "AIDS", "ness")):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kg.extract.base import Mention
-from kg.extract.phrases import governed, is_head
+from kg.extract.phrases import is_governed, is_head
 from kg.types import EntityType
 
 #: Nouns of action with the verb that an ontology of relations knows.
@@ -69,7 +69,7 @@ def nominals(sentence: str, mentions: Sequence[Mention]) -> Iterator[Nominal]:
         if (action and _BY.fullmatch(between)) or (action := _ACTION_AFTER.fullmatch(between)):
             if is_head(sentence, second, len(sentence)):
                 yield Nominal(second, first, VERBS[action.group(1).lower()], action.group(1))
-        elif (compound := _COMPOUND.fullmatch(between)) and not governed(sentence, first, 0):
+        elif (compound := _COMPOUND.fullmatch(between)) and not is_governed(sentence, first, 0):
             word = compound.group(1)
             verb = _COMPOUND_VERBS.get(word, "induce")
             if second.type in _CAUSED or is_head(sentence, second, len(sentence)):

@@ -1,6 +1,6 @@
-"""Noun phrases around mentions: whether a mention is what a verb is said of.
+"""Noun phrases around mentions: whether a mention is the argument of a verb.
 
-`bladder tumor growth` does not speak of the tumor, `response to PD-L1 blockade` not of the
+`bladder tumor growth` is not about the tumor, `response to PD-L1 blockade` not of the
 blockade, `FGF-binding protein` not of FGF. A mention stands for its phrase only where the words
 around it are transparent: amounts, activity and states of the thing itself.
 """
@@ -15,7 +15,7 @@ from kg.extract.syntax import Trigger
 from kg.lexicon.wordlist import words
 from kg.types import EntityType
 
-# Nouns after a mention that speak of an amount, a state or the use of it.
+# Nouns after a mention that denote its amount, state or use.
 _STATE_AFTER = words(
     """
     expression level levels mrna mrnas protein proteins gene genes transcript transcripts
@@ -44,7 +44,7 @@ _DISEASE_AFTER = words(
 _PLACES = words(
     "tissue tissues cell cells sample samples specimen specimens line lines tumors tumours biopsies"
 )
-# Nouns that govern a mention by `of` and still speak of it.
+# Nouns that govern a mention by `of` and are still about it.
 _STATE_BEFORE = words(
     """
     expression level levels overexpression upregulation downregulation loss lack absence presence
@@ -61,7 +61,7 @@ _STATE_BEFORE = words(
     down-regulation
     """
 )
-# `HeLa cells secrete X` is said of HeLa.
+# `HeLa cells secrete X` is about HeLa.
 _OF_LINE = re.compile(r" (?:cells?|cell lines?)\b")
 _CELLS = frozenset({EntityType.CELL_TYPE, EntityType.CELL_LINE})
 _OF_WORDS = words("of in with to for by")
@@ -153,12 +153,10 @@ _PHOSPHO = re.compile(r"\b(?:phospho|p|over|hyper|wild-type|mutant|soluble|serum
 
 
 def is_head(sentence: str, mention: Mention, stop: int, *, place: bool = False) -> bool:
-    """Whether the words after a mention, up to `stop`, leave it the head of its noun phrase.
+    """True if the words after a mention, up to `stop`, leave it the head of its noun phrase.
 
     Parameters
     ----------
-    sentence : the sentence
-    mention : the mention, with offsets in the sentence
     stop : where the phrase ends at the latest: the start of the verb, or the sentence's end
     place : whether the mention is a place, as in `expressed in bladder cancer tissue`
     """
@@ -203,8 +201,8 @@ def _ends_phrase(word: str) -> bool:
     )
 
 
-def governed(sentence: str, mention: Mention, floor: int) -> bool:
-    """Whether another noun governs the mention, so that the phrase speaks of that noun.
+def is_governed(sentence: str, mention: Mention, floor: int) -> bool:
+    """True if another noun governs the mention, so that the phrase is about that noun.
 
     `response to X` and `targets of X` are governed, `expression of X` and `patients with X` not.
     """
@@ -229,13 +227,10 @@ def governed(sentence: str, mention: Mention, floor: int) -> bool:
 
 
 def object_follows(sentence: str, trigger: Trigger, mention: Mention, floor: int) -> bool:
-    """Whether the mention is the object right after the trigger, or joined to the one before.
+    """True if the mention is the object right after the trigger, or joined to the mention before.
 
     Parameters
     ----------
-    sentence : the text to which all offsets refer
-    trigger : the relation phrase whose object is looked for
-    mention : the candidate object, behind the trigger
     floor : offset of the end of the trigger, or of the coordinated mention before
 
     Returns
@@ -287,13 +282,11 @@ _FAILING = frozenset({"fails", "failed", "fail"})
 def subject_reaches(
     sentence: str, mentions: Sequence[Mention], head: Mention, stop: int, *, adjacent: bool = False
 ) -> bool:
-    """Whether a verb at `stop` is said of `head`: only modifiers stand between them.
+    """True if `head` is the subject of a verb at `stop`: only modifiers are between them.
 
     Parameters
     ----------
-    sentence : the text to which all offsets refer
-    mentions : every entity of the sentence; one that stands between counts as a single word
-    head : the candidate subject, before the verb
+    mentions : every entity of the sentence; a mention in between counts as a single word
     stop : offset of the verb's first character
     adjacent : ask that the verb follow at once, as after another verb of the same clause, whose
         object the mention otherwise is
@@ -341,9 +334,9 @@ def subject_reaches(
 
 
 def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: int) -> list[str]:
-    """The words between a mention's end and `stop`; each other mention counts as one.
+    """The words between a mention's end and `stop`; each other mention counts as a word.
 
-    What the mention's own phrase goes on with (`X expression`, `X-positive disease`) is passed.
+    The rest of the mention's own phrase (`X expression`, `X-positive disease`) is skipped.
     """
     while match := _AFTER.match(sentence[at:stop]):
         word = match.group(1).lower()
@@ -359,6 +352,6 @@ def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: in
 
 
 def _goes_on(word: str, before: str) -> bool:
-    """Whether a predicate goes on: `was found to`, `is an independent`."""
+    """True if a predicate continues: `was found to`, `is an independent`."""
     raised = word in _RAISING or (word == "to" and before in _RAISING)
     return raised or word in _AUXILIARIES or word in _COMPLEMENTS

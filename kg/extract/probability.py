@@ -1,4 +1,4 @@
-"""How likely a reading is right: what it rests on, and a calibrated logistic model of that.
+"""Probability that a reading is right: a calibrated logistic model of its evidence.
 
 The weights in `right.tsv` were fitted by `python -m benchmarks.extraction_fit` on judged readings
 of development abstracts.
@@ -37,7 +37,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The coordinated mentions on one side of a verb, and whether each is its argument."""
+    """The coordinated mentions on a side of a verb, and whether each is its argument."""
 
     mentions: tuple[Mention, ...]
     stands: tuple[bool, ...]
@@ -55,7 +55,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What speaks for and against a reading.
+    """Evidence for and against a reading.
 
     `subject` and `object` say whether head and tail are the verb's arguments by their phrases;
     words are counted between the arguments and the verb.
@@ -90,7 +90,7 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A statement as read in a sentence, what speaks for it, and where its last argument ends."""
+    """A statement read in a sentence, its evidence, and the end of its last argument."""
 
     statement: Statement
     evidence: Signs

@@ -1,4 +1,4 @@
-"""Which parts of a passage state something: no table rows, cited titles or search strategies."""
+"""Selection of prose: no table rows, cited titles or search strategies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TERMS = re.compile(
     r"|search(?:ed)? (?:\w+ ){0,8}?(?:for|with|by) (?:the )?(?:\w+ )?terms\b)",
     re.IGNORECASE,
 )
-# What a search found is said again.
+# The result of a search counts as a statement again.
 _FOUND = re.compile(
     r"\b(?:show|reveal|identif|found|find|yield|demonstrat|suggest|indicat|confirm)\w*\b"
     r"(?: \w+){0,2}? that\b",
@@ -49,7 +49,7 @@ _FOUND = re.compile(
 
 
 def is_prose(sentence: str) -> bool:
-    """Whether this is a sentence, not a table row, a reference or a run of labels from a page."""
+    """True if this is a sentence, not a table row, a reference or a run of labels from a page."""
     if len(sentence) > 900 or _REFERENCE.search(sentence):
         return False
     plain = len(_PLAIN_WORD.findall(sentence))
@@ -57,13 +57,7 @@ def is_prose(sentence: str) -> bool:
 
 
 def quoted_matter(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Stretches of a passage that are another's words: titles that are cited, terms searched for.
-
-    Parameters
-    ----------
-    text : the passage
-    spans : its sentences, as (start, end)
-    """
+    """Yield the parts of a passage that are quoted: cited titles, search terms."""
     authors = False
     for number, (start, end) in enumerate(spans):
         sentence = text[start:end]
@@ -72,12 +66,12 @@ def quoted_matter(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple
         if listed and (_JOURNAL.search(sentence) or _JOURNAL.match(following)):
             yield start, end
         else:
-            yield from _searched(sentence, start)
+            yield from _find_search(sentence, start)
         authors = bool(_AUTHORS.fullmatch(sentence))
 
 
-def _searched(sentence: str, offset: int) -> Iterator[tuple[int, int]]:
-    """The stretch of a sentence that tells what was searched for, up to what was found."""
+def _find_search(sentence: str, offset: int) -> Iterator[tuple[int, int]]:
+    """The part of a sentence that describes a search, up to its result."""
     operators = list(_OPERATOR.finditer(sentence)) if _SEARCH.search(sentence) else []
     cue = operators[-1] if operators else _TERMS.search(sentence)
     if cue:

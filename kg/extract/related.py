@@ -1,4 +1,4 @@
-"""How likely two entities of one passage are said to be related: a linear model of plain features.
+"""Probability that a passage relates two entities: a linear model of plain features.
 
 The weights in `related.tsv` are fitted by `python -m benchmarks.extraction_fit` on the training
 half of BioRED. A feature is the nearness of the two, how often they meet, their types and the words
@@ -33,7 +33,7 @@ KNOWN = frozenset({EntityType.GENE, EntityType.DISEASE, EntityType.CHEMICAL, Ent
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Two mentions in one sentence; offsets of the mentions are in that sentence."""
+    """Two mentions in a sentence; offsets of the mentions are in that sentence."""
 
     sentence: int
     first: Mention
@@ -58,14 +58,7 @@ def meetings(
 
 
 def features(pair: Sequence[Meeting], counts: Mapping[str, int], last: int) -> dict[str, float]:
-    """What the model sees of a pair.
-
-    Parameters
-    ----------
-    pair : where the two meet
-    counts : how often each name occurs in the passage
-    last : number of the passage's last sentence
-    """
+    """Features of a pair."""
     first, second = pair[0].first, pair[0].second
     types = sorted(_SAME.get(m.type, m.type).value for m in (first, second))
     rarer, commoner = sorted((counts[first.name], counts[second.name]))
@@ -91,7 +84,7 @@ def features(pair: Sequence[Meeting], counts: Mapping[str, int], last: int) -> d
     return given
 
 
-def related(
+def score_pairs(
     text: str, spans: Sequence[tuple[int, int]], mentions: Sequence[Mention]
 ) -> Iterator[tuple[tuple[str, str], list[Meeting], float]]:
     """Pairs of a passage with their meetings and the probability that they are related."""

@@ -23,7 +23,7 @@ from kg.extract.mentions import MentionFinder
 from kg.extract.nominal import nominals
 from kg.extract.probability import THRESHOLD, Reading, Side, Signs
 from kg.extract.prose import is_prose, quoted_matter
-from kg.extract.related import BROAD, Meeting, related
+from kg.extract.related import BROAD, Meeting, score_pairs
 from kg.extract.syntax import Trigger, TriggerFinder
 from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
@@ -79,16 +79,16 @@ _RELATIVE_CLAUSE = re.compile(r"\b(?:that|which|who)\s+((?:(?!\b(?:that|which|wh
 _OPENS = re.compile(r"(?:(?:\band|,|\bbut|\bor|\bas)\s+(?:[\w-]+\s){0,2}|\bthat\s+)$")
 _WIDE = frozenset({"cancer", "solid tumor", "tumor cell", "disease", "patient"})
 _NARROWS = re.compile(r"(?:[\w)+]-\w+|\b[A-Z0-9][\w+-]*|\bthese|\bthis|\bsuch) $")
-# A noun that relates: what it is said of stands right before it, not at the clause's start.
+# A relational noun: its argument is right before it, not at the start of the clause.
 _NOMINAL = re.compile(
     r"(?:\w+ion|\w+ment|effects?|impacts?|influence|links?|markers?|biomarkers?|role|increase|"
     r"decrease|complex|overexpression)s?\b(?! to be)",
     re.IGNORECASE,
 )
-# `enhanced or weakened`: neither is said.
+# `enhanced or weakened`: neither is stated.
 _TURNED = re.compile(r"\s+(?:or|and/or) (?:\w+(?:ed|s)|not)\b(?=.*\brespectively)", re.IGNORECASE)
 _COMMA_ALONE = re.compile(r"(?: \w+)?(?:\s*\([^()]*\))?,\s*(?:\w+ly\s+)?")
-# Without one (`MYC expression, increased in tumors, promotes X`) nothing is listed.
+# Without it (`MYC expression, increased in tumors, promotes X`) nothing is listed.
 _EARLIER_VERB = re.compile(r"(?<![\w-])(?:\w{3,}ed|had|has|have|shows?|led)\b(?!-)")
 _NONE = re.compile(r"\s*(?:-\s*)?(?:no(?:ne of| \w+)?\b|neither (?:\w+ ){0,2}$)", re.IGNORECASE)
 _OR_BASE = re.compile(r"\bor (?:\w+ly )?\w+(?<!ed)(?<![^s]s)(?: \w+)?$")
@@ -105,7 +105,7 @@ _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 
 
 def _of_outcomes(trigger: Trigger) -> bool:
-    """Whether an outcome may be the head: it correlates, but causes and predicts nothing."""
+    """True if an outcome may be the head: it correlates, but causes and predicts nothing."""
     return trigger.relation.canonical in {"correlates_with", "correlates_negatively_with"}
 
 
@@ -119,14 +119,14 @@ def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...], broad: bool
 
 def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
     assert _worker is not None
-    return [_worker.read(chunk) for chunk in chunks]
+    return [_worker.read_chunk(chunk) for chunk in chunks]
 
 
 _ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", re.IGNORECASE)
 
 
 def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -> bool:
-    """Whether the sentence asks, examines, wishes or supposes what the trigger names."""
+    """True if the sentence asks, examines, wishes or supposes the relation."""
     return bool(
         cues.INDIRECT.search(sentence[: trigger.start])
         or cues.EXAMINED.search(sentence[trigger.end : high])
@@ -139,7 +139,7 @@ def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -
 
 
 def _fits(trigger: Trigger, head: Mention, head_sign: int, tail: Mention) -> bool:
-    """Whether such a thing can stand in such a relation to such another."""
+    """True if the relation may join entities of these types."""
     relation = trigger.relation.canonical
     if head.type in _NEVER or tail.type in _NEVER:
         return False
@@ -192,10 +192,10 @@ class RulesExtractor:
         return self._key
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Emit one extraction per chunk; long corpora are shared between worker processes."""
+        """Emit an extraction per chunk; long corpora are shared between worker processes."""
         if self._workers < 2 or sum(len(chunk.text) for chunk in chunks) < PARALLEL_FROM:
             for chunk in chunks:
-                emit(chunk, self.read(chunk))
+                emit(chunk, self.read_chunk(chunk))
             return
         size = 64
         batches = [chunks[at : at + size] for at in range(0, len(chunks), size)]
@@ -209,8 +209,8 @@ class RulesExtractor:
                 for chunk, result in zip(batch, results, strict=True):
                     emit(chunk, result)
 
-    def read(self, chunk: Chunk) -> Extraction:
-        """Statements and mentions of one chunk."""
+    def read_chunk(self, chunk: Chunk) -> Extraction:
+        """Extract the statements and mentions of a chunk."""
         result = Extraction()
         result.mentions = self.mentions.find(chunk.text, chunk.abbreviations)
         if _BIBLIOGRAPHY.search(chunk.section):
@@ -226,7 +226,7 @@ class RulesExtractor:
     def read_text(self, text: str, mentions: Sequence[Mention]) -> list[Statement]:
         """Statements of a passage with their probability, unlikely ones included.
 
-        With `broad`, every pair of one sentence that no relation phrase joins is a statement of
+        With `broad`, every pair of a sentence that no relation phrase joins is a statement of
         association too, with the probability that the pair is related at all.
         """
         spans = list(sentences(text))
@@ -245,17 +245,17 @@ class RulesExtractor:
                     joined.add(frozenset({statement.head, statement.tail}))
                 found.append(statement.model_copy(update={"start": start, "end": end}))
         if self._broad:
-            for pair, met, probability in related(text, spans, mentions):
+            for pair, met, probability in score_pairs(text, spans, mentions):
                 if frozenset(pair) not in joined:
                     found.append(_co_mentioned(text, spans, met, probability))
         return found
 
     def read_sentence(self, sentence: str, mentions: Sequence[Mention]) -> list[Statement]:
-        """Statements of one sentence, given its mentions."""
+        """Statements of a sentence, given its mentions."""
         return [reading.statement for reading in self.readings(sentence, mentions)]
 
     def readings(self, sentence: str, mentions: Sequence[Mention]) -> list[Reading]:
-        """Statements of one sentence with what their probability rests on."""
+        """Statements of a sentence with the evidence for their probability."""
         mentions = [
             m
             for m in mentions
@@ -291,7 +291,7 @@ class RulesExtractor:
         return list(found.values())
 
     def _nominal(self, sentence: str, mentions: Sequence[Mention]) -> Iterator[Reading]:
-        """What noun phrases say: `inhibition of X by Y`, `Y-induced X`."""
+        """Statements in noun phrases: `inhibition of X by Y`, `Y-induced X`."""
         for phrase in nominals(sentence, mentions):
             head, tail = phrase.head, phrase.tail
             if head.name == tail.name or head.type in _NOT_CAUSES or tail.type in _NEVER:
@@ -328,7 +328,7 @@ class RulesExtractor:
         following: int,
         subjects: Side,
     ) -> tuple[Side, Side]:
-        """What stands left and right of a trigger, as groups of coordinated mentions."""
+        """Groups of coordinated mentions left and right of a trigger."""
         low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         usable = [m for m in mentions if not syntax.in_parentheses(sentence, m)]
         left = [m for m in usable if low <= m.start and m.end <= trigger.start]
@@ -349,7 +349,7 @@ class RulesExtractor:
         low: int,
         subjects: Side,
     ) -> Side:
-        """What the trigger is said of: its own subject, or one shared with an earlier verb."""
+        """Subjects of the trigger: its own, or those shared with an earlier verb."""
         between = [m for m in left if m.start >= previous]
         heads: list[Mention] = []
         shared = False
@@ -376,14 +376,14 @@ class RulesExtractor:
                 trigger.start,
                 adjacent=head.start >= previous > low and not trigger.relative,
             )
-            and not _narrowed(sentence, head)
+            and not _is_narrowed(sentence, head)
             and not self._in_relative_clause(sentence, head, trigger, low)
             and not self._triggers.verb_in(sentence[head.end : trigger.start])
-            and (head.type == heads[-1].type or _listed(sentence, head, heads[-1]))
+            and (head.type == heads[-1].type or _is_list(sentence, head, heads[-1]))
             and not _BY_DOING.search(sentence[: trigger.end])
             and (head.start < previous or previous <= low or _opens(sentence, head, trigger))
             and phrases.is_head(sentence, head, trigger.start)
-            and not phrases.governed(sentence, head, low)
+            and not phrases.is_governed(sentence, head, low)
             for head in heads
         ]
         return Side(tuple(heads), tuple(reached))
@@ -391,7 +391,7 @@ class RulesExtractor:
     def _object(
         self, sentence: str, right: list[Mention], trigger: Trigger, following: int
     ) -> Side:
-        """What the trigger is said to act on."""
+        """Objects of the trigger."""
         place = trigger.relation.canonical in _IN
         tails = groups.object_group(sentence, right, trigger)
         joined = bool(_JOINED.fullmatch(sentence[trigger.end : following]))
@@ -401,14 +401,14 @@ class RulesExtractor:
             stands.append(
                 phrases.object_follows(sentence, trigger, tail, floor)
                 and phrases.is_head(sentence, tail, len(sentence), place=place)
-                and not phrases.governed(sentence, tail, floor)
+                and not phrases.is_governed(sentence, tail, floor)
                 and (tail.start < following or joined)
             )
             floor = tail.end
         return Side(tuple(tails), tuple(stands))
 
     def _in_relative_clause(self, sentence: str, head: Mention, trigger: Trigger, low: int) -> bool:
-        """Whether the mention is the object of `that bind X`, whose noun the next verb is of."""
+        """True if the mention is the object of `that bind X`, whose noun the next verb is of."""
         relative = _RELATIVE_CLAUSE.search(sentence[low : head.start])
         return (
             relative is not None
@@ -450,7 +450,7 @@ class RulesExtractor:
             ):
                 if head.name == tail.name or not _fits(trigger, head, head_sign, tail):
                     continue
-                item = any(_excepted(sentence, m, trigger, low) for m in (head, tail))
+                item = any(_is_excepted(sentence, m, trigger, low) for m in (head, tail))
                 statement = _statement(
                     trigger,
                     head,
@@ -534,7 +534,7 @@ class RulesExtractor:
 
 
 def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> bool:
-    """Whether the verb is one of a list whose subject stands before the last mention.
+    """True if the verb is in a list whose subject is before the last mention.
 
     `treated cells showed more proliferation, stimulated angiogenesis, and ...`: a single comma
     never parts a subject from its verb.
@@ -546,24 +546,24 @@ def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> b
     return bool(verb and _COMMA_ALONE.fullmatch(gap))
 
 
-def _listed(sentence: str, head: Mention, last: Mention) -> bool:
-    """Whether things of different types are one list: `B cells and TLS`, not `heart, hypoxia`."""
+def _is_list(sentence: str, head: Mention, last: Mention) -> bool:
+    """True if entities of different types form a list: `B cells and TLS`, not `heart, hypoxia`."""
     return bool(re.search(r"\b(?:and|or)\b", sentence[head.end : last.start]))
 
 
 def _opens(sentence: str, head: Mention, trigger: Trigger) -> bool:
-    """Whether a mention after another verb may be a subject and not that verb's object."""
+    """True if a mention after another verb may be a subject and not that verb's object."""
     reduced = trigger.passive or trigger.relative or trigger.text.split()[0].endswith(("ed", "ing"))
     return reduced or bool(_OPENS.search(sentence[: head.start]))
 
 
-def _narrowed(sentence: str, mention: Mention) -> bool:
-    """Whether a general word is narrowed to something else (`claudin-low tumors`)."""
+def _is_narrowed(sentence: str, mention: Mention) -> bool:
+    """True if a general word is narrowed to something else (`claudin-low tumors`)."""
     return mention.name in _WIDE and bool(_NARROWS.search(sentence[: mention.start]))
 
 
-def _excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) -> bool:
-    """Whether the mention is the part of a list that is denied (`A, but not B and C, predict`)."""
+def _is_excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) -> bool:
+    """True if the mention is the part of a list that is denied (`A, but not B and C, predict`)."""
     if mention.start >= trigger.end:
         return bool(cues.NEGATED_ITEM.search(sentence[trigger.end : mention.start]))
     return bool(cues.BUT_NOT.search(sentence[low : mention.start]))

@@ -1,4 +1,4 @@
-"""What an abstract says of its study: design, named cohorts, and how many were studied."""
+"""Study design, named cohorts and sample size from an abstract."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _COUNTED = re.compile(
 
 
 class Study(Strict):
-    """A study as its own abstract tells it; None where it does not."""
+    """A study as its own abstract describes it; None where it does not."""
 
     design: str | None = None
     cohort: str | None = None
     n: int | None = None
 
 
-def study_of(text: str) -> Study:
+def parse_study(text: str) -> Study:
     """Design, cohort and number of a document's opening."""
     return _study(text[:_OPENING])
 
@@ -56,7 +56,7 @@ def _study(opening: str) -> Study:
     cohorts = dict.fromkeys(match.group() for match in _COHORT.finditer(opening))
     counts = [_number(match.group(1)) for match in _COUNTED.finditer(opening)]
     counts = [count for count in counts if count >= 3 and not 1900 <= count <= 2035]
-    stated = size_in(opening)
+    stated = parse_size(opening)
     return Study(
         design=design,
         cohort=", ".join(cohorts) or None,
@@ -64,8 +64,8 @@ def _study(opening: str) -> Study:
     )
 
 
-def size_in(sentence: str) -> int | None:
-    """The number of a sentence's own "(n = 210)", if it has exactly one."""
+def parse_size(sentence: str) -> int | None:
+    """The number of a sentence's own "(n = 210)", if it is unique."""
     found = {_number(match.group(1)) for match in _N.finditer(sentence)}
     return found.pop() if len(found) == 1 else None
 

@@ -67,7 +67,7 @@ class Trigger:
 
 
 class TriggerFinder:
-    """Finds the relation phrases of an ontology in running text with one compiled pattern."""
+    """Finds the relation phrases of an ontology in running text with a compiled pattern."""
 
     def __init__(self, ontology: Ontology) -> None:
         self._ontology = ontology
@@ -87,11 +87,11 @@ class TriggerFinder:
         self._relation = lru_cache(maxsize=4096)(ontology.relation)
 
     def occurs(self, text: str) -> bool:
-        """Whether any relation phrase occurs in `text`, as a verb or not."""
+        """True if any relation phrase occurs in `text`, as a verb or not."""
         return bool(self._pattern.search(text))
 
     def verb_in(self, text: str) -> bool:
-        """Whether a relation verb in the past or the third person stands in `text`."""
+        """True if `text` contains a relation verb in the past tense or third person."""
         return any(
             match.group().split()[0].lower().endswith(("ed", "s"))
             for match in self._pattern.finditer(text)
@@ -107,12 +107,12 @@ class TriggerFinder:
             start, end = match.span()
             if any(start < b and a < end for a, b in blocked):
                 continue
-            trigger = self._read(sentence, start, end, ends, found[-1] if found else None)
+            trigger = self._make_trigger(sentence, start, end, ends, found[-1] if found else None)
             if trigger is not None:
                 found.append(trigger)
         return found
 
-    def _read(
+    def _make_trigger(
         self, sentence: str, start: int, end: int, ends: set[int], last: Trigger | None
     ) -> Trigger | None:
         text = sentence[start:end]
@@ -144,7 +144,7 @@ class TriggerFinder:
 
 
 def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool) -> bool:
-    """Whether a trigger of one word, not in the passive, is the verb of its clause.
+    """True if a single-word trigger, not in the passive, is the verb of its clause.
 
     `rest` is what follows it, `after_mention` whether an entity stands right before it.
     """
@@ -170,7 +170,7 @@ def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool)
 
 
 def _parallel(word: str, before: str, last: Trigger | None) -> bool:
-    """Whether a past form after `and` is a verb beside an earlier past verb (`raised A and cut B`).
+    """True if a past form after `and` is a verb beside an earlier past verb (`raised A and cut B`).
 
     `induced B cells and activated T cells` may be a list: such states are left out.
     """
@@ -230,7 +230,7 @@ _PREDICATE = re.compile(
 
 
 def starts_predicate(sentence: str, mention: Mention) -> bool:
-    """Whether a verb follows at once, which makes the mention the subject of a new clause."""
+    """True if a verb follows at once, which makes the mention the subject of a new clause."""
     return bool(_PREDICATE.match(sentence[mention.end :]))
 
 
@@ -248,7 +248,7 @@ def clause_bounds(sentence: str, start: int, end: int) -> tuple[int, int]:
 
 
 def in_parentheses(sentence: str, mention: Mention) -> bool:
-    """Whether the mention stands inside parentheses."""
+    """True if the mention is inside parentheses."""
     return any(
         match.start() < mention.start and mention.end < match.end()
         for match in _PARENS.finditer(sentence)
@@ -256,7 +256,7 @@ def in_parentheses(sentence: str, mention: Mention) -> bool:
 
 
 def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
-    """Whether two neighboring mentions are joined as a list (`A, B and C`, `A/B`)."""
+    """True if two neighboring mentions are joined as a list (`A, B and C`, `A/B`)."""
     between = _PARENS.sub(" ", sentence[left.end : right.start])
     if _NEW_CLAUSE.search(between):
         return False
@@ -270,7 +270,7 @@ def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
 
 
 def next_verb(between: str, trigger: Trigger) -> bool:
-    """Whether another past verb stands between two objects (`reduced A and increased B`).
+    """True if another past verb is between two objects (`reduced A and increased B`).
 
     After `associated with` and the like, words such as `increased` are modifiers.
     """
@@ -282,11 +282,11 @@ def next_verb(between: str, trigger: Trigger) -> bool:
 
 
 def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:
-    """Whether a preposition makes the mention the setting (`in bladder cancer`)."""
+    """True if a preposition makes the mention the setting (`in bladder cancer`)."""
     return bool(cues.SETTING.search(sentence[floor : mention.start]))
 
 
-# A state of the tumor: `FGFR3-mutated MIBC is enriched in ...` speaks of the mutation.
+# A state of the tumor: `FGFR3-mutated MIBC is enriched in ...` is about the mutation.
 _STATES = frozenset({EntityType.MUTATION, EntityType.IMAGING_FEATURE, EntityType.SIGNATURE})
 
 
@@ -302,7 +302,7 @@ def _qualifier(sentence: str, mention: Mention) -> bool:
 def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
     """Mentions that are heads of their noun phrase: qualifiers are left out.
 
-    `iCAF-derived FGF2` speaks of FGF2, `TLS B cells` of B cells, `low-stroma MIBC` of stroma.
+    `iCAF-derived FGF2` is about FGF2, `TLS B cells` of B cells, `low-stroma MIBC` of stroma.
     """
     kept: list[Mention] = []
     dropped = -1
@@ -311,7 +311,7 @@ def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
             continue
         following = mentions[position + 1] if position + 1 < len(mentions) else None
         if following is None:
-            # `a urine-based panel` speaks of the panel, which is no entity.
+            # `a urine-based panel` is about the panel, which is not an entity.
             rest = sentence[mention.end :]
             if kept or not _PANEL.match(rest):
                 kept.append(mention)
@@ -365,7 +365,7 @@ def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
     return 0, False
 
 
-def lost(sentence: str, mention: Mention) -> bool:
-    """Whether the mention itself ends in a word of loss (`PD-L1 blockade`)."""
+def is_loss(sentence: str, mention: Mention) -> bool:
+    """True if the mention itself ends in a word of loss (`PD-L1 blockade`)."""
     words = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
     return bool(words) and words[-1] in cues.LOSS

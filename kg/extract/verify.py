@@ -1,4 +1,4 @@
-"""Whether a quotation says what a reader claims: entities, predicate, roles, sign and denial.
+"""Verification of quotations: entities, predicate, roles, sign and denial.
 
 A language model may quote a real sentence for a fact that the sentence does not state. What it
 claims is checked against its own quotation by the rules of this package; what fails is dropped and
@@ -51,7 +51,7 @@ _SYMMETRIC = frozenset(
     {"associated_with", "correlates_with", "correlates_negatively_with", "binds"}
 )
 _NEW_CLAUSE = re.compile(r";|\b(?:whereas|while|although|but (?!also\b|not\b))\b", re.IGNORECASE)
-# `activates X in Y`: a thing, then a place; `an increase in Y` speaks of Y.
+# `activates X in Y`: a thing, then a place; `an increase in Y` is about Y.
 _WHERE = re.compile(
     r"\w.*(?<!\bincrease)(?<!\bdecrease)(?<!\breduction)(?<!\brise)(?<!\bdecline)(?<!\bloss)"
     r"(?<!\bfall)(?<!\bchanges)(?<!\bchange)(?<!\bincreases)(?<!\breductions)(?<!\balterations)"
@@ -63,7 +63,7 @@ _INSTEAD = re.compile(
     r"|without) (?:\w+ing )?(?:the )?$",
     re.IGNORECASE,
 )
-# `the X target Y promotes Z` is said of Y.
+# `the X target Y promotes Z` is about Y.
 _KIN = re.compile(r"[ -](?:target|ligand|substrate|partner|effector|homolog(?:ue)?)s? [A-Z]")
 _PREVENTED = re.compile(
     r"\b(?:(?:prevent|stop|keep|protect|block)\w* (?:\S+ ){1,4}from|hardly|scarcely|barely"
@@ -89,7 +89,7 @@ _WHAT = re.compile(r"\b(?:what|that|which|whom) ([\w-]+) *$")
 _JOIN = re.compile(r"[,;]? ?\b(?:and|but) ")
 _RELATIVE = re.compile(r",? (?:which|that|who)\b")
 _NAME = re.compile(r"[A-Za-z][\w-]*")
-# What may stand between the start of a clause and its verb where the subject is an earlier one.
+# Words allowed between the start of a clause and its verb where the subject is an earlier noun.
 _NO_SUBJECT = word_set(
     """
     and or but then also thereby thus which that who it they this these both not to does did do is
@@ -102,7 +102,7 @@ _NOT_CAUSAL = re.compile(r"\b(?:correlat|associat|link|relat|predict|prognos|mar
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a reader says that a quotation states."""
+    """Statement that a reader attributes to a quotation."""
 
     head: str
     relation_text: str
@@ -128,13 +128,10 @@ class Verifier:
         *,
         least: int = MIN_WORDS,
     ) -> str | None:
-        """Why the quotation does not bear the claim, or None if it does.
+        """Reason why the quotation does not support the claim, or None if it does.
 
         Parameters
         ----------
-        claim : what is said to be stated
-        text : the passage
-        span : where in the passage the quotation stands
         abbreviations : short and long forms that the document defines
         least : words below which a quotation is less than a clause
 
@@ -178,7 +175,7 @@ class Verifier:
     def _places(
         self, name: str, quote: str, spelled: Mapping[str, str]
     ) -> Iterator[tuple[int, int]]:
-        """Where a name or a synonym of it stands in the quotation, as a thing of its own."""
+        """Positions of a name or its synonyms in the quotation, as separate entities."""
         spellings = {name, *(s for s, long in spelled.items() if _same(long, name))}
         spellings |= {long for short, long in spelled.items() if _same(short, name)}
         entry = self._ontology.find(name)
@@ -195,7 +192,7 @@ class Verifier:
                     yield hit.span()
 
     def _overstates(self, claim: Claim) -> bool:
-        """Whether the relation claims a mechanism where the words say that two things go along."""
+        """True if the relation claims a mechanism where the words say that two things go along."""
         read = self._ontology.relation(claim.relation_text).canonical
         if claim.relation == read or claim.relation in _WEAK:
             return False
@@ -209,7 +206,7 @@ class Verifier:
         tail: tuple[int, int],
         relation: tuple[int, int],
     ) -> str | None:
-        """The fault of one choice of places for head, tail and relation."""
+        """The fault of a choice of places for head, tail and relation."""
         start, end = relation
         if _overlap((start, end), head) or _overlap((start, end), tail):
             return APART
@@ -228,7 +225,7 @@ class Verifier:
         )
         if not stated:
             return NOT_STATED
-        if self._denied(sentence, head, tail, start, end) != claim.negated:
+        if self._is_denied(sentence, head, tail, start, end) != claim.negated:
             return DENIED
         if claim.relation not in _SYMMETRIC and (
             _is_setting(claim, sentence, head, tail, relation)
@@ -254,7 +251,7 @@ class Verifier:
     def _of_another(
         self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
     ) -> bool:
-        """Whether the verb has a nearer subject: `A secretes B, and B activates C` is not of A."""
+        """True if the verb has a nearer subject: `A secretes B, and B activates C` is not of A."""
         gap = sentence[min(head, tail)[1] : relation[0]]
         for hit in (_SUBORDINATE.search(gap), _WHAT.search(gap)):
             if hit and hit[1].lower() not in _NO_SUBJECT and not hit[1].endswith("ly"):
@@ -270,7 +267,7 @@ class Verifier:
     def _set_against(
         self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
     ) -> bool:
-        """Whether an entity is what the fact is not of, or the object of a later verb."""
+        """True if an entity is what the fact is not of, or the object of a later verb."""
         for place in (head, tail):
             toward = _TOWARD.search(sentence[: place[0]])
             if toward and not _overlap(toward.span(), relation):
@@ -288,7 +285,7 @@ class Verifier:
         return bool(joined and self._triggers.verb_in(gap[joined.end() :]))
 
     @staticmethod
-    def _denied(
+    def _is_denied(
         sentence: str, head: tuple[int, int], tail: tuple[int, int], start: int, end: int
     ) -> bool:
         low, _ = syntax.clause_bounds(sentence, start, end)
@@ -324,13 +321,12 @@ class Verifier:
 def middle_first(
     sentence: str, head: tuple[int, int], tail: tuple[int, int], start: int, end: int
 ) -> bool:
-    """Whether head and tail on one side of the relation's words stand in the claimed order.
+    """True if head and tail on the same side of the relation's words are in the claimed order.
 
     `inhibition of X by Y` and `X secretion by Y`: what follows `by` acts.
 
     Parameters
     ----------
-    sentence : the text to which all offsets refer
     head, tail : (start, end) offsets of the claim's two entities
     start, end : offsets of the words that state the relation
 
@@ -354,23 +350,23 @@ def _is_setting(
     tail: tuple[int, int],
     relation: tuple[int, int],
 ) -> bool:
-    """Whether what the verb acts on stands before the last entity, which says only where."""
+    """True if the object of the verb is before the last entity, which says only where."""
     last = max(head, tail)
     if claim.relation in _WEAK or claim.relation.endswith("_in") or last[0] < relation[1]:
         return False
     return bool(_WHERE.search(sentence[relation[1] : last[0]]))
 
 
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def _overlap(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    return first[0] < second[1] and second[0] < first[1]
 
 
-def _same(one: str, other: str) -> bool:
-    return _WORD.findall(one.casefold()) == _WORD.findall(other.casefold())
+def _same(first: str, second: str) -> bool:
+    return _WORD.findall(first.casefold()) == _WORD.findall(second.casefold())
 
 
 def _phrases(phrase: str, quote: str) -> Iterator[tuple[int, int]]:
-    """Where the words of a relation phrase stand in the quotation, in order and close together."""
+    """Positions of a relation phrase in the quotation, its words in order and close together."""
     words = _WORD.findall(phrase)
     if not words:
         return

@@ -2,9 +2,9 @@
 
 Rotate the vectors onto their principal axes and keep the leading block. By Cauchy-Schwarz the rest
 of a dot product is at most the product of the two residual norms, so `lead_i . lead_j + r_i r_j`
-bounds the cosine from above. Appending the residual norm as one more column makes that bound a
+bounds the cosine from above. Appending the residual norm as another column makes that bound a
 single small matrix product. Pairs whose bound reaches tau are rechecked on the whole vectors, and
-those within 1e-5 of tau are settled in float64.
+settled in float64.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kg.embedding.embed import FloatArray
-from kg.fusion.kernels import recheck, scan_block
 from sage.core.errors import InputError
 
 #: Above float32 rounding of the rotation and of a dot product of 384 terms.
 _MARGIN = 2e-5
-_CLOSE = 1e-5
 _LEAD = 48
 _FEW = 64
 _ROWS = 1024
@@ -39,7 +37,7 @@ class Pairs:
         return len(self.left)
 
 
-def pairs(vectors: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
+def find_pairs(vectors: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
     """Pairs i < j of rows whose dot product, computed in float64, is at least tau.
 
     Parameters
@@ -53,10 +51,10 @@ def pairs(vectors: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
     InputError
         If tau is not in (0, 1], or rows are not of unit length.
     """
-    return _search(_checked(vectors, tau), None, tau, lead)
+    return _search(_check_vectors(vectors, tau), None, tau, lead)
 
 
-def cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
+def find_cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
     """Pairs (i of `new`, j of `old`) with cosine >= tau, by the same rule as `pairs`.
 
     Parameters
@@ -76,18 +74,18 @@ def cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _LEAD)
     InputError
         If tau is not in (0, 1], rows are not of unit length, or the dimensions differ.
     """
-    left, right = _checked(new, tau), _checked(old, tau)
+    left, right = _check_vectors(new, tau), _check_vectors(old, tau)
     if left.shape[1] != right.shape[1]:
         raise InputError(
             f"vectors of dimension {left.shape[1]} cannot be compared with vectors of dimension "
-            f"{right.shape[1]}: embed both with one model."
+            f"{right.shape[1]}: embed both with the same model."
         )
     return _search(left, right, tau, lead)
 
 
-def _checked(vectors: FloatArray, tau: float) -> FloatArray:
+def _check_vectors(vectors: FloatArray, tau: float) -> FloatArray:
     if not 0.0 < tau <= 1.0:
-        raise InputError(f"tau = {tau}: a cosine threshold lies in (0, 1].")
+        raise InputError(f"tau = {tau}: a cosine threshold is in (0, 1].")
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
         raise InputError(f"vectors must be (n, d), got shape {vectors.shape}.")
@@ -106,7 +104,7 @@ def _search(left: FloatArray, other: FloatArray | None, tau: float, lead: int) -
     if not len(left) or not len(right):
         return Pairs(empty, empty, np.zeros(0, dtype=np.float32))
     dimension = left.shape[1]
-    # The axes cost more than they save where one side is a handful of new names.
+    # The axes cost more than they save where a side is a handful of new names.
     if lead < dimension and min(len(left), len(right)) > _FEW:
         axes = _axes(right, lead)
         bound_left = _bounding(left, axes)
@@ -122,11 +120,16 @@ def _search(left: FloatArray, other: FloatArray | None, tau: float, lead: int) -
             columns = bound_right[start : start + _COLUMNS]
             block = buffer[: len(rows), : len(columns)]
             np.matmul(rows, columns.T, out=block)
-            i, j = scan_block(block, low, top, start, other is None)
-            if len(i):
-                keep, cosines = recheck(left, right, i, j, tau, _CLOSE)
-                if keep.any():
-                    found.append((i[keep], j[keep], cosines[keep]))
+            if block.max() < low:  # true of most blocks
+                continue
+            i, j = (at.astype(np.int32) for at in np.nonzero(block >= low))
+            i, j = i + np.int32(top), j + np.int32(start)
+            if other is None:
+                above = j > i
+                i, j = i[above], j[above]
+            cosines = np.einsum("nd,nd->n", left[i], right[j], dtype=np.float64)
+            keep = cosines >= tau
+            found.append((i[keep], j[keep], cosines[keep].astype(np.float32)))
     if not found:
         return Pairs(empty, empty, np.zeros(0, dtype=np.float32))
     i, j, c = (np.concatenate(part) for part in zip(*found, strict=True))

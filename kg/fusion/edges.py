@@ -35,10 +35,10 @@ def assemble(
     ----------
     triples : as extracted, with their evidence
     ends : head and tail of each triple as mentions, each a member of a cluster
-    clusters : which names are one entity
-    options : in `paper` mode all triples between an ordered pair make one edge; in `guarded` mode
-        relations, affirmed and denied readings, and readings of opposite sign stay apart
-    dropped : counts of what was left out, by reason; triples within one cluster are added to its
+    clusters : names of each entity
+    options : in `paper` mode all triples between an ordered pair make a single edge; in `guarded`
+        mode relations, affirmed and denied readings, and readings of opposite sign stay apart
+    dropped : counts of what was left out, by reason; triples within a cluster are added to its
         entry "self-loop", which has to be there, and those of small components are set
 
     Returns
@@ -90,7 +90,7 @@ def assemble(
 
 
 def _by_sign(group: list[Triple]) -> list[list[Triple]]:
-    """Readings that raise and those that lower, apart; neutral ones go with the stronger side.
+    """Readings that raise and those that lower, apart; neutral readings go with the stronger side.
 
     "associated with longer" and "associated with shorter survival" speak against each other.
     """

@@ -1,4 +1,4 @@
-"""Fusion: the names of all documents become the nodes of one graph (SAGE, 3.1, A.4).
+"""Fusion: the names of all documents become the nodes of a graph (SAGE, 3.1, A.4).
 
 Guarded mode joins names in tiers and never by chaining; paper mode is the bare cosine rule. Both
 keep the reason of each merge. The order of the input does not matter: the same set of triples
@@ -16,34 +16,11 @@ import numpy as np
 
 from kg.embedding.embed import Embedder
 from kg.fusion.edges import assemble
-from kg.fusion.mentions import Mention, Mentions, abbreviations
+from kg.fusion.mentions import Mention, Mentions, find_abbreviations
 from kg.fusion.merge import Clusters, merge_guarded, merge_paper
-from kg.fusion.model import (
-    Entry,
-    FusedEdge,
-    FusedGraph,
-    FusedNode,
-    FusionOptions,
-    Merge,
-    MergeTier,
-    OntologyLike,
-    Support,
-)
+from kg.fusion.model import FusedGraph, FusionOptions, OntologyLike
 from kg.types import Triple
 from sage.core.errors import InputError
-
-__all__ = [
-    "Entry",
-    "FusedEdge",
-    "FusedGraph",
-    "FusedNode",
-    "FusionOptions",
-    "Merge",
-    "MergeTier",
-    "OntologyLike",
-    "Support",
-    "fuse",
-]
 
 
 @contextmanager
@@ -67,14 +44,13 @@ def fuse(
     aliases: Mapping[str, str] | None = None,
     pair_cache: Path | None = None,
 ) -> FusedGraph:
-    """One graph from the triples of all documents.
+    """Build a graph from the triples of all documents.
 
     Parameters
     ----------
     triples : statements; those under `options.min_confidence` are dropped and counted
     options : mode, threshold, tiers; default guarded at tau = 0.95
     embedder : needed for the similarity tier and for paper mode
-    ontology : entries whose names are one thing; gives types, identifiers, definitions
     aliases : further names to canonical names (abbreviations found while reading)
     pair_cache : file that keeps the similar pairs, so that only new names are compared again
 
@@ -101,7 +77,7 @@ def _fuse(
 ) -> FusedGraph:
     if embedder is None and (options.mode == "paper" or options.similarity):
         raise InputError(
-            "fusion by similarity needs an embedder: give one (kg.embedding.embed.default()), "
+            "fusion by similarity needs an embedder: pass it (kg.embedding.embed.default()), "
             "or set similarity = false in guarded mode."
         )
     kept: list[Triple] = []
@@ -121,7 +97,7 @@ def _fuse(
         assert embedder is not None
         clusters = merge_paper(mentions, options, embedder, pair_cache)
     else:
-        found = dict(abbreviations(kept)) if options.dictionary else {}
+        found = dict(find_abbreviations(kept)) if options.dictionary else {}
         found.update(aliases or {})
         clusters = merge_guarded(mentions, options, embedder, ontology, found, pair_cache)
     nodes, edges = assemble(kept, ends, clusters, options, dropped)

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from kg.corpus.textnorm import long_form
 from kg.fusion.names import clean_name, lexical_key
 from kg.types import EntityType, Triple
 
@@ -21,7 +22,7 @@ class Mentions:
         self._read: defaultdict[Mention, list[str]] = defaultdict(list)
         self._cleaned: dict[Mention, Mention | None] = {}
 
-    def cleaned(self, name: str, type_: EntityType) -> Mention | None:
+    def clean(self, name: str, type_: EntityType) -> Mention | None:
         """The mention of a name as it was read; None if it is empty once cleaned."""
         read = name, type_
         if read not in self._cleaned:
@@ -31,8 +32,8 @@ class Mentions:
 
     def add(self, triple: Triple) -> tuple[Mention, Mention] | None:
         """Count both ends and return them; None and no count if a name is empty once cleaned."""
-        head = self.cleaned(triple.head, triple.head_type)
-        tail = self.cleaned(triple.tail, triple.tail_type)
+        head = self.clean(triple.head, triple.head_type)
+        tail = self.clean(triple.tail, triple.tail_type)
         if head is None or tail is None:
             return None
         document = triple.evidence.doc_id
@@ -42,12 +43,12 @@ class Mentions:
 
     def add_name(self, name: str, type_: EntityType) -> bool:
         """Count a bare name once; False if it is empty once cleaned."""
-        mention = self.cleaned(name, type_)
+        mention = self.clean(name, type_)
         if mention is not None:
             self._read[mention].append("")
         return mention is not None
 
-    def ordered(self) -> list[Mention]:
+    def rank(self) -> list[Mention]:
         """Mentions, the best attested first: by documents, then by count.
 
         Ties go by name, then type: never by input order.
@@ -59,7 +60,7 @@ class Mentions:
         return [(name, type_) for _, _, name, _, type_ in sorted(ranks)]
 
 
-def abbreviations(triples: Iterable[Triple]) -> Mapping[str, str]:
+def find_abbreviations(triples: Iterable[Triple]) -> Mapping[str, str]:
     """Short forms defined in names or evidence as "long form (SF)", to their long forms.
 
     Schwartz and Hearst's rule (Pacific Symposium on Biocomputing, 2003): the letters of the short
@@ -73,7 +74,7 @@ def abbreviations(triples: Iterable[Triple]) -> Mapping[str, str]:
             if "(" not in text or text in seen:
                 continue
             seen.add(text)
-            for short, long in definitions(text):
+            for short, long in find_definitions(text):
                 found[short].setdefault(lexical_key(long), long)
     return {
         short: next(iter(longs.values()))
@@ -85,7 +86,7 @@ def abbreviations(triples: Iterable[Triple]) -> Mapping[str, str]:
 _PARENTHESIS = re.compile(r"\(([A-Za-z][\w/-]{1,9})\)")
 
 
-def definitions(text: str) -> Iterator[tuple[str, str]]:
+def find_definitions(text: str) -> Iterator[tuple[str, str]]:
     """(short form, long form) pairs that the text defines."""
     for match in _PARENTHESIS.finditer(text):
         short = match[1]
@@ -93,25 +94,6 @@ def definitions(text: str) -> Iterator[tuple[str, str]]:
             continue
         before = re.split(r"[.;:,()\[\]]", text[: match.start()])[-1].split()
         words = before[-min(len(short) + 5, len(short) * 2) :]
-        long = _long_form(short, " ".join(words))
+        long = long_form(short, " ".join(words))
         if long and len(long) > len(short) and short not in long.split():
             yield short, long
-
-
-def _long_form(short: str, before: str) -> str | None:
-    s, p = len(short) - 1, len(before) - 1
-    while s >= 0:
-        letter = short[s].casefold()
-        if not letter.isalnum():
-            s -= 1
-            continue
-        while p >= 0 and (
-            before[p].casefold() != letter or (s == 0 and p > 0 and before[p - 1].isalnum())
-        ):
-            p -= 1
-        if p < 0:
-            return None
-        p -= 1
-        s -= 1
-    start = before.rfind(" ", 0, p + 2) + 1
-    return before[start:].strip() or None

@@ -14,8 +14,8 @@ from kg.fusion.mentions import Mention, Mentions
 from kg.fusion.model import Entry, FusionOptions, Merge, MergeTier, OntologyLike
 from kg.fusion.names import (
     Signature,
+    are_compatible,
     clean_name,
-    compatible,
     guard_allows,
     guard_signature,
     lexical_key,
@@ -26,7 +26,7 @@ from kg.types import EntityType
 
 @dataclass(slots=True)
 class Cluster:
-    """Names that are one thing; the leader is its best attested one."""
+    """Names of an entity; the leader is the best attested name."""
 
     leader: Mention
     members: list[Mention]
@@ -50,9 +50,7 @@ class Cluster:
 
         Parameters
         ----------
-        other : the cluster that ends; it is not changed
-        tier : the rule that joins them
-        reason : one sentence for the list of merges, shown to a person
+        reason : a sentence for the list of merges, shown to a person
         score : cosine of the two names in [-1, 1]; None for rules that do not measure similarity
         """
         for member in other.members:
@@ -76,7 +74,7 @@ class Clusters:
                 self.of[member] = position
 
     def merges(self, ids: Collection[str]) -> Iterator[Merge]:
-        """Every join into one of the nodes `ids`, in order of node and name."""
+        """Every join into the nodes `ids`, in order of node and name."""
         joined = (c for c in self.clusters if (c.why or c.entry) and c.id in ids)
         for cluster in sorted(joined, key=lambda c: c.id):
             why = dict(cluster.why)
@@ -104,12 +102,12 @@ class Apart:
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._of: defaultdict[str, set[str]] = defaultdict(set)
-        for one, other in pairs:
-            self._of[clean_name(one)].add(clean_name(other))
-            self._of[clean_name(other)].add(clean_name(one))
+        for name, other in pairs:
+            self._of[clean_name(name)].add(clean_name(other))
+            self._of[clean_name(other)].add(clean_name(name))
 
     def forbids(self, cluster: Cluster, members: Iterable[Mention]) -> bool:
-        """Whether a name of the cluster is declared different from one of the members."""
+        """True if a name of the cluster is declared different from any of the members."""
         if not self._of:
             return False
         names = {m[0] for m in cluster.members}
@@ -128,10 +126,8 @@ def merge_guarded(
 
     Parameters
     ----------
-    mentions : names with types, and how often and in how many documents each occurs
-    options : which tiers run, the threshold tau, and pairs that were declared different
-    embedder : names to unit vectors; without one there is no similarity tier
-    ontology : finds an entry by any of its names; without one only abbreviations are looked up
+    embedder : names to unit vectors; without it there is no similarity tier
+    ontology : finds an entry by any of its names; without it only abbreviations are looked up
     aliases : short form to long form, as the texts define them or a person gave them
     pair_cache : file of similar pairs of an earlier fusion, brought up to date; None keeps none
 
@@ -152,10 +148,12 @@ def merge_guarded(
 def _lexical(mentions: Mentions, options: FusionOptions, apart: Apart) -> list[Cluster]:
     by_key: defaultdict[str, list[Cluster]] = defaultdict(list)
     out: list[Cluster] = []
-    for mention in mentions.ordered():
+    for mention in mentions.rank():
         key = lexical_key(*mention) if options.lexical else mention[0]
         for cluster in by_key[key]:
-            if compatible(cluster.leader[1], mention[1]) and not apart.forbids(cluster, [mention]):
+            if are_compatible(cluster.leader[1], mention[1]) and not apart.forbids(
+                cluster, [mention]
+            ):
                 cluster.members.append(mention)
                 if mention[0] != cluster.leader[0] or mention[1] != cluster.leader[1]:
                     cluster.why[mention] = (MergeTier.LEXICAL, f'same key "{key}"', None)
@@ -200,7 +198,11 @@ def _dictionary(
             if id(small) in gone or small.entry is not None:
                 continue
             for large in at.get(lexical_key(long), []):
-                if large is small or id(large) in gone or not compatible(large.type, small.type):
+                if (
+                    large is small
+                    or id(large) in gone
+                    or not are_compatible(large.type, small.type)
+                ):
                     continue
                 if apart.forbids(large, small.members):
                     continue
@@ -213,7 +215,7 @@ def _dictionary(
 def _entry(cluster: Cluster, ontology: OntologyLike) -> Entry | None:
     for name, type_ in cluster.members:
         entry = ontology.find(name)
-        if entry is not None and compatible(entry.type, type_):
+        if entry is not None and are_compatible(entry.type, type_):
             return entry
     return None
 
@@ -272,9 +274,7 @@ def merge_paper(
 
     Parameters
     ----------
-    mentions : names with types; the best attested name of a cluster leads it
-    options : only tau is used: the least cosine at which two names are one
-    embedder : names to unit vectors
+    options : only tau is used: the least cosine at which two names are merged
     pair_cache : file of similar pairs of an earlier fusion, brought up to date; None keeps none
 
     Returns
@@ -285,7 +285,7 @@ def merge_paper(
     Source: SAGE, 3.1.
     """
     by_name: dict[str, Cluster] = {}
-    for mention in mentions.ordered():
+    for mention in mentions.rank():
         if mention[0] in by_name:
             cluster = by_name[mention[0]]
             cluster.members.append(mention)

@@ -1,4 +1,4 @@
-"""What fusion returns: nodes, edges, evidence and merges as plain typed data."""
+"""Results of fusion: nodes, edges, evidence and merges as plain typed data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sage.core.models import Strict
 
 
 class FusionOptions(Strict):
-    """How names become nodes.
+    """Options of fusion.
 
     `guarded` merges in tiers (lexical key, dictionary, guarded similarity to a leader); `paper` is
-    the bare rule of SAGE, 3.1: whatever is above tau, chained, one edge per ordered pair.
+    the bare rule of SAGE, 3.1: whatever is above tau, chained, an edge per ordered pair.
     `apart` undoes merges: pairs of names that guarded fusion keeps in different nodes.
     """
 
@@ -39,7 +39,7 @@ class FusionOptions(Strict):
 
 
 class Entry(Protocol):
-    """What fusion asks of an ontology's entry."""
+    """Fields of an ontology entry that fusion reads."""
 
     @property
     def id(self) -> str: ...
@@ -62,7 +62,7 @@ class OntologyLike(Protocol):
 
 
 class MergeTier(StrEnum):
-    """Why two names are one node, in the order in which it is tried."""
+    """Rules that merge names, in the order of application."""
 
     LEXICAL = "lexical"
     DICTIONARY = "dictionary"
@@ -72,7 +72,7 @@ class MergeTier(StrEnum):
 
 
 class Merge(Strict):
-    """One name that was joined to a node, and why."""
+    """A name merged into a node, with the reason."""
 
     node: str
     kept: str
@@ -85,7 +85,7 @@ class Merge(Strict):
 
 
 class Support(Strict):
-    """One reading of an edge in a text."""
+    """A reading of an edge in a text."""
 
     evidence: Evidence
     confidence: float
@@ -95,7 +95,7 @@ class Support(Strict):
 
 
 class FusedNode(NamedTuple):
-    """An entity: `names` are all surface forms, the chosen one first; `synonyms` are further names
+    """An entity: `names` are all surface forms, the chosen name first; `synonyms` are further names
     from the ontology, by which it is found though no text used them.
     """
 
@@ -109,7 +109,7 @@ class FusedNode(NamedTuple):
 
 
 class FusedEdge(NamedTuple):
-    """All readings of one statement; `negated` holds readings that deny it."""
+    """All readings of a statement; `negated` holds readings that deny it."""
 
     head: int
     relation: str

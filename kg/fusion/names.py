@@ -6,14 +6,10 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from kg.lexicon.terms import GREEK as LETTERS
 from kg.types import EntityType
 
-GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
-    "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
-    "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "ς": "sigma", "τ": "tau", "υ": "upsilon",
-    "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega",
-}  # fmt: skip
+GREEK = {**LETTERS, "ς": "sigma", "υ": "upsilon"}
 _GREEK_NAMES = frozenset(GREEK.values())
 _GREEK_TABLE = str.maketrans({letter: f" {name} " for letter, name in GREEK.items()})
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—−⁃﹣－", "-"))
@@ -22,7 +18,7 @@ _ROMAN = {
     "xii": "12", "xiii": "13",
 }  # fmt: skip
 
-#: Types that the same thing is often given; names of one group may merge.
+#: Types often given to the same entity; names of a group may merge.
 _GROUPS = (
     frozenset({EntityType.GENE, EntityType.PROTEIN}),
     frozenset({EntityType.PATHWAY, EntityType.BIOLOGICAL_PROCESS}),
@@ -77,11 +73,11 @@ def clean_name(name: str) -> str:
     return " ".join(kept.split())
 
 
-def compatible(one: EntityType, other: EntityType) -> bool:
-    """Whether one thing can carry both types."""
-    if one == other or EntityType.OTHER in (one, other):
+def are_compatible(first: EntityType, second: EntityType) -> bool:
+    """True if an entity can have both types."""
+    if first == second or EntityType.OTHER in (first, second):
         return True
-    return any(one in group and other in group for group in _GROUPS)
+    return any(first in group and second in group for group in _GROUPS)
 
 
 _BRITISH = (
@@ -188,7 +184,7 @@ Signature = tuple[tuple[str, ...], ...]
 
 @lru_cache(maxsize=400_000)
 def guard_signature(name: str) -> Signature:
-    """What two names must share to be merged by similarity: digits, Greek letters, single letters,
+    """Features that two names must share to be merged: digits, Greek letters, single letters,
     polarity words, codes (tokens with digits or in capitals).
     """
     text = unicodedata.normalize("NFKC", name).translate(_DASHES)
@@ -223,7 +219,7 @@ def guard_signature(name: str) -> Signature:
     return (tuple(digits), *(tuple(sorted(p)) for p in (greek, singles, polarity, codes)))
 
 
-#: Words that may be in one name and not in the other without naming something narrower.
+#: Words that only one of two names may have without naming something narrower.
 _NEUTRAL_WORDS = """
 the a an of and in on for to by with syndrome disease disorder condition human process structure
 system level state pathway signaling signalling
@@ -237,27 +233,22 @@ def _content_words(name: str) -> frozenset[str]:
     return frozenset(_singular(w) for w in re.findall(r"[^\W\d_]+", text)) - _NEUTRAL
 
 
-def guard_allows(one: str, other: str, one_type: EntityType, other_type: EntityType) -> bool:
-    """Whether similarity alone may merge these names.
+def guard_allows(first: str, second: str, first_type: EntityType, second_type: EntityType) -> bool:
+    """True if similarity alone may merge these names.
 
     They must be of compatible types, agree on their signature, and neither may be the other with a
     further word: that is something narrower ("Castleman disease", "multicentric Castleman
     disease"). Gene symbols are never merged by similarity, and chemicals and treatments only if
     they have the same words: a letter makes another substance there, and vectors hardly see it.
-
-    Parameters
-    ----------
-    one, other : the names as they stand in the texts, in either order
-    one_type, other_type : entity types of `one` and of `other`
     """
-    if not compatible(one_type, other_type):
+    if not are_compatible(first_type, second_type):
         return False
-    if guard_signature(one) != guard_signature(other):
+    if guard_signature(first) != guard_signature(second):
         return False
-    types = {one_type, other_type}
-    if _SYMBOLIC & types and not (len(one.split()) > 1 and len(other.split()) > 1):
+    types = {first_type, second_type}
+    if _SYMBOLIC & types and not (len(first.split()) > 1 and len(second.split()) > 1):
         return False
-    words, others = _content_words(one), _content_words(other)
+    words, others = _content_words(first), _content_words(second)
     if _CHEMICAL & types:
-        return words == others and len(one.split()) > 1 and len(other.split()) > 1
+        return words == others and len(first.split()) > 1 and len(second.split()) > 1
     return words == others or bool(words - others and others - words)

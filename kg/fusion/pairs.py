@@ -1,8 +1,8 @@
 """Similar pairs of names, kept between fusions so that only new names are compared.
 
 The pairs do not depend on the order of the names, so a fusion that takes old pairs from the cache
-and compares only new names gives exactly what comparing everything would give. The vectors stand in
-a file of their own that is only added to; a checksum tells whether it belongs to the pairs.
+and compares only new names gives exactly what comparing everything would give. The vectors are in
+a separate append-only file; a checksum ties it to the pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from kg.embedding.embed import Embedder, FloatArray
-from kg.fusion.cosine import Pairs, cross_pairs, pairs
+from kg.fusion.cosine import Pairs, find_cross_pairs, find_pairs
 from sage.core.errors import FaultError
 from sage.core.files import writing
 from sage.core.log import logger
@@ -34,19 +34,19 @@ def similar_pairs(
     Parameters
     ----------
     cache : a file of an earlier call; names in it are not compared with each other again. It is
-        replaced by one that knows these names too, and their vectors are added to the file beside
+        replaced by a file that has these names too, and their vectors are added to the file beside
         it. A cache of another model or a higher tau is ignored.
     """
     if cache is None:
-        return pairs(embedder.embed(names), tau)
-    kept = PairCache.read(cache, embedder, tau)
+        return find_pairs(embedder.embed(names), tau)
+    kept = PairCache.load(cache, embedder, tau)
     if kept is None:
         none = np.zeros((0, embedder.dimension), np.float32)
         kept = PairCache(embedder.name, tau, [], none, _no_pairs())
     new = sorted(set(names) - set(kept.names))
     if new:
         kept.grow(new, embedder.embed(new), cache)
-    return kept.among(names, tau)
+    return kept.select(names, tau)
 
 
 def _no_pairs() -> Pairs:
@@ -69,7 +69,7 @@ class PairCache:
         self.names, self.vectors, self.pairs = names, vectors, found
 
     @classmethod
-    def read(cls, path: Path, embedder: Embedder, tau: float) -> PairCache | None:
+    def load(cls, path: Path, embedder: Embedder, tau: float) -> PairCache | None:
         """The cache in the file, or None if it is missing, damaged, or of other settings."""
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -81,7 +81,7 @@ class PairCache:
             size = len(names) * embedder.dimension
             vectors = np.fromfile(_vectors(path), dtype=np.float32, count=size)
             if zlib.crc32(vectors.data) != meta["vectors"]:
-                raise ValueError(f"{_vectors(path).name} is not the one that belongs to it")
+                raise ValueError(f"{_vectors(path).name} belongs to other pairs")
             vectors = vectors.reshape(len(names), embedder.dimension)
         except FileNotFoundError:
             return None
@@ -95,13 +95,12 @@ class PairCache:
 
         Parameters
         ----------
-        new : at least one name
         fresh : (n, d) vectors of the new names
         path : the file of pairs; after a kill it and its vectors are as before, or are not read
         """
         n = np.int32(len(self.names))
-        within = pairs(fresh, self.tau)
-        across = cross_pairs(fresh, self.vectors, self.tau) if n else _no_pairs()
+        within = find_pairs(fresh, self.tau)
+        across = find_cross_pairs(fresh, self.vectors, self.tau) if n else _no_pairs()
         self.pairs = Pairs(
             np.concatenate([self.pairs.left, across.right, within.left + n]),
             np.concatenate([self.pairs.right, across.left + n, within.right + n]),
@@ -128,15 +127,15 @@ class PairCache:
         except OSError as error:
             raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error
 
-    def among(self, names: Sequence[str], tau: float) -> Pairs:
+    def select(self, names: Sequence[str], tau: float) -> Pairs:
         """The pairs of some of the names, in positions of `names`, sorted."""
         place = {name: position for position, name in enumerate(names)}
         to = np.array([place.get(name, -1) for name in self.names], dtype=np.int32)
         if not len(to):
             return _no_pairs()
-        one, other = to[self.pairs.left], to[self.pairs.right]
-        keep = (one >= 0) & (other >= 0) & (self.pairs.cosine >= np.float32(tau))
-        left = np.minimum(one[keep], other[keep])
-        right = np.maximum(one[keep], other[keep])
+        first, second = to[self.pairs.left], to[self.pairs.right]
+        keep = (first >= 0) & (second >= 0) & (self.pairs.cosine >= np.float32(tau))
+        left = np.minimum(first[keep], second[keep])
+        right = np.maximum(first[keep], second[keep])
         order = np.lexsort((right, left))
         return Pairs(left[order], right[order], self.pairs.cosine[keep][order])

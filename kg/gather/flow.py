@@ -1,4 +1,4 @@
-"""What became of every record: a PRISMA flow as JSON, text and figure, and two tables."""
+"""The PRISMA flow of a gathering as JSON, text and figure, and two tables."""
 
 from __future__ import annotations
 
@@ -27,15 +27,7 @@ _WIDE, _HIGH = 400, 17
 def write_flow(
     root: Path, flow: Flow, rows: Sequence[tuple[Found, Kept]], left_out: Sequence[LeftOut]
 ) -> None:
-    """Write `prisma.json`, `prisma.svg`, `README.md`, `documents.tsv` and `left-out.tsv`.
-
-    Parameters
-    ----------
-    root : the corpus
-    flow : counts of records from the catalogs to the corpus
-    rows : the papers of the corpus with what is held of each
-    left_out : the papers that are not in it
-    """
+    """Write `prisma.json`, `prisma.svg`, `README.md`, `documents.tsv` and `left-out.tsv`."""
     _table(
         root / "documents.tsv",
         ("file", "title", "year", "identifiers", "text", "source", "license", "why no full text"),
@@ -70,7 +62,7 @@ def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def _cell(value: object) -> str:
-    """A cell on one line, which no spreadsheet takes for a formula."""
+    """A single-line cell that no spreadsheet takes for a formula."""
     plain = one_line("" if value is None else str(value))
     return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) else plain
 
@@ -90,15 +82,15 @@ def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
     return [
         (
             [f"Records identified: {flow.identified:,}", *found],
-            [f"Duplicates, versions of one paper: {flow.duplicates:,}"],
+            [f"Duplicates, versions of the same paper: {flow.duplicates:,}"],
         ),
         (
             [f"Papers screened: {flow.screened:,}"],
-            [f"Left out: {sum(screening.values()):,}", *_counted(screening)],
+            [f"Left out: {sum(screening.values()):,}", *_list_counts(screening)],
         ),
         (
             [f"Papers kept: {kept:,}", f"Open full text sought: {flow.sought:,}"],
-            [f"No full text to be had: {not_had:,}", *_counted(late)],
+            [f"No full text to be had: {not_had:,}", *_list_counts(late)],
         ),
         (
             [
@@ -111,12 +103,12 @@ def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
     ]
 
 
-def _counted(reasons: dict[str, int]) -> list[str]:
+def _list_counts(reasons: dict[str, int]) -> list[str]:
     return [f"{reason}: {count:,}" for reason, count in reasons.items()]
 
 
 def page(flow: Flow) -> str:
-    """The flow in words."""
+    """Write the flow as Markdown."""
     plan = flow.plan
     since = f", published since {plan.since}" if plan.since else ""
     lines = [
@@ -151,9 +143,9 @@ def page(flow: Flow) -> str:
         "",
         "## Full texts and licenses",
         "",
-        f"From: {_joined(flow.texts)}. Licenses: {_joined(flow.licenses)}. Where a license is not"
-        " stated, the text is open to be read; ask before you pass it on. Each document's license"
-        " stands in `documents.tsv`.",
+        f"From: {_join_counts(flow.texts)}. Licenses: {_join_counts(flow.licenses)}. A text"
+        " without a stated license is open to read; ask before redistributing it. Each license is"
+        " in `documents.tsv`.",
         "",
     ]
     if flow.pending:
@@ -171,7 +163,7 @@ def page(flow: Flow) -> str:
     return "\n".join(lines)
 
 
-def _joined(counts: dict[str, int]) -> str:
+def _join_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{one_line(name)} {count:,}" for name, count in counts.items()) or "none"
 
 

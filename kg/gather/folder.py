@@ -1,4 +1,4 @@
-"""The folder that a gathering fills: what a build reads, and what lets it go on after a kill."""
+"""The folder of a gathering: documents for a build, and the state to resume after a kill."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STATE = ".gather"
 
 
 class CorpusFolder:
-    """Paths and state of one corpus.
+    """Paths and state of a corpus.
 
-    `documents/` holds one file per paper. `.gather/` holds the plan, the pages of every search by
+    `documents/` holds a file per paper. `.gather/` holds the plan, the pages of every search by
     round and catalog, and the journal of what was kept: nothing in them is asked for twice.
     """
 
@@ -37,8 +37,8 @@ class CorpusFolder:
         self._deleted: set[str] = set()
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes out while this one gathers.
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out of the folder.
 
         Raises
         ------
@@ -80,12 +80,12 @@ class CorpusFolder:
         return max((int(p.name) for p in self.state.glob("rounds/[0-9]*")), default=0)
 
     @property
-    def finished(self) -> bool:
-        """Whether the last round was written out."""
+    def is_finished(self) -> bool:
+        """True if the last round was written out."""
         return (self.state / "rounds" / str(self.round) / "finished").is_file()
 
-    def whole(self) -> bool:
-        """Whether the tables, the flow and every document that the journal names still stand."""
+    def is_complete(self) -> bool:
+        """True if the tables, the flow and every document of the journal still exist."""
         written = ("documents.tsv", "left-out.tsv", "prisma.json", "prisma.svg", "README.md")
         return not self._deleted and all((self.root / name).is_file() for name in written)
 
@@ -116,8 +116,8 @@ class CorpusFolder:
         shutil.rmtree(self._pages(catalog, self.round), ignore_errors=True)
 
     def records(self, catalog: str) -> list[Found]:
-        """What a catalog has told in all rounds, the newest word on each paper."""
-        told: list[Found] = []
+        """Records of a catalog over all rounds, the newest version of each paper."""
+        found_: list[Found] = []
         known: set[str] = set()
         for number in range(self.round, 0, -1):
             new = [
@@ -127,33 +127,33 @@ class CorpusFolder:
                 if not known.intersection(found.identities())
             ]
             known.update(key for found in new for key in found.identities())
-            told += new
-        return told
+            found_ += new
+        return found_
 
     def _pages(self, catalog: str, round_: int) -> Path:
         return self.state / "rounds" / str(round_) / catalog
 
     # -- what was learned of single papers -----------------------------------------------------
 
-    def settled(self) -> dict[str, Found]:
+    def load_checked(self) -> dict[str, Found]:
         """Preprints whose servers were asked in this round, by DOI."""
         path = self.state / "rounds" / str(self.round) / "settled.jsonl"
         found = [Found.model_validate(line) for line in _lines(path)]
         return {record.doi or "": record for record in found}
 
-    def settle(self, found: Found) -> None:
+    def save_checked(self, found: Found) -> None:
         """Keep what the server of a preprint said."""
         path = self.state / "rounds" / str(self.round) / "settled.jsonl"
         append_line(path, found.model_dump_json())
 
     # -- documents -----------------------------------------------------------------------------
 
-    def of(self, found: Found) -> Kept | None:
-        """What the folder holds of a paper, under any of its identifiers."""
+    def find(self, found: Found) -> Kept | None:
+        """Find a paper of the folder by any of its identifiers."""
         return next((self.kept[k] for k in found.identities() if k in self.kept), None)
 
-    def unite(self, found: Found) -> None:
-        """Leave one file of a paper that was two before its records were seen to be one."""
+    def merge_files(self, found: Found) -> None:
+        """Merge the files of papers whose records turned out to be the same."""
         held = [self.kept[key] for key in found.identities() if key in self.kept]
         files = list({kept.file: kept for kept in held if kept.file}.values())
         for other in files[1:]:
@@ -174,7 +174,7 @@ class CorpusFolder:
         self.keep(kept.model_copy(update=gone))
 
     def entries(self) -> list[Kept]:
-        """What the folder holds, each paper once."""
+        """List the papers of the folder, each once."""
         return list({id(kept): kept for kept in self.kept.values()}.values())
 
     def _know(self, kept: Kept) -> None:
@@ -202,14 +202,14 @@ class CorpusFolder:
         append_line(path, change.model_dump_json())
 
     def changes(self, round_: int | None = None) -> list[Change]:
-        """What a round changed, each change once."""
+        """List the changes of a round, each once."""
         path = self.state / "rounds" / str(round_ or self.round) / "changes.jsonl"
-        told = [Change.model_validate(line) for line in _lines(path)]
-        return list({(change.what, change.keys): change for change in told}.values())
+        changes = [Change.model_validate(line) for line in _lines(path)]
+        return list({(change.what, change.keys): change for change in changes}.values())
 
 
 def _lines(path: Path) -> list[object]:
-    """The lines of a journal; one that a full disk cut short is taken away with what follows."""
+    """The lines of a journal; a line that a full disk cut short is removed with what follows."""
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8")

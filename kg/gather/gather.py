@@ -1,4 +1,4 @@
-"""From a topic to a corpus: search, merge, screen, fetch, write, and go on after a stop."""
+"""From a topic to a corpus: search, merge, screen, fetch, write; resumable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from kg.gather.flow import write_flow
 from kg.gather.folder import DOCUMENTS, CorpusFolder
-from kg.gather.screening import reason_against, retracted_by_notice
+from kg.gather.screening import find_objection, mark_retracted
 from kg.gather.texts import (
     FullText,
     FullTexts,
@@ -23,7 +23,7 @@ from kg.gather.texts import (
 from kg.gather.types import CatalogFlow, Change, Flow, Kept, LeftOut, Plan, Stage
 from kg.literature.access import Access
 from kg.literature.biorxiv import Biorxiv
-from kg.literature.catalog import catalogs, retraction_source
+from kg.literature.catalog import make_catalogs, make_retraction_source
 from kg.literature.merge import merge
 from kg.literature.protocol import Catalog, Page, Search
 from kg.literature.pubmed import MOST, PubMed
@@ -57,7 +57,7 @@ _PAGES = 2_000
 
 @dataclass(frozen=True)
 class Services:
-    """Whom a gathering asks, and how: the catalogs, the way to full texts, the patience."""
+    """Access to the services that a gathering uses, and its patience with them."""
 
     access: Access
     email: str | None
@@ -67,18 +67,14 @@ class Services:
 def gather(
     root: Path, plan: Plan, query: Query, services: Services, progress: Progress | None = None
 ) -> Flow:
-    """Fill `root` with what the catalogs have on a topic; call again to go on after a stop.
+    """Gather papers on a topic into `root`; call again to resume after a stop.
 
-    A catalog that fails is named in the result and asked again by the next call; the others go on.
-    A finished folder is left as it is: `update` asks again.
+    A catalog that fails is named in the result and asked again by the next call; the others
+    continue. A finished folder is left as it is: `update` asks again.
 
     Parameters
     ----------
-    root : a new folder, or one that a call with the same plan left
-    plan : the topic and its bounds
-    query : the topic's concepts (`kg.gather.topic.query_of`)
-    services : addresses, keys and patience
-    progress : called with stage, done, total
+    root : a new folder, or the folder of a call with the same plan
 
     Returns
     -------
@@ -90,18 +86,18 @@ def gather(
         If the folder holds something else, or another topic, or another process gathers there.
     """
     folder = CorpusFolder(root)
-    with folder.held():
+    with folder.lock():
         before = folder.plan()
         if before is None:
             folder.set_plan(plan)
         elif before != plan:
             raise InputError(
                 f"{root} was gathered with other settings ({_difference(before, plan)}); "
-                "name another folder, or repeat the former command to go on"
+                "name another folder, or repeat the former command to resume"
             )
         if not folder.round:
             folder.begin_round()
-        if folder.finished and folder.whole():
+        if folder.is_finished and folder.is_complete():
             flow = read_model(root / "prisma.json", Flow)
             if not flow.missing and not flow.pending:
                 return flow
@@ -116,13 +112,6 @@ def update(
     The same searches are made anew, so that papers indexed late are found as well; a paper that is
     in the corpus stays there unless it was retracted.
 
-    Parameters
-    ----------
-    root : a folder that `gather` left
-    query_for : concepts of a topic (`kg.gather.topic.query_of`)
-    services : addresses, keys and patience
-    progress : called with stage, done, total
-
     Returns
     -------
     The flow with `changes`.
@@ -136,16 +125,16 @@ def update(
     plan = folder.plan() if folder.state.is_dir() else None
     if plan is None:
         raise InputError(f"{root} was not gathered by `sage kg gather`; there is nothing to repeat")
-    with folder.held():
-        if folder.finished:
+    with folder.lock():
+        if folder.is_finished:
             folder.begin_round()
         return _run(folder, plan, query_for(plan.topic), services, progress)
 
 
 def _difference(before: Plan, plan: Plan) -> str:
-    told = {"most": "max", "threshold": "relevance", "pdfs": "pdf"}
+    records = {"most": "limit", "threshold": "relevance", "pdfs": "pdf"}
     return "; ".join(
-        f"{told.get(name, name)}: {value} then, {getattr(plan, name)} now"
+        f"{records.get(name, name)}: {value} then, {getattr(plan, name)} now"
         for name, value in before
         if value != getattr(plan, name)
     )
@@ -172,7 +161,7 @@ class _Gathering:
     plan: Plan
     query: Query
     services: Services
-    tell: Progress
+    report_progress: Progress
     notes: list[str] = field(default_factory=list)
     silent: dict[str, str] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -181,22 +170,22 @@ class _Gathering:
     async def run(self) -> Flow:
         self.client = ServiceClient(None, self.services.policy)
         try:
-            return await self._gathered()
+            return await self._gather_all()
         finally:
             await self.client.close()
 
-    async def _gathered(self) -> Flow:
+    async def _gather_all(self) -> Flow:
         self.search = Search(self.query, self.plan.since)
-        asked = catalogs(self.services.access, self.services.email)
+        asked = make_catalogs(self.services.access, self.services.email)
         self._taken: dict[str, tuple[int, int]] = {}
         flows = await _together([self._harvest(catalog) for catalog in asked])
-        told = [found for catalog in asked for found in self.folder.records(catalog.name)]
-        papers = merge(told)
-        papers = merge(await self._settled(papers, asked))
-        papers = retracted_by_notice(await self._checked_again(papers, asked))
-        wanted = self._screened(papers)
+        records = [found for catalog in asked for found in self.folder.records(catalog.name)]
+        papers = merge(records)
+        papers = merge(await self._check_preprints(papers, asked))
+        papers = mark_retracted(await self._recheck_papers(papers, asked))
+        wanted = self._screen(papers)
         await self._documents(wanted)
-        return self._written(flows, len(told), papers, wanted)
+        return self._write_results(flows, len(records), papers, wanted)
 
     # -- searching -----------------------------------------------------------------------------
 
@@ -224,7 +213,7 @@ class _Gathering:
             total = min(page.total, self.plan.most)
             self._taken[catalog.name] = (min(_count(pages), total), total)
             done, expected = map(sum, zip(*self._taken.values(), strict=True))
-            self.tell("searching", done, expected)
+            self.report_progress("searching", done, expected)
         total = pages[0].total if pages else 0
         notes = []
         if total > _count(pages) and problem is None:
@@ -252,7 +241,7 @@ class _Gathering:
             return None
 
     def _complete(self, pages: list[Page]) -> bool:
-        """Whether a search is at its end or at a bound; a cursor that leads nowhere is an end."""
+        """True if a search is at its end or at a bound; a cursor that leads nowhere is an end."""
         if not pages:
             return False
         last = pages[-1]
@@ -265,20 +254,20 @@ class _Gathering:
             or len(pages) >= _PAGES
         )
 
-    async def _settled(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
+    async def _check_preprints(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
         """The papers, and preprints with what their servers say of withdrawal and journal."""
         (server,) = (catalog for catalog in asked if isinstance(catalog, Biorxiv))
-        known = self.folder.settled()
+        known = self.folder.load_checked()
         preprints = [p for p in papers if p.preprint and "biorxiv" in p.sources and p.doi]
         failed: list[str] = []
 
         async def settle(paper: Found) -> None:
             try:
-                known[paper.doi or ""] = settled = await server.settled(self.client, paper)
+                known[paper.doi or ""] = settled = await server.check_status(self.client, paper)
             except ServiceError as problem:
                 failed.append(problem.reason)
                 return
-            self.folder.settle(settled)
+            self.folder.save_checked(settled)
 
         await self._at_once(
             "checking preprints", settle, [p for p in preprints if p.doi not in known]
@@ -289,7 +278,7 @@ class _Gathering:
             )
         return papers + [known[doi] for paper in preprints if (doi := paper.doi or "") in known]
 
-    async def _checked_again(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
+    async def _recheck_papers(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
         """In an update: papers of the corpus that no search brought up again, looked up by number.
 
         A search brings the most relevant; a retraction must be seen of the others as well.
@@ -307,7 +296,7 @@ class _Gathering:
         unseen = [
             paper
             for paper in papers
-            if (kept := self.folder.of(paper)) is not None
+            if (kept := self.folder.find(paper)) is not None
             and kept.file is not None
             and not seen.intersection(paper.identities())
         ]
@@ -324,7 +313,7 @@ class _Gathering:
                         " that no search brought up again (OpenAlex would check, with a key)"
                     )
             else:
-                marker = retraction_source(self.services.access, self.services.email)
+                marker = make_retraction_source(self.services.access, self.services.email)
                 for start in range(0, len(unseen), 50):
                     marked = await marker.mark(self.client, unseen[start : start + 50])
                     again += [found for found in marked if isinstance(found, Found)]
@@ -337,12 +326,12 @@ class _Gathering:
 
     # -- screening -----------------------------------------------------------------------------
 
-    def _screened(self, papers: list[Found]) -> list[Found]:
+    def _screen(self, papers: list[Found]) -> list[Found]:
         """The papers that are kept; the others are listed with their reason."""
         kept: list[Found] = []
         for paper in papers:
-            reason = reason_against(paper, self.query, self.plan)
-            held = self.folder.of(paper)
+            reason = find_objection(paper, self.query, self.plan)
+            held = self.folder.find(paper)
             if held is not None and held.file is not None and not paper.retracted:
                 reason = None  # what is in the corpus stays until it is retracted
             if reason is None:
@@ -351,12 +340,12 @@ class _Gathering:
             self._leave_out(paper, "screening", reason)
             if held is not None and held.file is not None:
                 self._take_out(paper, held, reason)
-        return self._bounded(kept)
+        return self._limit_papers(kept)
 
-    def _bounded(self, kept: list[Found]) -> list[Found]:
+    def _limit_papers(self, kept: list[Found]) -> list[Found]:
         if len(kept) <= self.plan.most:
             return kept
-        held = [p for p in kept if (k := self.folder.of(p)) is not None and k.file is not None]
+        held = [p for p in kept if (k := self.folder.find(p)) is not None and k.file is not None]
         inside = {id(paper) for paper in held}
         new = [paper for paper in kept if id(paper) not in inside]
         room = max(0, self.plan.most - len(held))
@@ -366,7 +355,7 @@ class _Gathering:
             if tuple(paper.identities()) in chosen:
                 held.append(paper)
             else:
-                reason = f"beyond the {self.plan.most} of --max, by lexical rank"
+                reason = f"beyond the {self.plan.most} of --limit, by lexical rank"
                 self._leave_out(paper, "screening", reason)
         return held
 
@@ -375,7 +364,7 @@ class _Gathering:
             LeftOut(
                 title=paper.title,
                 year=paper.year,
-                keys=_named(paper),
+                keys=_list_keys(paper),
                 sources=paper.sources,
                 stage=stage,
                 reason=reason,
@@ -384,17 +373,17 @@ class _Gathering:
 
     def _take_out(self, paper: Found, held: Kept, reason: str) -> None:
         self.folder.change(
-            Change(what="retracted", title=paper.title, keys=_named(paper), why=reason)
+            Change(what="retracted", title=paper.title, keys=_list_keys(paper), why=reason)
         )
         self.folder.remove(held, retracted=True)
 
     # -- documents -----------------------------------------------------------------------------
 
     async def _documents(self, wanted: list[Found]) -> None:
-        """Write one file per paper: full text where one is open, else title and abstract."""
+        """Write a file per paper: open full text, else title and abstract."""
         texts = FullTexts(self.client, self.services.access, self.services.email, self.folder.state)
         for paper in wanted:
-            self.folder.unite(paper)
+            self.folder.merge_files(paper)
         self.sought = sum(bool(texts.places(paper, pdfs=self.plan.pdfs)) for paper in wanted)
         for pdfs in (False, True):  # PDFs last
             if pdfs and not self.plan.pdfs:
@@ -407,7 +396,7 @@ class _Gathering:
             due = [paper for paper in wanted if self._due(paper, texts, pdfs=pdfs)]
             await self._at_once(stage, document, due)
         for paper in list(wanted):
-            held = self.folder.of(paper)
+            held = self.folder.find(paper)
             if held is None or held.file is None:
                 wanted.remove(paper)
                 reason = "no abstract, and no full text could be had"
@@ -416,27 +405,27 @@ class _Gathering:
                 self._leave_out(paper, "full text", reason)
 
     def _due(self, paper: Found, texts: FullTexts, *, pdfs: bool) -> bool:
-        held = self.folder.of(paper)
+        held = self.folder.find(paper)
         if held is None:
             return True
         if held.text == "full text" or held.retracted:
             return False
-        return held.pending or bool(self._untried(paper, held, texts, pdfs=pdfs))
+        return held.pending or bool(self._list_untried(paper, held, texts, pdfs=pdfs))
 
-    def _untried(
+    def _list_untried(
         self, paper: Found, held: Kept | None, texts: FullTexts, *, pdfs: bool
     ) -> list[str]:
         tried = held.tried if held else {}
         return [p for p in texts.places(paper, pdfs=pdfs) if p not in tried]
 
     async def _document(self, paper: Found, texts: FullTexts, *, pdfs: bool) -> None:
-        held = self.folder.of(paper)
+        held = self.folder.find(paper)
         adopted = self._left_by_a_kill(paper, texts) if held is None else None
         text: FullText | RefusedText | None = adopted
         tried = dict(held.tried) if held else {}
         pending = False
         if text is None:
-            for place in self._untried(paper, held, texts, pdfs=pdfs):
+            for place in self._list_untried(paper, held, texts, pdfs=pdfs):
                 text = await texts.fetch(paper, place)
                 if isinstance(text, FullText):
                     break
@@ -453,7 +442,7 @@ class _Gathering:
         path = self._path(paper, ".xml")
         if not path.is_file():
             return None
-        text = texts.accepted(paper, "Europe PMC", path.read_bytes())
+        text = texts.check_reply(paper, "Europe PMC", path.read_bytes())
         return text if isinstance(text, FullText) else None
 
     def _path(self, paper: Found, suffix: str) -> Path:
@@ -488,15 +477,15 @@ class _Gathering:
             write_text(path, markdown(paper, license_))
         file = str(path.relative_to(self.folder.root)) if path is not None else None
         if new and file is not None:
-            self.folder.change(Change(what="new", title=paper.title, keys=_named(paper)))
+            self.folder.change(Change(what="new", title=paper.title, keys=_list_keys(paper)))
         if retracted and held is not None and held.file is not None:
             why = f"retracted (says {source})"
             self.folder.change(
-                Change(what="retracted", title=paper.title, keys=_named(paper), why=why)
+                Change(what="retracted", title=paper.title, keys=_list_keys(paper), why=why)
             )
         self.folder.keep(
             Kept(
-                keys=tuple(dict.fromkeys((*_named(paper), *(held.keys if held else ())))),
+                keys=tuple(dict.fromkeys((*_list_keys(paper), *(held.keys if held else ())))),
                 title=paper.title,
                 file=file,
                 text="full text" if full and file else "abstract" if file else "none",
@@ -516,25 +505,25 @@ class _Gathering:
         """Work on several papers at once; the services' rates decide how fast."""
         gate, done = asyncio.Semaphore(_AT_ONCE), 0
 
-        async def one(paper: Found) -> None:
+        async def process(paper: Found) -> None:
             nonlocal done
             async with gate:
                 await work(paper)
             done += 1
-            self.tell(stage, done, len(papers))
+            self.report_progress(stage, done, len(papers))
 
-        await _together([one(paper) for paper in papers])
+        await _together([process(paper) for paper in papers])
 
-    # -- what is told --------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------
 
-    def _written(
+    def _write_results(
         self,
         flows: Sequence[CatalogFlow],
         identified: int,
         papers: list[Found],
         wanted: list[Found],
     ) -> Flow:
-        rows = [(paper, kept) for paper in wanted if (kept := self.folder.of(paper)) is not None]
+        rows = [(paper, kept) for paper in wanted if (kept := self.folder.find(paper)) is not None]
         by_stage: dict[str, Counter[str]] = {"screening": Counter(), "full text": Counter()}
         for left in self.left_out:
             by_stage[left.stage][left.reason.split(" (")[0]] += 1
@@ -573,7 +562,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of all; the first that fails ends the others, and its error is the caller's."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
+            tasks = [group.create_task(process) for process in work]
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -583,7 +572,7 @@ def _count(pages: Sequence[Page]) -> int:
     return sum(len(page.records) for page in pages)
 
 
-def _named(paper: Found) -> tuple[str, ...]:
+def _list_keys(paper: Found) -> tuple[str, ...]:
     """The identifiers of a paper; its title where it has no other."""
     keys = paper.identities()
     return tuple(key for key in keys if not key.startswith("title:")) or tuple(keys)

@@ -1,10 +1,10 @@
-"""Which papers are kept: rules that can be read, each with its reason."""
+"""Screening of papers by explicit rules, each with its reason."""
 
 from __future__ import annotations
 
 import re
 
-from kg.gather.topic import relevance
+from kg.gather.topic import score_relevance
 from kg.gather.types import Plan
 from kg.literature.types import Found, Query
 
@@ -27,8 +27,8 @@ _NOTICE = re.compile(
 )
 
 
-def reason_against(found: Found, query: Query, plan: Plan) -> str | None:
-    """Why a paper is left out, None if it is kept. The first rule that applies is the reason."""
+def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
+    """Reason to leave a paper out, None if it is kept; the first rule that applies."""
     if found.retracted:
         return f"retracted (says {', '.join(found.retraction_sources) or 'its title'})"
     kind = next((_NO_RESEARCH[kind] for kind in found.kinds if kind in _NO_RESEARCH), None)
@@ -41,7 +41,7 @@ def reason_against(found: Found, query: Query, plan: Plan) -> str | None:
     if not found.abstract and not found.pmcid and not found.pdfs:
         return "no abstract and no open full text"
     # Where there is no abstract, the title alone cannot show that a concept is missing.
-    if found.abstract and (share := relevance(query, found)) < plan.threshold:
+    if found.abstract and (share := score_relevance(query, found)) < plan.threshold:
         named = round(share * len(query.groups()))
         return (
             f"off topic: names {named} of {len(query.groups())} concepts, "
@@ -50,7 +50,7 @@ def reason_against(found: Found, query: Query, plan: Plan) -> str | None:
     return None
 
 
-def retracted_by_notice(records: list[Found]) -> list[Found]:
+def mark_retracted(records: list[Found]) -> list[Found]:
     """The records, retracted where a retraction notice among them names them."""
     named = {key for found in records for key in found.retracts}
     return [

@@ -16,7 +16,7 @@ from kg.literature import europe_pmc, pubmed
 from kg.literature.access import Access
 from kg.literature.types import Found, title_key
 from kg.sources.base import ReadOptions, SourceError
-from kg.sources.xml import license_of, read_xml
+from kg.sources.xml import read_license, read_xml
 from kg.types import Document
 from sage.core.files import write_bytes
 from sage.core.http.client import Limit, Request, ServiceClient
@@ -55,7 +55,7 @@ class FullText(Strict):
 
 
 class RefusedText(Strict):
-    """Why a place gave no full text; `final` if asking again would give no other answer."""
+    """Reason why a place has no full text; `final` if asking again would not help."""
 
     source: str
     reason: str
@@ -78,7 +78,7 @@ def license_name(said: str | None) -> str:
 
 
 def is_open(license_: str) -> bool:
-    """Whether a license, in the form of `license_name`, lets anyone copy the text."""
+    """True if a license, in the form of `license_name`, lets anyone copy the text."""
     return license_.startswith(("CC", "public domain"))
 
 
@@ -95,27 +95,27 @@ class FullTexts:
         self._ncbi_limit = Limit(10 if key else 3, 1.0, concurrency=3)
 
     def places(self, found: Found, *, pdfs: bool) -> list[str]:
-        """Where an open full text of the paper may be, in the order in which it is asked for."""
+        """List places where an open full text may be, in order of preference."""
         places = ["Europe PMC", "PMC"] if found.pmcid else []
         return places + [url for url, said in found.pdfs if pdfs and is_open(license_name(said))]
 
     async def fetch(self, found: Found, place: str) -> FullText | RefusedText:
-        """The full text of the paper at one of its places, or why there is none."""
+        """Fetch the full text from a place, or return why there is none."""
         try:
             if place == "Europe PMC":
                 return await self._client.fetch(
-                    self._europe_pmc(found), lambda body: self.accepted(found, place, body)
+                    self._europe_pmc(found), lambda body: self.check_reply(found, place, body)
                 )
             if place == "PMC":
                 return await self._client.fetch(
-                    self._pmc(found), lambda body: self.accepted(found, place, body)
+                    self._pmc(found), lambda body: self.check_reply(found, place, body)
                 )
             return await self._pdf(found, place)
         except ServiceError as problem:
             final = place.startswith("http")
             return RefusedText(source=place, reason=problem.reason, final=final)
 
-    def accepted(self, found: Found, place: str, body: bytes) -> FullText | RefusedText:
+    def check_reply(self, found: Found, place: str, body: bytes) -> FullText | RefusedText:
         """JATS of this paper with a body, or the reason why the reply is not that."""
         start = body.lstrip()[:2000].lower()
         if start and (not start.startswith(b"<") or b"<html" in start):
@@ -126,7 +126,7 @@ class FullTexts:
             raise SourceChanged(place, "its answer is cut short")
         try:
             documents = list(read_xml(Path("article"), body)) if start else []
-            license_ = license_name(license_of(body) or found.license) if documents else ""
+            license_ = license_name(read_license(body) or found.license) if documents else ""
         except SourceError as problem:
             if "Premature end" in str(problem):
                 raise SourceChanged(place, "its answer is cut short") from None
@@ -169,7 +169,7 @@ class FullTexts:
     async def _pdf(self, found: Found, url: str) -> FullText | RefusedText:
         license_ = license_name(dict(found.pdfs)[url])
         try:
-            host, refused = await self._checked(url)
+            host, refused = await self._check_address(url)
         except ValueError:  # a port, a name or brackets that no address has
             host, refused = "", "no address that is followed"
         if refused:
@@ -181,7 +181,9 @@ class FullTexts:
         path = self._pdfs / f"{file_name(found)}.pdf"
         write_bytes(path, body)
         ((_, result),) = await asyncio.to_thread(
-            lambda: list(read_all([path], ReadOptions(), 1))  # in a process: a crash costs one PDF
+            lambda: list(
+                read_all([path], ReadOptions(), 1)
+            )  # in a process: a crash costs only this PDF
         )
         if not result.documents:
             reason = f"PDF that cannot be read: {result.report.reason}"
@@ -190,7 +192,7 @@ class FullTexts:
             return RefusedText(source=url, reason="PDF that does not open with the paper's title")
         return FullText(source=url, license=license_, document=result.documents[0])
 
-    async def _checked(self, url: str) -> tuple[str, str | None]:
+    async def _check_address(self, url: str) -> tuple[str, str | None]:
         """The host of an address out of a record, and why it is not followed.
 
         Only public hosts over HTTP are, and those that the user named.
@@ -218,7 +220,7 @@ class FullTexts:
 
 
 def _of_another(found: Found, document: Document) -> str | None:
-    """Why a full text is not this paper's: it names none of its identifiers, or another's."""
+    """Reason to reject a full text: it has none of the paper's identifiers, or another paper's."""
     own = found.identities()
     shared = False
     for kind in ("doi", "pmid", "pmcid"):
@@ -233,14 +235,14 @@ def _of_another(found: Found, document: Document) -> str | None:
 
 
 def _opens_with(title: str, text: str) -> bool:
-    """Whether a text names nearly all words of a title at its beginning, however it is set.
+    """True if a text names nearly all words of a title at its beginning, however it is set.
 
     An address in a catalog can lead to another paper. Of seven articles each opens with all words
     of its own title, and with at most 0.73 of those of any other that was tried.
     """
     opening = title_key(text[:_OPENING]).replace(" ", "")
-    words = [word for word in title_key(title).split() if len(word) > 3]
-    return sum(word in opening for word in words) >= 0.8 * len(words)
+    title_words = [word for word in title_key(title).split() if len(word) > 3]
+    return sum(word in opening for word in title_words) >= 0.8 * len(title_words)
 
 
 def file_name(found: Found) -> str:
@@ -266,12 +268,12 @@ def markdown(found: Found, license_: str, document: Document | None = None) -> s
         "retracted": "false",
         "findings_basis": "full_text" if document else "abstract",
     }
-    head = "\n".join(f"{name}: {_quoted(value)}" for name, value in fields.items() if value)
+    head = "\n".join(f"{name}: {_quote(value)}" for name, value in fields.items() if value)
     body = "\n\n".join(_sections(document)) if document else f"## Abstract\n\n{found.abstract}"
     return f"---\n{head}\n---\n\n{body}\n"
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     plain = one_line(str(value)).replace('"', "'")
     return f'"{plain}"'
 

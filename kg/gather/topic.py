@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kg.lexicon.ontology import Ontology
-from kg.literature.expansion import expander
+from kg.literature.expansion import make_expander
 from kg.literature.text import words
 from kg.literature.types import Query, Record
 from sage.core.errors import InputError
@@ -19,7 +19,7 @@ _UNCOUNTED = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+")
 
 
-def query_of(topic: str, ontology: Ontology) -> Query:
+def parse_topic(topic: str, ontology: Ontology) -> Query:
     """The topic's concepts, all of which must occur: names of the ontology, then single words.
 
     Raises
@@ -44,7 +44,7 @@ def query_of(topic: str, ontology: Ontology) -> Query:
         raise InputError(
             f'the topic "{topic}" has no word to search for; name in English what it is about'
         )
-    query = expander(ontology)(Query(text=topic, phrases=tuple(dict.fromkeys(phrases))))
+    query = make_expander(ontology)(Query(text=topic, phrases=tuple(dict.fromkeys(phrases))))
     both = tuple(tuple(n for name in names for n in _numbers(name)) for names in query.groups())
     return query.model_copy(update={"any_of": both})
 
@@ -56,10 +56,10 @@ def _numbers(name: str) -> tuple[str, ...]:
     return (name, name[:-1]) if name.endswith("s") else (name, f"{name}s")
 
 
-def relevance(query: Query, record: Record) -> float:
+def score_relevance(query: Query, record: Record) -> float:
     """The share of the topic's concepts that title or abstract name.
 
-    A concept is named where all words of its name, or of a synonym, stand in one sentence, whatever
+    A concept is named where all words of its name, or of a synonym, occur in a sentence, whatever
     their inflection.
     """
     sentences = [set(words(part)) for part in (record.title, *_SENTENCE.split(record.abstract))]

@@ -1,4 +1,4 @@
-"""What is asked of a gathering, what it keeps on disk, and what it reports."""
+"""Plan, records and report of a gathering."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Stage = Literal["screening", "full text"]
 
 
 class Plan(Strict):
-    """What to gather. `most` bounds the records of each catalog, and the papers that are kept.
+    """Topic and limits of a gathering. `most` bounds records per catalog and papers kept.
 
     `threshold` is the share of the topic's concepts that a paper must name (`topic.relevance`).
     """
@@ -25,7 +25,7 @@ class Plan(Strict):
 
 
 class Kept(Strict):
-    """What the folder holds of a paper. `file` is relative to it, None after a removal.
+    """Entry of a paper in the folder. `file` is relative to it, None after a removal.
 
     `tried` are the places that gave no full text, with what they said. `pending` marks a place that
     did not answer, so that it is asked again.
@@ -54,7 +54,7 @@ class LeftOut(Strict):
 
 
 class CatalogFlow(Strict):
-    """What a catalog gave. `problem` says why it is missing, or stopped before its end."""
+    """Records read from a catalog. `problem` says why it is missing, or stopped before its end."""
 
     name: str
     asked: str
@@ -66,7 +66,7 @@ class CatalogFlow(Strict):
 
 
 class Change(Strict):
-    """What an update did with a paper."""
+    """Change of a paper in an update."""
 
     what: Literal["new", "retracted"]
     title: str
@@ -101,7 +101,7 @@ class Flow(Strict):
 
     @property
     def earlier(self) -> int:
-        """Records that the searches of earlier rounds brought up, and those of this one did not."""
+        """Records that the searches of earlier rounds found and those of this round did not."""
         return self.identified - sum(catalog.taken for catalog in self.catalogs)
 
     @property

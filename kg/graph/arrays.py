@@ -81,7 +81,7 @@ class GraphArrays:
 
     @property
     def n_edges(self) -> int:
-        """Number of edges, negated ones included."""
+        """Number of edges, negated edges included."""
         return len(self.head)
 
     @cached_property
@@ -111,14 +111,14 @@ class GraphArrays:
         return code[order], order
 
     def edges_between(self, head: int, tail: int) -> list[int]:
-        """Positions of the edges head -> tail, negated ones included."""
+        """Positions of the edges head -> tail, negated edges included."""
         codes, order = self._pairs
         code = head * max(self.n_nodes, 1) + tail
         start, stop = np.searchsorted(codes, [code, code + 1])
         found: list[int] = sorted(order[start:stop].tolist())
         return found
 
-    def opposed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def list_opposed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Pairs (edge, edge that speaks against it), sorted; see `kg.graph.belief.opponents`."""
         return self._opponents
 
@@ -128,9 +128,9 @@ class GraphArrays:
 
     def against(self, edge: int) -> list[int]:
         """Positions of the edges that speak against an edge."""
-        one, other = self.opposed()
-        start, stop = np.searchsorted(one, [edge, edge + 1])
-        found: list[int] = other[start:stop].tolist()
+        edges, opponents = self.list_opposed()
+        start, stop = np.searchsorted(edges, [edge, edge + 1])
+        found: list[int] = opponents[start:stop].tolist()
         return found
 
     def measure(self) -> None:
@@ -142,7 +142,7 @@ class GraphArrays:
             self.reading_confidence,
             self.reading_speculative,
             self.reading_retracted,
-            self.opposed(),
+            self.list_opposed(),
         )
         dated = self.reading_year != NO_YEAR
         edges, years = self.reading_edge[dated], self.reading_year[dated]
@@ -154,13 +154,13 @@ class GraphArrays:
         self.first_year, self.last_year = first, last
 
     def supports(self, edge: int) -> tuple[Support, ...]:
-        """The readings of one edge, in the order of the build."""
+        """The readings of an edge, in the order of the build."""
         readings = self.readings_of(edge)
         row = self.edge_rows[int(self.edge_row[edge])]
         return tuple(Support.model_validate(row[p]) for p in self.reading_place[readings].tolist())
 
     def readings_of(self, edge: int) -> slice:
-        """Where the readings of an edge stand; they are stored in order of their edge."""
+        """Slice of an edge's readings, which are stored in order of their edge."""
         start, stop = np.searchsorted(self.reading_edge, [edge, edge + 1])
         return slice(int(start), int(stop))
 

@@ -61,7 +61,7 @@ def best_per_document(
 def noisy_or(
     group: NDArray[np.int64], probability: NDArray[np.float64], n: int
 ) -> NDArray[np.float64]:
-    """(n,) 1 - prod(1 - p) over the members of each group; 0 for an empty one."""
+    """(n,) 1 - prod(1 - p) over the members of each group; 0 for an empty group."""
     logs = np.zeros(n)
     np.add.at(logs, group, np.log1p(-np.clip(probability, 0.0, _MOST)))
     return -np.expm1(logs)
@@ -84,13 +84,13 @@ def opponents(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs (edge, edge that speaks against it), both directions, sorted.
 
-    Two edges between the same head and tail oppose each other when one denies the other's relation
-    or sign, or when both are affirmed with opposite signs.
+    Two edges between the same head and tail oppose each other when either denies the other's
+    relation or sign, or when both are affirmed with opposite signs.
 
     Parameters
     ----------
     head, tail : (m,) node positions of the directed edges
-    relation : (m,) codes; equal codes are one relation
+    relation : (m,) codes; equal codes are the same relation
     sign : (m,) -1, 0 or 1 of the relation's polarity
     negated : (m,) whether the edge denies its relation
 
@@ -103,7 +103,7 @@ def opponents(
     same = np.zeros(len(order) + 1, dtype=np.bool_)
     if len(order):
         same[1:-1] = (h[1:] == h[:-1]) & (t[1:] == t[:-1])
-    # Only runs of two or more edges between one pair can oppose each other.
+    # Only runs of two or more edges between a pair can oppose each other.
     starts = np.flatnonzero(~same[:-1] & same[1:]) if len(order) else np.zeros(0, dtype=np.int64)
     left: list[int] = []
     right: list[int] = []
@@ -123,10 +123,10 @@ def opponents(
                 if against:
                     left.append(a)
                     right.append(b)
-    one = np.asarray(left, dtype=np.int64)
-    other = np.asarray(right, dtype=np.int64)
-    by = np.lexsort((other, one))
-    return one[by], other[by]
+    edges = np.asarray(left, dtype=np.int64)
+    against_ = np.asarray(right, dtype=np.int64)
+    by = np.lexsort((against_, edges))
+    return edges[by], against_[by]
 
 
 def edge_measures(
@@ -145,17 +145,17 @@ def edge_measures(
 
     Parameters
     ----------
-    n_edges : edges in all; one without a reading has weight, belief and documents 0
+    n_edges : edges in all; an edge without a reading has weight, belief and documents 0
     edge : (k,) edge of each reading
     document : (k,) document of each reading, numbered from 0
     confidence : (k,) of the extraction, in [0, 1]
     speculative : (k,) whether the sentence hedges; it then counts half for belief
     retracted : (k,) whether the document was retracted
-    against : pairs of an edge and one that opposes it, from `opponents`
+    against : pairs of an edge and an edge that opposes it, from `opponents`
 
     Returns
     -------
-    (n_edges,) weight, (n_edges,) belief in [0, 1], and (n_edges,) documents, retracted ones
+    (n_edges,) weight, (n_edges,) belief in [0, 1], and (n_edges,) documents, retracted documents
     included.
     """
     n_documents = int(document.max()) + 1 if len(document) else 0
@@ -166,15 +166,15 @@ def edge_measures(
     trust = np.where(retracted, 0.0, trust)
     at, witness, best = best_per_document(edge, document, trust, n_documents)
     support = noisy_or(at, best, n_edges)
-    one, other = against
+    opposed, opponent = against
     con = np.zeros(n_edges)
-    if len(one):
-        # A document that speaks against an edge by several others is one witness.
-        first = np.searchsorted(at, other)
-        count = np.searchsorted(at, other, side="right") - first
+    if len(opposed):
+        # A document that contradicts an edge by several others is a single witness.
+        first = np.searchsorted(at, opponent)
+        count = np.searchsorted(at, opponent, side="right") - first
         picks = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
         a, _, b = best_per_document(
-            np.repeat(one, count).astype(np.int32),
+            np.repeat(opposed, count).astype(np.int32),
             witness[picks].astype(np.int32),
             best[picks],
             n_documents,

@@ -11,14 +11,14 @@ from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, Support
 from kg.fusion.names import lexical_key
 from kg.graph.arrays import NO_YEAR, GraphArrays
 from kg.graph.belief import POLARITIES
-from kg.graph.rows import NOTHING_MORE, JsonRows, encoded
+from kg.graph.rows import NOTHING_MORE, JsonRows, encode_row
 from kg.types import EntityType, Evidence
 
 _TYPE = {t: n for n, t in enumerate(EntityType)}
 _POLARITY = {p: n for n, p in enumerate(POLARITIES)}
 
 
-def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
+def build_columns(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
     """Columns and meta of `kg.graph.model.Graph`, measures computed."""
     ends = list(zip(*fused.edges, strict=True)) or [()] * len(FusedEdge._fields)
     head, named, tail, polarity, negated, supports = ends
@@ -59,8 +59,8 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
         "reading_retracted": np.array([e.retracted for e in evidence], dtype=np.bool_),
         "alias_keys": alias_keys,
         "alias_node": alias_node,
-        "node_rows": JsonRows.of_texts(_node_row(node, merges) for node in fused.nodes),
-        "edge_rows": JsonRows.of_texts(map(_supports, supports)),
+        "node_rows": JsonRows.from_texts(_node_row(node, merges) for node in fused.nodes),
+        "edge_rows": JsonRows.from_texts(map(_supports, supports)),
         "node_row": np.arange(len(fused.nodes), dtype=np.int32),
         "edge_row": np.arange(len(fused.edges), dtype=np.int32),
         "vectors": fused.vectors,
@@ -82,11 +82,11 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes:
-    """What is known of a node beside its name and type, as JSON."""
+    """Encode further facts about a node as JSON."""
     joined = merges.get(node.id)
     if not (joined or node.synonyms or node.identifiers or node.definition or node.names[1:]):
         return NOTHING_MORE
-    return encoded(
+    return encode_row(
         {
             "aliases": list(node.names[1:]),
             "synonyms": list(node.synonyms),
@@ -98,13 +98,13 @@ def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes
 
 
 def _supports(supports: tuple[Support, ...]) -> bytes:
-    """The readings of an edge as one list of JSON."""
+    """The readings of an edge as a JSON list."""
     encode = Support.__pydantic_serializer__.to_json
     return b"[%s]" % b",".join([encode(s, exclude_defaults=True) for s in supports])
 
 
 def _independent_documents(evidence: list[Evidence]) -> dict[str, int]:
-    """Numbers of documents; files that carry one DOI or PMID are one document."""
+    """Numbers of documents; files with the same DOI or PMID are the same document."""
     key: dict[str, str] = {}
     for e in evidence:
         name = f"doi:{e.doi.casefold()}" if e.doi else f"pmid:{e.pmid}" if e.pmid else ""

@@ -1,4 +1,4 @@
-"""What the literature says of one concept: its relations, with papers for and against by year."""
+"""Report on a concept: its relations, with papers for and against by year."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sage.core.models import Strict
 
 
 class Quotation(Strict):
-    """One reading: the sentence, its paper, and whether it speaks for the relation."""
+    """A sentence with its paper, and whether it supports the relation."""
 
     text: str
     title: str
@@ -46,7 +46,7 @@ class Relation(Strict):
 
 
 class YearCount(Strict):
-    """Papers of one year that speak for and against relations of the concept."""
+    """Papers of a year for and against relations of the concept."""
 
     year: int
     papers_for: int
@@ -66,23 +66,21 @@ class ConceptReport(Strict):
     as_of: int | None = None
 
 
-def concept_report(graph: Graph, name: str | int, as_of: int | None = None) -> ConceptReport:
+def describe_concept(graph: Graph, name: str | int, as_of: int | None = None) -> ConceptReport:
     """Every relation of a concept with its evidence, and the counts by year.
 
-    Of two relations that contradict each other the more believed one is listed, and the papers of
-    the other count against it. A paper that speaks for one relation and against another is counted
+    Of two relations that contradict each other the more believed is listed, and the papers of
+    the other count against it. A paper for a relation and against another is counted
     on both sides; papers that were retracted are shown and count for nothing.
 
     Parameters
     ----------
     graph : the graph, already cut at `as_of` if a year is given
-    name : id, name, alias or position
-    as_of : the year of the cut, to be told
 
     Raises
     ------
     InputError
-        If no node is called so; the message names the nearest ones.
+        If no node is called so; the message names the nearest nodes.
     """
     node = graph.node(name)
     place = graph.resolve(node.id)
@@ -98,17 +96,17 @@ def concept_report(graph: Graph, name: str | int, as_of: int | None = None) -> C
         for quotation in relation.quotations:
             if not quotation.retracted:
                 sides[quotation.speaks_for][quotation.paper] = quotation.year
-    told = {side: Counter(papers.values()) for side, papers in sides.items()}
-    dated = sorted(year for year in {*told[True], *told[False]} if year is not None)
+    counts = {side: Counter(papers.values()) for side, papers in sides.items()}
+    dated = sorted(year for year in {*counts[True], *counts[False]} if year is not None)
     return ConceptReport(
         node=node,
         links=tuple((f"{p}:{local}", iri) for p, local, iri in references(node.identifiers)),
         relations=tuple(relations),
         years=tuple(
-            YearCount(year=y, papers_for=told[True][y], papers_against=told[False][y])
+            YearCount(year=y, papers_for=counts[True][y], papers_against=counts[False][y])
             for y in dated
         ),
-        undated=(told[True][None], told[False][None]),
+        undated=(counts[True][None], counts[False][None]),
         papers_for=len(sides[True]),
         papers_against=len(sides[False]),
         as_of=as_of,
@@ -151,12 +149,14 @@ def _quotations(supports: Iterable[Support], speaks_for: bool) -> list[Quotation
         )
         for s in supports
     ]
-    told = {(q.paper, q.text): q for q in reversed(rows)}  # a sentence can be read more than once
-    return sorted(told.values(), key=lambda q: (q.year or 0, q.paper, q.text))
+    distinct = {
+        (q.paper, q.text): q for q in reversed(rows)
+    }  # a sentence can be read more than once
+    return sorted(distinct.values(), key=lambda q: (q.year or 0, q.paper, q.text))
 
 
-def concept_page(report: ConceptReport) -> str:
-    """The report as one HTML page that opens offline: figure by year, relations, quotations."""
+def render_concept(report: ConceptReport) -> str:
+    """The report as an HTML page that opens offline: figure by year, relations, quotations."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).parent)
@@ -166,7 +166,7 @@ def concept_page(report: ConceptReport) -> str:
 
 
 class Bar(Strict):
-    """One bar of the figure, in pixels of its drawing."""
+    """A bar of the figure, in pixels."""
 
     x: float
     y: float
@@ -177,7 +177,7 @@ class Bar(Strict):
 
 
 class Chart(Strict):
-    """Bars upward for papers that speak for, downward for papers against, one pair per year."""
+    """Bars upward for papers in favor, downward for papers against, a pair per year."""
 
     width: float
     height: float

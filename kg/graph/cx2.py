@@ -1,4 +1,4 @@
-"""Cytoscape's exchange format CX2: one JSON file with attributes, years, papers and a style."""
+"""Cytoscape's exchange format CX2: a JSON file with attributes, years, papers and a style."""
 
 from __future__ import annotations
 
@@ -22,21 +22,26 @@ _EDGE = {
     "weight": "double", "documents": "integer", "first_year": "integer", "last_year": "integer",
     "papers": "list_of_string", "quotations": "list_of_string",
 }  # fmt: skip
-#: Most quotations of one edge.
+#: Most quotations of an edge.
 QUOTATIONS = 5
 
 
-def cx2(graph: Graph, name: str) -> str:
+def render_cx2(graph: Graph, name: str) -> str:
     """The graph as the text of a CX2 file: an array of aspects between metadata and status.
 
-    Nodes are colored by type; an edge that raises its tail ends in an arrow, one that lowers it in
-    a bar, and a denied edge is dashed, so that no meaning rests on color alone.
+    Nodes are colored by type; an edge that raises its tail ends in an arrow, an edge that lowers it
+    in a bar, and a denied edge is dashed, so that no meaning rests on color alone.
     """
     nodes = [
-        {"id": n, "v": _filled(_node(graph, n))} for n in range(graph.n_nodes)
+        {"id": n, "v": _drop_empty(_node(graph, n))} for n in range(graph.n_nodes)
     ]  # an attribute without value is left out, as the format asks
     edges = [
-        {"id": e, "s": int(graph.head[e]), "t": int(graph.tail[e]), "v": _filled(_edge(graph, e))}
+        {
+            "id": e,
+            "s": int(graph.head[e]),
+            "t": int(graph.tail[e]),
+            "v": _drop_empty(_edge(graph, e)),
+        }
         for e in range(graph.n_edges)
     ]
     declared = [{
@@ -95,12 +100,12 @@ def _edge(graph: Graph, e: int) -> dict[str, Any]:
     }
 
 
-def _filled(row: dict[str, Any]) -> dict[str, Any]:
+def _drop_empty(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value not in (None, [])}
 
 
 def _style() -> dict[str, Any]:
-    def mapped(attribute: str, values: dict[Any, str], kind: str = "string") -> dict[str, Any]:
+    def map_values(attribute: str, values: dict[Any, str], kind: str = "string") -> dict[str, Any]:
         rows = [{"v": value, "vp": shown} for value, shown in values.items()]
         return {
             "type": "DISCRETE",
@@ -116,12 +121,14 @@ def _style() -> dict[str, Any]:
         },
         "nodeMapping": {
             "NODE_LABEL": label,
-            "NODE_BACKGROUND_COLOR": mapped("type", {kind.value: COLORS[kind] for kind in TYPES}),
+            "NODE_BACKGROUND_COLOR": map_values(
+                "type", {kind.value: COLORS[kind] for kind in TYPES}
+            ),
         },
         "edgeMapping": {
-            "EDGE_TARGET_ARROW_SHAPE": mapped(
+            "EDGE_TARGET_ARROW_SHAPE": map_values(
                 "polarity", {"positive": "triangle", "negative": "tee", "neutral": "none"}
             ),
-            "EDGE_LINE_STYLE": mapped("negated", {True: "dashed", False: "solid"}, "boolean"),
+            "EDGE_LINE_STYLE": map_values("negated", {True: "dashed", False: "solid"}, "boolean"),
         },
     }

@@ -41,7 +41,7 @@ def export_graph(
     focus: str | None = None,
     max_nodes: int = 400,
 ) -> Exported:
-    """Write the graph in one of `FORMATS`.
+    """Write the graph in a format of `FORMATS`.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def export_graph(
     if format not in FORMATS:
         raise InputError(f'export format "{format}": choose {", ".join(FORMATS)}.')
     if path.is_dir():
-        raise InputError(f"--out {path} is a folder; {format} writes a file: name one in it")
+        raise InputError(f"--out {path} is a folder; {format} writes a file: name a file in it")
     if format == "html":
-        from kg.graph.export_page import page
+        from kg.graph.export_page import render_page
 
-        text, nodes, edges = page(graph, focus=focus, max_nodes=max_nodes)
+        text, nodes, edges = render_page(graph, focus=focus, max_nodes=max_nodes)
         write_export(path, text)
         shown = f"The page shows {nodes} of {graph.n_nodes} nodes."
         note = shown if nodes < graph.n_nodes else None
@@ -71,9 +71,9 @@ def export_graph(
     elif format == "json":
         write_export(path, json.dumps(node_link(graph), ensure_ascii=False, sort_keys=True))
     else:
-        from kg.graph.cx2 import cx2
+        from kg.graph.cx2 import render_cx2
 
-        write_export(path, cx2(graph, path.stem))
+        write_export(path, render_cx2(graph, path.stem))
     return describe_export(path, format, graph.n_nodes, graph.n_edges)
 
 

@@ -1,4 +1,4 @@
-"""The interactive page: one file, no network, colored by type, evidence on click."""
+"""The interactive page: a single file, no network, colored by type, evidence on click."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLORS: dict[EntityType, str] = {
 _MOST_EVIDENCE = 20
 
 
-def page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, int]:
+def render_page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, int]:
     """The page's text, and how many nodes and edges it shows."""
     shown = select(graph, focus, max_nodes)
     data = page_data(graph, shown, focus)
@@ -51,7 +51,7 @@ def page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, 
 
 
 def select(graph: Graph, focus: str | None, max_nodes: int) -> NDArray[np.int64]:
-    """Nodes to show: those nearest to the focus; or one connected part, the most connected first.
+    """Nodes to show: those nearest to the focus; or a connected part, the most connected first.
 
     Without a focus the part grows from the node with most neighbors, always by the best connected
     node next to it; if it ends before `max_nodes`, the next part begins.
@@ -148,31 +148,15 @@ def _evidence(support: Any) -> dict[str, Any]:
     }
 
 
-def layout(n: int, ends: NDArray[np.int64], rounds: int = 200) -> NDArray[np.float64]:
-    """(n, 2) positions by attraction along edges and repulsion between all (Fruchterman-Reingold).
+def layout(n: int, ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(n, 2) positions by attraction along edges (Fruchterman-Reingold), reproducible."""
+    import networkx as nx
 
-    Starts from a fixed spiral, so that the same graph is always drawn alike.
-    """
     if n == 0:
         return np.zeros((0, 2))
-    turn = np.arange(n) * 2.399963
-    radius = np.sqrt(np.arange(n) + 0.5)
-    at = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=1)
-    ideal = 1.6
-    for step in range(rounds if n > 1 else 0):
-        heat = 1.2 * (1.0 - step / rounds) + 0.02
-        gap = at[:, None, :] - at[None, :, :]
-        square = np.maximum((gap**2).sum(axis=2), 1e-4)
-        push = (gap * (ideal**2 / square)[:, :, None]).sum(axis=1)
-        if len(ends):
-            along = at[ends[:, 1]] - at[ends[:, 0]]
-            pull = along * (np.linalg.norm(along, axis=1, keepdims=True) / ideal)
-            np.add.at(push, ends[:, 0], pull)
-            np.add.at(push, ends[:, 1], -pull)
-        push -= 0.15 * at  # keeps unconnected parts on the page
-        size = np.maximum(np.linalg.norm(push, axis=1, keepdims=True), 1e-9)
-        at = at + push / size * np.minimum(size, heat)
-    at -= at.mean(axis=0)
+    drawn = nx.empty_graph(n)
+    drawn.add_edges_from(ends.tolist())
+    at = np.array(list(nx.spring_layout(drawn, seed=0, iterations=200).values()))
     # Spread a dense middle: the rank of a node's distance counts as much as the distance.
     away = np.linalg.norm(at, axis=1)
     rank = (np.argsort(np.argsort(away, kind="stable"), kind="stable") + 1) / n

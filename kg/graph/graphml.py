@@ -70,7 +70,7 @@ def _stream(graph: GraphArrays, stream: Any) -> None:
     stream.write(b'<key id="g_sage" for="graph" attr.name="sage" attr.type="string"/>\n')
     stream.write(b'<graph edgedefault="directed">\n')
     stream.write(f'<data key="g_sage">{_text(meta)}</data>\n'.encode())
-    ids = [_quoted(id_) for id_ in graph.ids]
+    ids = [_quote(id_) for id_ in graph.ids]
     for lines in (_nodes(graph, ids), _edges(graph, ids)):
         while some := "".join(islice(lines, _AT_ONCE)):
             stream.write(some.encode())
@@ -133,7 +133,7 @@ def _evidence(graph: GraphArrays) -> list[str]:
     return found
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return quoteattr(_ILLEGAL.sub("", value)) if _UNQUOTED.search(value) else f'"{value}"'
 
 

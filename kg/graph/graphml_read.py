@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Merge, Support
 from kg.fusion.names import clean_name
-from kg.graph.build import columns_of
+from kg.graph.build import build_columns
 from kg.graph.graphml import EDGE_KEYS, NODE_KEYS
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
@@ -27,7 +27,7 @@ _RELATION_KEYS = ("relation", "relationship", "predicate", "label", "interaction
 def read_graphml(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Columns and meta of a graph from GraphML, ours or another program's.
 
-    Attributes of other programs are understood where their names are usual ones (label, category,
+    Attributes of other programs are understood where their names are usual (label, category,
     predicate, weight), and otherwise left out and counted in `meta["foreign"]`.
 
     Raises
@@ -37,7 +37,7 @@ def read_graphml(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     path = Path(path)
     fused, extra = _parse(path)
-    columns, meta = columns_of(fused)
+    columns, meta = build_columns(fused)
     bare = np.array([not e.supports for e in fused.edges], dtype=np.bool_)
     for name in ("weight", "belief", "documents", "first_year", "last_year"):
         column = columns[name]

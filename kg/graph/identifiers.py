@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kg.graph.arrays import GraphArrays
 
 #: Prefix of a CURIE as Biolink writes it, and of identifiers.org, by the space's name; the first
-#: that a concept has is the one it is known by.
+#: that a concept has identifies it.
 _SPACES = {
     "HGNC": ("HGNC", "hgnc"),
     "NCBIGene": ("NCBIGene", "ncbigene"),
@@ -32,7 +32,7 @@ _SPACES = {
 
 
 def references(identifiers: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(CURIE prefix, local id, IRI) of each known identifier, the preferred one first.
+    """(CURIE prefix, local id, IRI) of each known identifier, the preferred first.
 
     >>> references({"GO": "GO:0002250", "MeSH": "D056704"})[0]
     ('GO', '0002250', 'https://identifiers.org/GO:0002250')

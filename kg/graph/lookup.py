@@ -20,7 +20,7 @@ class Lookup:
 
     @cached_property
     def keys(self) -> dict[str, list[int]]:
-        """Nodes by lexical key: one whose own name it is first, then those with most neighbors."""
+        """Nodes by lexical key: the node with that name first, then those with most neighbors."""
         out: dict[str, list[int]] = {}
         for key, node in zip(self._graph.alias_keys, self._graph.alias_node.tolist(), strict=True):
             out.setdefault(key, []).append(node)
@@ -66,7 +66,7 @@ class Lookup:
         if len(found) < limit and text:
             near = process.extract(
                 text.casefold(),
-                self._folded,
+                self._folded_names,
                 scorer=fuzz.WRatio,
                 limit=2 * limit,
                 score_cutoff=65,
@@ -91,5 +91,5 @@ class Lookup:
         ]
 
     @cached_property
-    def _folded(self) -> list[str]:
+    def _folded_names(self) -> list[str]:
         return [name.casefold() for name in self._graph.names]

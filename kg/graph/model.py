@@ -9,13 +9,13 @@ from pathlib import Path
 from kg.fusion.model import FusedGraph, Merge
 from kg.graph.arrays import TYPES, GraphArrays
 from kg.graph.belief import POLARITIES
-from kg.graph.build import columns_of
+from kg.graph.build import build_columns
 from kg.graph.graphml_read import read_graphml
 from kg.graph.lookup import Lookup
 from kg.graph.rows import NO_MERGES
 from kg.graph.sidecar import SIDECAR, is_sidecar, read_sidecar, write_sidecar
-from kg.graph.stats import stats
-from kg.graph.time import as_of
+from kg.graph.stats import count_stats
+from kg.graph.time import cut_graph
 from kg.graph.types import EdgeView, GraphStats, Neighbor, NodeView
 from kg.types import ConceptMatch
 from sage.core.errors import InputError
@@ -24,16 +24,16 @@ from sage.core.errors import InputError
 class Graph(GraphArrays):
     """A knowledge graph: its arrays, opened, saved and asked by name."""
 
-    # -- making one -------------------------------------------------------------------------
+    # -- loading and saving -----------------------------------------------------------------
 
     @classmethod
     def from_fused(cls, fused: FusedGraph) -> Graph:
         """The arrays of a fused graph."""
-        return cls(*columns_of(fused))
+        return cls(*build_columns(fused))
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
-        """A graph from a sidecar folder, a folder that holds one, or a GraphML file.
+        """A graph from a sidecar folder, a folder that contains it, or a GraphML file.
 
         Raises
         ------
@@ -50,11 +50,11 @@ class Graph(GraphArrays):
         what = "is an empty or foreign folder" if path.is_dir() else "does not exist"
         raise InputError(
             f"{path} {what}: expected a graph folder ({SIDECAR}), or a .graphml file. "
-            "Build one first: sage kg build."
+            "Build it first: sage kg build."
         )
 
     def save_sidecar(self, path: str | Path) -> Path:
-        """Write the graph to the folder `path`; a kill leaves the former one; returns it."""
+        """Write the graph to the folder `path`; a kill leaves the former graph; returns it."""
         return write_sidecar(self, Path(path))
 
     def as_of(self, year: int) -> Graph:
@@ -63,7 +63,7 @@ class Graph(GraphArrays):
         Readings without a year cannot be shown to be that old and are left out. Weights, beliefs
         and years are computed again, and small components pruned as in the build.
         """
-        return as_of(self, year)
+        return cut_graph(self, year)
 
     # -- asking it --------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Graph(GraphArrays):
         Raises
         ------
         InputError
-            If there is none; the message names the nearest ones.
+            If there is none; the message names the nearest nodes.
         """
         if isinstance(node, int):
             if 0 <= node < self.n_nodes:
@@ -163,7 +163,7 @@ class Graph(GraphArrays):
         return tuple(self.edge(e) for e in self.edges_between(*pair))
 
     def merges(self, about: str | None = None) -> tuple[Merge, ...]:
-        """The merges that made the nodes, all or those of one node."""
+        """The merges that made the nodes, or those of a node."""
         rows: Sequence[int] = range(self.n_nodes) if about is None else [self.resolve(about)]
         out: list[Merge] = []
         for n in rows:
@@ -179,4 +179,4 @@ class Graph(GraphArrays):
 
     def stats(self) -> GraphStats:
         """Size, components, hubs, types, relations."""
-        return stats(self, sum(1 for _ in self.merges()))
+        return count_stats(self, sum(1 for _ in self.merges()))

@@ -16,7 +16,7 @@ NOTHING_MORE = b'{"aliases":[],"definition":null,"identifiers":{},"merges":[],"s
 """The row of a node of which nothing is known but its name."""
 
 NO_MERGES = b'"merges":[]'
-"""Stands in a row without merges; within a text of the row its quotes would be escaped."""
+"""Part of a row without merges; within a text of the row its quotes would be escaped."""
 
 
 _encode = json.JSONEncoder(
@@ -24,13 +24,13 @@ _encode = json.JSONEncoder(
 ).encode
 
 
-def encoded(value: Any) -> bytes:
+def encode_row(value: Any) -> bytes:
     """A value as the JSON of a row."""
     return _encode(value).encode()
 
 
 class JsonRows:
-    """(n,) JSON values in one buffer; row i is `buffer[offsets[i]:offsets[i + 1]]`."""
+    """(n,) JSON values in a buffer; row i is `buffer[offsets[i]:offsets[i + 1]]`."""
 
     def __init__(self, buffer: bytes | mmap, offsets: NDArray[np.int64]) -> None:
         self.buffer = buffer
@@ -38,12 +38,12 @@ class JsonRows:
         self._bounds: list[int] | None = None
 
     @classmethod
-    def of(cls, values: Iterable[Any]) -> JsonRows:
+    def from_values(cls, values: Iterable[Any]) -> JsonRows:
         """Rows from values; the bytes depend on the values alone."""
-        return cls.of_texts(map(encoded, values))
+        return cls.from_texts(map(encode_row, values))
 
     @classmethod
-    def of_texts(cls, texts: Iterable[bytes]) -> JsonRows:
+    def from_texts(cls, texts: Iterable[bytes]) -> JsonRows:
         """Rows from JSON that is written already, each without a line break."""
         parts = [text + b"\n" for text in texts]
         offsets = np.zeros(len(parts) + 1, dtype=np.int64)

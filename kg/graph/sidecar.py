@@ -1,8 +1,8 @@
 """The sidecar: the graph's arrays as files that load at once.
 
-A folder with `meta.json`, which names one subfolder of arrays by the hash of their content. A new
-version is written beside the old one and `meta.json` replaced last, so that a kill at any moment
-leaves a whole graph. Arrays are read without pickle; texts are mapped, not read.
+A folder with `meta.json`, which names a subfolder of arrays by the hash of their content. A new
+version is written beside the old version and `meta.json` replaced last, so that a kill at any
+moment leaves a whole graph. Arrays are read without pickle; texts are mapped, not read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROWS = ("node_rows", "edge_rows")
 
 
 def is_sidecar(folder: Path) -> bool:
-    """Whether the folder holds a graph sidecar."""
+    """True if the folder holds a graph sidecar."""
     return (folder / "meta.json").is_file()
 
 
@@ -104,7 +104,7 @@ def _write_files(graph: GraphArrays, work: Path) -> str:
         rows: JsonRows = getattr(graph, name)
         used = graph.node_row if name == "node_rows" else graph.edge_row
         if len(rows) != len(used) or not np.array_equal(used, np.arange(len(rows))):
-            rows = JsonRows.of(rows[int(n)] for n in used)  # a part of a graph keeps its own rows
+            rows = JsonRows.from_values(rows[int(n)] for n in used)  # rows of this part alone
         keep(f"{name}.jsonl", rows.buffer)
         keep(f"{name}.offsets.bin", np.asarray(rows.offsets, dtype="<i8").tobytes())
     if graph.vectors is not None:
@@ -144,7 +144,7 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             columns["alias_keys"] = []
         for name, size in (("node_rows", n), ("edge_rows", m)):
             columns[name] = JsonRows(
-                _mapped(data / f"{name}.jsonl"),
+                _map_file(data / f"{name}.jsonl"),
                 _array(data / f"{name}.offsets.bin", "i8", size + 1),
             )
         columns["node_row"] = np.arange(n, dtype=np.int32)
@@ -184,7 +184,7 @@ def _array(path: Path, kind: str, size: int) -> Any:
     return array
 
 
-def _mapped(path: Path) -> bytes | mmap.mmap:
+def _map_file(path: Path) -> bytes | mmap.mmap:
     if not path.stat().st_size:
         return b""
     with path.open("rb") as stream:

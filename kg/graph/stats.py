@@ -11,7 +11,7 @@ from kg.graph.arrays import NO_YEAR, TYPES, GraphArrays
 from kg.graph.types import GraphStats
 
 
-def stats(graph: GraphArrays, merges: int) -> GraphStats:
+def count_stats(graph: GraphArrays, merges: int) -> GraphStats:
     """Counts over the whole graph; hubs are the ten nodes with most neighbors."""
     labels = components(graph.n_nodes, np.stack([graph.head, graph.tail], axis=1))
     sizes = np.bincount(labels) if graph.n_nodes else np.zeros(0, dtype=np.int64)
@@ -23,7 +23,7 @@ def stats(graph: GraphArrays, merges: int) -> GraphStats:
         years = years[years != NO_YEAR]
     types = np.bincount(graph.types, minlength=len(TYPES)).tolist()
     relations = Counter(graph.relation.tolist())
-    contradicted = set(graph.opposed()[0].tolist())
+    contradicted = set(graph.list_opposed()[0].tolist())
     return GraphStats(
         nodes=graph.n_nodes,
         edges=graph.n_edges,

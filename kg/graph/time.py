@@ -22,7 +22,7 @@ _READINGS = (
 )  # fmt: skip
 
 
-def as_of(graph: G, year: int) -> G:
+def cut_graph(graph: G, year: int) -> G:
     """See `kg.graph.model.Graph.as_of`."""
     known = (graph.reading_year != NO_YEAR) & (graph.reading_year <= year)
     if not len(graph.reading_edge):

@@ -1,4 +1,4 @@
-"""What a graph tells of itself."""
+"""Views of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ontology says of names: what each means, and what two of them are to each other."""
+"""Meanings of names in an ontology, and the relations between them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Meaning(BaseModel):
 
 
 class Asked(BaseModel):
-    """A name and its meanings: one where it is known as a whole, else those of its parts."""
+    """A name and its meanings: of the whole name if known, else of its parts."""
 
     name: str
     meanings: list[Meaning]
 
 
 class Between(BaseModel):
-    """How more of the first concept reads as more of the second: +1, -1, or 0 for neither."""
+    """Direction in which two concepts agree: +1, -1, or 0 for neither."""
 
     first: str
     second: str
@@ -47,10 +47,10 @@ class Between(BaseModel):
     words: str
 
 
-def ask(
+def describe_names(
     names: Sequence[str], ontology: Ontology, lexicons: Sequence[Lexicon] = ()
 ) -> tuple[list[Asked], list[Between]]:
-    """What `names` mean, and how those that are known as a whole stand to each other."""
+    """Describe what `names` mean, and how the known ones are related."""
     known = Names(ontology, lexicons)
     answers, whole = [], []
     for name in names:
@@ -62,13 +62,13 @@ def ask(
         parts = {(name[start:end], part.id): part for start, end, part in known.find_all(name)}
         meanings = [_meaning(text, False, part, ontology) for (text, _), part in parts.items()]
         answers.append(Asked(name=name, meanings=meanings))
-    return answers, [_between(a, b, ontology) for a, b in combinations(whole, 2)]
+    return answers, [_compare(a, b, ontology) for a, b in combinations(whole, 2)]
 
 
 def _meaning(text: str, whole: bool, entry: OntologyEntry, ontology: Ontology) -> Meaning:
     related: defaultdict[str, list[str]] = defaultdict(list)
     if ontology.by_id(entry.id) is not None:
-        for link, other in ontology.related(entry.id):
+        for link, other in ontology.list_related(entry.id):
             related[link.value].append(other.name)
     return Meaning(
         text=text,
@@ -83,7 +83,7 @@ def _meaning(text: str, whole: bool, entry: OntologyEntry, ontology: Ontology) -
     )
 
 
-def _between(first: OntologyEntry, second: OntologyEntry, ontology: Ontology) -> Between:
+def _compare(first: OntologyEntry, second: OntologyEntry, ontology: Ontology) -> Between:
     links = ontology.links
     sign = links.sign(first.id, second.id)
     if first.id == second.id:
@@ -93,7 +93,7 @@ def _between(first: OntologyEntry, second: OntologyEntry, ontology: Ontology) ->
     elif first.id in links.broader(second.id):
         words = "the first is broader"
     elif sign < 0:
-        kinds = {link for link, other in links.of(first.id) if other == second.id}
+        kinds = {link for link, other in links.list_links(first.id) if other == second.id}
         inverse = "inverse measures" if Link.INVERSE_MEASURE in kinds else "opposites"
         words = f"{inverse}: more of one is less of the other"
     else:

@@ -1,7 +1,7 @@
-"""Names that mean several things, told apart by the words around them.
+"""Names with several meanings, distinguished by the words around them.
 
 `homonyms.tsv`: surface, near, entity. `surface` is written exactly as in text (`eGFR` is not
-`EGFR`); `near` lists words or phrases, separated by `|`, of which one must stand within `WINDOW`
+`EGFR`); `near` lists words or phrases, separated by `|`, of which any must be within `WINDOW`
 characters (empty: always); `entity` is an id of the ontology, or empty where the surface then names
 nothing that the ontology knows. The first row that fits decides; where none fits, the lexicon does.
 """
@@ -18,7 +18,7 @@ WINDOW = 90
 
 @dataclass(frozen=True, slots=True)
 class Homonym:
-    """One reading of a surface: `entity` is None where it names nothing known."""
+    """A reading of a surface: `entity` is None where it names nothing known."""
 
     surface: str
     near: tuple[str, ...]
@@ -37,7 +37,7 @@ class Homonyms:
             self._by_surface.setdefault(reading.surface, []).append((pattern, reading.entity))
 
     def decide(self, text: str, start: int, end: int) -> tuple[bool, str | None]:
-        """Whether a row decides what `text[start:end]` names, and which entity (None: nothing)."""
+        """True if a row decides what `text[start:end]` names, and which entity (None: nothing)."""
         readings = self._by_surface.get(text[start:end])
         if readings is None:
             return False, None

@@ -46,7 +46,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class LexiconEntry:
-    """What a name stands for."""
+    """Entity of a name."""
 
     id: str
     name: str
@@ -158,7 +158,7 @@ class Lexicon:
 
     @property
     def terms(self) -> int:
-        """How many distinct spellings are indexed."""
+        """Number of distinct spellings."""
         return len(self._keys)
 
     @cached_property
@@ -171,7 +171,7 @@ class Lexicon:
 
     @classmethod
     def compile(cls, entries: Sequence[LexiconEntry], terms: Iterable[Term]) -> Lexicon:
-        """Index `terms`. Where two entries claim one spelling, the term given first wins."""
+        """Index `terms`. Where two entries share a spelling, the term given first wins."""
         texts: list[str] = []
         owner: list[int] = []
         symbol: list[bool] = []
@@ -215,9 +215,9 @@ class Lexicon:
                 "lengths": np.unique(counts[usable]).astype(np.int32),
                 "types": np.array([kinds[entry.type] for entry in entries], dtype=np.uint8),
                 "kinds": np.array([kind.value for kind in EntityType]),
-                **_packed("surface", squeezed),
-                **_packed("name", [entry.name for entry in entries]),
-                **_packed("id", [entry.id for entry in entries]),
+                **_pack_strings("surface", squeezed),
+                **_pack_strings("name", [entry.name for entry in entries]),
+                **_pack_strings("id", [entry.id for entry in entries]),
             }
         )
 
@@ -285,7 +285,7 @@ class Lexicon:
         return any(same_symbol(given, expected) for expected in written)
 
     def save(self, path: Path) -> None:
-        """Write the index to one file of plain arrays."""
+        """Write the index to a file of plain arrays."""
         with writing(path, durable=False) as stream:
             np.savez(stream, **self._a)  # type: ignore[arg-type]
 
@@ -298,7 +298,7 @@ class Lexicon:
         InputError
             If the file is missing, damaged, empty, or of another format version.
         """
-        again = "import it again with `sage kg lexicon import`"
+        again = "import the vocabularies again"
         try:
             with zipfile.ZipFile(path) as archive:
                 arrays = {
@@ -309,9 +309,7 @@ class Lexicon:
                 }
             version = int(arrays["format"][0])
         except FileNotFoundError:
-            raise InputError(
-                f"{path}: no such lexicon; make one with `sage kg lexicon import`"
-            ) from None
+            raise InputError(f"{path}: no such lexicon; import vocabularies first") from None
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not a compiled lexicon ({error}); {again}") from None
         if version != FORMAT:
@@ -323,7 +321,7 @@ class Lexicon:
 
 
 def _damage(arrays: dict[str, npt.NDArray[Any]]) -> str:
-    """What is wrong with a lexicon's arrays; empty where nothing is."""
+    """Describe the damage in a lexicon's arrays; empty if there is none."""
     packed = ("surface", "name", "id")
     needed = ["filter", "keys", "owner", "symbol", "lengths", "types", "kinds"]
     needed += [f"{field}_{part}" for field in packed for part in ("bytes", "at")]
@@ -361,7 +359,7 @@ def _surfaces(
     owner: Sequence[int],
     symbol: Sequence[bool],
 ) -> list[str]:
-    """How each key may be written: every spelling of its owner (`MIR21`, `miR-21`), or anyhow ("").
+    """Allowed spellings of each key: those of its owner (`MIR21`, `miR-21`), or any ("").
 
     `kept` numbers the terms sorted by key, `distinct` marks the first of each key, its owner's.
     """
@@ -376,7 +374,7 @@ def _surfaces(
     return ["" if "" in forms else _OR.join(dict.fromkeys(forms)) for forms in found]
 
 
-def _packed(field: str, texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _pack_strings(field: str, texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     pieces = [text.encode("utf-8") for text in texts]
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
     np.cumsum([len(piece) for piece in pieces], out=offsets[1:])

@@ -1,7 +1,7 @@
-"""How entities are related where they are not the same: narrower, opposite, inverse measure.
+"""Relations between different entities: narrower, opposite, inverse measure.
 
-`related.tsv`: id, relation, other. Names of one thing are synonyms of one entity; everything else
-that is near stands here, so that a narrower term is found without being taken for the broader one,
+`related.tsv`: id, relation, other. Synonyms belong to their entity; other related
+entities are here, so that a narrower term is found without being taken for the broader term,
 and an opposite never counts as the same.
 """
 
@@ -16,7 +16,7 @@ COLUMNS = ("id", "relation", "other")
 
 
 class Link(StrEnum):
-    """What an entity is to another. The first three stand in files; `narrower` is read back."""
+    """Relation between entities; files hold the first three, `narrower` is derived."""
 
     BROADER = "broader"
     OPPOSITE = "opposite"
@@ -25,7 +25,7 @@ class Link(StrEnum):
 
     @property
     def sign(self) -> int:
-        """+1 where more of one is more of the other, -1 where it is less."""
+        """+1 where both increase together, -1 where they oppose."""
         return -1 if self in (Link.OPPOSITE, Link.INVERSE_MEASURE) else 1
 
 
@@ -54,8 +54,8 @@ class Links:
                 self._against[item.id].append((item.relation, item.other))
                 self._against[item.other].append((item.relation, item.id))
 
-    def of(self, entity: str) -> tuple[tuple[Link, str], ...]:
-        """What stands one step from an entity: (what the other is to it, the other's id)."""
+    def list_links(self, entity: str) -> tuple[tuple[Link, str], ...]:
+        """List the direct relations of an entity: (relation, id of the other entity)."""
         found = [(Link.BROADER, other) for other in self._up[entity]]
         found += [(Link.NARROWER, other) for other in self._down[entity]]
         return (*found, *self._against[entity])
@@ -69,12 +69,12 @@ class Links:
         return _reach(entity, self._down)
 
     def sign(self, first: str, second: str) -> int:
-        """How more of the first reads as more of the second.
+        """Direction in which the second entity changes with the first.
 
         Returns
         -------
-        1 for the same entity or a narrower and a broader one, -1 for opposites and inverse measures
-        and what is narrower than either, 0 where the ontology relates them in neither way.
+        1 for the same entity or a narrower and a broader entity, -1 for opposites and inverse
+        measures and what is narrower than either, 0 where the ontology relates them in neither way.
         """
         above = (first, *self.broader(first))
         if second in above or first in self.broader(second):

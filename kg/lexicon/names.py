@@ -1,4 +1,4 @@
-"""Names of an ontology and of imported lexicons behind one look-up, with public identifiers."""
+"""Look-up of names in an ontology and imported lexicons, with public identifiers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Names:
         }
 
     def find(self, name: str) -> OntologyEntry | None:
-        """The ontology's entry, or one made of a lexicon's, with its public identifiers.
+        """The ontology's entry, or an entry made of a lexicon's, with its public identifiers.
 
         A lexicon's entry that bears an identifier of an ontology's entry is that entry.
         """
@@ -54,7 +54,7 @@ class Names:
         for lexicon in self._lexicons:
             for match in lexicon.find(stripped):
                 if (match.start, match.end) == (0, len(stripped)):
-                    return self._made(lexicon.entry(match.entry))
+                    return self._make_entry(lexicon.entry(match.entry))
         return None
 
     def find_all(self, text: str) -> list[tuple[int, int, OntologyEntry]]:
@@ -67,10 +67,10 @@ class Names:
                 if any(start < last and first < end for first, last, _ in found):
                     continue
                 if not self._ontology.homonyms.decide(text, start, end)[0]:
-                    found.append((start, end, self._made(lexicon.entry(match.entry))))
-        return sorted(found, key=lambda one: one[:2])
+                    found.append((start, end, self._make_entry(lexicon.entry(match.entry))))
+        return sorted(found, key=lambda row: row[:2])
 
-    def _made(self, found: LexiconEntry) -> OntologyEntry:
+    def _make_entry(self, found: LexiconEntry) -> OntologyEntry:
         identifiers = identifiers_of(found.id, self._ontology)
         for pair in identifiers.items():
             if pair in self._bearers:

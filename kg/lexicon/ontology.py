@@ -1,6 +1,6 @@
 """The domain ontology: entities with synonyms, types, definitions; relations with polarity.
 
-Tab-separated files in one folder. `entities.tsv`: id, name, type, synonyms, definition, source,
+Tab-separated files in a folder. `entities.tsv`: id, name, type, synonyms, definition, source,
 identifiers. `relations.tsv`: canonical, patterns, polarity, precedence, symmetric. Lists inside a
 field are separated by `|`, identifiers are `KEY=value` separated by `;`. Synonyms name the very
 same thing; `related.tsv` (see `kg.lexicon.links`) holds what is broader, opposite or an inverse
@@ -64,7 +64,7 @@ class RelationEntry:
 
 
 def is_symbol(text: str, kind: EntityType) -> bool:
-    """Whether `text` must keep its case: symbols, acronyms and names with digits."""
+    """True if `text` must keep its case: symbols, acronyms and names with digits."""
     if " " in text.strip():
         return False
     letters = [char for char in text if char.isalpha()]
@@ -133,7 +133,7 @@ class Ontology:
         """The entity that `name` denotes as a whole: symbol, synonym or spelling of it.
 
         Symbols must agree in case (`FABP5`, `Fabp5`, not `fabp5`); other names need not.
-        A longer symbol is never matched by a shorter one (`FABP5P1` is not FABP5).
+        A longer symbol is never matched by a shorter symbol (`FABP5P1` is not FABP5).
         """
         stripped = name.strip()
         if not stripped:
@@ -144,7 +144,7 @@ class Ontology:
         return self._by_exact.get(stripped.casefold())
 
     def definition(self, name: str) -> str | None:
-        """The definition of the entity that `name` denotes, if it has one."""
+        """The definition of the entity that `name` denotes, if any."""
         entry = self.find(name)
         return entry.definition if entry else None
 
@@ -162,7 +162,7 @@ class Ontology:
         return RelationEntry("associated_with", Polarity.NEUTRAL, precedence=1000)
 
     def symmetric(self, canonical: str) -> bool:
-        """Whether head and tail of this relation may be exchanged."""
+        """True if head and tail of this relation may be exchanged."""
         return canonical in self._symmetric
 
     @cached_property
@@ -184,9 +184,9 @@ class Ontology:
                 found.append(Match(match.start, match.end, self._number[entity]))
         return found
 
-    def related(self, entity_id: str) -> tuple[tuple[Link, OntologyEntry], ...]:
-        """What is broader, narrower, opposite or an inverse measure, one step away."""
-        return tuple((link, self._by_id[other]) for link, other in self.links.of(entity_id))
+    def list_related(self, entity_id: str) -> tuple[tuple[Link, OntologyEntry], ...]:
+        """List the entities directly related to an entity."""
+        return tuple((link, self._by_id[other]) for link, other in self.links.list_links(entity_id))
 
     @cached_property
     def _number(self) -> dict[str, int]:
@@ -314,7 +314,7 @@ def _entry(row: dict[str, str], where: str) -> OntologyEntry:
         kind = EntityType(row["type"])
     except ValueError:
         known = ", ".join(EntityType)
-        raise InputError(f"{where}: unknown type {row['type']!r}; use one of {known}") from None
+        raise InputError(f"{where}: unknown type {row['type']!r}; choose from {known}") from None
     identifiers = {}
     for pair in filter(None, row["identifiers"].split(";")):
         key, mark, value = pair.partition("=")
@@ -344,7 +344,7 @@ def _links(folder: Path, known: set[str]) -> Links:
                 raise InputError(f"{where}: {row[column]!r} is no id of entities.tsv")
         if row["relation"] not in stated:
             names = ", ".join(stated)
-            raise InputError(f"{where}: unknown relation {row['relation']!r}; use one of {names}")
+            raise InputError(f"{where}: unknown relation {row['relation']!r}; choose from {names}")
         if row["id"] == row["other"]:
             raise InputError(f"{where}: {row['id']!r} is related to itself")
         pair = frozenset((row["id"], row["other"]))

@@ -50,7 +50,7 @@ def phrases_at(
 ) -> Iterator[tuple[int, str]]:
     """Yield the phrases that begin at a word with their number of words, the longest first.
 
-    A phrase begins and ends with no stop word (unless it is one symbol) and crosses no punctuation.
+    A phrase begins and ends with no stop word (unless it is a symbol) and crosses no punctuation.
     """
     for size in range(min(LONGEST, len(words) - at), 0, -1):
         first, last = words[at], words[at + size - 1]

@@ -91,8 +91,31 @@ _COMMON = words(
 )
 
 
+# Everyday and scientific words that are also gene symbols or term names.
+HAZARDS = words(
+    """
+    antibodies antibody codon codons entropy noise neoplasms
+    and are can has had not was were set cat act age aid air all arc art bad bag bar bed bit cap
+    car cell cells cope cox day dna rna ros end eye fat fix flow for gap gas hot how ice ill
+    impact its kit large last light link mad map mass max met mice mid min mom nod of off old
+    one out pan pen pet pig plan post rat red rest rim sea she side sit six small son spr sun
+    tag tan ten the top trap two type use via wars who wish yes hr ci or iii ph mri pcr cns ct
+    wt ko vs ca mg ml kg male female human patients group control protein gene time role study
+    analysis disease syndrome death pain risk family sex women men adult child children infant
+    dose drug therapy treatment affect attention animals association base blood body brain
+    damage effect face fasting food growth hand head health history hospital hospitals house
+    image individuality infection injury language life lung memory method methods model models
+    mortality observation parents persons phenotype population power practice pressure
+    publications records research science seizures skin sleep surgery survival temperature
+    tissue touch ultrasound volunteers water weight work exons introns alleles genotype genome
+    genes mutation lead gold iron fire reading running exercise emotions solutions attitude
+    knowledge goals cart nih usa fda sds page nacl edta dmso elisa roc auc bmi anova spss
+    """
+)
+
+
 def same_symbol(given: str, expected: str) -> bool:
-    """Whether a surface is the symbol: `CAT` is not `cat`; `Akt`, `mTOR`, `Kdm6a` are symbols.
+    """True if a surface is the symbol: `CAT` is not `cat`; `Akt`, `mTOR`, `Kdm6a` are symbols.
 
     Case may differ where the surface still looks like a symbol: two capitals, or a capital first
     (unless that makes a common word), or small letters with a digit.

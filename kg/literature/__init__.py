@@ -1,1 +1,1 @@
-"""Clients for literature services, one file each behind one protocol."""
+"""Clients for literature services behind a common protocol."""

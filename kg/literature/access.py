@@ -1,4 +1,4 @@
-"""Where the literature services are, and the keys by which they know the caller."""
+"""Addresses of the literature services, and the keys of the caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Access(Strict):
     """Addresses of services (None: the public one; else a mirror's) and keys.
 
     A key of NCBI raises its rate from 3 to 10 requests a second; OpenAlex answers searches only
-    with one; Semantic Scholar without one shares a pool that is often exhausted.
+    with a key; Semantic Scholar without a key shares a pool that is often exhausted.
     """
 
     ncbi_key: SecretStr | None = None

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from kg.literature.boolean import disjunction, quoted
+from kg.literature.boolean import disjunction, quote_phrase
 from kg.literature.protocol import Wanted
-from kg.literature.reading import day_of, listing, text, year_of
+from kg.literature.reading import clean_text, parse_day, parse_entries, parse_year
 from kg.literature.types import Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import SourceChanged, Unavailable
@@ -22,7 +22,7 @@ _OWN = "{http://arxiv.org/schemas/atom}"
 
 
 class Arxiv:
-    """One request per search."""
+    """The arXiv catalog; each search is a single request."""
 
     name = "arxiv"
     limit = Limit(1, 3.0, concurrency=1)
@@ -34,7 +34,7 @@ class Arxiv:
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
         """Records for all queries at once."""
-        query = disjunction(wanted.queries, lambda phrase: f"all:{quoted(phrase)}")
+        query = disjunction(wanted.queries, lambda phrase: f"all:{quote_phrase(phrase)}")
         if wanted.as_of is not None:
             bound = wanted.as_of.strftime("%Y%m%d2359")
             query = f"({query}) AND submittedDate:[199101010000 TO {bound}]"
@@ -46,9 +46,9 @@ class Arxiv:
             "sortOrder": "descending",
         }
         request = Request(self.name, self.limit, f"{self.base_url}/query", params=params)
-        return await client.fetch(request, self._read, patience=patience)
+        return await client.fetch(request, self._parse, patience=patience)
 
-    def _read(self, body: bytes) -> list[Record]:
+    def _parse(self, body: bytes) -> list[Record]:
         from defusedxml.common import DefusedXmlException
         from defusedxml.ElementTree import ParseError, fromstring
 
@@ -59,10 +59,10 @@ class Arxiv:
         if feed.tag != f"{_ATOM}feed":
             raise SourceChanged(self.name, f"it answered <{feed.tag}> where a feed is documented")
         entries = feed.findall(f"{_ATOM}entry")
-        if len(entries) == 1 and text(entries[0].findtext(f"{_ATOM}title")) == "Error":
-            reason = text(entries[0].findtext(f"{_ATOM}summary"))[:120]
+        if len(entries) == 1 and clean_text(entries[0].findtext(f"{_ATOM}title")) == "Error":
+            reason = clean_text(entries[0].findtext(f"{_ATOM}summary"))[:120]
             raise Unavailable(self.name, f"refused the query: {reason}")
-        return list(listing(self.name, entries, self._record)[0])
+        return list(parse_entries(self.name, entries, self._record)[0])
 
     def _record(self, entry: Any) -> Record:
         link = entry.findtext(f"{_ATOM}id")
@@ -71,19 +71,19 @@ class Arxiv:
             raise SourceChanged(self.name, "an entry has no id or title")
         match = re.search(r"abs/(.+?)(v\d+)?$", link.strip())
         published = entry.findtext(f"{_ATOM}published") or ""
-        comment = text(entry.findtext(f"{_OWN}comment")).lower()
-        summary = text(entry.findtext(f"{_ATOM}summary"))
+        comment = clean_text(entry.findtext(f"{_OWN}comment")).lower()
+        summary = clean_text(entry.findtext(f"{_ATOM}summary"))
         withdrawn = "withdrawn" in comment or summary.lower().startswith(
             ("this paper has been withdrawn", "this article has been withdrawn")
         )
         return Record(
-            title=text(title),
+            title=clean_text(title),
             abstract=summary,
-            year=year_of(published),
-            published=day_of(published[:10]),
-            venue=text(entry.findtext(f"{_OWN}journal_ref")) or "arXiv",
+            year=parse_year(published),
+            published=parse_day(published[:10]),
+            venue=clean_text(entry.findtext(f"{_OWN}journal_ref")) or "arXiv",
             authors=tuple(
-                text(author.findtext(f"{_ATOM}name"))
+                clean_text(author.findtext(f"{_ATOM}name"))
                 for author in entry.findall(f"{_ATOM}author")[:6]
             ),
             doi=clean_doi(entry.findtext(f"{_OWN}doi")),

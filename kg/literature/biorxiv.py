@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from kg.literature.boolean import MANY, conjunction, disjunction
 from kg.literature.europe_pmc import BASE as EUROPE_PMC
-from kg.literature.europe_pmc import dated, fetch_page, read, search_request
+from kg.literature.europe_pmc import bound_by_year, fetch_page, parse_records, search_request
 from kg.literature.protocol import Page, Search, Wanted
-from kg.literature.reading import as_json, day_of, field, text
+from kg.literature.reading import clean_text, get_field, parse_day, parse_json
 from kg.literature.types import Found, Record, clean_doi, union
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import ServiceError
@@ -28,7 +28,7 @@ UNCHECKED = "biorxiv (status unchecked)"
 
 
 class Biorxiv:
-    """One search, then the status of the first two preprints.
+    """Preprint search, then the status of the first two preprints.
 
     A preprint whose status could not be asked carries the source name "biorxiv (status
     unchecked)".
@@ -44,23 +44,23 @@ class Biorxiv:
 
     def expression(self, search: Search) -> str:
         """The search in the language of Europe PMC's preprint index."""
-        return dated(
+        return bound_by_year(
             f"(SRC:PPR AND {_SERVERS}) AND ({conjunction(search.query, synonyms=MANY)})",
             search.since,
         )
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """A page of the preprint index; `settled` then asks the servers about a preprint."""
+        """A page of the preprint index; `check_status` then asks the servers about a preprint."""
         return await fetch_page(client, self.europe_pmc_url, self.name, self.expression(search), at)
 
-    async def settled(self, client: ServiceClient, found: Found) -> Found:
+    async def check_status(self, client: ServiceClient, found: Found) -> Found:
         """The preprint with its withdrawal, its journal version's DOI and its license.
 
         Raises a `ServiceError` when the server gives no usable answer.
         """
-        versions = await client.fetch(self._request(found), self._read)
-        journal = next((clean_doi(text(v.get("published"))) for v in versions[-1:]), None)
-        license_ = text(versions[-1].get("license")).lower() if versions else ""
+        versions = await client.fetch(self._request(found), self._parse)
+        journal = next((clean_doi(clean_text(v.get("published"))) for v in versions[-1:]), None)
+        license_ = clean_text(versions[-1].get("license")).lower() if versions else ""
         settled = _withdrawn(found, versions)
         # The withdrawal of a preprint is no retraction of its journal version: they stay apart.
         more = (f"doi:{journal}",) if journal and not settled.retracted else ()
@@ -78,7 +78,7 @@ class Biorxiv:
         query = f"(SRC:PPR AND {_SERVERS}) AND ({disjunction(wanted.queries)})"
         found = await client.fetch(
             search_request(self.europe_pmc_url, query, wanted.k, wanted.as_of),
-            lambda body: read(self.name, body),
+            lambda body: parse_records(self.name, body),
             patience=patience,
         )
         checked = await asyncio.gather(
@@ -94,7 +94,7 @@ class Biorxiv:
         if record.doi is None:
             return unchecked
         try:
-            versions = await client.fetch(self._request(record), self._read, patience=patience)
+            versions = await client.fetch(self._request(record), self._parse, patience=patience)
         except ServiceError:
             return unchecked
         return _withdrawn(record, versions) if versions else unchecked
@@ -104,9 +104,9 @@ class Biorxiv:
         path = quote(record.doi or "", safe="/")
         return Request(self.name, self.limit, f"{self.base_url}/details/{server}/{path}")
 
-    def _read(self, body: bytes) -> list[Mapping[str, Any]]:
-        versions: list[Mapping[str, Any]] = field(
-            self.name, as_json(self.name, body), "collection", list
+    def _parse(self, body: bytes) -> list[Mapping[str, Any]]:
+        versions: list[Mapping[str, Any]] = get_field(
+            self.name, parse_json(self.name, body), "collection", list
         )
         return versions
 
@@ -115,16 +115,16 @@ R = TypeVar("R", bound=Record)
 
 
 def _withdrawn(record: R, versions: Sequence[Mapping[str, Any]]) -> R:
-    """The record, retracted if one of its versions is a withdrawal."""
+    """The record, retracted if any version is a withdrawal."""
     withdrawn = next(
-        (version for version in versions if "withdraw" in text(version.get("type"))), None
+        (version for version in versions if "withdraw" in clean_text(version.get("type"))), None
     )
     if withdrawn is None:
         return record
     return record.model_copy(
         update={
             "retracted": True,
-            "retracted_on": day_of(withdrawn.get("date")),
+            "retracted_on": parse_day(withdrawn.get("date")),
             "retraction_sources": ("biorxiv",),
         }
     )

@@ -15,32 +15,34 @@ MANY = 40
 _WORDS = 6
 
 
-def plain(text: str) -> str:
+def strip_operators(text: str) -> str:
     """Text without the operators of any query language, spaces collapsed."""
     return " ".join(_UNSAFE.sub(" ", text).split())
 
 
-def quoted(text: str) -> str:
+def quote_phrase(text: str) -> str:
     """A phrase in quotation marks, or the bare word."""
-    clean = plain(text)
+    clean = strip_operators(text)
     return f'"{clean}"' if " " in clean or "-" in clean else clean
 
 
 def groups_of(query: Query, synonyms: int = _SYNONYMS) -> list[list[str]]:
     """Alternatives per concept; free text without phrases gives its most telling words."""
     if query.phrases:
-        named = [[plain(name) for name in group][: 1 + synonyms] for group in query.groups()]
+        named = [
+            [strip_operators(name) for name in group][: 1 + synonyms] for group in query.groups()
+        ]
         return [[name for name in group if name] for group in named if any(group)]
-    clean = plain(query.text).split()
+    clean = strip_operators(query.text).split()
     telling = [word for word in clean if words(word)]
     longest = sorted(telling, key=lambda word: -len(word))[:_WORDS]
     return [[word] for word in telling if word in longest][:_WORDS]
 
 
 def conjunction(
-    query: Query, term: Callable[[str], str] = quoted, synonyms: int = _SYNONYMS
+    query: Query, term: Callable[[str], str] = quote_phrase, synonyms: int = _SYNONYMS
 ) -> str:
-    """One query: AND over concepts, OR over each concept's alternatives."""
+    """Join a query: AND over concepts, OR over each concept's alternatives."""
     groups = []
     for group in groups_of(query, synonyms):
         terms = [term(name) for name in group]
@@ -49,9 +51,9 @@ def conjunction(
 
 
 def disjunction(
-    queries: Iterable[Query], term: Callable[[str], str] = quoted, longest: int = 1800
+    queries: Iterable[Query], term: Callable[[str], str] = quote_phrase, longest: int = 1800
 ) -> str:
-    """All queries in one expression, joined by OR; those that no longer fit are left out."""
+    """Join queries by OR; those that exceed the length are left out."""
     parts: list[str] = []
     size = 0
     for query in queries:

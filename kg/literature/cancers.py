@@ -1,11 +1,11 @@
-"""Which cancer a passage is of, and whether it is another than the one that is asked about."""
+"""Cancers of a passage that differ from the requested cancer."""
 
 from __future__ import annotations
 
 import re
 
 from kg.lexicon.ontology import Ontology, OntologyEntry
-from kg.literature.expansion import synonyms
+from kg.literature.expansion import list_synonyms
 from kg.literature.text import mentions, phrase_key
 from kg.types import EntityType
 
@@ -16,7 +16,7 @@ _CANCER = re.compile(
 _OF_NO_ORGAN = {"cancer", "carcinoma in situ", "squamous cell carcinoma", "adenocarcinoma"}
 
 
-def other_cancers(text: str, disease: str, ontology: Ontology) -> tuple[str, ...]:
+def list_other_cancers(text: str, disease: str, ontology: Ontology) -> tuple[str, ...]:
     """The cancers that `text` names, where none of them is `disease`, a kind of it or above it.
 
     Empty where it names none, or where `disease` is no cancer of the ontology.
@@ -40,10 +40,10 @@ def _is_cancer(entry: OntologyEntry) -> bool:
     )
 
 
-def _akin(one: OntologyEntry, other: OntologyEntry, ontology: Ontology) -> bool:
-    if one.id == other.id or ontology.links.sign(one.id, other.id) == 1:
+def _akin(first: OntologyEntry, second: OntologyEntry, ontology: Ontology) -> bool:
+    if first.id == second.id or ontology.links.sign(first.id, second.id) == 1:
         return True
     return any(
-        mentions(phrase_key(a.name), synonyms(b.name, ontology))
-        for a, b in ((one, other), (other, one))
+        mentions(phrase_key(a.name), list_synonyms(b.name, ontology))
+        for a, b in ((first, second), (second, first))
     )

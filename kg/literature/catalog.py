@@ -16,15 +16,15 @@ NAMES = ("pubmed", "semantic_scholar", "europe_pmc", "biorxiv", "arxiv", "crossr
 """The six databases of SAGE, 3.2.5."""
 
 
-def all_sources(access: Access, email: str | None) -> tuple[LiteratureSource, ...]:
+def make_sources(access: Access, email: str | None) -> tuple[LiteratureSource, ...]:
     """The six sources; a contact address and keys raise the published rates."""
     return (*_searched_and_gathered(access, email), Arxiv(), Crossref(email=email))
 
 
-def catalogs(access: Access, email: str | None) -> tuple[Catalog, ...]:
+def make_catalogs(access: Access, email: str | None) -> tuple[Catalog, ...]:
     """The five that can be read to the last page, those whose word on a type counts most first."""
     pubmed, semantic_scholar, europe_pmc, biorxiv = _searched_and_gathered(access, email)
-    return pubmed, europe_pmc, biorxiv, retraction_source(access, email), semantic_scholar
+    return pubmed, europe_pmc, biorxiv, make_retraction_source(access, email), semantic_scholar
 
 
 def _searched_and_gathered(
@@ -40,6 +40,6 @@ def _searched_and_gathered(
     )
 
 
-def retraction_source(access: Access, email: str | None) -> OpenAlex:
+def make_retraction_source(access: Access, email: str | None) -> OpenAlex:
     """The second opinion on retractions."""
     return OpenAlex(base_url=access.openalex_url, api_key=access.key("openalex"), email=email)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from kg.literature.boolean import plain
+from kg.literature.boolean import strip_operators
 from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, field, listing, names, text
+from kg.literature.reading import clean_text, get_field, list_names, parse_entries, parse_json
 from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
@@ -22,7 +22,7 @@ _OTHER = ("component", "grant", "peer-review", "journal", "journal-issue")
 
 
 class Crossref:
-    """One request per search: Crossref ranks words and knows no OR, so the first query goes.
+    """Crossref ranks words and knows no OR, so that only the first query is sent.
 
     Retractions come from `updated-by` (which includes the Retraction Watch data) and from titles.
     """
@@ -39,7 +39,7 @@ class Crossref:
     ) -> Sequence[Record]:
         """Records for the first query."""
         params: dict[str, str | int] = {
-            "query.bibliographic": plain(wanted.queries[0].text)[:300],
+            "query.bibliographic": strip_operators(wanted.queries[0].text)[:300],
             "rows": wanted.k,
         }
         if wanted.as_of is not None:
@@ -51,32 +51,32 @@ class Crossref:
             params=params,
             secret_params=self._secret,
         )
-        return await client.fetch(request, self._read, patience=patience)
+        return await client.fetch(request, self._parse, patience=patience)
 
-    def _read(self, body: bytes) -> list[Record]:
-        items = field(self.name, as_json(self.name, body), "message.items", list)
+    def _parse(self, body: bytes) -> list[Record]:
+        items = get_field(self.name, parse_json(self.name, body), "message.items", list)
         works = [item for item in items if item.get("type") not in _OTHER]
-        return list(listing(self.name, works, self._record)[0])
+        return list(parse_entries(self.name, works, self._record)[0])
 
     def _record(self, row: Mapping[str, Any]) -> Record | None:
-        doi = clean_doi(field(self.name, row, "DOI", str))
-        title = text(row.get("title"))
+        doi = clean_doi(get_field(self.name, row, "DOI", str))
+        title = clean_text(row.get("title"))
         if not title or row.get("type") in _OTHER:
             return None
         notices = [
             notice
             for notice in row.get("updated-by") or []
-            if isinstance(notice, Mapping) and "retract" in text(notice.get("type")).lower()
+            if isinstance(notice, Mapping) and "retract" in clean_text(notice.get("type")).lower()
         ]
         retracted = bool(notices) or says_retracted(title)
         published, year = _dates(row)
         return Record(
             title=title,
-            abstract=text(row.get("abstract")).removeprefix("Abstract ").strip(),
+            abstract=clean_text(row.get("abstract")).removeprefix("Abstract ").strip(),
             year=year,
             published=published,
-            venue=text(row.get("container-title")) or None,
-            authors=names(row.get("author")),
+            venue=clean_text(row.get("container-title")) or None,
+            authors=list_names(row.get("author")),
             doi=doi,
             retracted=retracted,
             retracted_on=next(

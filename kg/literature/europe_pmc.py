@@ -12,7 +12,15 @@ from typing import Any
 
 from kg.literature.boolean import MANY, conjunction, disjunction
 from kg.literature.protocol import Page, Search, Wanted
-from kg.literature.reading import as_json, day_of, field, listing, names, text, year_of
+from kg.literature.reading import (
+    clean_text,
+    get_field,
+    list_names,
+    parse_day,
+    parse_entries,
+    parse_json,
+    parse_year,
+)
 from kg.literature.types import Found, Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
@@ -25,7 +33,7 @@ _PMCID = re.compile(r"PMC\d{3,9}")
 
 
 class EuropePmc:
-    """One request per search; covers journals and preprints."""
+    """Search of journals and preprints in a single request."""
 
     name = "europe_pmc"
     limit = LIMIT
@@ -36,7 +44,7 @@ class EuropePmc:
 
     def expression(self, search: Search) -> str:
         """The search in Europe PMC's language."""
-        return dated(conjunction(search.query, synonyms=MANY), search.since)
+        return bound_by_year(conjunction(search.query, synonyms=MANY), search.since)
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
         """A page by `cursorMark`."""
@@ -48,7 +56,7 @@ class EuropePmc:
         """Records for all queries at once."""
         return await client.fetch(
             search_request(self.base_url, disjunction(wanted.queries), wanted.k, wanted.as_of),
-            lambda body: read(self.name, body),
+            lambda body: parse_records(self.name, body),
             patience=patience,
         )
 
@@ -58,9 +66,6 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
 
     Parameters
     ----------
-    base_url : root of the REST service, without a slash at its end
-    query : in the service's own syntax
-    k : records on the one page that is asked for
     as_of : latest date of first publication, itself included; None for no bound
 
     Returns
@@ -77,7 +82,7 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
     )
 
 
-def dated(query: str, since: int | None) -> str:
+def bound_by_year(query: str, since: int | None) -> str:
     """A search bounded by the year of first publication."""
     return f"({query}) AND (FIRST_PDATE:[{since}-01-01 TO 3000-12-31])" if since else query
 
@@ -86,14 +91,6 @@ async def fetch_page(
     client: ServiceClient, base_url: str, source: str, query: str, at: str | None
 ) -> Page:
     """A page of a search, credited to `source`.
-
-    Parameters
-    ----------
-    client : sends the request at the service's rate
-    base_url : root of the REST service, without a slash at its end
-    source : name of the catalog in whose name it is asked
-    query : in the service's own syntax
-    at : the cursor of the page, None for the first
 
     Returns
     -------
@@ -114,51 +111,55 @@ async def fetch_page(
     )
 
     def read_page(body: bytes) -> Page:
-        answer = as_json("europe_pmc", body)
-        rows = field("europe_pmc", answer, "resultList.result", list)
+        answer = parse_json("europe_pmc", body)
+        rows = get_field("europe_pmc", answer, "resultList.result", list)
         following = answer.get("nextCursorMark") if rows else None
-        records, unread = listing("europe_pmc", rows, lambda row: _found(source, row))
+        records, unread = parse_entries("europe_pmc", rows, lambda row: _make_found(source, row))
         return Page(
             records=records,
             next=following if isinstance(following, str) and following != cursor else None,
-            total=field("europe_pmc", answer, "hitCount", int),
+            total=get_field("europe_pmc", answer, "hitCount", int),
             unread=unread,
         )
 
     return await client.fetch(request, read_page)
 
 
-def read(source: str, body: bytes) -> list[Record]:
+def parse_records(source: str, body: bytes) -> list[Record]:
     """Records of a search answer, credited to `source`."""
-    answer = as_json("europe_pmc", body)
-    results = field("europe_pmc", answer, "resultList.result", list)
-    return list(listing("europe_pmc", results, lambda row: _record(source, row))[0])
+    answer = parse_json("europe_pmc", body)
+    results = get_field("europe_pmc", answer, "resultList.result", list)
+    return list(parse_entries("europe_pmc", results, lambda row: _record(source, row))[0])
 
 
 def _record(source: str, row: Mapping[str, Any]) -> Record | None:
-    title = text(row.get("title"))
+    title = clean_text(row.get("title"))
     if not title:
         return None
     kinds = _kinds(row)
     retracted = (
         any("retracted publication" in kind for kind in kinds)
-        or any("retraction in" in text(notice.get("type")).lower() for notice in _notices(row))
+        or any(
+            "retraction in" in clean_text(notice.get("type")).lower() for notice in _notices(row)
+        )
         or says_retracted(title)
     )
     journal = row.get("journalInfo") or {}
-    venue = text((journal.get("journal") or {}).get("title")) if isinstance(journal, dict) else ""
+    venue = (
+        clean_text((journal.get("journal") or {}).get("title")) if isinstance(journal, dict) else ""
+    )
     publisher = row.get("bookOrReportDetails") or {}
-    venue = venue or (text(publisher.get("publisher")) if isinstance(publisher, dict) else "")
+    venue = venue or (clean_text(publisher.get("publisher")) if isinstance(publisher, dict) else "")
     pmid = row.get("pmid")
     return Record(
         title=title.rstrip("."),
-        abstract=text(row.get("abstractText")),
-        year=year_of(row.get("pubYear")) or year_of(row.get("firstPublicationDate")),
-        published=day_of(row.get("firstPublicationDate")),
+        abstract=clean_text(row.get("abstractText")),
+        year=parse_year(row.get("pubYear")) or parse_year(row.get("firstPublicationDate")),
+        published=parse_day(row.get("firstPublicationDate")),
         venue=venue or None,
         authors=tuple(
             name.strip()
-            for name in text(row.get("authorString")).rstrip(".").split(",")[:6]
+            for name in clean_text(row.get("authorString")).rstrip(".").split(",")[:6]
             if name.strip()
         ),
         doi=clean_doi(row.get("doi") if isinstance(row.get("doi"), str) else None),
@@ -170,24 +171,24 @@ def _record(source: str, row: Mapping[str, Any]) -> Record | None:
     )
 
 
-def _found(source: str, row: Mapping[str, Any]) -> Found | None:
+def _make_found(source: str, row: Mapping[str, Any]) -> Found | None:
     record = _record(source, row)
     if record is None:
         return None
     noted = [
-        (text(notice.get("type")).lower(), f"pmid:{notice.get('id')}")
+        (clean_text(notice.get("type")).lower(), f"pmid:{notice.get('id')}")
         for notice in _notices(row)
-        if notice.get("source") == "MED" and text(notice.get("id")).isdigit()
+        if notice.get("source") == "MED" and clean_text(notice.get("id")).isdigit()
     ]
-    pmcid = text(row.get("pmcid"))
-    told = row.get("abstractText")
-    abstract = text(_HEADING.sub(r" \1: ", told)) if isinstance(told, str) else ""
+    pmcid = clean_text(row.get("pmcid"))
+    raw = row.get("abstractText")
+    abstract = clean_text(_HEADING.sub(r" \1: ", raw)) if isinstance(raw, str) else ""
     return Found(
         **{**record.model_dump(), "abstract": abstract},
         pmcid=pmcid if _PMCID.fullmatch(pmcid) else None,
-        language=text(row.get("language")).lower() or None,
+        language=clean_text(row.get("language")).lower() or None,
         kinds=tuple(kind for kind in _kinds(row) if kind),
-        license=text(row.get("license")).lower() or None,
+        license=clean_text(row.get("license")).lower() or None,
         versions=tuple(key for kind, key in noted if kind in ("preprint of", "preprint in")),
         retracts=tuple(key for kind, key in noted if kind == "retraction of"),
     )
@@ -202,5 +203,5 @@ def _notices(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _kinds(row: Mapping[str, Any]) -> list[str]:
     listed = row.get("pubTypeList")
     if isinstance(listed, dict):
-        return [kind.lower() for kind in names(listed.get("pubType"))]
-    return [text(row.get("pubType")).lower()]
+        return [kind.lower() for kind in list_names(listed.get("pubType"))]
+    return [clean_text(row.get("pubType")).lower()]

@@ -68,15 +68,15 @@ def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
     found = ontology.find(phrase)
     if found is None and _MEASURED.search(phrase):
         inside = (phrase[match.start : match.end] for match in ontology.find_all(phrase))
-        found = next((one for name in inside if (one := ontology.find(name))), None)
+        found = next((entry_ for name in inside if (entry_ := ontology.find(name))), None)
     return found
 
 
-def synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
+def list_synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
     """`phrase` first, then its known synonyms: the ontology's entry, then MeSH headings.
 
-    A measurement ("density of TLS on H&E") takes the names of what it measures. A synonym of one
-    or two letters is left out: it names too many things.
+    A measurement ("density of TLS on H&E") takes the names of what it measures. A synonym of fewer
+    than three letters is left out: it names too many things.
     """
     names = [phrase]
     entry = _entry(phrase, ontology) if ontology is not None else None
@@ -97,7 +97,7 @@ _SAME_QUESTION = (
         "time to recurrence",
     ),
 )
-"""Endpoints that papers report in place of one another; they differ in whose death counts."""
+"""Endpoints that papers report interchangeably; they differ in whose death counts."""
 
 _AMOUNT = re.compile(r"[\s-](infiltrat(?:ion|es?)|abundance|transcripts?)$", re.IGNORECASE)
 _PHENOTYPE = re.compile(r"\s+phenotype$")
@@ -114,16 +114,16 @@ def _named_within(phrase: str, ontology: Ontology) -> tuple[str, OntologyEntry] 
     return None
 
 
-def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, ...]]:
-    """What a paper may speak of in the place of `phrase`, each with its names.
+def list_related(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, ...]]:
+    """Concepts that papers report in place of `phrase`, each with its names.
 
     A kind of it (the immune-excluded phenotype for immune phenotypes), the cell whose infiltration
     it is or that it marks (CD8 T cells for CD8A), the molecule whose expression it is, and
-    endpoints that answer the same question. None is the same thing: who counts one says so.
+    endpoints that answer the same question. None is the same concept; callers must say so.
     """
-    names = synonyms(phrase, ontology)
+    names = list_synonyms(phrase, ontology)
     found = {
-        other: synonyms(other, ontology)
+        other: list_synonyms(other, ontology)
         for group in _SAME_QUESTION
         if any(phrase_key(name) in map(phrase_key, names) for name in group)
         for other in group
@@ -136,30 +136,30 @@ def kin(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, .
             entries.append(cell)
         marks = ontology.find(MARKED.get(entry.name, "")) if entry is not None else None
         entries += [marks] if marks is not None else []
-        for one in (entry, *entries):
-            narrower = ontology.links.narrower(one.id) if one is not None else ()
+        for entry_ in (entry, *entries):
+            narrower = ontology.links.narrower(entry_.id) if entry_ is not None else ()
             entries += [other for name in narrower if (other := ontology.by_id(name)) is not None]
         if (inside := _named_within(phrase, ontology)) is not None:
             name, other = inside
             if entry is None or other.id != entry.id:
-                found[name] = synonyms(name, ontology)
+                found[name] = list_synonyms(name, ontology)
         if entry is not None and entry.type is EntityType.CLINICAL_ENDPOINT:
-            links = ontology.related(entry.id)
+            links = ontology.list_related(entry.id)
             entries += [other for link, other in links if link is Link.INVERSE_MEASURE]
-    for one in entries:
-        also = [_PHENOTYPE.sub("", name) for name in (one.name, *one.synonyms)]
+    for entry_ in entries:
+        also = [_PHENOTYPE.sub("", name) for name in (entry_.name, *entry_.synonyms)]
         # "Immune-excluded tumors" are meant; "excluded" alone is not enough.
         plain = [name for name in also if len(phrase_key(name).split()) > 1]
-        found[one.name] = tuple(dict.fromkeys((*synonyms(one.name, ontology), *plain)))
+        found[entry_.name] = tuple(dict.fromkeys((*list_synonyms(entry_.name, ontology), *plain)))
     own = set(map(phrase_key, names))
     return {name: also for name, also in found.items() if phrase_key(name) not in own}
 
 
-def expander(ontology: Ontology | None = None) -> Callable[[Query], Query]:
+def make_expander(ontology: Ontology | None = None) -> Callable[[Query], Query]:
     """A function that gives every phrase of a query its synonyms as alternatives."""
 
     def expand_one(query: Query) -> Query:
-        found = (synonyms(phrase, ontology)[1:] for phrase in query.phrases)
+        found = (list_synonyms(phrase, ontology)[1:] for phrase in query.phrases)
         return query.model_copy(update={"any_of": tuple(found)})
 
     return expand_one

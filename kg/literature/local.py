@@ -1,7 +1,7 @@
 """The local index: BM25 over the run's own corpus, for when there is no network.
 
-An answer from here says so (`served_by`), because a corpus is not the literature: what it lacks is
-not thereby new.
+An answer from here is marked (`served_by`), because a corpus is not the literature: what it lacks
+is not thereby new.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class LocalIndex:
             If the folder does not exist or nothing in it can be read.
         """
         if not folder.is_dir():
-            raise InputError(f"{folder}: no such corpus folder; name one that holds papers")
+            raise InputError(f"{folder}: no such corpus folder; name a folder with papers")
         from kg.sources import discover, read_file
 
         records: list[Record] = []
@@ -110,7 +110,7 @@ class LocalIndex:
         asked = query if isinstance(query, Query) else Query(text=query)
         found: list[Record] = []
         top = 1.0
-        for position, score in self.scored(asked):
+        for position, score in self.score(asked):
             if len(found) == k:
                 break
             record = self.records[position]
@@ -119,10 +119,10 @@ class LocalIndex:
                 found.append(record.model_copy(update={"score": score / top}))
         return found
 
-    def scored(self, query: Query) -> list[tuple[int, float]]:
+    def score(self, query: Query) -> list[tuple[int, float]]:
         """Positions of all matching records with their scores (best is 1), best first.
 
-        BM25 over the words, times one plus the number of the query's phrases that occur whole.
+        BM25 over the words, times 1 plus the number of the query's phrases that occur whole.
         """
         groups = query.groups()
         terms = words(" ".join((query.text, *(name for group in groups for name in group))))
@@ -142,7 +142,7 @@ class LocalIndex:
         return [(int(position), float(scores[position] / top)) for position in order]
 
     def count(self, groups: Sequence[Sequence[str]], as_of: date | None = None) -> int:
-        """How many records known by `as_of` mention one phrase of every group."""
+        """Count the records known by `as_of` that mention a phrase of every group."""
         return sum(
             all(mentions(key, group) for group in groups)
             for record, key in zip(self.records, self._keys, strict=True)

@@ -1,4 +1,4 @@
-"""One record per publication: the same paper from several sources becomes one."""
+"""Merging of records that describe the same publication."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R", bound=Record)
 
 
 def merge(records: Iterable[R]) -> list[R]:
-    """Union records that share a DOI, a PMID, an arXiv id, or title and year (one year of slack).
+    """Union records that share a DOI, a PMID, an arXiv id, or title and year (a year of slack).
 
     Order of first appearance is kept. A retraction that any source reports stands. Two records
     whose identifiers of the same kind differ are never joined by title, except a preprint with
@@ -47,11 +47,11 @@ def merge(records: Iterable[R]) -> list[R]:
     return [group for at, group in enumerate(groups) if at not in gone]
 
 
-def join(one: R, other: R) -> R:
-    """Both records' knowledge in one: the journal's identifiers, the longer abstract."""
-    first, second = (other, one) if one.preprint and not other.preprint else (one, other)
-    return type(one)(
-        **first.more_of(second),
+def join(a: R, b: R) -> R:
+    """Both records' knowledge merged: the journal's identifiers, the longer abstract."""
+    first, second = (b, a) if a.preprint and not b.preprint else (a, b)
+    return type(a)(
+        **first.join_fields(second),
         title=first.title or second.title,
         abstract=max(first.abstract, second.abstract, key=len),
         year=first.year or second.year,
@@ -65,24 +65,21 @@ def join(one: R, other: R) -> R:
         retracted_on=_earliest(first.retracted_on, second.retracted_on),
         retraction_sources=union(first.retraction_sources, second.retraction_sources),
         preprint=first.preprint and second.preprint,
-        sources=union(one.sources, other.sources),
-        snippets=union(one.snippets, other.snippets),
-        score=max(one.score, other.score),
+        sources=union(a.sources, b.sources),
+        snippets=union(a.snippets, b.snippets),
+        score=max(a.score, b.score),
     )
 
 
-def _same(one: Record, other: Record, *, by_title: bool) -> bool:
+def _same(a: Record, b: Record, *, by_title: bool) -> bool:
     if not by_title:
         return True
-    if one.year and other.year and abs(one.year - other.year) > _YEARS_APART:
-        return one.preprint != other.preprint and abs(one.year - other.year) <= 3
-    if one.preprint != other.preprint:
+    if a.year and b.year and abs(a.year - b.year) > _YEARS_APART:
+        return a.preprint != b.preprint and abs(a.year - b.year) <= 3
+    if a.preprint != b.preprint:
         return True
-    return not (
-        (one.doi and other.doi and one.doi != other.doi)
-        or (one.pmid and other.pmid and one.pmid != other.pmid)
-    )
+    return not ((a.doi and b.doi and a.doi != b.doi) or (a.pmid and b.pmid and a.pmid != b.pmid))
 
 
-def _earliest(one: date | None, other: date | None) -> date | None:
-    return min((day for day in (one, other) if day is not None), default=None)
+def _earliest(a: date | None, b: date | None) -> date | None:
+    return min((day for day in (a, b) if day is not None), default=None)

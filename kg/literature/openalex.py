@@ -1,6 +1,6 @@
 """OpenAlex: a catalog for gathering, and the second opinion on retractions.
 
-Rate: kept at 10 requests/s. Searching and paging need a key, which is free; without one it allows
+Rate: kept at 10 requests/s. Searching and paging need a key, which is free; otherwise it allows
 about a hundred list requests a day. Docs: developers.openalex.org.
 """
 
@@ -10,9 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kg.literature.boolean import MANY, conjunction, quoted
+from kg.literature.boolean import MANY, conjunction, quote_phrase
 from kg.literature.protocol import Page, Search
-from kg.literature.reading import as_json, day_of, field, listing, names, text, year_of
+from kg.literature.reading import (
+    clean_text,
+    get_field,
+    list_names,
+    parse_day,
+    parse_entries,
+    parse_json,
+    parse_year,
+)
 from kg.literature.types import Found, Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import Unavailable
@@ -46,7 +54,9 @@ class OpenAlex:
 
     def expression(self, search: Search) -> str:
         """The search as a filter of works; a comma or a pipe is the filter's own."""
-        searched = conjunction(search.query, lambda name: quoted(re.sub("[,|]", " ", name)), MANY)
+        searched = conjunction(
+            search.query, lambda name: quote_phrase(re.sub("[,|]", " ", name)), MANY
+        )
         dates = f",from_publication_date:{search.since}-01-01" if search.since else ""
         return f"title_and_abstract.search:{searched}{dates}"
 
@@ -73,11 +83,11 @@ class OpenAlex:
         return await client.fetch(request, self._read_page)
 
     def _read_page(self, body: bytes) -> Page:
-        answer = as_json(self.name, body)
-        works = field(self.name, answer, "results", list)
-        following = field(self.name, answer, "meta.next_cursor", (str, type(None)))
-        records, unread = listing(self.name, works, _found)
-        total = field(self.name, answer, "meta.count", int)
+        answer = parse_json(self.name, body)
+        works = get_field(self.name, answer, "results", list)
+        following = get_field(self.name, answer, "meta.next_cursor", (str, type(None)))
+        records, unread = parse_entries(self.name, works, _make_found)
+        total = get_field(self.name, answer, "meta.count", int)
         return Page(records=records, next=following if works else None, total=total, unread=unread)
 
     async def mark(
@@ -100,7 +110,7 @@ class OpenAlex:
             },
             secret_params=self._secret,
         )
-        retracted = await client.fetch(request, self._read, patience=patience)
+        retracted = await client.fetch(request, self._parse, patience=patience)
         return [
             record.model_copy(
                 update={
@@ -113,43 +123,46 @@ class OpenAlex:
             for record in records
         ]
 
-    def _read(self, body: bytes) -> set[str]:
-        works = field(self.name, as_json(self.name, body), "results", list)
+    def _parse(self, body: bytes) -> set[str]:
+        works = get_field(self.name, parse_json(self.name, body), "results", list)
         return {
             doi
             for work in works
-            if field(self.name, work, "is_retracted", bool)
-            and (doi := clean_doi(field(self.name, work, "doi", (str, type(None)))))
+            if get_field(self.name, work, "is_retracted", bool)
+            and (doi := clean_doi(get_field(self.name, work, "doi", (str, type(None)))))
         }
 
 
-def _found(work: Mapping[str, Any]) -> Found | None:
-    title = text(work.get("title"))
+def _make_found(work: Mapping[str, Any]) -> Found | None:
+    title = clean_text(work.get("title"))
     if not title:
         return None
     known = _part(work, "ids")
-    pmid = re.search(r"(\d{1,8})/?$", text(known.get("pmid")))
-    pmcid = re.search(r"(?:PMC)?(\d{3,9})/?$", text(known.get("pmcid")))
+    pmid = re.search(r"(\d{1,8})/?$", clean_text(known.get("pmid")))
+    pmcid = re.search(r"(?:PMC)?(\d{3,9})/?$", clean_text(known.get("pmcid")))
     retracted = work.get("is_retracted") is True
-    kind = text(work.get("type")).lower()
+    kind = clean_text(work.get("type")).lower()
     place = _part(work, "best_oa_location")
-    address, license_ = text(place.get("pdf_url")), text(place.get("license")).lower()
+    address, license_ = clean_text(place.get("pdf_url")), clean_text(place.get("license")).lower()
     authors = work.get("authorships")
     return Found(
         title=title.rstrip("."),
         abstract=_abstract(work.get("abstract_inverted_index")),
-        year=year_of(work.get("publication_year")),
-        published=day_of(work.get("publication_date")),
-        venue=text(_part(_part(work, "primary_location"), "source").get("display_name")) or None,
-        authors=names([_part(one, "author").get("display_name") for one in authors or ()]),
-        doi=clean_doi(text(work.get("doi"))),
+        year=parse_year(work.get("publication_year")),
+        published=parse_day(work.get("publication_date")),
+        venue=clean_text(_part(_part(work, "primary_location"), "source").get("display_name"))
+        or None,
+        authors=list_names(
+            [_part(author, "author").get("display_name") for author in authors or ()]
+        ),
+        doi=clean_doi(clean_text(work.get("doi"))),
         pmid=pmid[1] if pmid else None,
         pmcid=f"PMC{pmcid[1]}" if pmcid else None,
         retracted=retracted,
         retraction_sources=("openalex",) if retracted else (),
         preprint=kind == "preprint",
         sources=("openalex",),
-        language=text(work.get("language")).lower() or None,
+        language=clean_text(work.get("language")).lower() or None,
         kinds=(kind,) if kind else (),
         license=license_ or None,
         pdfs=((address, license_),) if address and license_ else (),
@@ -172,4 +185,6 @@ def _abstract(index: Any) -> str:
         for place in places
         if isinstance(place, int)
     ]
-    return text(" ".join(word for _, word in sorted(placed))) if len(placed) <= _LONGEST else ""
+    return (
+        clean_text(" ".join(word for _, word in sorted(placed))) if len(placed) <= _LONGEST else ""
+    )

@@ -1,4 +1,4 @@
-"""What a literature source is: one file each, behind this protocol."""
+"""Protocols of literature sources."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from sage.core.models import Strict
 class Wanted:
     """A search: `queries` are alternatives, `k` the number of records wanted per source.
 
-    A source answers all queries with as few requests as its language allows (one where it has OR).
-    `as_of` bounds the publication date; a source that cannot express it leaves it to the merge.
+    A source answers all queries with as few requests as its language allows (a single request where
+    it has OR). `as_of` bounds the publication date; a source that cannot express it leaves it to
+    the merge.
     """
 
     queries: tuple[Query, ...]
@@ -84,14 +85,14 @@ class Catalog(Protocol):
     name: str
     limit: Limit
     ordered: bool
-    """Whether it answers in order of relevance, so that the first pages are the best."""
+    """True if it answers in order of relevance, so that the first pages are the best."""
 
     def expression(self, search: Search) -> str:
-        """The search in the catalog's own language, to be told to the user."""
+        """The search in the catalog's own language, for the report."""
         ...
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """One page of a search; `at` is a former page's `next`.
+        """Load a page of a search; `at` is the `next` of the page before.
 
         Raises a `ServiceError` when the service gives no usable answer.
         """

@@ -12,16 +12,23 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from kg.literature.boolean import MANY, conjunction, disjunction, quoted
+from kg.literature.boolean import MANY, conjunction, disjunction, quote_phrase
 from kg.literature.protocol import Page, Search, Wanted
-from kg.literature.reading import as_json, day_of, field, listing, text, year_of
+from kg.literature.reading import (
+    clean_text,
+    get_field,
+    parse_day,
+    parse_entries,
+    parse_json,
+    parse_year,
+)
 from kg.literature.types import Found, Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import SourceChanged, Unavailable
 
 BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 MOST = 9_999
-"""Records of one search that the E-utilities hand out for PubMed."""
+"""Records of a search that the E-utilities hand out for PubMed."""
 _RETRACTED = "retracted publication"
 _PER_PAGE = 200
 
@@ -46,12 +53,10 @@ class PubMed:
     ) -> Sequence[Record]:
         """Records for all queries at once."""
         params: dict[str, str | int] = {
-            "db": "pubmed",
             "term": disjunction(wanted.queries, _term),
             "retmax": wanted.k,
             "retmode": "json",
             "sort": "relevance",
-            "tool": "sage",
         }
         if wanted.as_of is not None:
             params |= {
@@ -60,19 +65,17 @@ class PubMed:
                 "maxdate": wanted.as_of.strftime("%Y/%m/%d"),
             }
         found = await client.fetch(
-            self._request("esearch.fcgi", params), self._read_ids, patience=patience
+            self.request("esearch.fcgi", params), self.read_ids, patience=patience
         )
         if not found:
             return []
         fetch = {
-            "db": "pubmed",
             "id": ",".join(found),
             "rettype": "medline",
             "retmode": "text",
-            "tool": "sage",
         }
         return await client.fetch(
-            self._request("efetch.fcgi", fetch), self._read_records, patience=patience
+            self.request("efetch.fcgi", fetch), self._read_records, patience=patience
         )
 
     def expression(self, search: Search) -> str:
@@ -86,15 +89,13 @@ class PubMed:
         """A page out of the result that `esearch` keeps on the history server."""
         if at is None:
             params: dict[str, str | int] = {
-                "db": "pubmed",
                 "term": self.expression(search),
                 "usehistory": "y",
                 "retmax": 0,
                 "retmode": "json",
                 "sort": "relevance",
-                "tool": "sage",
             }
-            request = self._request("esearch.fcgi", params)
+            request = self.request("esearch.fcgi", params)
             env, key, count = await client.fetch(request, self._read_history)
             start = 0
         else:
@@ -103,16 +104,14 @@ class PubMed:
             return Page(records=(), next=None, total=0)
         size = min(_PER_PAGE, count - start)
         fetch: dict[str, str | int] = {
-            "db": "pubmed",
             "WebEnv": env,
             "query_key": key,
             "retstart": start,
             "retmax": size,
             "rettype": "medline",
             "retmode": "text",
-            "tool": "sage",
         }
-        request = self._request("efetch.fcgi", fetch)
+        request = self.request("efetch.fcgi", fetch)
         records, unread = await client.fetch(request, self._read_found)
         missing = size - len(records) - unread
         end = start + size >= min(count, MOST)
@@ -122,48 +121,48 @@ class PubMed:
     async def by_pmid(self, client: ServiceClient, pmids: Sequence[str]) -> tuple[Found, ...]:
         """The records of up to 200 PMIDs, as they stand today."""
         params = {
-            "db": "pubmed",
             "id": ",".join(pmids),
             "rettype": "medline",
             "retmode": "text",
-            "tool": "sage",
         }
-        return (await client.fetch(self._request("efetch.fcgi", params), self._read_found))[0]
+        return (await client.fetch(self.request("efetch.fcgi", params), self._read_found))[0]
 
     def _read_history(self, body: bytes) -> tuple[str, str, int]:
-        answer = field(self.name, as_json(self.name, body), "esearchresult", dict)
+        answer = get_field(self.name, parse_json(self.name, body), "esearchresult", dict)
         if "ERROR" in answer:
-            raise Unavailable(self.name, f"refused the query: {text(answer['ERROR'])[:120]}")
-        count = int(field(self.name, answer, "count", str))
+            raise Unavailable(self.name, f"refused the query: {clean_text(answer['ERROR'])[:120]}")
+        count = int(get_field(self.name, answer, "count", str))
         return (
-            field(self.name, answer, "webenv", str),
-            field(self.name, answer, "querykey", str),
+            get_field(self.name, answer, "webenv", str),
+            get_field(self.name, answer, "querykey", str),
             min(count, MOST),
         )
 
     def _read_found(self, body: bytes) -> tuple[tuple[Found, ...], int]:
-        return listing(self.name, self._entries(body), _found)
+        return parse_entries(self.name, self._entries(body), _make_found)
 
-    def _request(self, tool: str, params: Mapping[str, str | int]) -> Request:
+    def request(self, tool: str, params: Mapping[str, str | int]) -> Request:
+        """Build a request to one of the E-utilities; `db` and `tool` are added."""
         return Request(
             self.name,
             self.limit,
             f"{self.base_url}/{tool}",
-            params=params,
+            params={"db": "pubmed", "tool": "sage", **params},
             secret_params=self._secret,
         )
 
-    def _read_ids(self, body: bytes) -> list[str]:
-        answer = field(self.name, as_json(self.name, body), "esearchresult", dict)
+    def read_ids(self, body: bytes) -> list[str]:
+        """Read the PMIDs of an answer of `esearch`."""
+        answer = get_field(self.name, parse_json(self.name, body), "esearchresult", dict)
         if "ERROR" in answer:
-            raise Unavailable(self.name, f"refused the query: {text(answer['ERROR'])[:120]}")
-        ids: list[str] = field(self.name, answer, "idlist", list)
+            raise Unavailable(self.name, f"refused the query: {clean_text(answer['ERROR'])[:120]}")
+        ids: list[str] = get_field(self.name, answer, "idlist", list)
         if not all(isinstance(text, str) and text.isdigit() for text in ids):
             raise SourceChanged(self.name, 'field "idlist" holds no PMIDs now')
         return ids
 
     def _read_records(self, body: bytes) -> list[Record]:
-        return list(listing(self.name, self._entries(body), _record)[0])
+        return list(parse_entries(self.name, self._entries(body), _record)[0])
 
     def _entries(self, body: bytes) -> list[Mapping[str, Any]]:
         from Bio import Medline
@@ -178,31 +177,31 @@ class PubMed:
 
 
 def _term(phrase: str) -> str:
-    return f"{quoted(phrase)}[tiab]"
+    return f"{quote_phrase(phrase)}[tiab]"
 
 
 def _record(entry: Mapping[str, Any]) -> Record | None:
-    pmid, title = str(entry.get("PMID") or ""), text(entry.get("TI") or entry.get("BTI"))
+    pmid, title = str(entry.get("PMID") or ""), clean_text(entry.get("TI") or entry.get("BTI"))
     if not pmid.isdigit() or not title:
         return None
     doi = next(
         (
             clean_doi(text.split(" ")[0])
-            for text in [*_listed(entry.get("AID")), *_listed(entry.get("LID"))]
+            for text in [*_as_list(entry.get("AID")), *_as_list(entry.get("LID"))]
             if text.endswith("[doi]")
         ),
         None,
     )
-    types = {text.lower() for text in _listed(entry.get("PT"))}
+    types = {text.lower() for text in _as_list(entry.get("PT"))}
     retracted = _RETRACTED in types or "RIN" in entry
-    days = [day for name in ("DEP", "DP") if (day := day_of(text(entry.get(name))))]
+    days = [day for name in ("DEP", "DP") if (day := parse_day(clean_text(entry.get(name))))]
     return Record(
         title=title.rstrip("."),
-        abstract=text(entry.get("AB")),
-        year=year_of(entry.get("DP")),
+        abstract=clean_text(entry.get("AB")),
+        year=parse_year(entry.get("DP")),
         published=min(days, default=None),
-        venue=text(entry.get("JT") or entry.get("TA")) or None,
-        authors=tuple(_listed(entry.get("FAU") or entry.get("AU")))[:6],
+        venue=clean_text(entry.get("JT") or entry.get("TA")) or None,
+        authors=tuple(_as_list(entry.get("FAU") or entry.get("AU")))[:6],
         doi=doi,
         pmid=pmid,
         retracted=retracted,
@@ -213,25 +212,25 @@ def _record(entry: Mapping[str, Any]) -> Record | None:
     )
 
 
-def _found(entry: Mapping[str, Any]) -> Found | None:
+def _make_found(entry: Mapping[str, Any]) -> Found | None:
     record = _record(entry)
     if record is None:
         return None
-    pmcid = text(entry.get("PMC"))
-    versions = _cited(entry, "UIN", "UOF") if record.preprint else ()
+    pmcid = clean_text(entry.get("PMC"))
+    versions = _list_cited(entry, "UIN", "UOF") if record.preprint else ()
     return Found(
         **record.model_dump(),
         pmcid=pmcid if re.fullmatch(r"PMC\d{3,9}", pmcid) else None,
-        language=next((code.lower() for code in _listed(entry.get("LA"))), None),
-        kinds=tuple(kind.lower() for kind in _listed(entry.get("PT"))),
+        language=next((code.lower() for code in _as_list(entry.get("LA"))), None),
+        kinds=tuple(kind.lower() for kind in _as_list(entry.get("PT"))),
         versions=versions,
-        retracts=_cited(entry, "ROF"),
+        retracts=_list_cited(entry, "ROF"),
     )
 
 
-def _cited(entry: Mapping[str, Any], *tags: str) -> tuple[str, ...]:
+def _list_cited(entry: Mapping[str, Any], *tags: str) -> tuple[str, ...]:
     """Keys of the papers that citations name: "J X. 2014;3:1. doi: 10.1/x. PMID: 12"."""
-    cited = [line for tag in tags for line in _listed(entry.get(tag))]
+    cited = [line for tag in tags for line in _as_list(entry.get(tag))]
     pmids = [f"pmid:{found}" for line in cited for found in re.findall(r"PMID: (\d+)", line)]
     dois = [
         clean_doi(found) for line in cited for found in re.findall(r"doi: (\S+?)\.?(?:\s|$)", line)
@@ -240,16 +239,16 @@ def _cited(entry: Mapping[str, Any], *tags: str) -> tuple[str, ...]:
 
 
 def _retraction_day(entry: Mapping[str, Any]) -> date | None:
-    """The day of the notice, where the citation of the notice gives one: "J X. 2014 Jul 3;..."."""
-    for notice in _listed(entry.get("RIN")):
+    """The day of the notice, if the citation of the notice has it: "J X. 2014 Jul 3;..."."""
+    for notice in _as_list(entry.get("RIN")):
         for part in notice.split(". "):
-            day = day_of(part)
+            day = parse_day(part)
             if day is not None:
                 return day
     return None
 
 
-def _listed(value: Any) -> list[str]:
+def _as_list(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

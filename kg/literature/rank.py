@@ -32,9 +32,7 @@ def rank(
 
     Parameters
     ----------
-    records : merged ones, each paper once
     queries : a record is as good as its best query; none leaves the first `k` records as they are
-    k : most records that are returned
     embed : texts to unit vectors, (n, d); None ranks by words alone
 
     Returns
@@ -46,34 +44,34 @@ def rank(
     index = LocalIndex(records)
     best = np.zeros(len(records))
     for query in queries:
-        for at, score in index.scored(query):
+        for at, score in index.score(query):
             best[at] = max(best[at], score)
     if embed is not None:
         near = embed([record.body[:EMBEDDED_CHARACTERS] for record in records]) @ (
             embed([query.text for query in queries]).T
         )
-        best = _fused(best, near.max(axis=1))
+        best = _fuse_ranks(best, near.max(axis=1))
     best *= [RETRACTED_WEIGHT if record.retracted else 1.0 for record in records]
     order = np.argsort(-best, kind="stable")[:k]
     return [records[at].model_copy(update={"score": float(best[at])}) for at in order]
 
 
-def remembered(embed: Embed) -> Embed:
-    """`embed`, asked once per text: several rankings of one pool share its vectors."""
+def cache_embedding(embed: Embed) -> Embed:
+    """`embed`, asked once per text: several rankings of a pool share its vectors."""
     known: dict[str, np.ndarray] = {}
 
-    def once(texts: Sequence[str]) -> np.ndarray:
+    def embed_new(texts: Sequence[str]) -> np.ndarray:
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new:
             known.update(zip(new, embed(new), strict=True))
         return np.stack([known[text] for text in texts])
 
-    return once
+    return embed_new
 
 
-def _fused(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    total = np.zeros(len(one))
-    for scores in (one, other):
+def _fuse_ranks(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    total = np.zeros(len(a))
+    for scores in (a, b):
         # Equal scores share a place, so that input order decides nothing.
         places = (scores[None, :] > scores[:, None]).sum(axis=1)
         total += 1.0 / (_FUSION + 1 + places)

@@ -19,7 +19,7 @@ LONGEST_NAME = 1_000
 _TAG = re.compile(r"<[^>]{0,200}>")
 
 
-def as_json(service: str, body: bytes) -> Any:
+def parse_json(service: str, body: bytes) -> Any:
     """The body as JSON. HTML or cut-off JSON raises `SourceChanged`."""
     try:
         return json.loads(body)
@@ -29,20 +29,17 @@ def as_json(service: str, body: bytes) -> Any:
         raise SourceChanged(service, f"it answered {kind} where JSON is documented") from problem
 
 
-def field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) -> Any:
+def get_field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) -> Any:
     """`value[a][b]` for path "a.b", of the kind that the documentation states.
 
     Parameters
     ----------
-    service : name of the source, for the message
-    value : the service's answer, or a part of it, as read from JSON
     path : names of nested fields, joined by dots
-    kind : the type, or types, that the field may have
 
     Raises
     ------
     SourceChanged
-        If a field on the way is missing, or the last one is of another type.
+        If a field on the way is missing, or the last is of another type.
     """
     for step in path.split("."):
         if not isinstance(value, Mapping) or step not in value:
@@ -56,14 +53,14 @@ def field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) ->
 T = TypeVar("T", bound=Record)
 
 
-def some(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
+def require_records(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
     """The records, unless entries were listed and none could be read: then the source changed."""
     if listed and not records:
         raise SourceChanged(service, f'none of {len(listed)} entries has a field "title" now')
     return records
 
 
-def listing(
+def parse_entries(
     service: str, rows: Sequence[Any], read: Callable[[Any], T | None]
 ) -> tuple[tuple[T, ...], int]:
     """The records of a page and how many of its entries are none; all of them: it changed.
@@ -71,7 +68,7 @@ def listing(
     An entry whose title or abstract is longer than any is none.
     """
     records = [record for row in rows if (record := read(row)) is not None and _fits(record)]
-    return tuple(some(service, rows, records)), len(rows) - len(records)
+    return tuple(require_records(service, rows, records)), len(rows) - len(records)
 
 
 def _fits(record: Record) -> bool:
@@ -83,7 +80,7 @@ def _fits(record: Record) -> bool:
     )
 
 
-def text(value: Any) -> str:
+def clean_text(value: Any) -> str:
     """A string field without markup; anything else is empty."""
     if isinstance(value, list):
         value = value[0] if value else ""
@@ -92,7 +89,7 @@ def text(value: Any) -> str:
     return " ".join(unescape(_TAG.sub(" ", value)).split())
 
 
-def year_of(value: Any) -> int | None:
+def parse_year(value: Any) -> int | None:
     """A plausible year out of 2019, "2019", "2019-05-01" or "2019 May"."""
     match = re.match(r"\s*(1[6-9]\d\d|20\d\d)\b", str(value)) if value is not None else None
     return int(match[1]) if match else None
@@ -106,7 +103,7 @@ _MONTHS = {
 }
 
 
-def day_of(value: Any) -> date | None:
+def parse_day(value: Any) -> date | None:
     """A full date out of "2019-05-01", "2019/05/01", "20190501" or "2019 May 1", else None."""
     if not isinstance(value, str):
         return None
@@ -124,7 +121,7 @@ def day_of(value: Any) -> date | None:
         return None
 
 
-def names(value: Any, limit: int = 6) -> tuple[str, ...]:
+def list_names(value: Any, limit: int = 6) -> tuple[str, ...]:
     """Author names out of a list of strings or of objects with a name."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from kg.literature.local import LocalIndex
 from kg.literature.merge import merge
 from kg.literature.protocol import LiteratureSource, RetractionSource, Wanted
-from kg.literature.rank import Embed, rank, remembered
+from kg.literature.rank import Embed, cache_embedding, rank
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer
 from sage.core.hashes import hash_text
 from sage.core.http.cache import DiskCache
@@ -30,17 +30,13 @@ _INCOMPLETE_AGE = 3600.0
 
 
 class Literature:
-    """All literature sources behind one plain call.
+    """All literature sources behind a plain call.
 
     Parameters
     ----------
-    sources : the catalogs to ask, all at once; none means the local index alone
     cache_dir : where answers are kept; None keeps none
     local : an index that always takes part, so that the run's own corpus is never overlooked
-    policy : how patient the client is
-    expand : adds synonyms to every query
     embed : texts to unit vectors; with it the ranking is lexical and embedding
-    retractions : a second opinion on retractions, asked about what was found
     max_age : seconds a cached answer stays good
     """
 
@@ -90,8 +86,6 @@ class Literature:
 
         Parameters
         ----------
-        queries : typed, or plain text; they are answered together, not one after the other
-        k : most records in the answer
         as_of : nothing that may have appeared later is returned; None for no bound
         patience : seconds to wait for a slot under a source's rate before it is called missing;
             None for the client's own patience
@@ -111,22 +105,21 @@ class Literature:
         *,
         patience: float | None = None,
     ) -> dict[str, SearchAnswer]:
-        """Several searches in one go, each answered for its own queries.
+        """Run several searches together, each answered for its own queries.
 
         The queries of all callers travel in the same requests, so that two critics who search at
-        the same time cost each service one request and not two. A source that fails, or whose rate
+        the same time cost each service a single request. A source that fails, or whose rate
         has no slot within `patience` seconds, is named in `missing`; the others still answer. No
         exception is raised for what a service does.
 
         Parameters
         ----------
         wanted : name of the search to its queries
-        k : records per search
         as_of : nothing that may have appeared later is returned
         """
         named = {name: [self._query(item) for item in asked] for name, asked in wanted.items()}
         key = self._key(named, k, as_of)
-        stored = self._stored(key)
+        stored = self._load_answers(key)
         if stored is not None:
             return stored
         # In turns, so that a source that takes a few queries serves every caller.
@@ -151,7 +144,7 @@ class Literature:
         pool = [record.as_known(as_of) for record in merge(found) if record.known_by(as_of)]
         notes = self._notes(served, found, pool)
         answers = {}
-        embed = remembered(self._embed) if self._embed is not None else None
+        embed = cache_embedding(self._embed) if self._embed is not None else None
         for name, asked in named.items():
             answers[name] = SearchAnswer(
                 records=tuple(rank(pool, asked, k, embed)),
@@ -185,8 +178,8 @@ class Literature:
             self._fingerprint = hash_text(text)
         return self._fingerprint
 
-    def _stored(self, key: str) -> dict[str, SearchAnswer] | None:
-        """Whole answers of an earlier run: a repeated debate sees what the first one saw."""
+    def _load_answers(self, key: str) -> dict[str, SearchAnswer] | None:
+        """Whole answers of an earlier run: a repeated debate reuses the first answers."""
         if not self.sources or self._cache is None:
             return None
         for complete in (True, False):
@@ -249,7 +242,7 @@ class Literature:
         self, wanted: Wanted, patience: float | None
     ) -> tuple[list[Record], list[MissingSource], list[str], set[str]]:
         answers = await asyncio.gather(
-            *(self._one(source, wanted, patience) for source in self.sources)
+            *(self._ask_source(source, wanted, patience) for source in self.sources)
         )
         found: list[Record] = []
         missing: list[MissingSource] = []
@@ -265,7 +258,7 @@ class Literature:
                 served.append(source.name)
         return found, missing, served, over_budget
 
-    async def _one(
+    async def _ask_source(
         self, source: LiteratureSource, wanted: Wanted, patience: float | None
     ) -> Sequence[Record] | ServiceError:
         try:

@@ -10,9 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kg.literature.boolean import MANY, groups_of, plain
+from kg.literature.boolean import MANY, groups_of, strip_operators
 from kg.literature.protocol import Page, Search, Wanted
-from kg.literature.reading import as_json, day_of, field, listing, names, text, year_of
+from kg.literature.reading import (
+    clean_text,
+    get_field,
+    list_names,
+    parse_day,
+    parse_entries,
+    parse_json,
+    parse_year,
+)
 from kg.literature.types import Found, Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
@@ -22,7 +30,7 @@ _PREPRINTS = frozenset({"arxiv.org", "biorxiv", "medrxiv", "research square", "s
 
 
 class SemanticScholar:
-    """One request per search: the first query alone, since relevance search knows no OR.
+    """Relevance search by the first query alone, since it knows no OR.
 
     Its search reads plain text and matches nothing for words with a hyphen, so that hyphens
     become spaces.
@@ -41,7 +49,7 @@ class SemanticScholar:
     ) -> Sequence[Record]:
         """Records for the first query."""
         params: dict[str, str | int] = {
-            "query": plain(wanted.queries[0].text).replace("-", " ")[:300],
+            "query": strip_operators(wanted.queries[0].text).replace("-", " ")[:300],
             "fields": _FIELDS,
             "limit": min(100, wanted.k),
         }
@@ -54,7 +62,7 @@ class SemanticScholar:
             params=params,
             secret_headers=self._secret,
         )
-        return await client.fetch(request, self._read, patience=patience)
+        return await client.fetch(request, self._parse, patience=patience)
 
     def expression(self, search: Search) -> str:
         """The search in the language of bulk search: "+" is and, "|" is or."""
@@ -84,46 +92,46 @@ class SemanticScholar:
         return await client.fetch(request, self._read_page)
 
     def _read_page(self, body: bytes) -> Page:
-        answer = as_json(self.name, body)
-        papers = field(self.name, answer, "data", list)
-        records, unread = listing(self.name, papers, self._found)
+        answer = parse_json(self.name, body)
+        papers = get_field(self.name, answer, "data", list)
+        records, unread = parse_entries(self.name, papers, self._make_found)
         token = answer.get("token") if papers else None
         return Page(
             records=records,
             next=token if isinstance(token, str) and token else None,
-            total=field(self.name, answer, "total", int),
+            total=get_field(self.name, answer, "total", int),
             unread=unread,
         )
 
-    def _found(self, row: Mapping[str, Any]) -> Found | None:
+    def _make_found(self, row: Mapping[str, Any]) -> Found | None:
         record = self._record(row)
         if record is None:
             return None
         pmcid = re.fullmatch(
-            r"(?:PMC)?(\d{3,9})", text((row.get("externalIds") or {}).get("PubMedCentral"))
+            r"(?:PMC)?(\d{3,9})", clean_text((row.get("externalIds") or {}).get("PubMedCentral"))
         )
         place = row.get("openAccessPdf")
         place = place if isinstance(place, dict) else {}
-        address, license_ = text(place.get("url")), text(place.get("license")).lower()
+        address, license_ = clean_text(place.get("url")), clean_text(place.get("license")).lower()
         known = record.model_dump()
         known["preprint"] = record.preprint or (record.venue or "").lower() in _PREPRINTS
         return Found(
             **known,
             pmcid=f"PMC{pmcid[1]}" if pmcid else None,
-            kinds=tuple(kind.lower() for kind in names(row.get("publicationTypes"))),
+            kinds=tuple(kind.lower() for kind in list_names(row.get("publicationTypes"))),
             license=license_ or None,
             pdfs=((address, license_),) if address and license_ else (),
         )
 
-    def _read(self, body: bytes) -> list[Record]:
-        answer = as_json(self.name, body)
+    def _parse(self, body: bytes) -> list[Record]:
+        answer = parse_json(self.name, body)
         if isinstance(answer, dict) and answer.get("total") == 0 and "data" not in answer:
             return []
-        papers = field(self.name, answer, "data", list)
-        return list(listing(self.name, papers, self._record)[0])
+        papers = get_field(self.name, answer, "data", list)
+        return list(parse_entries(self.name, papers, self._record)[0])
 
     def _record(self, row: Mapping[str, Any]) -> Record | None:
-        title = text(row.get("title"))
+        title = clean_text(row.get("title"))
         if not title:
             return None
         identifiers = row.get("externalIds") or {}
@@ -132,11 +140,11 @@ class SemanticScholar:
         pmid = identifiers.get("PubMed")
         return Record(
             title=title.rstrip("."),
-            abstract=text(row.get("abstract")),
-            year=year_of(row.get("year")),
-            published=day_of(row.get("publicationDate")),
-            venue=text(row.get("venue")) or None,
-            authors=names(row.get("authors")),
+            abstract=clean_text(row.get("abstract")),
+            year=parse_year(row.get("year")),
+            published=parse_day(row.get("publicationDate")),
+            venue=clean_text(row.get("venue")) or None,
+            authors=list_names(row.get("authors")),
             doi=clean_doi(identifiers.get("DOI")),
             pmid=str(pmid) if pmid and str(pmid).isdigit() else None,
             arxiv=identifiers.get("ArXiv"),

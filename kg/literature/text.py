@@ -45,14 +45,14 @@ def stem(word: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _stemmed(word: str) -> str:
+def _stem(word: str) -> str:
     return stem(word)
 
 
 def words(text: str, *, keep_stop: bool = False) -> list[str]:
     """The stemmed words of `text` in order; stop words are dropped unless `keep_stop`."""
     found = _WORD.findall(normalize(text))
-    return [_stemmed(word) for word in found if keep_stop or word not in _STOP]
+    return [_stem(word) for word in found if keep_stop or word not in _STOP]
 
 
 @lru_cache(maxsize=8192)
@@ -78,7 +78,7 @@ _COORDINATED = re.compile(
 
 
 def mentions(text_key: str, phrases: Iterable[str]) -> bool:
-    """True when one of `phrases` occurs, whole words only, in a text prepared by `phrase_key`.
+    """True when any of `phrases` occurs, whole words only, in a text prepared by `phrase_key`.
 
     A phrase inside its own negation does not occur: "non-muscle-invasive bladder cancer" is no
     muscle-invasive bladder cancer, and "recurrence-free survival" is not survival. It also occurs
@@ -97,7 +97,7 @@ def _occurs(text_key: str, key: str) -> bool:
 
 
 def _places(text_key: str, key: str) -> Iterator[int]:
-    """Where a phrase stands, whole or sharing its last word with another."""
+    """Positions of a phrase, whole or sharing its last word with another."""
     first, _, last = key.strip().rpartition(" ")
     at = text_key.find(key)
     while at >= 0:

@@ -40,7 +40,7 @@ SHORTEST_TITLE = 16
 
 
 def clean_doi(doi: str | None) -> str | None:
-    """A DOI in its bare, lower-case form, or None where `doi` is not one."""
+    """A DOI in its bare, lower-case form, or None where `doi` is invalid."""
     if not doi:
         return None
     bare = re.sub(r"^\s*(https?://(dx\.)?doi\.org/|doi:\s*)", "", doi.strip(), flags=re.IGNORECASE)
@@ -48,9 +48,9 @@ def clean_doi(doi: str | None) -> str | None:
 
 
 class Query(Strict):
-    """What to look for: `phrases` must all occur (AND); `text` is the free-text form.
+    """A search: `phrases` must all occur (AND); `text` is the free-text form.
 
-    `any_of[i]`, where given, lists synonyms of `phrases[i]`; one of them is enough.
+    `any_of[i]`, where given, lists synonyms of `phrases[i]`; any of them is enough.
     """
 
     text: str
@@ -58,7 +58,7 @@ class Query(Strict):
     any_of: tuple[tuple[str, ...], ...] = ()
 
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """One tuple of alternatives per phrase, the phrase itself first."""
+        """List alternatives for each phrase, the phrase itself first."""
         if not self.phrases:
             return ((self.text,),)
         extra = (*self.any_of, *(() for _ in range(len(self.phrases) - len(self.any_of))))
@@ -69,7 +69,7 @@ class Query(Strict):
 
 
 class Record(Strict):
-    """One publication as the sources describe it.
+    """A publication as the sources describe it.
 
     `published` is the earliest date any source gives (ISO, may be absent); `year` alone is known
     more often. `sources` names every source that served the record; `snippets` are findings or
@@ -111,17 +111,17 @@ class Record(Strict):
         title = title_key(self.title)
         return [*keys, f"title:{title}"] if len(title) >= SHORTEST_TITLE else keys
 
-    def more_of(self, other: Record) -> dict[str, Any]:
+    def join_fields(self, other: Record) -> dict[str, Any]:
         """Fields beyond those of a plain record, joined with another record's of this paper."""
         return {}
 
     @property
     def body(self) -> str:
-        """Title, abstract and snippets in one string, for matching."""
+        """Title, abstract and snippets as a string, for matching."""
         return " ".join(text for text in (self.title, self.abstract, *self.snippets) if text)
 
     def citation(self) -> str:
-        """A one-line reference in words, with an identifier where there is one."""
+        """Format a one-line reference, with an identifier if known."""
         more = " et al." if len(self.authors) > 1 else ""
         first = f"{self.authors[0]}{more}. " if self.authors else ""
         where = ", ".join(str(number) for number in (self.venue, self.year) if number)
@@ -132,9 +132,9 @@ class Record(Strict):
     def known_by(self, as_of: date | None) -> bool:
         """True when the record had certainly appeared by `as_of`.
 
-        A record with only a year counts as published on that year's last day, and one without a
-        date does not count at all: a time-travel evaluation may miss a paper, but may not see one
-        from the future.
+        A record with only a year counts as published on that year's last day, and a record without
+        a date does not count at all: a time-travel evaluation may miss a paper, but may not see a
+        paper from the future.
         """
         if as_of is None:
             return True
@@ -143,7 +143,7 @@ class Record(Strict):
         return self.year is not None and date(self.year, 12, 31) <= as_of
 
     def as_known(self, as_of: date | None) -> Record:
-        """The record as it stood at `as_of`: a retraction known to be later is not yet one."""
+        """The record as it stood at `as_of`: a retraction known to be later does not count yet."""
         later = as_of is not None and self.retracted_on is not None and self.retracted_on > as_of
         if not (self.retracted and later):
             return self
@@ -173,7 +173,7 @@ class Found(Record):
         more = [f"pmcid:{self.pmcid}"] if self.pmcid else []
         return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
 
-    def more_of(self, other: Record) -> dict[str, Any]:
+    def join_fields(self, other: Record) -> dict[str, Any]:
         """Joined with another found record: every identifier, the first known value of each."""
         assert isinstance(other, Found)
         doi = f"doi:{other.doi}" if self.doi and other.doi not in (None, self.doi) else None
@@ -188,9 +188,9 @@ class Found(Record):
         }
 
 
-def union(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+def union(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     """The members of both, each once, in order."""
-    return tuple(dict.fromkeys((*one, *other)))
+    return tuple(dict.fromkeys((*a, *b)))
 
 
 class MissingSource(Strict):

@@ -9,17 +9,17 @@ from kg.graph.arrays import TYPES
 from kg.graph.belief import POLARITIES
 from kg.graph.model import Graph
 from kg.paths import scores
-from kg.paths.mechanism import acting, mechanism_of, roles, turns
+from kg.paths.mechanism import acting, mechanism_of, turns, weigh_relations
 from kg.paths.score import Raw, Rows
 from kg.types import PathEdge, PathNode, PathScores, ScoredPath
 
 
 class Steps:
-    """Which edge a step between two neighbors takes: the one that asserts most (belief times the
-    role of its relation), forward before backward, then the heaviest, then the first.
+    """Choice of an edge between two neighbors: by belief times the role of its relation, then
+    forward before backward, then by weight, then the first.
 
-    With `one_way`, a path whose steps act both ways takes edges that act one way where it has them:
-    of two things that act on each other, the weaker action is there too.
+    With `one_way`, a path whose steps act both ways takes edges that act in a single direction
+    where it has them: of two things that act on each other, the weaker action is there too.
     """
 
     def __init__(self, graph: Graph, *, one_way: bool = False) -> None:
@@ -29,20 +29,23 @@ class Steps:
         code = np.concatenate([h * self._n + t, t * self._n + h])
         edge = np.concatenate([keep, keep])
         backward = np.repeat([False, True], len(keep))
-        asserted = graph.belief * roles(graph)
+        asserted = graph.belief * weigh_relations(graph)
         order = np.lexsort((edge, -graph.weight[edge], backward, -asserted[edge], code))
         self._code, self._edge, self._backward = code[order], edge[order], backward[order]
         self._acts = acting(graph)
         self._one_way = one_way
 
     def _take(
-        self, one: NDArray[np.integer], other: NDArray[np.integer], against: bool | None = None
+        self,
+        start_nodes: NDArray[np.integer],
+        end_nodes: NDArray[np.integer],
+        against: bool | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Edges of steps one -> other, and whether they are walked in their own direction.
+        """Edges from start to end nodes, and whether they are walked in their own direction.
 
         With `against`, first those that act so (backward or not), then those that do not act.
         """
-        code = one.astype(np.int64) * self._n + other
+        code = start_nodes.astype(np.int64) * self._n + end_nodes
         at = np.searchsorted(self._code, code)
         if against is not None:
             ends = np.searchsorted(self._code, code, side="right")
@@ -51,7 +54,7 @@ class Steps:
                 at[n] += np.argmin(np.where(acts, 2 * (self._backward[start:end] != against), 1))
         return self._edge[at], ~self._backward[at]
 
-    def of(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def choose_edges(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """(n, m - 1) edges of all steps, -1 where there is none, and whether walked forward."""
         there = (rows[:, :-1] >= 0) & (rows[:, 1:] >= 0)
         edges = np.full(there.shape, -1, dtype=np.int64)
@@ -59,22 +62,22 @@ class Steps:
         edges[there], forward[there] = self._take(rows[:, :-1][there], rows[:, 1:][there])
         for against in (False, True) if self._one_way else ():
             mixed = np.flatnonzero(turns(there & self._acts[edges], forward))
-            one, other = rows[mixed, :-1], rows[mixed, 1:]
+            heads, tails = rows[mixed, :-1], rows[mixed, 1:]
             held = there[mixed]
             other_edges, other_forward = edges[mixed], forward[mixed]
-            other_edges[held], other_forward[held] = self._take(one[held], other[held], against)
+            other_edges[held], other_forward[held] = self._take(heads[held], tails[held], against)
             good = ~turns(held & self._acts[other_edges], other_forward)
             edges[mixed[good]], forward[mixed[good]] = other_edges[good], other_forward[good]
         return edges, forward
 
 
-def sentences(graph: Graph, steps: Steps, rows: Rows) -> list[str]:
+def write_sentences(graph: Graph, steps: Steps, rows: Rows) -> list[str]:
     """Each path as a sentence, as `ScoredPath.sentence` gives it."""
     phrases = [r.replace("_", " ") for r in graph.relations]
     out: list[str] = []
     for row in rows:
         nodes = row[row >= 0]
-        (edges,), (forward,) = steps.of(nodes[None])
+        (edges,), (forward,) = steps.choose_edges(nodes[None])
         words = [graph.names[nodes[0]]]
         for node, edge, ahead in zip(
             nodes[1:].tolist(), edges.tolist(), forward.tolist(), strict=True
@@ -100,11 +103,8 @@ def build_path(
 
     Parameters
     ----------
-    graph : the graph that was searched
-    steps : the edge that stands for each step between two of its nodes
-    row : (m,) node positions of the path, -1 at the end of a short one
+    row : (m,) node positions of the path, -1 at the end of a short path
     raw : scores of all candidates, without Logic
-    n : the path's place among the candidates of `raw`
     logic : cosine of its sentence with the prompt, in [-1, 1]; negative values count as 0
     weights : of Logic, Relevance, Novelty and Surprise; scaled to sum 1
     strength : as a mechanism, in [0, 1] (`kg.paths.mechanism.strength`)
@@ -119,7 +119,7 @@ def build_path(
         If a weight is negative or not finite, or all are zero.
     """
     nodes = row[row >= 0]
-    (edges,), (forward,) = steps.of(nodes[None])
+    (edges,), (forward,) = steps.choose_edges(nodes[None])
     first, last = int(nodes[0]), int(nodes[-1])
     indptr, indices = graph.adjacency
     logic01 = float(np.clip(logic, 0.0, 1.0))

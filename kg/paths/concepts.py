@@ -79,7 +79,7 @@ NAMED_CLASSES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class NodeClass:
-    """A class of nodes that a prompt names: of these types, and of such a name if one is given."""
+    """A class of nodes that a prompt names: of these types, and of such a name if given."""
 
     types: tuple[EntityType, ...]
     named: str = ""
@@ -106,7 +106,7 @@ NEAR = 0.6
 
 @dataclass
 class Understanding:
-    """What a prompt was understood to say. Positions are nodes of the graph."""
+    """Concepts of a prompt. Positions are nodes of the graph."""
 
     prompt: str
     concepts: list[ConceptMatch] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Understanding:
     notes: list[str] = field(default_factory=list)
 
 
-def understand(graph: Graph, prompt: str, embedder: Embedder | None) -> Understanding:
+def parse_prompt(graph: Graph, prompt: str, embedder: Embedder | None) -> Understanding:
     """Concepts, classes and setting of a prompt.
 
     Parameters
@@ -147,10 +147,10 @@ def understand(graph: Graph, prompt: str, embedder: Embedder | None) -> Understa
 
 
 def _match_at(graph: Graph, prompt: str, words: Sequence[Word], at: int, out: Understanding) -> int:
-    """Number of words from `at` that name one node or class; 0 if none do."""
+    """Number of words from `at` that name a node or class; 0 if none do."""
     for size, phrase in phrases_at(prompt, words, at):
         classes = _CLASS_KEYS.get(lexical_key(phrase))
-        node = _spelled(graph, phrase)
+        node = _match_spelling(graph, phrase)
         setting = _after_setting(words, at)
         if classes is not None and (node is None or graph.types[node] in _numbers(classes.types)):
             if (phrase, classes) not in out.classes:
@@ -180,7 +180,7 @@ def _numbers(classes: Sequence[EntityType]) -> set[int]:
     return {TYPES.index(c) for c in classes}
 
 
-def _spelled(graph: Graph, phrase: str) -> int | None:
+def _match_spelling(graph: Graph, phrase: str) -> int | None:
     """The node that the phrase spells; common words do not spell gene symbols (was, cat, max)."""
     node = graph.exact(phrase)
     if node is None or not _may_be_a_word(phrase) or TYPES[graph.types[node]] not in _SYMBOLS:
@@ -197,7 +197,7 @@ def _may_be_a_word(phrase: str) -> bool:
 
 
 def _another_gene(phrase: str, name: str) -> bool:
-    """Whether a likeness to a gene's name says nothing: what looks like VEGF is another gene."""
+    """True if similarity to a gene's name is no evidence: what looks like VEGF is another gene."""
     symbol = " " not in phrase and sum(c.isupper() for c in phrase) >= 2
     numbered = _NUMBER.findall(phrase) != _NUMBER.findall(name)
     return symbol or numbered or _may_be_a_word(phrase)
@@ -265,7 +265,7 @@ def check_embedder(graph: Graph, embedder: Embedder) -> None:
         raise InputError(
             f"the graph was embedded with {graph.embedder} ({graph.vectors.shape[1]} dimensions), "
             f"but the embedding model in use is {embedder.name} ({embedder.dimension}). Set "
-            f"embedding_model to {graph.embedder}, or build the graph again with this one."
+            f"embedding_model to {graph.embedder}, or build the graph again with this model."
         )
 
 

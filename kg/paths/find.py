@@ -15,9 +15,9 @@ from kg.embedding.embed import Embedder
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
 from kg.paths import scores
-from kg.paths.build import Steps, build_path, sentences
-from kg.paths.concepts import NodeClass, Understanding, check_embedder, understand
-from kg.paths.mechanism import NO_BRIDGES, carries, no_bridges, strength
+from kg.paths.build import Steps, build_path, write_sentences
+from kg.paths.concepts import NodeClass, Understanding, check_embedder, parse_prompt
+from kg.paths.mechanism import NO_BRIDGES, carries, list_blocked_nodes, strength
 from kg.paths.score import Rows, choose, choose_strongest, score_candidates
 from kg.paths.search import Searcher, shares
 from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
@@ -27,7 +27,7 @@ from sage.core.seeds import generator
 
 
 class PathOptions(Strict):
-    """How paths are searched, scored and chosen.
+    """Options of a path search.
 
     `rank`: `mechanism` puts first what acts on what, step by step, on the subject of the prompt;
     `paper` is the composite of SAGE, equation 1 (alpha Logic, beta Relevance, gamma Novelty, delta
@@ -77,12 +77,12 @@ COMPOSITE_WARNING = (
     ".445 against matched ones on relations of TRRUST, BioRED and BC5CDR, and .731 and .613 on "
     "BioRED and BC5CDR alone, where what is learned from the past has .926 and .727."
 )
-#: A path to a class of these ends at the first one it meets.
+#: A path to a class of these ends at the first member it meets.
 _SINKS = {EntityType.CLINICAL_ENDPOINT, EntityType.COHORT}
 
 
 class _Leg(BaseModel):
-    """One search: from a source to a set of targets."""
+    """A search from a source to a set of targets."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -91,7 +91,7 @@ class _Leg(BaseModel):
     through: bool
 
 
-def between(
+def find_between(
     graph: Graph,
     a: str,
     b: str,
@@ -104,8 +104,6 @@ def between(
 
     Parameters
     ----------
-    graph : a built graph with vectors of its nodes
-    a, b : where the paths start and end
     options : number, length and ranking of paths; `min_hops` is taken as 1
     embedder : the model that made the graph's vectors
     domain : what Relevance is measured against; None for the prompt "a and b"
@@ -122,10 +120,10 @@ def between(
     """
     options = options.model_copy(update={"min_hops": 1})
     prompt = f"{a} and {b}"
-    return generate(graph, prompt, options, embedder, domain=domain, sources=[a], targets=[b])
+    return find_paths(graph, prompt, options, embedder, domain=domain, sources=[a], targets=[b])
 
 
-def generate(
+def find_paths(
     graph: Graph,
     prompt: str,
     options: PathOptions,
@@ -154,15 +152,17 @@ def generate(
     """
     check_embedder(graph, embedder)
     said = (
-        understand(graph, prompt, embedder) if not (sources and targets) else Understanding(prompt)
+        parse_prompt(graph, prompt, embedder)
+        if not (sources and targets)
+        else Understanding(prompt)
     )
-    start = _named(graph, sources, said) if sources else None
-    end = _named(graph, targets, said) if targets else None
+    start = _resolve_names(graph, sources, said) if sources else None
+    end = _resolve_names(graph, targets, said) if targets else None
     if (sources and not start) or (targets and not end):
         return _nothing(graph, said)
     for phrase, group in said.classes:
         if not len(group.members(graph)):
-            said.notes.append(f'The graph has no node that is one of the "{phrase}".')
+            said.notes.append(f'The graph has no node of the class "{phrase}".')
     legs = _legs(graph, said, start, end, embedder)
     if not legs:
         return _nothing(graph, said)
@@ -197,15 +197,15 @@ def generate(
     rows = _through_named(graph, rows, said, options)
     if not options.co_study and options.rank == "mechanism":
         alike = rows
-        rows = rows[carries(rows, *Steps(graph, one_way=True).of(rows), graph)]
+        rows = rows[carries(rows, *Steps(graph, one_way=True).choose_edges(rows), graph)]
         if not len(rows):
             said.notes.append(
                 "These concepts are linked only by what acts on both, or is acted on by both, or "
-                "was studied with both: nothing passes from one to the other."
+                "was studied with both: nothing passes between them."
             )
             _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)
-    paths = _ranked(graph, rows, said, options, embedder, domain)
+    paths = _rank_paths(graph, rows, said, options, embedder, domain)
     return _result(said, paths, len(rows))
 
 
@@ -219,12 +219,12 @@ def _say_nearest(
 ) -> None:
     """Note the best of the paths that are no mechanism."""
     single = options.model_copy(update={"k": 1})
-    best = _ranked(graph, rows, replace(said, notes=[]), single, embedder, domain)
+    best = _rank_paths(graph, rows, replace(said, notes=[]), single, embedder, domain)
     said.notes.append(f"Nearest: {best[0].account()} `--co-study` shows such paths.")
 
 
 def _neighbors(graph: Graph, node: int) -> str:
-    """What the graph links with a node, the best connected first."""
+    """Name the neighbors of a node, the best connected first."""
     indptr, indices = graph.adjacency
     near = indices[indptr[node] : indptr[node + 1]]
     near = near[np.argsort(-graph.degree[near], kind="stable")][:3]
@@ -268,20 +268,20 @@ def _through_members(
     graph: Graph, said: Understanding, group: NodeClass, options: PathOptions
 ) -> Rows:
     """Paths between the first two things, joined at each member of a class."""
-    one, other = said.nodes[:2]
+    first, second = said.nodes[:2]
     indptr, indices = graph.adjacency
-    blocked = _blocked(graph, options, said)
+    blocked = _list_blocked(graph, options, said)
     width = options.max_hops + 1
     found: list[NDArray[np.int32]] = [np.empty((0, width), dtype=np.int32)]
     for member in group.members(graph)[:_MEMBERS].tolist():
-        if member in (one, other):
+        if member in (first, second):
             continue
         search = Searcher(
             indptr, indices, np.array([member], dtype=np.int32), options.max_hops - 1,
-            blocked=blocked[~np.isin(blocked, [one, other, member])],
+            blocked=blocked[~np.isin(blocked, [first, second, member])],
             hub_cap=options.hub_cap, budget=options.budget,
         )  # fmt: skip
-        ways = [search.shortest(thing, _WAYS).rows for thing in (one, other)]
+        ways = [search.shortest(thing, _WAYS).rows for thing in (first, second)]
         for left in ways[0]:
             for right in ways[1]:
                 whole = [*left[left >= 0].tolist(), *right[right >= 0][::-1].tolist()[1:]]
@@ -303,7 +303,7 @@ def _result(said: Understanding, paths: tuple[ScoredPath, ...], candidates: int)
     )
 
 
-def _named(graph: Graph, names: Sequence[str], said: Understanding) -> list[int]:
+def _resolve_names(graph: Graph, names: Sequence[str], said: Understanding) -> list[int]:
     found: list[int] = []
     for name in names:
         try:
@@ -330,7 +330,7 @@ def _nothing(graph: Graph, said: Understanding) -> PathSearch:
         said.notes.append(
             f'"{phrase}" names no node of the graph.' + (f" Nearest: {near}." if near else "")
         )
-    said.notes.append("Name at least one entity of the graph; `sage kg show NAME` looks names up.")
+    said.notes.append("Name an entity of the graph; `sage kg show NAME` looks names up.")
     return _result(said, (), 0)
 
 
@@ -341,7 +341,7 @@ def _legs(
     end: list[int] | None,
     embedder: Embedder,
 ) -> list[_Leg]:
-    """What to search: pairs of things, or things and classes."""
+    """List the searches: pairs of concepts, or concepts and classes."""
     if start is None and end is not None:
         start = [node for node in said.nodes if node not in end]
     given = start if start is not None else []
@@ -414,7 +414,7 @@ def _candidates(
 ) -> tuple[Rows, int, bool]:
     """Distinct paths of all legs, how many exist, and whether all were walked."""
     room = shares([options.max_candidates] * len(legs), options.max_candidates)
-    blocked = _blocked(graph, options, said)
+    blocked = _list_blocked(graph, options, said)
     parts: list[Rows] = []
     total, complete = 0, True
     for leg, most in zip(legs, room, strict=True):
@@ -434,9 +434,9 @@ def _candidates(
     return unique, total - (len(rows) - len(unique)), complete
 
 
-def _blocked(graph: Graph, options: PathOptions, said: Understanding) -> NDArray[np.int32]:
+def _list_blocked(graph: Graph, options: PathOptions, said: Understanding) -> NDArray[np.int32]:
     """Nodes that no path runs through; none where everything is let in."""
-    blocked = no_bridges(graph, options.avoid)
+    blocked = list_blocked_nodes(graph, options.avoid)
     if options.avoid and said.domain_node is not None:
         blocked = np.append(blocked, np.int32(said.domain_node))  # it links all that was studied
     return blocked
@@ -463,7 +463,7 @@ def _vectors(graph: Graph, nodes: NDArray[np.integer], embedder: Embedder) -> ND
     return embedder.embed([graph.names[n] for n in nodes.tolist()])
 
 
-def _ranked(
+def _rank_paths(
     graph: Graph,
     rows: Rows,
     said: Understanding,
@@ -485,9 +485,9 @@ def _ranked(
     steps = Steps(graph, one_way=not options.co_study)
 
     def logic_of(some: Sequence[int]) -> scores.Floats:
-        return scores.logic(query, embedder.embed(sentences(graph, steps, rows[list(some)])))
+        return scores.logic(query, embedder.embed(write_sentences(graph, steps, rows[list(some)])))
 
-    held = strength(rows, *steps.of(rows), graph)
+    held = strength(rows, *steps.choose_edges(rows), graph)
     tie = _tie(rows, options.seed)
     if options.rank == "paper":
         choice = choose(rows, raw, options.weights, options.k, options.diversity, logic_of, tie)

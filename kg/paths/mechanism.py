@@ -1,7 +1,7 @@
-"""How far a path is a mechanism: what its steps assert, through what it runs, what it comes to.
+"""Strength of a path as a mechanism: its relations, the nodes it passes, its overall sign.
 
-A path of associations says that things were studied together. A mechanism has steps in which one
-thing acts on another, runs in one direction, and does not turn at what everything is linked to.
+A path of associations says that things were studied together. A mechanism has steps in which a
+thing acts on another, runs in a single direction, and does not turn at hubs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kg.types import EntityType, PathMechanism
 
 Floats = NDArray[np.float64]
 
-#: Relations in which two things are one machine, without a direction.
+#: Relations in which two things form a complex, without a direction.
 PHYSICAL = frozenset(["binds", "target_of", "interacts_with", "complexes_with", "contains"])
 #: Relations that say where or in what something is.
 LOCATED = frozenset({
@@ -28,13 +28,13 @@ LOCATED = frozenset({
 })  # fmt: skip
 _CAUSAL, _PHYSICAL, _LOCATED, _ASSOCIATED = 1.0, 0.8, 0.5, 0.3
 
-#: What a path keeps of its strength without any step in which one thing acts on another.
+#: What a path keeps of its strength without any causal step.
 NO_CAUSE = 0.25
-#: ... for each inner node that both of its steps act on: two causes of one effect.
+#: ... for each inner node that both of its steps act on: two causes of an effect.
 COLLIDER = 0.4
-#: ... for each inner node that acts on both of its neighbors: two effects of one cause.
+#: ... for each inner node that acts on both of its neighbors: two effects of a cause.
 FORK = 0.85
-#: ... for each inner node whose two steps only associate: studied with the one, and with the other.
+#: ... for each inner node whose two steps only associate: studied with each.
 STUDIED_ALIKE = 0.4
 #: ... for each step beyond the second.
 LONGER = 0.9
@@ -71,23 +71,23 @@ _SETTING = re.compile(
 )
 
 
-def no_bridges(graph: Graph, types: tuple[EntityType, ...]) -> NDArray[np.int32]:
+def list_blocked_nodes(graph: Graph, types: tuple[EntityType, ...]) -> NDArray[np.int32]:
     """Nodes that no path should run through: of these types, readouts, and settings by their name.
 
     A cancer links whatever was studied in it.
     """
 
-    def barred(node: int) -> bool:
+    def is_barred(node: int) -> bool:
         kind, name = TYPES[graph.types[node]], graph.names[node]
         if kind in _READ_OUT_TYPES and _READOUT.search(name):
             return True
         return kind in types or (kind == EntityType.DISEASE and bool(_SETTING.search(name)))
 
-    found = [node for node in range(graph.n_nodes) if barred(node)] if types else []
+    found = [node for node in range(graph.n_nodes) if is_barred(node)] if types else []
     return np.array(found, dtype=np.int32)
 
 
-def roles(graph: Graph) -> Floats:
+def weigh_relations(graph: Graph) -> Floats:
     """(m,) how much of a mechanism each edge's relation asserts, from 0.3 to 1."""
     weight = dict.fromkeys(CAUSAL, _CAUSAL)
     weight |= dict.fromkeys(PHYSICAL, _PHYSICAL)
@@ -102,7 +102,7 @@ def strength(
     forward: NDArray[np.bool_],
     graph: Graph,
 ) -> Floats:
-    """How strong each path is as a mechanism, in [0, 1].
+    """Strength of each path as a mechanism, in [0, 1].
 
     The geometric mean, over steps, of belief times role, times that of the information content of
     the inner nodes, -log2(degree / sum of degrees) over its largest possible value, so that a hub
@@ -110,13 +110,13 @@ def strength(
 
     Parameters
     ----------
-    rows : (n, m) node positions, -1 at the end of short ones
+    rows : (n, m) node positions, -1 at the end of short rows
     edges, forward : (n, m - 1) the edge of each step, -1 where there is none, and whether the path
         walks it in its own direction
     """
     there = edges >= 0
     steps = np.maximum(there.sum(axis=1), 1)
-    role = roles(graph)
+    role = weigh_relations(graph)
     causal = role >= _CAUSAL
     held = np.asarray(graph.belief, dtype=np.float64) * role
     with np.errstate(divide="ignore"):
@@ -141,8 +141,8 @@ def strength(
 
 
 def acting(graph: Graph) -> NDArray[np.bool_]:
-    """(m,) whether one thing acts on another in each edge."""
-    return np.asarray(roles(graph) >= _CAUSAL, dtype=np.bool_)
+    """(m,) whether each edge is causal."""
+    return np.asarray(weigh_relations(graph) >= _CAUSAL, dtype=np.bool_)
 
 
 def turns(acts: NDArray[np.bool_], forward: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -155,21 +155,20 @@ def carries(
 ) -> NDArray[np.bool_]:
     """(n,) whether something passes along each path, so that it can be a mechanism.
 
-    A direct link always carries. A longer path does where its steps act, all one way: two causes of
-    one effect carry nothing on, and neither does one cause of two effects, which tells of the
-    cause. Things that bind each other stand for one another. A step that only associates may end
-    the path at what is observed in tissue or patients (a disease, an endpoint, a feature), and one
-    that says where something is at a tissue or a feature: a level in a disease explains neither.
+    A direct link always carries. A longer path does where its steps act in the same direction: two
+    causes of an effect carry nothing on, and neither does a cause of two effects. Things that bind
+    each other are interchangeable. A step that only associates may end the path at what is observed
+    in tissue or patients (a disease, an endpoint, a feature), and one that says where something is
+    at a tissue or a feature: a level in a disease explains neither.
 
     Parameters
     ----------
-    rows : (n, m) node positions, -1 at the end of short ones
+    rows : (n, m) node positions, -1 at the end of short rows
     edges, forward : (n, m - 1) the edge of each step, -1 where there is none, and whether the path
         walks it in its own direction
-    graph : the graph that was searched; it says which relations act, and the types of its nodes
     """
     there = edges >= 0
-    role = roles(graph)
+    role = weigh_relations(graph)
     acts = there & acting(graph)[edges]
     idle = there & ~acts
     inner = there[:, 1:]
@@ -192,21 +191,20 @@ def carries(
 def mechanism_of(
     graph: Graph, edges: NDArray[np.int64], forward: NDArray[np.bool_], value: float
 ) -> PathMechanism:
-    """What one path comes to: its composed sign, its causal steps, its weakest link.
+    """Describe a path: its composed sign, its causal steps, its weakest link.
 
     Parameters
     ----------
-    graph : the graph that was searched
-    edges : (s,) the path's edges in order, at least one
+    edges : (s,) the path's edges in order, not empty
     forward : (s,) whether the path walks each edge in its own direction
     value : the path's strength in [0, 1], from `strength`
 
     Returns
     -------
-    `sign` multiplies the steps' polarities; `directed` asks that every step act, all one way;
+    `sign` multiplies the steps' polarities; `directed`: every step acts in the same direction;
     `weakest` is the place of the step with the smallest belief times role.
     """
-    role = roles(graph)[edges]
+    role = weigh_relations(graph)[edges]
     signs = SIGNS[graph.polarity[edges]].astype(int)
     sign = int(np.prod(signs))
     causal = role >= _CAUSAL

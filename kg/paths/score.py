@@ -1,9 +1,4 @@
-"""Scoring and choosing paths; Logic is embedded only where it can matter.
-
-Logic needs a sentence embedding per path, the other scores only arithmetic. Since Logic is at most
-1, a path's total is bounded before it is embedded. Sentences are embedded in order of that bound
-until no other path can be chosen; the result is the one that embedding all of them would give.
-"""
+"""Scoring and choosing paths."""
 
 from __future__ import annotations
 
@@ -17,7 +12,6 @@ from kg.paths import scores
 from kg.paths.scores import Floats
 
 Rows = NDArray[np.int32]
-_BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -34,11 +28,10 @@ class Raw:
 
 @dataclass(frozen=True)
 class Choice:
-    """Chosen rows in order of choice, their raw Logic, and how many sentences were embedded."""
+    """Chosen rows in order of choice, with their raw Logic."""
 
     rows: list[int]
     logic: dict[int, float]
-    embedded: int
 
 
 def score_candidates(
@@ -52,7 +45,7 @@ def score_candidates(
 
     Parameters
     ----------
-    rows : (n, m) node positions, -1 at the end of short ones
+    rows : (n, m) node positions, -1 at the end of short rows
     distances : (n_nodes,) distance of each node to the domain; only those on paths are read
     degrees, types : (n_nodes,)
     """
@@ -78,73 +71,37 @@ def choose(
     diversity: float,
     logic_of: Callable[[Sequence[int]], Floats],
     tie: NDArray[np.integer],
-    *,
-    eager: bool = False,
 ) -> Choice:
     """k paths, each the best total less `diversity` times its overlap with those chosen before.
 
-    The overlap of two paths is the share of nodes that the smaller one has in common with the
+    The overlap of two paths is the share of nodes that the smaller has in common with the
     other. Nodes that all candidates share (the ends of the search) do not count; a path of only
     such nodes overlaps with nothing.
 
     Parameters
     ----------
-    logic_of : raw Logic (cosines) of some rows; called once per row at most
+    logic_of : raw Logic (cosines) of some rows
     tie : (n,) order among equal totals
-    eager : embed all sentences first (to check that the lazy way gives the same)
     """
-    n = len(rows)
     w = scores.check_weights(weights)
-    base = w[1] * raw.relevance01 + w[2] * raw.novelty01 + w[3] * raw.surprise01
-    value = base + w[0]  # an upper bound until Logic is known
-    known = np.zeros(n, dtype=np.bool_)
-    logic = np.zeros(n)
-
-    def learn(some: NDArray[np.intp]) -> None:
-        cosines = logic_of(some.tolist())
-        logic[some] = cosines
-        known[some] = True
-        value[some] = base[some] + w[0] * scores.clamp_logic(cosines)
-
-    if w[0] == 0.0:
-        value = base.copy()
-    if eager and n:
-        learn(np.arange(n))
+    logic = logic_of(range(len(rows)))
+    value = scores.total(
+        w, scores.clamp_logic(logic), raw.relevance01, raw.novelty01, raw.surprise01
+    )
     counts = _distinguishing(rows)
-    penalty = np.zeros(n)
-    open_ = np.ones(n, dtype=np.bool_)
+    penalty = np.zeros(len(rows))
+    open_ = np.ones(len(rows), dtype=np.bool_)
     chosen: list[int] = []
-    while len(chosen) < min(k, n):
-        current = np.where(open_, value - penalty, -np.inf)
-        if w[0] == 0.0 and not eager:
-            best = _first(current, tie)
-        else:
-            while True:
-                best = _first(current, tie)
-                # A path with a known total wins only if no bound of an unknown one reaches it:
-                # an unknown one that ties might come first by `tie`.
-                rivals = np.flatnonzero(~known & open_ & (current >= current[best]))
-                if not len(rivals):
-                    break
-                if len(rivals) < _BATCH:
-                    unknown = np.flatnonzero(~known & open_)
-                    take = min(_BATCH, len(unknown))
-                    rivals = unknown[np.argpartition(-current[unknown], take - 1)[:take]]
-                else:
-                    top = np.lexsort((tie[rivals], -current[rivals]))[:_BATCH]
-                    rivals = rivals[top]
-                learn(rivals)
-                current[rivals] = value[rivals] - penalty[rivals]
+    while len(chosen) < min(k, len(rows)):
+        best = _first(np.where(open_, value - penalty, -np.inf), tie)
         chosen.append(best)
         open_[best] = False
         if diversity > 0:
             penalty = np.maximum(penalty, diversity * _overlap(rows, counts, best))
-    if w[0] == 0.0 and not eager and chosen:
-        learn(np.array([c for c in chosen if not known[c]], dtype=np.intp))
-    return Choice(chosen, {c: float(logic[c]) for c in chosen}, int(known.sum()))
+    return Choice(chosen, {c: float(logic[c]) for c in chosen})
 
 
-#: So many of the strongest are compared with the prompt, per path wanted.
+#: Strongest paths compared with the prompt, per path wanted.
 _READ = 12
 
 
@@ -182,7 +139,7 @@ def choose_strongest(
         shared = _overlap(rows, counts, int(some[best]))[some]
         kept = np.minimum(kept, np.maximum(1.0 - diversity * shared, 0.0))
     logic = {int(some[c]): float(cosines[c]) for c in chosen}
-    return Choice([int(some[c]) for c in chosen], logic, len(some))
+    return Choice([int(some[c]) for c in chosen], logic)
 
 
 def _first(values: Floats, tie: NDArray[np.integer]) -> int:

@@ -39,7 +39,7 @@ def logic(query: NDArray[np.floating], paths: NDArray[np.floating]) -> Floats:
 
 
 def relevance(paths: Ints, distances: NDArray[np.floating]) -> Floats:
-    """One minus the mean Euclidean distance of a path's entities to the domain (SAGE, B.1.2).
+    """1 minus the mean Euclidean distance of a path's entities to the domain (SAGE, B.1.2).
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def category_counts(paths: Ints, categories: Ints, n_categories: int) -> Ints:
     for column in range(m):
         at = paths[:, column]
         there = at >= 0
-        # Within one column each row occurs once, so plain fancy indexing counts correctly.
+        # Within a column each row occurs once, so plain fancy indexing counts correctly.
         counts[rows[there], np.asarray(categories)[at[there]]] += 1
     return counts
 
@@ -99,7 +99,7 @@ def surprise(counts: Ints, background: Floats) -> Floats:
 
     Parameters
     ----------
-    counts : (n_paths, n_categories) entities per category; each row has at least one
+    counts : (n_paths, n_categories) entities per category; rows are not empty
     background : (n_categories,) category distribution over the whole graph, sums to 1
 
     Returns
@@ -127,7 +127,7 @@ def surprise(counts: Ints, background: Floats) -> Floats:
 
 
 def min_max(values: Floats) -> Floats:
-    """Scaled to [0, 1] over the candidates; all equal (or one candidate) gives 0.5 each."""
+    """Scaled to [0, 1] over the candidates; all equal (or a single candidate) gives 0.5 each."""
     values = np.asarray(values, dtype=np.float64)
     if values.size == 0:
         return values
@@ -147,7 +147,7 @@ def clamp_logic(raw: Floats) -> Floats:
 def rescale_relevance(raw: Floats) -> Floats:
     """Raw relevance linearly rescaled and clamped to [0, 1] (SAGE, B.1.2).
 
-    Unit vectors are at most 2 apart, so raw relevance lies in [-1, 1] and (1 + raw) / 2 in [0, 1].
+    Unit vectors are at most 2 apart, so raw relevance is in [-1, 1] and (1 + raw) / 2 in [0, 1].
     """
     return np.clip((np.asarray(raw, dtype=np.float64) + 1.0) / 2.0, 0.0, 1.0)
 
@@ -182,7 +182,7 @@ def total(
 
 
 def check_weights(weights: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-    """Weights scaled to sum 1; ValueError if one is negative or not finite, or all are zero."""
+    """Weights scaled to sum 1; ValueError if any is negative or not finite, or all are zero."""
     array = np.asarray(weights, dtype=np.float64)
     if not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
         raise ValueError(f"path weights must be >= 0 and not all zero, got {weights}")

@@ -29,7 +29,7 @@ def distance_field(indptr: Any, indices: Any, targets: Any, most: int) -> Any:
 
     Returns
     -------
-    0 at the targets themselves; nodes that cannot reach one within `most` steps have `FAR`.
+    0 at the targets themselves; nodes that cannot reach a target within `most` steps have `FAR`.
     """
     n = indptr.shape[0] - 1
     distance = np.full(n, FAR, dtype=np.int8)
@@ -143,17 +143,16 @@ class Found:
 
 
 class Searcher:
-    """Searches from any source to one set of targets.
+    """Searches from any source to a set of targets.
 
     Parameters
     ----------
     indptr, indices : CSR of the simple undirected graph
     targets : (t,) node positions
-    max_hops : longest path
     blocked : nodes that no path may use, sources excepted
     through : whether a path may pass through a target (sensible for a class of targets)
     hub_cap : at a node with more neighbors, only so many of the least connected are entered; 0: all
-    budget : most steps of one search; beyond it the result says `complete=False`
+    budget : most steps of a search; beyond it the result has `complete=False`
     """
 
     def __init__(
@@ -202,12 +201,11 @@ class Searcher:
     def spread(self, source: int, most: int, min_hops: int, seed: int) -> Found:
         """All paths if there are at most `most`, else an even sample of each length.
 
-        Lengths share the room equally; what one leaves free goes to the others. Of a length with
+        Lengths share the room equally; room left by a length goes to the others. Of a length with
         too many paths an even share is taken, at an offset that the seed sets: nothing is random.
 
         Parameters
         ----------
-        source : node position at which every path starts
         most : paths that are returned, over all lengths
         min_hops : shortest length in steps; the longest is that of the searcher
         seed : sets which paths stand for the others; the same seed gives the same paths

@@ -1,4 +1,4 @@
-"""Sources of documents: one reader per format behind `read`, a folder walker, and file reports."""
+"""Sources of documents: a reader per format, a folder walker, and file reports."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
 
 
 def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
-    """Documents of one file and its report. Never raises for what the file holds."""
+    """Read the documents of a file and report on it; never raises for the content."""
     options = options or ReadOptions()
     try:
         size = path.stat().st_size
@@ -101,17 +101,17 @@ def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
         result = SourceResult(
             SourceReport(path=str(path), status="failed", reason="nested too deeply")
         )
-    except Exception as error:  # noqa: BLE001 - one bad file must not stop a build; it is reported
+    except Exception as error:  # noqa: BLE001 - a bad file must not stop a build; it is reported
         log.info("file not read", path=str(path), reason=f"{type(error).__name__}: {error}"[:300])
         reason = "damaged, or not of the kind that its name says"
         result = SourceResult(SourceReport(path=str(path), status="failed", reason=reason))
     result.sha256 = digest
-    _bound(result)
+    _limit_documents(result)
     result.report = result.report.model_copy(update={"documents": len(result.documents)})
     return result
 
 
-def _bound(result: SourceResult) -> None:
+def _limit_documents(result: SourceResult) -> None:
     """Leave out documents that are too long, cut titles that are, and say how many."""
     whole = [d for d in result.documents if len(d.text) <= LONGEST_TEXT]
     long = [d for d in whole if max(len(d.title), len(d.venue or "")) > LONGEST_TITLE]
@@ -137,7 +137,7 @@ def _bound(result: SourceResult) -> None:
         result.report = result.report.model_copy(update=more | {"reason": "; ".join(notes)})
 
 
-def read(
+def read_documents(
     path: Path, options: ReadOptions | None = None, reports: list[SourceReport] | None = None
 ) -> Iterator[Document]:
     """Documents of a file or folder; what could not be read is appended to `reports`."""

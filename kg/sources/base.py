@@ -1,4 +1,4 @@
-"""What every source yields: documents, and a report per file that never raises."""
+"""Documents and reports of files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sage.core.models import Strict
 
 READER_VERSION = "7"
 LONGEST_TITLE = 1_000
-"""Characters of a document's title or journal; what is longer is cut, and the report says so."""
+"""Characters of a document's title or journal; longer ones are cut and reported."""
 LONGEST_TEXT = 20_000_000
-"""Characters of a document's text; a longer one is left out, and the report says so."""
+"""Characters of a document's text; longer documents are left out and reported."""
 MAX_BYTES = 512 * 1024 * 1024
 
 
@@ -22,28 +22,22 @@ class SourceError(Exception):
 
 
 class ReadOptions(Strict):
-    """How files are read.
+    """Options for reading files.
 
-    `pdf_order`: `fast` tries pypdfium2, then pypdf, then pdfplumber; `paper` uses the order of
-    SAGE, A.2 (pdfplumber first). `ocr`: hand pages without text to an OCR program if installed.
-    `tables`: also read tables by pdfplumber (slow), as rows in sections of their own.
+    `ocr`: hand pages without text to an OCR program if installed.
     """
 
-    pdf_order: str = "fast"
     ocr: bool = False
-    tables: bool = False
     max_pages: int = 5000
 
     @property
     def key(self) -> str:
         """Content key of the reader."""
-        return (
-            f"{READER_VERSION}:{self.pdf_order}:{int(self.ocr)}:{int(self.tables)}:{self.max_pages}"
-        )
+        return f"{READER_VERSION}:{int(self.ocr)}:{self.max_pages}"
 
 
 class SourceReport(Strict):
-    """What became of one file: `read`, `skipped` or `failed`, and why."""
+    """Report on a file: `read`, `skipped` or `failed`, and why."""
 
     path: str
     status: str
@@ -57,7 +51,7 @@ class SourceReport(Strict):
 
 @dataclass(slots=True)
 class SourceResult:
-    """Documents of one file with the file's report."""
+    """Documents of a file with its report."""
 
     report: SourceReport
     documents: list[Document] = field(default_factory=list)

@@ -58,7 +58,7 @@ def entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def read_bibtex(path: Path, data: bytes) -> Iterator[Document]:
-    """One document per entry with an abstract; an entry without one gives its title."""
+    """Read a document per entry: its abstract, or else its title."""
     found = False
     for key, raw in entries(decode(data, path)):
         title = plain(raw.get("title", ""))

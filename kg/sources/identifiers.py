@@ -1,4 +1,4 @@
-"""Identifiers as people write them, brought to one form; what is not one becomes None."""
+"""Normalization of identifiers as people write them; invalid values become None."""
 
 from __future__ import annotations
 

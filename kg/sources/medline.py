@@ -36,7 +36,7 @@ def records(text: str) -> Iterator[dict[str, list[str]]]:
 
 
 def read_medline(path: Path, data: bytes) -> Iterator[Document]:
-    """One document per record that has a title or an abstract."""
+    """Read a document per record that has a title or an abstract."""
     found = False
     for record in records(clean(decode(data, path))):
         title = " ".join(record.get("TI", record.get("BTI", [])))

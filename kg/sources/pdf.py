@@ -1,9 +1,7 @@
 """PDF text in three tiers, escalated per page by measured text quality.
 
-`fast`: pypdfium2 keeps the order of columns and is fastest; a page whose text measures badly is
-read again by pypdf, then by pdfplumber, and the best reading is kept. `paper` is the order of SAGE,
-A.2 (pdfplumber first, pypdfium2 in the place of PyMuPDF, pypdf last), each tier accepted unless it
-fails: a labeled mode for comparison.
+pypdfium2 keeps the order of columns and is fastest; a page whose text measures badly is read again
+by pypdf, then by pdfplumber, and the best reading is kept.
 """
 
 from __future__ import annotations
@@ -30,6 +28,8 @@ from sage.core.log import logger
 
 log = logger(__name__)
 
+_TIERS = ("pypdfium2", "pypdf", "pdfplumber")
+
 _BAD_TITLE = re.compile(r"untitled|microsoft|\.(?:docx?|indd|qxd|tex|pdf|dvi)\b|^\W*$|^doi:", re.I)
 _YEAR = re.compile(
     r"(?:©|\(c\)|copyright|published|accepted|received|vol(?:ume)?\.?)[^\n]{0,60}?"
@@ -48,7 +48,7 @@ class Page:
 
 
 def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
-    """One document from a PDF, with tiers and quality in the report.
+    """Read a document from a PDF, with tiers and quality in the report.
 
     Raises
     ------
@@ -66,14 +66,7 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
         count, metadata = readers.open()
         if count > options.max_pages:
             raise SourceError(f"{count} pages; more than the limit of {options.max_pages}")
-        order = (
-            ("pdfplumber", "pypdfium2", "pypdf")
-            if options.pdf_order == "paper"
-            else ("pypdfium2", "pypdf", "pdfplumber")
-        )
-        pages = [
-            _page(readers, number, order, options.pdf_order == "paper") for number in range(count)
-        ]
+        pages = [_read_page(readers, number) for number in range(count)]
         empty = [number for number, page in enumerate(pages) if page.quality.words < 3]
         if empty and options.ocr:
             notes += _ocr(readers, pages, empty)
@@ -87,15 +80,15 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
             raise SourceError(reason)
         if empty:
             notes.append(f"{len(empty)} of {len(pages)} pages have no text")
-        tables = _tables(readers, count, notes) if options.tables else []
-        placed = _placed(readers, pages) if options.pdf_order == "fast" else Parts()
+        placed = _place_lines(readers, pages)
     finally:
         readers.close()
     texts = placed.pages or [page.text for page in pages]
     text, sections = assemble(texts)
     asides = [("Figure or table caption", caption) for caption in placed.captions]
     asides += [("Footnote", note) for note in placed.notes]
-    for name, aside in [*((name, _joined(aside)) for name, aside in asides), *tables]:
+    for name, lines in asides:
+        aside = " ".join(dehyphenate(lines).split())
         start = len(text) + 2
         text += "\n\n" + aside
         sections = (*sections, Section(title=name, start=start, end=len(text)))
@@ -132,7 +125,7 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
 
 
 class _Readers:
-    """The three libraries on one file, opened when first needed."""
+    """The three libraries on a file, opened when first needed."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -177,7 +170,7 @@ class _Readers:
         return self._pypdf
 
     def text(self, tier: str, number: int) -> str:
-        """Raw text of a page by one library; raises whatever the library raises."""
+        """Raw text of a page by a library; raises whatever the library raises."""
         if tier == "pypdfium2":
             if self._pdfium is None:
                 return ""
@@ -219,17 +212,6 @@ class _Readers:
         ]  # fmt: skip
         return PageLines(tuple(inside), width, height)
 
-    def tables(self, number: int) -> list[list[list[str | None]]]:
-        """Tables of a page by pdfplumber: rows of cells."""
-        if self._plumber is None:
-            import pdfplumber
-
-            self._plumber = pdfplumber.open(io.BytesIO(self._data))
-        page = self._plumber.pages[number]
-        found: list[list[list[str | None]]] = page.extract_tables()
-        page.close()
-        return found
-
     def image(self, number: int, dpi: int = 200) -> bytes:
         """A page as PNG."""
         page = self._pdfium[number]
@@ -244,12 +226,11 @@ class _Readers:
                 handle.close()
 
 
-def _page(readers: _Readers, number: int, order: tuple[str, ...], accept: bool) -> Page:
-    """The first good reading of a page, or the best of all tiers."""
-    best = Page("", order[0], measure(""))
-    for tier in order:
-        slow = tier == "pdfplumber" and not accept
-        if slow and best.quality.score >= BAD:
+def _read_page(readers: _Readers, number: int) -> Page:
+    """Read a page with each tier in turn until the text is good; else keep the best text."""
+    best = Page("", _TIERS[0], measure(""))
+    for tier in _TIERS:
+        if tier == "pdfplumber" and best.quality.score >= BAD:
             break  # a table or a form: the slow tier reads those no better
         try:
             text = readers.text(tier, number)
@@ -257,17 +238,17 @@ def _page(readers: _Readers, number: int, order: tuple[str, ...], accept: bool) 
             log.failed("PDF text not read", error, tier=tier, page=number + 1)
             continue
         quality = measure(text)
-        if quality.words >= 3 and (accept or quality.score >= GOOD):
+        if quality.words >= 3 and quality.score >= GOOD:
             return Page(text, tier, quality)
         better = (quality.score, quality.words) > (best.quality.score, best.quality.words)
         if better or not best.text:
             best = Page(text, tier, quality)
         if tier == "pypdf" and quality.words < 3 and best.quality.words < 3:
-            break  # two libraries see no text: the third, slow one will not either
+            break  # two libraries see no text: the third, slow library will not either
     return best
 
 
-def _placed(readers: _Readers, pages: Sequence[Page]) -> Parts:
+def _place_lines(readers: _Readers, pages: Sequence[Page]) -> Parts:
     """The pages by where their lines stand; a page that pdfium did not read keeps its text."""
     known = {n for n, page in enumerate(pages) if page.tier == "pypdfium2"}
     nothing = PageLines((), 0.0, 0.0)
@@ -282,29 +263,6 @@ def _placed(readers: _Readers, pages: Sequence[Page]) -> Parts:
     found.pages = [
         text if number in known else pages[number].text for number, text in enumerate(found.pages)
     ]
-    return found
-
-
-def _joined(lines: str) -> str:
-    """Lines of an aside as one paragraph."""
-    return " ".join(dehyphenate(lines).split())
-
-
-def _tables(readers: _Readers, count: int, notes: list[str]) -> list[tuple[str, str]]:
-    """Section titles and rows of all tables with at least two rows and columns."""
-    found: list[tuple[str, str]] = []
-    for number in range(count):
-        try:
-            tables = readers.tables(number)
-        except Exception:  # noqa: BLE001 - tables are an addition; the page's text stays
-            notes.append(f"tables of page {number + 1} could not be read")
-            continue
-        for table in tables:
-            rows = [[" ".join(clean(cell or "").split()) for cell in row] for row in table]
-            rows = [row for row in rows if sum(map(bool, row)) > 1]
-            if len(rows) > 1:
-                text = "\n".join(" | ".join(row) for row in rows)
-                found.append((f"Table {len(found) + 1}, page {number + 1}", text))
     return found
 
 

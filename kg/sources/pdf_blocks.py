@@ -1,4 +1,4 @@
-"""What stands where on a page: the running text in reading order, and what stands beside it.
+"""Layout of a page: the running text in reading order, and the text beside it.
 
 Lines come with their boxes. Columns are found from the gutters that the pages of a document share;
 lines that cross a gutter divide a page into bands, and a band is read column by column. Apart from
@@ -32,7 +32,7 @@ _SPAN = 3.0  # points by which a line must pass a gutter to cross it
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A stretch of text on one baseline without a wide gap, in points; heights grow upward.
+    """A stretch of text on a baseline without a wide gap, in points; heights grow upward.
 
     `size` is that of the font as drawn, `angle` in degrees.
     """
@@ -56,7 +56,7 @@ class PageLines:
 
 @dataclass(slots=True)
 class Row:
-    """All of a column that stands on one baseline; several cells are a table's row."""
+    """All text of a column on a baseline; several cells are a table's row."""
 
     cells: list[Line]
 
@@ -86,7 +86,7 @@ class Parts:
 
 
 def in_rows(pages: Sequence[PageLines]) -> bool:
-    """Whether a document is set upright and from left to right, as `parts` reads it."""
+    """True if a document is set upright and from left to right, as `parts` reads it."""
     sizes = [(len(line.text), line) for page in pages for line in page.lines]
     total = sum(size for size, _ in sizes)
     upright = sum(size for size, line in sizes if line.angle == 0)
@@ -148,7 +148,7 @@ def _without_repeated(
 
 
 def _at_edge(line: Line, page: PageLines) -> bool:
-    """Whether a line stands where running heads and feet do."""
+    """True if a line is where running heads and feet are."""
     edge = page.height * _BAND
     return line.baseline > page.height - edge or line.baseline < edge
 
@@ -167,7 +167,7 @@ def _body_size(lines: Iterable[Line]) -> float:
 
 
 def _without_line_numbers(lines: list[Line]) -> list[Line]:
-    """Lines without a run of bare numbers that rise down the page in one place."""
+    """Lines without a run of bare numbers that rise down the page in the same place."""
     by_place: dict[int, list[Line]] = {}
     for line in lines:
         if re.fullmatch(r"\d{1,4}", line.text):
@@ -227,7 +227,7 @@ def _gutters(lines: Sequence[Line], body: float) -> list[tuple[float, float]]:
 
 
 def _column_of(line: Line, gutters: Sequence[tuple[float, float]]) -> int | None:
-    """The column in which a line lies, or None for one that crosses a gutter."""
+    """The column of a line, or None if it crosses a gutter."""
     for left, right in gutters:
         if line.left < left - _SPAN and line.right > right + _SPAN:
             return None
@@ -239,7 +239,7 @@ def _columns(lines: Sequence[Line], gutters: Sequence[tuple[float, float]]) -> l
     """The rows of each column of each band, in reading order.
 
     Lines that cross a gutter are bands of their own; runs of them without a column's line between
-    are one band.
+    are a single band.
     """
     wide = [line for line in lines if _column_of(line, gutters) is None]
     members = {id(line) for line in wide} | {id(end) for end in _short_ends(lines, wide)}
@@ -284,7 +284,7 @@ def _short_ends(lines: Sequence[Line], wide: Sequence[Line]) -> Iterator[Line]:
 def _rows(lines: Sequence[Line]) -> list[Row]:
     """Lines joined by baseline: in the file's order where that goes down the page, else sorted.
 
-    A page may hold a paragraph twice, one copy over the other; sorting would mix them.
+    A page may hold a paragraph twice, the copies overlaid; sorting would mix them.
     """
     rises = sum(b.baseline > a.baseline + a.size for a, b in pairwise(lines))
     if rises > max(2, len(lines) // 10):
@@ -300,7 +300,7 @@ def _rows(lines: Sequence[Line]) -> list[Row]:
 
 
 def _whole(lines: Sequence[Line]) -> list[Line]:
-    """Neighbors in the file on one baseline joined: some files break a line at every word."""
+    """Join neighbors in the file on the same baseline: some files break a line at every word."""
     runs: list[list[Line]] = []
     for line in lines:
         last = runs[-1][-1] if runs else None
@@ -317,7 +317,7 @@ def _whole(lines: Sequence[Line]) -> list[Line]:
 
 
 def _cells(lines: Sequence[Line]) -> list[Line]:
-    """Lines of one baseline, from the left, joined where no wide gap lies between."""
+    """Lines of a baseline, from the left, joined where no wide gap is between."""
     cells = [lines[0]]
     for line in lines[1:]:
         last = cells[-1]
@@ -335,16 +335,7 @@ def _cells(lines: Sequence[Line]) -> list[Line]:
 def _read_column(
     rows: Sequence[Row], body: float, height: float, text: list[str], found: Parts
 ) -> None:
-    """Sort the rows of one column into running text, captions, notes, and what is dropped.
-
-    Parameters
-    ----------
-    rows : in reading order
-    body : size of the running text, points
-    height : of the page, points
-    text : takes the running text
-    found : takes captions and notes
-    """
+    """Sort the rows of a column into running text, captions, notes, and what is dropped."""
     notes = _footnotes(rows, body, height)
     if notes:
         found.notes.append("\n".join(row.text for row in notes))
@@ -354,7 +345,7 @@ def _read_column(
     at = 0
     while at < len(rows):
         row = rows[at]
-        apart = not at or _apart(rows[at - 1], row) or abs(row.size - body) > 0.05 * body
+        apart = not at or _is_gap(rows[at - 1], row) or abs(row.size - body) > 0.05 * body
         match = _CAPTION.match(row.text)
         if match and apart:
             end = _end_of_caption(rows, at)
@@ -370,40 +361,40 @@ def _read_column(
 
 
 def _is_label(rows: Sequence[Row], at: int, body: float) -> bool:
-    """Whether a row is text inside a figure: small, a few words, no line of a paragraph beside."""
+    """True if a row is text inside a figure: small, a few words, no line of a paragraph beside."""
     row = rows[at]
     if row.size >= 0.88 * body or any(len(cell.text.split()) > 3 for cell in row.cells):
         return False
     return not any(
         abs(rows[k].size - row.size) < 0.05 * row.size
         and len(rows[k].text.split()) > 3
-        and not _apart(rows[min(k, at)], rows[max(k, at)])
+        and not _is_gap(rows[min(k, at)], rows[max(k, at)])
         for k in (at - 1, at + 1)
         if 0 <= k < len(rows)
     )
 
 
-def _apart(before: Row, row: Row) -> bool:
-    """Whether more than a line's usual distance lies between two rows, or the second is higher."""
+def _is_gap(before: Row, row: Row) -> bool:
+    """True if two rows are further apart than lines usually are, or the second is higher."""
     distance = before.baseline - row.baseline
     return distance < 0 or distance > 1.75 * max(before.size, row.size)
 
 
 def _end_of_caption(rows: Sequence[Row], start: int) -> int:
-    """The row after the last one that is set like the first, without a gap between."""
+    """Index after the last row that is set like the first, without a gap."""
     end = start + 1
     while end < len(rows):
         like = abs(rows[end].size - rows[start].size) <= 0.05 * rows[start].size
-        if _apart(rows[end - 1], rows[end]) or not like or len(rows[end].cells) > 2:
+        if _is_gap(rows[end - 1], rows[end]) or not like or len(rows[end].cells) > 2:
             break
         end += 1
     return end
 
 
 def _tabular(rows: Sequence[Row]) -> list[bool]:
-    """Which rows belong to a table: three and more of several cells, and what is between them.
+    """Mark the rows of tables: three or more rows of several cells, and rows between them.
 
-    A justified line may have one wide gap: such a row stands alone.
+    A justified line may have a wide gap: such a row is alone.
     """
     marks = [False] * len(rows)
     places = [k for k, row in enumerate(rows) if len(row.cells) > 1]

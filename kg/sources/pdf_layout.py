@@ -127,7 +127,7 @@ def assemble(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
 
 
 def _without_references(lines: list[str]) -> list[str]:
-    """Lines without every reference list: those under a heading, and runs of entries without one.
+    """Remove reference lists, under a heading or as runs of entries without a heading.
 
     What follows a list under another heading, and does not read like entries, is kept: methods and
     legends are printed there.
@@ -150,7 +150,7 @@ def _without_references(lines: list[str]) -> list[str]:
 
 
 def bibliographic(line: str) -> bool:
-    """Whether a line has what lines of a reference list have: an entry's start, a year, a DOI."""
+    """True if a line looks like part of a reference list: the start of an entry, a year, a DOI."""
     return bool(_ENTRY.match(line) or _CITED.search(line))
 
 
@@ -174,5 +174,5 @@ def _without_entries(lines: list[str]) -> list[str]:
 
 
 def _longest(run: Sequence[int]) -> int:
-    """The most lines of one entry in a run."""
+    """The most lines of an entry in a run."""
     return max((b - a for a, b in pairwise(run)), default=1)

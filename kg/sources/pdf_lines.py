@@ -12,26 +12,21 @@ from kg.corpus.textnorm import clean
 from kg.sources.pdf_blocks import GAP, Line
 
 _SPACE = re.compile(r"\s+")
-# pdfium marks a word broken at a line end by U+FFFE, and goes on in the next line.
+# pdfium marks a word broken at a line end by U+FFFE, and continues in the next line.
 _LINE = re.compile("[^\r\n\ufffe]+")
 
 
 def page_lines(textpage: Any) -> Iterator[Line]:
-    """Lines of a page in the order of the file, each divided at wide gaps.
-
-    Parameters
-    ----------
-    textpage : pypdfium2's text page
-    """
+    """Lines of a page in the order of the file, each divided at wide gaps."""
     count = textpage.count_chars()
     text = textpage.get_text_range() if count > 0 else ""
-    if len(text) != count:  # characters outside the basic plane, or left out: one by one
+    if len(text) != count:  # characters outside the basic plane, or left out: each by itself
         text = "".join(chr(c) for c in _codes(textpage, count))
     at = _Characters(textpage)
     for match in _LINE.finditer(text):
         start, end = match.span()
         broken = "-" if text[end : end + 1] == "\ufffe" else ""
-        yield from _divided(text, start, end, broken, at)
+        yield from _divide_line(text, start, end, broken, at)
 
 
 def _codes(textpage: Any, count: int) -> Iterator[int]:
@@ -74,15 +69,12 @@ class _Characters:
         return round(math.degrees(self._raw.FPDFText_GetCharAngle(self._page, index))) % 360
 
 
-def _divided(text: str, start: int, end: int, broken: str, at: _Characters) -> Iterator[Line]:
+def _divide_line(text: str, start: int, end: int, broken: str, at: _Characters) -> Iterator[Line]:
     """The stretches between wide gaps of the characters from `start` to `end`.
 
     Parameters
     ----------
-    text : of the page
-    start, end : where the line stands in it
     broken : what ends the line where its last word is broken, else nothing
-    at : the page's characters
     """
     while start < end and text[start].isspace():
         start += 1

@@ -1,4 +1,4 @@
-"""How readable the text of a page is, measured, so that a bad reading is seen without an exception.
+"""Quality of the text of a page, so that a bad reading is detected without an exception.
 
 Four signs: too few everyday words (wrong encoding or order of letters), glued words, words broken
 by a hyphen in the middle of a line (two columns read across), and characters that stand for none.
@@ -43,17 +43,17 @@ class Quality:
 
 
 def measure(text: str) -> Quality:
-    """Quality of one page's raw text."""
-    words = _WORD.findall(text)
-    count = len(words)
+    """Measure the quality of a page's raw text."""
+    found = _WORD.findall(text)
+    count = len(found)
     if count < 3:
         return Quality(count, 0.0, 0.0, 0.0, 0.0, 0.0)
-    characters = sum(map(len, words)) or 1
-    latin = sum(1 for word in words if word.isascii())
+    characters = sum(map(len, found)) or 1
+    latin = sum(1 for word in found if word.isascii())
     broken = sum(1 for c in text if c == "\ufffd" or "\ue000" <= c <= "\uf8ff")
     broken += 6 * text.count("(cid:")
-    common = sum(1 for word in words if word.lower() in _COMMON) / count
-    long_words = sum(1 for word in words if len(word) > 24 and "-" not in word)
+    common = sum(1 for word in found if word.lower() in _COMMON) / count
+    long_words = sum(1 for word in found if len(word) > 24 and "-" not in word)
     glued = (long_words + len(_GLUED.findall(text))) / count
     cut = len(_CUT.findall(text)) / count
     # Prose has 30-45% everyday words, tables and lists of names far fewer: they are not penalized

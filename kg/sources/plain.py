@@ -30,7 +30,7 @@ def front_matter(text: str) -> tuple[dict[str, str | list[str]], str]:
         if item and current is not None:
             value = fields.get(current)
             listed = value if isinstance(value, list) else []
-            listed.append(_unquoted(item.group(1) or item.group(2) or ""))
+            listed.append(_unquote(item.group(1) or item.group(2) or ""))
             fields[current] = listed
             continue
         key, mark, value_text = line.partition(":")
@@ -40,13 +40,13 @@ def front_matter(text: str) -> tuple[dict[str, str | list[str]], str]:
         value_text = value_text.strip()
         if value_text.startswith("[") and value_text.endswith("]"):
             inner = value_text[1:-1]
-            fields[current] = [_unquoted(part) for part in inner.split(",") if part.strip()]
+            fields[current] = [_unquote(part) for part in inner.split(",") if part.strip()]
         else:
-            fields[current] = _unquoted(value_text)
+            fields[current] = _unquote(value_text)
     return fields, text[match.end() :]
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     value = value.strip()
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1].replace('\\"', '"').replace("''", "'")
@@ -54,17 +54,17 @@ def _unquoted(value: str) -> str:
 
 
 def read_text(path: Path, data: bytes) -> list[Document]:
-    """One document from a text or Markdown file."""
+    """Read a document from a text or Markdown file."""
     raw = clean(decode(data, path))
     fields, body = front_matter(raw)
 
-    def one(key: str) -> str | None:
+    def get_field(key: str) -> str | None:
         value = fields.get(key)
         return value if isinstance(value, str) and value else None
 
     body = body.strip("\n")
     headings = list(_HEADING.finditer(body))
-    title = one("title")
+    title = get_field("title")
     if title is None and headings:
         title = headings[0].group(1)
     if title is None:
@@ -87,13 +87,13 @@ def read_text(path: Path, data: bytes) -> list[Document]:
             title=title,
             text=body,
             sections=tuple(sections) or (Section(title="", start=0, end=len(body)),),
-            year=clean_year(one("year")),
-            venue=one("venue"),
-            doi=clean_doi(one("doi")),
-            pmid=clean_pmid(one("pmid")),
-            pmcid=clean_pmcid(one("pmcid")),
-            retracted=(one("retracted") or "").lower() in _TRUE,
-            basis=one("findings_basis"),
+            year=clean_year(get_field("year")),
+            venue=get_field("venue"),
+            doi=clean_doi(get_field("doi")),
+            pmid=clean_pmid(get_field("pmid")),
+            pmcid=clean_pmcid(get_field("pmcid")),
+            retracted=(get_field("retracted") or "").lower() in _TRUE,
+            basis=get_field("findings_basis"),
             topics=tuple(topics) if isinstance(topics, list) else (topics,),
         )
     ]

@@ -36,7 +36,7 @@ def read_xml(path: Path, data: bytes) -> Iterator[Document]:
     root = parse(data)
     name = _name(root)
     if name in {"PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation"}:
-        yield from _pubmed(root, path)
+        yield from _read_pubmed(root, path)
         return
     articles = [root] if name == "article" else list(_descendants(root, "article"))
     if not articles:
@@ -46,8 +46,8 @@ def read_xml(path: Path, data: bytes) -> Iterator[Document]:
         yield _jats(article, path, sha256_bytes(identity))
 
 
-def license_of(data: bytes) -> str | None:
-    """What a JATS article says of its license: an address, else the words; None if it says nothing.
+def read_license(data: bytes) -> str | None:
+    """License of a JATS article: an address, else the words; None if it states none.
 
     Raises
     ------
@@ -270,7 +270,7 @@ def _inline(element: Any) -> str:
     return re.sub(r"\s+([.,;:])", r"\1", text)
 
 
-def _pubmed(root: Any, path: Path) -> Iterator[Document]:
+def _read_pubmed(root: Any, path: Path) -> Iterator[Document]:
     citations = [root] if _name(root) == "MedlineCitation" else []
     citations += [c for c in _descendants(root, "MedlineCitation") if c is not root]
     for citation in citations:

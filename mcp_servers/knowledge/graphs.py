@@ -159,7 +159,7 @@ class PathsResult(BaseModel):
 )
 def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     """Paths with their scores and the papers behind them."""
-    from kg.paths.find import PathOptions, between, generate
+    from kg.paths.find import PathOptions, find_between, find_paths
 
     graph = open_graph(given.graph, context)
     embedder = load_embedder(graph, context)
@@ -169,9 +169,9 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     )
     ends = (given.source, given.target)
     if given.prompt is not None and ends == (None, None):
-        found = generate(graph, given.prompt, options, embedder)
+        found = find_paths(graph, given.prompt, options, embedder)
     elif given.source is not None and given.target is not None and given.prompt is None:
-        found = between(graph, given.source, given.target, options, embedder)
+        found = find_between(graph, given.source, given.target, options, embedder)
     else:
         raise InputError("give a prompt, or source and target")
     return PathsResult(
@@ -316,12 +316,12 @@ class ConceptResult(BaseModel):
 )
 def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
     """Report on the concept, limited to the requested length."""
-    from kg.graph.concept import concept_report
+    from kg.graph.concept import describe_concept
 
     graph = open_graph(given.graph, context)
     if given.as_of is not None:
         graph = graph.as_of(given.as_of)
-    report = concept_report(graph, given.concept, given.as_of)
+    report = describe_concept(graph, given.concept, given.as_of)
     relations = []
     for relation in report.relations[: given.limit]:
         sides = [[q for q in relation.quotations if q.speaks_for is side] for side in (True, False)]
@@ -384,10 +384,10 @@ class CommunitiesResult(BaseModel):
 )
 def graph_communities(given: CommunitiesInput, context: ToolContext) -> CommunitiesResult:
     """Communities with summaries by rule."""
-    from kg.communities.find import communities
-    from kg.communities.summary import by_rule
+    from kg.communities.find import find_communities
+    from kg.communities.summary import summarize_by_rule
 
-    found = communities(open_graph(given.graph, context), given.resolution)
+    found = find_communities(open_graph(given.graph, context), given.resolution)
     return CommunitiesResult(
         found=len(found),
         communities=[
@@ -399,7 +399,7 @@ def graph_communities(given: CommunitiesInput, context: ToolContext) -> Communit
                 outside=community.outside,
                 papers=community.papers,
                 statements=[statement.words() for statement in community.statements],
-                summary=list(by_rule(community).sentences),
+                summary=list(summarize_by_rule(community).sentences),
             )
             for community in found[: given.limit]
         ],

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from kg.lexicon.asked import Asked, Between, ask
+from kg.lexicon.asked import Asked, Between, describe_names
 from mcp_servers.context import ToolContext
 from mcp_servers.knowledge.graphs import SUITE
 from mcp_servers.spec import Resources, Validity, tool
@@ -45,6 +45,6 @@ def ontology_terms(given: TermsInput, context: ToolContext) -> TermsResult:
     """Meanings by the shipped ontology."""
     from kg.lexicon.ontology import Ontology
 
-    names, between = ask(given.names, Ontology.load(data_root() / "ontology"))
+    names, between = describe_names(given.names, Ontology.load(data_root() / "ontology"))
     unknown = [answer.name for answer in names if not answer.meanings]
     return TermsResult(names=names, between=between, unknown=unknown)

@@ -1,1 +1,1 @@
-"""Exchange: relations of other collections in, graphs in other formats out."""
+"""Exchange: relations and vocabularies of other collections in, graphs in other formats out."""

@@ -69,11 +69,11 @@ class Script:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def reasons(self) -> dict[str, int]:
-        """How much is left out for which reason, the most frequent first."""
+        """Count the omissions by reason, the most frequent first."""
         return dict(Counter(row.reason for row in self.left_out).most_common())
 
 
-def bel(graph: Graph, name: str) -> Script:
+def render_bel(graph: Graph, name: str) -> Script:
     """The graph as a BEL script."""
     script = Script()
     namespaces: set[str] = set()
@@ -94,8 +94,8 @@ def bel(graph: Graph, name: str) -> Script:
             lacking = TYPES[graph.types[head if subject is None else tail]].value
             leave(f"no BEL function for {lacking}")
             continue
-        said = _statement(relation, POLARITIES[graph.polarity[e]], subject, object_)
-        if said is None:
+        statement = _statement(relation, POLARITIES[graph.polarity[e]], subject, object_)
+        if statement is None:
             leave(f"no BEL relation for {relation}")
             continue
         for support in graph.supports(e):
@@ -109,9 +109,9 @@ def bel(graph: Graph, name: str) -> Script:
                 certainty = "speculative" if support.speculative else "stated"
                 body += [
                     f"SET Citation = {citation}",
-                    f"SET Evidence = {_quoted(support.evidence.text)}",
+                    f"SET Evidence = {_quote(support.evidence.text)}",
                     f'SET Certainty = "{certainty}"',
-                    said,
+                    statement,
                     "",
                 ]
                 script.statements += 1
@@ -130,7 +130,7 @@ class _Term:
 
 
 def _term(graph: Graph, n: int) -> _Term | None:
-    """A concept as a BEL term, under its public identifier or, without one, its name in SAGE."""
+    """A concept as a BEL term, under its public identifier or else its name in SAGE."""
     function = _FUNCTIONS.get(TYPES[graph.types[n]])
     known = references(graph.node_rows[int(graph.node_row[n])].get("identifiers", {}))
     if function is None:
@@ -140,9 +140,9 @@ def _term(graph: Graph, n: int) -> _Term | None:
         if not known:
             return None
     if not known:
-        return _Term(function, _OWN, f"{_OWN}:{_quoted(graph.names[n])}")
+        return _Term(function, _OWN, f"{_OWN}:{_quote(graph.names[n])}")
     prefix, local, _ = known[0]
-    return _Term(function, prefix, f"{prefix}:{_word(local)} ! {_quoted(graph.names[n])}")
+    return _Term(function, prefix, f"{prefix}:{_word(local)} ! {_quote(graph.names[n])}")
 
 
 def _statement(relation: str, sign: Polarity, head: _Term, tail: _Term) -> str | None:
@@ -170,17 +170,17 @@ def _statement(relation: str, sign: Polarity, head: _Term, tail: _Term) -> str |
 
 
 def _citation(evidence: Evidence) -> str | None:
-    title = _quoted(evidence.title or "untitled")
+    title = _quote(evidence.title or "untitled")
     if evidence.pmid:
         return f'{{"PubMed", {title}, "{evidence.pmid}"}}'
     if evidence.doi:
-        return f'{{"DOI", {title}, {_quoted(evidence.doi)}}}'
+        return f'{{"DOI", {title}, {_quote(evidence.doi)}}}'
     return None
 
 
 def _head(name: str, namespaces: list[str]) -> list[str]:
     return [
-        f"SET DOCUMENT Name = {_quoted(name)}",
+        f"SET DOCUMENT Name = {_quote(name)}",
         'SET DOCUMENT Version = "1.0.0"',
         'SET DOCUMENT Description = "Relations that texts state, read by SAGE"',
         'SET DOCUMENT Authors = "SAGE"',
@@ -192,10 +192,10 @@ def _head(name: str, namespaces: list[str]) -> list[str]:
 
 
 def _word(value: str) -> str:
-    return value if re.fullmatch(r"\w+", value, re.ASCII) else _quoted(value)
+    return value if re.fullmatch(r"\w+", value, re.ASCII) else _quote(value)
 
 
-def _quoted(value: str) -> str:
-    """A string of BEL: one line, quotation marks and backslashes escaped."""
+def _quote(value: str) -> str:
+    """A single-line string of BEL, quotation marks and backslashes escaped."""
     line = " ".join(value.split()).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{line}"'

@@ -1,4 +1,4 @@
-"""`sage exchange`: relations of other collections in, graphs in other formats out."""
+"""`sage exchange`: relations and vocabularies in, graphs in other formats out."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def import_graph(
         name, _, path = item.partition(":")
         if name not in FORMATS or not path:
             known = ", ".join(FORMATS)
-            raise InputError(f'--also "{item}": give FORMAT:FILE, FORMAT one of {known}')
+            raise InputError(f'--also "{item}": give FORMAT:FILE, FORMAT from {known}')
         wanted.append((name, Path(path)))
     numbers = read_gene_numbers(genes) if genes else {}
     dated = read_years(years) if years else {}
@@ -77,6 +77,36 @@ def import_graph(
     )
     if undated:
         out.print(f"{count_noun(undated, 'edge')} without a year", style="yellow")
+
+
+@app.command("lexicon")
+def import_lexicon(
+    files: Annotated[
+        list[Path], typer.Argument(help="NCBI gene_info, HGNC table, OBO, MeSH (.gz allowed).")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The lexicon file to write.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compile vocabularies into one compact lexicon for `sage kg build --lexicon`.
+
+    Example: sage exchange lexicon Homo_sapiens.gene_info.gz doid.obo --out big.lex
+    """
+    from dataclasses import asdict
+
+    from sage.cli.console import err, print_json
+    from sage.cli.console import out as console
+    from sage_exchange.vocabularies import import_lexicons
+
+    with err.status("compiling"):
+        report = import_lexicons(files, out)
+    if as_json:
+        print_json(asdict(report))
+        return
+    for name, count in report.files.items():
+        console.print(f"{count:8,}  {name}{'' if count else ' (tree numbers of MeSH, no names)'}")
+    for reason, count in sorted(report.left_out.items()):
+        console.print(f"{count:8,}  left out: {reason}", style="dim")
+    console.print(f"{report.entries:,} entries, {report.terms:,} spellings in {out}")
 
 
 @app.command("export")

@@ -10,8 +10,8 @@ from kg.graph.export import Exported, describe_export, report_write_errors, writ
 from kg.graph.model import Graph
 from sage.core.errors import InputError
 from sage.core.files import writing
-from sage_exchange.bel import bel
-from sage_exchange.rdf import turtle
+from sage_exchange.bel import render_bel
+from sage_exchange.rdf import render_turtle
 from sage_exchange.tables import write_tables
 
 #: Formats of two tables in a folder.
@@ -20,7 +20,7 @@ FORMATS = ("turtle", "bel", *TABLES)
 
 
 def export_graph(graph: Graph, path: Path, format: str) -> Exported:
-    """Write the graph in one of `FORMATS`.
+    """Write the graph in a format of `FORMATS`.
 
     `turtle` (RDF with evidence), `bel` (BEL 2.2, and beside it a table of what BEL cannot
     express), `kgx` (KGX and Biolink, tab-separated) or `neo4j` (CSV of its import tool).
@@ -36,22 +36,22 @@ def export_graph(graph: Graph, path: Path, format: str) -> Exported:
     if format in TABLES and path.exists() and not path.is_dir():
         raise InputError(f"--out {path} is a file; {format} writes a folder: name another")
     if format not in TABLES and path.is_dir():
-        raise InputError(f"--out {path} is a folder; {format} writes a file: name one in it")
+        raise InputError(f"--out {path} is a folder; {format} writes a file: name a file in it")
     note = None
     if format == "turtle":
         with report_write_errors(path), writing(path) as stream:
-            stream.writelines(line.encode() for line in turtle(graph))
+            stream.writelines(line.encode() for line in render_turtle(graph))
     elif format == "bel":
         note = _write_bel(graph, path)
     else:
         write_tables(graph, path, format)
-        note = "Two tables in one folder."
+        note = "Two tables in a folder."
     return describe_export(path, format, graph.n_nodes, graph.n_edges, note)
 
 
 def _write_bel(graph: Graph, path: Path) -> str:
     """Write the script and the table of omitted relations; summarize both."""
-    script = bel(graph, path.stem)
+    script = render_bel(graph, path.stem)
     omitted = path.with_name(f"{path.name}.left_out.tsv")
     rows = [(row.head, row.relation, row.tail, row.reason) for row in script.left_out]
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""What an importer yields, and how facts become a graph: nodes by identifier, names not fused."""
+"""Facts of importers, and their fusion into a graph: nodes by identifier, names not fused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import IO
 from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Support
 from kg.types import EntityType, Evidence, Polarity
 from sage.core.errors import InputError
-from sage_exchange.files import text_of
-from sage_exchange.years import year_of
+from sage_exchange.files import open_text
+from sage_exchange.years import estimate_year
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One statement of one source; `pmid` dates it where `year` is not given."""
+    """A statement of a source; `pmid` dates it where `year` is not given."""
 
     head: Entity
     relation: str
@@ -55,17 +55,17 @@ def gene(symbol: str, number: str = "") -> Entity:
 def number_genes(facts: Iterable[Fact], numbers: Mapping[str, str]) -> Iterator[Fact]:
     """Facts with genes that are known by symbol alone numbered, so that sources join."""
 
-    def numbered(entity: Entity) -> Entity:
+    def number_entity(entity: Entity) -> Entity:
         number = numbers.get(entity.name) if entity.id.startswith("symbol:") else None
         return gene(entity.name, number) if number else entity
 
     for fact in facts:
-        yield replace(fact, head=numbered(fact.head), tail=numbered(fact.tail))
+        yield replace(fact, head=number_entity(fact.head), tail=number_entity(fact.tail))
 
 
 def read_gene_numbers(path: Path) -> dict[str, str]:
     """NCBI Gene numbers by official symbol, from a `gene_info` table (plain or gzip)."""
-    with text_of(path) as stream:
+    with open_text(path) as stream:
         rows = (line.rstrip("\n").split("\t") for line in stream if not line.startswith("#"))
         numbers = {row[2]: row[1] for row in rows if len(row) > 2 and row[1].isdigit()}
     if not numbers:
@@ -74,17 +74,17 @@ def read_gene_numbers(path: Path) -> dict[str, str]:
 
 
 def fuse_facts(facts: Iterable[Fact], years: Mapping[str, int] | None = None) -> FusedGraph:
-    """Facts as a graph: one node per identifier, one edge per head, relation, tail and denial.
+    """Facts as a graph: a node per identifier, an edge per head, relation, tail and denial.
 
     Parameters
     ----------
-    facts : of one source or several
+    facts : of any number of sources
     years : publication years by PMID; others are estimated (`sage_exchange.years`)
 
     Raises
     ------
     InputError
-        If there is no fact, or all are about one thing itself.
+        If there is no fact, or each relates an entity to itself.
     """
     names: defaultdict[str, Counter[str]] = defaultdict(Counter)
     types: dict[str, EntityType] = {}
@@ -141,7 +141,7 @@ def _supports(facts: list[Fact], years: Mapping[str, int]) -> tuple[Support, ...
         text = fact.text or f"{fact.head.name} {fact.relation.replace('_', ' ')} {fact.tail.name}."
         year = fact.year
         if year is None and fact.pmid:
-            year = years.get(fact.pmid) or year_of(fact.pmid)
+            year = years.get(fact.pmid) or estimate_year(fact.pmid)
         evidence = Evidence(
             doc_id=doc_id,
             chunk_id=f"{doc_id}:0",
@@ -167,7 +167,7 @@ def _supports(facts: list[Fact], years: Mapping[str, int]) -> tuple[Support, ...
     return tuple(kept[key] for key in sorted(kept))
 
 
-def table(path: Path, stream: IO[str], needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
+def read_table(path: Path, stream: IO[str], needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """Rows of a comma- or tab-separated table by column; comments before the header are skipped.
 
     Raises

@@ -9,7 +9,7 @@ from typing import IO
 from sage.core.errors import InputError
 
 
-def text_of(path: Path) -> IO[str]:
+def open_text(path: Path) -> IO[str]:
     """An open text file, unpacked if its name ends in .gz."""
     try:
         if path.suffix == ".gz":

@@ -1,4 +1,4 @@
-"""One reader per collection: a file as its source publishes it, to facts."""
+"""Readers of public collections: from published files to facts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sage_exchange.facts import (
     Entity,
     Fact,
     gene,
-    table,
+    read_table,
 )
-from sage_exchange.files import text_of
+from sage_exchange.files import open_text
 
 _Sign = tuple[str, Polarity]
 
@@ -33,7 +33,7 @@ def trrust(path: Path) -> Iterator[Fact]:
         "repression": ("inhibits", NEGATIVE),
         "unknown": ("regulates", NEUTRAL),
     }
-    with text_of(path) as stream:
+    with open_text(path) as stream:
         for number, line in enumerate(stream, 1):
             cells = line.rstrip("\r\n").split("\t")
             if len(cells) != 4 or cells[2].lower() not in modes:
@@ -57,8 +57,8 @@ _SIGNOR_TYPES = {
 def signor(path: Path) -> Iterator[Fact]:
     """SIGNOR: its release table with ENTITYA, TYPEA, IDA, EFFECT, MECHANISM, PMID, SENTENCE."""
     needed = ("ENTITYA", "TYPEA", "IDA", "ENTITYB", "TYPEB", "IDB", "EFFECT", "PMID")
-    with text_of(path) as stream:
-        for row in table(path, stream, needed):
+    with open_text(path) as stream:
+        for row in read_table(path, stream, needed):
             effect = row["effect"].strip('" ').lower()
             if effect.startswith("up-regulates"):
                 relation, polarity = "activates", POSITIVE
@@ -88,8 +88,8 @@ def signor(path: Path) -> Iterator[Fact]:
 
 def ctd(path: Path) -> Iterator[Fact]:
     """CTD: chemical–disease, gene–disease or chemical–gene tables; curated rows alone."""
-    with text_of(path) as stream:
-        for row in table(path, stream, ("PubMedIDs",)):
+    with open_text(path) as stream:
+        for row in read_table(path, stream, ("PubMedIDs",)):
             found = _ctd_interaction(row) if "interactionactions" in row else _ctd_disease(row)
             if found is None:
                 continue
@@ -170,10 +170,10 @@ def hetionet(path: Path) -> Iterator[Fact]:
     """
     names: dict[str, str] = {}
     for nodes in sorted(path.parent.glob("*nodes.tsv")):
-        with text_of(nodes) as stream:
-            names |= {row["id"]: row["name"] for row in table(nodes, stream, ("id", "name"))}
-    with text_of(path) as stream:
-        for row in table(path, stream, ("source", "metaedge", "target")):
+        with open_text(nodes) as stream:
+            names |= {row["id"]: row["name"] for row in read_table(nodes, stream, ("id", "name"))}
+    with open_text(path) as stream:
+        for row in read_table(path, stream, ("source", "metaedge", "target")):
             middle = re.search(r"[a-z]>?", row["metaedge"])
             usual = _METAEDGE.get(middle[0] if middle else "", ("associated_with", NEUTRAL))
             relation, polarity = _METAEDGE.get(row["metaedge"], usual)
@@ -213,20 +213,20 @@ _PUBTATOR: dict[str, _Sign] = {
 
 def pubtator(path: Path) -> Iterator[Fact]:
     """PubTator: text blocks with relations (BioRED, BC5CDR), or PubTator3's BioC-JSON exports."""
-    with text_of(path) as stream:
+    with open_text(path) as stream:
         text = stream.read()
     if text.lstrip()[:1] in "[{":
         yield from _bioc(path, text)
         return
     found = False
     for block in re.split(r"\n\s*\n", text):
-        said: dict[str, str] = {}
+        texts: dict[str, str] = {}
         known: dict[str, Entity] = {}
         relations: list[list[str]] = []
         pmid = None
         for line in block.splitlines():
             if head := re.match(r"^(\d+)\|([ta])\|(.*)$", line):
-                pmid, said[head[2]] = head[1], head[3]
+                pmid, texts[head[2]] = head[1], head[3]
                 continue
             cells = line.split("\t")
             if len(cells) >= 6 and cells[1].isdigit():
@@ -236,16 +236,16 @@ def pubtator(path: Path) -> Iterator[Fact]:
                         known.setdefault(id_, _pubtator_entity(id_.strip(), cells[3], kind))
             elif len(cells) >= 4 and not cells[1].isdigit():
                 relations.append(cells)
-        passage = f"{said.get('t', '')} {said.get('a', '')}".strip()
+        passage = f"{texts.get('t', '')} {texts.get('a', '')}".strip()
         for cells in relations:
             relation, polarity = _PUBTATOR.get(cells[1].lower(), ("associated_with", NEUTRAL))
-            for one in re.split(r"[,;|]", cells[2]):
-                for other in re.split(r"[,;|]", cells[3]):
-                    if one in known and other in known:
+            for head in re.split(r"[,;|]", cells[2]):
+                for tail in re.split(r"[,;|]", cells[3]):
+                    if head in known and tail in known:
                         found = True
                         yield Fact(
-                            known[one], relation, known[other], polarity, pmid=pmid,
-                            title=said.get("t", ""), text=passage, source="PubTator",
+                            known[head], relation, known[tail], polarity, pmid=pmid,
+                            title=texts.get("t", ""), text=passage, source="PubTator",
                         )  # fmt: skip
     if not found:
         raise InputError(
@@ -304,7 +304,7 @@ def _documents(path: Path, text: str) -> Iterator[dict[str, Any]]:
     try:
         read = json.loads(text)
     except ValueError:
-        try:  # one document per line
+        try:  # a document per line
             read = [json.loads(line) for line in text.splitlines() if line.strip()]
         except ValueError as error:
             raise InputError(f"{path}: no JSON ({error})") from None
@@ -337,9 +337,9 @@ _PREDICATES: dict[str, _Sign] = {
 def semmeddb(path: Path) -> Iterator[Fact]:
     """SemMedDB's PREDICATION table (12 columns or more, comma-separated, no header).
 
-    Years stand in its CITATIONS table (`--years`), else they are estimated from the PMID.
+    Years are in its CITATIONS table (`--years`), else they are estimated from the PMID.
     """
-    with text_of(path) as stream:
+    with open_text(path) as stream:
         for number, row in enumerate(csv.reader(stream, escapechar="\\"), 1):
             if number == 1 and row and row[0].upper() == "PREDICATION_ID":
                 continue
@@ -377,7 +377,7 @@ _NAMESPACES = {
 
 def indra(path: Path) -> Iterator[Fact]:
     """INDRA statements as JSON: a list, with agents, evidence (text, PMID, epistemics), belief."""
-    with text_of(path) as stream:
+    with open_text(path) as stream:
         try:
             read = json.load(stream)
         except ValueError as error:

@@ -1,7 +1,7 @@
 """RDF in Turtle: concepts under public IRIs, statements with their evidence.
 
-A relation that the literature affirms is one triple, and beside it a named reification
-(`rdf:Statement`, also a Biolink association) that carries sign, belief, years and one node per
+A relation that the literature affirms is a triple, and beside it a named reification
+(`rdf:Statement`, also a Biolink association) that carries sign, belief, years and a node per
 reading: the sentence, its paper, its year. Every store reads that, none needs RDF-star. A denied
 relation has the reification alone, marked `biolink:negated`: it must never be queried as a fact.
 """
@@ -39,7 +39,7 @@ _ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f]')
 Pair = tuple[str, str]
 
 
-def turtle(graph: Graph) -> Iterator[str]:
+def render_turtle(graph: Graph) -> Iterator[str]:
     """The graph as lines of Turtle; the same graph gives the same lines."""
     for prefix, iri in PREFIXES.items():
         yield f"@prefix {prefix}: <{iri}> .\n"
@@ -59,7 +59,7 @@ def turtle(graph: Graph) -> Iterator[str]:
 
 
 def concept_iris(graph: Graph) -> list[str]:
-    """One IRI per node: that of its first public identifier, or a URN of its own id."""
+    """List an IRI per node: that of its first public identifier, or a URN of its own id."""
     known = choose_references(graph.node_rows[int(row)] for row in graph.node_row)
     return [
         reference[2] if reference else f"urn:sage:concept:{quote(id_, safe=':')}"
@@ -151,7 +151,7 @@ def _block(subject: str, rows: Iterable[Pair]) -> str:
 
 
 def _urn(kind: str, *parts: str) -> str:
-    """A name by content, so that two builds of one corpus agree on it."""
+    """A name by content, so that two builds of the same corpus agree on it."""
     digest = hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
     return f"<urn:sage:{kind}:{digest[:24]}>"
 

@@ -32,7 +32,7 @@ def write_tables(graph: Graph, folder: Path, format: str) -> None:
     for name, rows in (("nodes", nodes), ("edges", edges)):
         text = io.StringIO()
         if format == "kgx":  # read without quoting
-            text.writelines("\t".join(map(_unquoted, row)) + "\n" for row in rows)
+            text.writelines("\t".join(map(_join_lines, row)) + "\n" for row in rows)
         else:
             csv.writer(text, lineterminator="\n").writerows(rows)
         write_text(folder / f"{name}{ending}", text.getvalue())
@@ -41,7 +41,7 @@ def write_tables(graph: Graph, folder: Path, format: str) -> None:
 _Rows = list[Sequence[object]]
 
 
-def _unquoted(value: object) -> str:
+def _join_lines(value: object) -> str:
     return " ".join(str(value).split())
 
 
@@ -51,7 +51,7 @@ def _kgx(graph: Graph) -> tuple[_Rows, _Rows]:
     chosen = choose_references(graph.node_rows[int(row)] for row in graph.node_row)
     for n, (id_, first) in enumerate(zip(graph.ids, chosen, strict=True)):
         row = graph.node_rows[int(graph.node_row[n])]
-        own = quote(id_.replace(":", ".", 1), safe="")  # a CURIE has one colon and no slash
+        own = quote(id_.replace(":", ".", 1), safe="")  # a CURIE has a single colon and no slash
         curies[id_] = f"{first[0]}:{first[1]}" if first else f"sage:{own}"
         category = f"biolink:{CATEGORIES.get(TYPES[graph.types[n]], 'NamedThing')}"
         known = "|".join(f"{p}:{v}" for p, v, _ in references(row.get("identifiers", {})))

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from sage.core.errors import InputError
-from sage_exchange.files import text_of
+from sage_exchange.files import open_text
 
 _FIRST = (
     (1, 1979), (1_300_000, 1992), (1_900_000, 1991), (2_350_000, 1990), (2_800_000, 1988),
@@ -29,7 +29,7 @@ _FIRST = (
 _STARTS = tuple(number for number, _ in _FIRST)
 
 
-def year_of(pmid: str) -> int | None:
+def estimate_year(pmid: str) -> int | None:
     """The estimated year of a PMID; None for what is none."""
     if not pmid.isdigit() or int(pmid) < 1:
         return None
@@ -49,7 +49,7 @@ def read_years(path: Path) -> dict[str, int]:
     import csv
 
     found: dict[str, int] = {}
-    with text_of(path) as stream:
+    with open_text(path) as stream:
         for line in stream:
             cells = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
             year = next((c for c in (cells[4:5] + cells[1:2]) if c.isdigit() and len(c) == 4), None)

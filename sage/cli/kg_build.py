@@ -1,4 +1,4 @@
-"""`sage kg build`: papers to a graph, and what the build tells its user."""
+"""`sage kg build`: papers to a graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
+from sage.cli.kg_options import (
+    AsOf,
+    Lexicons,
+    MaxCost,
+    OntologyDir,
+    Sources,
+    load_lexicons,
+    load_ontology,
+)
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
@@ -32,9 +40,7 @@ def build_graph(
     broad: Annotated[
         bool, typer.Option(help="Rules also keep pairs likely related in no stated way.")
     ] = False,
-    as_of: Annotated[
-        int | None, typer.Option(help="Only literature up to this year.", metavar="YEAR")
-    ] = None,
+    as_of: AsOf = None,
     fusion: Annotated[
         Literal["guarded", "paper"], typer.Option(help="`paper` is the bare cosine rule.")
     ] = "guarded",
@@ -42,31 +48,26 @@ def build_graph(
     embedder: Annotated[
         str | None, typer.Option(help="`default`, `none`, or a sentence-transformers model.")
     ] = None,
-    pdf_order: Annotated[
-        Literal["fast", "paper"], typer.Option(help="Order of the PDF libraries.")
-    ] = "fast",
     ocr: Annotated[bool, typer.Option(help="Read scanned pages with tesseract.")] = False,
-    tables: Annotated[bool, typer.Option(help="Also read tables of PDFs (slow).")] = False,
-    screen: Annotated[bool, typer.Option(help="Leave out papers off the topic.")] = False,
+    topic: Annotated[
+        str | None, typer.Option(help="Leave out papers that are not about this topic.")
+    ] = None,
     include_retracted: Annotated[bool, typer.Option(help="Keep retracted papers.")] = False,
     workers: Annotated[int, typer.Option(help="Processes for PDFs and rules.", min=1)] = 2,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, help="Stop the chat extractor at this cost (USD).")
-    ] = None,
+    max_cost: MaxCost = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paid calls.")] = False,
     ontology: OntologyDir = None,
     lexicon: Lexicons = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read papers and build the knowledge graph; call again to add papers or to go on after a stop.
+    """Read papers and build the knowledge graph; call again to add papers or to resume.
 
     Example: sage kg build papers/ --out graph/
 
-    Example: sage kg build refs.bib articles/ --out blca.graphml --screen --as-of 2018
+    Example: sage kg build refs.bib articles/ --out blca.graphml --as-of 2018
     """
     from kg.corpus.build_report import BuildOptions, Recipe
     from kg.corpus.places import graph_folder
-    from kg.corpus.screen import ScreenOptions
     from sage.cli.console import print_json
     from sage.settings import load
 
@@ -80,10 +81,8 @@ def build_graph(
         fusion=fusion,
         tau=tau,
         embedder=embedder or settings.embedding_model,
-        pdf_order=pdf_order,
         ocr=ocr,
-        tables=tables,
-        screen=ScreenOptions() if screen else None,
+        topic=topic,
         include_retracted=include_retracted,
         workers=workers,
         chat=settings.models.mini if extractor == "chat" else None,
@@ -91,25 +90,25 @@ def build_graph(
     )
     folder = graph_folder(out).absolute()
 
-    def seen_from_graph(path: Path) -> str:
+    def relative_to_graph(path: Path) -> str:
         return os.path.relpath(path.absolute(), folder)
 
     recipe = Recipe(
-        sources=tuple(map(seen_from_graph, sources)),
-        out=seen_from_graph(out),
+        sources=tuple(map(relative_to_graph, sources)),
+        out=relative_to_graph(out),
         options=options,
-        ontology=seen_from_graph(ontology) if ontology else None,
-        lexicons=tuple(map(seen_from_graph, lexicon or ())),
+        ontology=relative_to_graph(ontology) if ontology else None,
+        lexicons=tuple(map(relative_to_graph, lexicon or ())),
     )
-    given = [fetched(source, out, settings) for source in sources]
-    report = follow(recipe, given, out, max_cost=max_cost, yes=yes, quiet=as_json)
+    given = [fetch_source(source, out, settings) for source in sources]
+    report = build_from_recipe(recipe, given, out, max_cost=max_cost, yes=yes, quiet=as_json)
     if as_json:
         print_json(report)
     else:
         _print_report(report)
 
 
-def follow(
+def build_from_recipe(
     recipe: Recipe,
     sources: list[Path],
     out: Path,
@@ -118,20 +117,9 @@ def follow(
     yes: bool,
     quiet: bool,
 ) -> BuildReport:
-    """Build by a recipe, and keep the recipe with the graph.
+    """Build by a recipe from its sources, and keep the recipe with the graph.
 
-    Parameters
-    ----------
-    recipe : how the graph is made
-    sources : its files and folders, lists of identifiers already fetched
-    out : as of `kg.corpus.build.build`
-    max_cost : most that the chat extractor may cost, USD; None for no bound
-    yes : do not ask before paid calls
-    quiet : show no progress
-
-    Returns
-    -------
-    What the build did.
+    `max_cost` bounds the chat extractor, USD; `yes` skips the question before paid calls.
 
     Raises
     ------
@@ -147,9 +135,9 @@ def follow(
 
     require_extra("literature", "building a graph")
     for corpus in map(CorpusFolder, sources):
-        if corpus.round and not corpus.finished:
+        if corpus.round and not corpus.is_finished:
             err.print(
-                f"[yellow]note[/] {corpus.root}: its gathering was stopped before its end; "
+                f"[yellow]note[/] {corpus.root}: its gathering is incomplete; "
                 "repeat `sage kg gather` to complete it"
             )
     client: Client | None = None
@@ -171,46 +159,49 @@ def follow(
             )
         client = make_client(settings, Meter(budget_usd=max_cost))
     folder = graph_folder(out)
-    known = load_ontology(seen_from(folder, recipe.ontology) if recipe.ontology else None)
+    known = load_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
     with counting("building", quiet=quiet) as progress:
         report = build(
             sources,
             out,
             recipe.options,
             known,
-            lexicons=load_lexicons([seen_from(folder, path) for path in recipe.lexicons]),
+            lexicons=load_lexicons([resolve_source(folder, path) for path in recipe.lexicons]),
             client=client,
             progress=progress,
             on_estimate=None if yes else _ask,
         )
-    corpora = {source: CorpusFolder(seen_from(folder, source)) for source in recipe.sources}
+    corpora = {source: CorpusFolder(resolve_source(folder, source)) for source in recipe.sources}
     rounds = {source: corpus.round for source, corpus in corpora.items()}
     write_json(folder / RECIPE, recipe.model_copy(update={"rounds": rounds}))
     return report
 
 
-def seen_from(folder: Path, path: str) -> Path:
-    """What a recipe calls `path` in `folder`, by name: a new graph's folder is not there yet."""
+def resolve_source(folder: Path, path: str) -> Path:
+    """Resolve a path of a recipe by name, since the folder of a new graph does not exist yet."""
     return Path(os.path.normpath(folder.absolute() / path))
 
 
-def fetched(source: Path, out: Path, settings: Settings) -> Path:
-    """A folder with PubMed's records for a list of identifiers; other sources as they are."""
+def fetch_source(source: Path, out: Path, settings: Settings) -> Path:
+    """Fetch PubMed's records for a list of identifiers into a folder; keep other sources."""
     if source.suffix.lower() != ".ids" or not source.is_file():
         return source
     from kg.corpus.places import graph_folder
-    from kg.sources.fetch import BASE, fetch_ids, read_ids
+    from kg.literature.pubmed import PubMed
+    from kg.sources.fetch import fetch_ids, read_ids
     from sage.cli.console import err
 
     folder = graph_folder(out) / "fetched" / source.stem
     report = fetch_ids(
         read_ids(source.read_text(encoding="utf-8").splitlines()),
         folder,
-        base_url=settings.services.pubmed_url or BASE,
-        email=settings.contact_email,
-        api_key=settings.services.key("ncbi"),
+        PubMed(
+            base_url=settings.services.pubmed_url,
+            email=settings.contact_email,
+            api_key=settings.services.key("ncbi"),
+        ),
     )
-    err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} there before")
+    err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} present before")
     for identity in report.missing:
         err.print(f"[yellow]not in PubMed[/] {identity}")
     return folder
@@ -224,8 +215,8 @@ def _ask(estimate: Estimate) -> None:
         f"{count_noun(estimate.chunks, 'chunk')}, about {estimate.prompt_tokens:,} prompt and "
         f"{estimate.completion_tokens:,} reply tokens ({price})"
     )
-    if not typer.confirm("Go on?", err=True):
-        raise InputError("stopped before any paid call; --yes answers this question")
+    if not typer.confirm("Continue?", err=True):
+        raise InputError("stopped before any paid call; use --yes to skip this question")
 
 
 def _print_report(report: BuildReport) -> None:

@@ -1,4 +1,4 @@
-"""`sage kg gather` and `sage kg update`: from a topic to papers, and a graph kept up to date."""
+"""`sage kg gather` and `sage kg update`: papers on a topic, and an up-to-date graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli.kg_options import OntologyDir, load_ontology
+from sage.cli.kg_options import GraphPath, MaxCost, OntologyDir, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
@@ -55,15 +55,15 @@ def gather_papers(
 ) -> None:
     """Search PubMed, Europe PMC, bioRxiv, OpenAlex and Semantic Scholar; screen; fetch open texts.
 
-    The same command goes on after a stop, and asks again what did not answer; nothing is fetched
-    twice. It exits with 1 where no service answered. The folder also gets a PRISMA flow, the
+    The same command resumes after a stop and asks silent services again; nothing is fetched
+    twice. Exit code 1 if no service answered. The folder also gets a PRISMA flow, the
     license of each document, and what was left out.
 
     Example: sage kg gather "tertiary lymphoid structures in bladder cancer" --since 2015
     --out corpus/
     """
     from kg.gather.gather import gather
-    from kg.gather.topic import query_of
+    from kg.gather.topic import parse_topic
     from kg.gather.types import Plan
     from sage.cli.console import counting, err, print_json
     from sage.cli.console import out as console
@@ -72,17 +72,17 @@ def gather_papers(
     topic = " ".join(topic.split())
     if not 0 < len(topic) <= 500:
         raise InputError("the topic is empty or longer than 500 characters")
-    query = query_of(topic, load_ontology(ontology))
+    query = parse_topic(topic, load_ontology(ontology))
     if not as_json:
         err.print(f"concepts: {'; '.join(query.phrases)}")
     plan = Plan(topic=topic, since=since, most=most, threshold=relevance, pdfs=pdf)
-    with going_on(), counting("gathering", quiet=as_json) as progress:
-        flow = gather(out, plan, query, services(), progress)
-    silent = unanswered(flow)
+    with explain_resume(), counting("gathering", quiet=as_json) as progress:
+        flow = gather(out, plan, query, load_services(), progress)
+    silent = is_unanswered(flow)
     if as_json:
         print_json(flow)
         raise typer.Exit(int(silent))
-    tell(flow, out)
+    print_flow(flow, out)
     if silent:
         raise typer.Exit(1)
     if flow.included:
@@ -92,24 +92,24 @@ def gather_papers(
         err.print(f"no paper was kept: name a new --out with another topic or {lower}")
 
 
-def unanswered(flow: Flow) -> bool:
-    """Whether no catalog answered to the end."""
+def is_unanswered(flow: Flow) -> bool:
+    """True if no catalog answered completely."""
     return len(flow.missing) == len(flow.catalogs)
 
 
 @contextmanager
-def going_on() -> Iterator[None]:
-    """Tell whoever interrupts a gathering how it goes on."""
+def explain_resume() -> Iterator[None]:
+    """Print how to resume when a gathering is interrupted."""
     from sage.cli.console import err
 
     try:
         yield
     except KeyboardInterrupt:
-        err.print("stopped; the same command goes on where it was, and fetches nothing twice")
+        err.print("stopped; the same command resumes and fetches nothing twice")
         raise
 
 
-def services() -> Services:
+def load_services() -> Services:
     """The literature services of the settings.
 
     Raises
@@ -128,8 +128,8 @@ def services() -> Services:
     return Services(settings.services, settings.contact_email)
 
 
-def tell(flow: Flow, folder: Path) -> None:
-    """Print a flow: what came from where, what was left out, what is missing."""
+def print_flow(flow: Flow, folder: Path) -> None:
+    """Print a flow: records by catalog, omissions, missing services."""
     from rich.table import Table
 
     from kg.gather.flow import LABELS
@@ -169,39 +169,37 @@ def tell(flow: Flow, folder: Path) -> None:
 
 
 def update_graph(
-    graph: Annotated[Path, typer.Argument(help="Output of `sage kg build`.")],
+    graph: GraphPath,
     runs: Annotated[
         Path | None, typer.Option(help="Folder of runs; without, `runs_dir` of the settings.")
     ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, help="Stop the chat extractor at this cost (USD).")
-    ] = None,
+    max_cost: MaxCost = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paid calls.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a graph up to date: gather its corpora again, and say which hypotheses are touched.
+    """Update a graph: gather its corpora again and list the affected hypotheses.
 
-    What is new comes in; what was retracted goes, with the statements that only it supports. The
-    graph is that of a full build of the new corpus, by the options of its first build. It exits
-    with 1 where no service answered.
+    New papers are added; retracted papers are removed with the statements that only they support.
+    The result equals a full build of the new corpus with the same options. Exit code 1 if no
+    service answered.
 
-    Example: sage kg update living/ --runs runs/
+    Example: sage kg update --graph living/ --runs runs/
     """
     from kg.corpus.build_report import Recipe
     from kg.corpus.places import RECIPE, graph_folder
     from kg.gather.folder import STATE, CorpusFolder
-    from kg.gather.gather import update
-    from kg.gather.topic import query_of
+    from kg.gather.gather import update as update_corpus
+    from kg.gather.topic import parse_topic
     from kg.graph.model import Graph
     from sage.cli.console import counting, out, print_json
-    from sage.cli.kg_build import fetched, follow, seen_from
+    from sage.cli.kg_build import build_from_recipe, fetch_source, resolve_source
     from sage.core.files import append_line
     from sage.core.models import read_model
     from sage.run.touched import changed_edges, find_affected
     from sage.settings import load
 
     if runs is not None and not runs.is_dir():
-        raise InputError(f"{runs} is no folder; --runs names the folder that holds the runs")
+        raise InputError(f"{runs} is not a folder; --runs names the folder of the runs")
     folder = graph_folder(graph)
     if not (folder / RECIPE).is_file() and (graph.parent / RECIPE).is_file():
         folder = graph.parent  # the file that `sage kg build --out FOLDER` names as written
@@ -209,29 +207,31 @@ def update_graph(
         recipe = read_model(folder / RECIPE, Recipe)
     except FileNotFoundError:
         raise InputError(
-            f"{folder}: no {RECIPE}; name the output of `sage kg build` (one of an earlier version "
-            "must be built once more)"
+            f"{folder}: no {RECIPE}; name the output of `sage kg build` (rebuild graphs of earlier "
+            "versions)"
         ) from None
     settings = load()
-    given = {source: seen_from(folder, source) for source in recipe.sources}
+    given = {source: resolve_source(folder, source) for source in recipe.sources}
     corpora = {name: path for name, path in given.items() if (path / STATE).is_dir()}
     if gone := [str(path) for path in given.values() if not path.exists()]:
         raise InputError(
-            f"{folder}: its sources are not where they were ({', '.join(gone)}); move them back, "
-            f"or run `sage kg build` with their new place and --out {folder}"
+            f"{folder}: its sources have moved ({', '.join(gone)}); move them back, "
+            f"or run `sage kg build` with their new location and --out {folder}"
         )
     if not corpora:
         raise InputError(
             f"{folder}: none of its sources was gathered by `sage kg gather` "
             f"({', '.join(map(str, given.values()))}); there is no search to repeat"
         )
-    ontology = load_ontology(seen_from(folder, recipe.ontology) if recipe.ontology else None)
+    ontology = load_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
     before = Graph.load(folder)
     flows = []
     for corpus in corpora.values():
-        with going_on(), counting(f"gathering {corpus.name}", quiet=as_json) as progress:
+        with explain_resume(), counting(f"gathering {corpus.name}", quiet=as_json) as progress:
             flows.append(
-                update(corpus, lambda topic: query_of(topic, ontology), services(), progress)
+                update_corpus(
+                    corpus, lambda topic: parse_topic(topic, ontology), load_services(), progress
+                )
             )
     changes = [
         change
@@ -239,13 +239,13 @@ def update_graph(
         for number in range(recipe.rounds.get(name, 1) + 1, CorpusFolder(corpus).round + 1)
         for change in CorpusFolder(corpus).changes(number)
     ]
-    place = seen_from(folder, recipe.out)
-    sources = [fetched(source, place, settings) for source in given.values()]
-    report = follow(recipe, sources, place, max_cost=max_cost, yes=yes, quiet=as_json)
+    place = resolve_source(folder, recipe.out)
+    sources = [fetch_source(source, place, settings) for source in given.values()]
+    report = build_from_recipe(recipe, sources, place, max_cost=max_cost, yes=yes, quiet=as_json)
     after = Graph.load(folder)
     edges = changed_edges(before, after)
     found, unread = find_affected(runs or settings.runs_dir, before, after, changes)
-    told = {
+    update = {
         "date": flows[-1].date,
         "papers": [change.model_dump(mode="json") for change in changes],
         "edges": [edge.model_dump(mode="json") for edge in edges],
@@ -253,36 +253,28 @@ def update_graph(
         "runs_not_read": unread,
         "missing": [catalog.name for flow in flows for catalog in flow.missing],
     }
-    append_line(folder / "updates.jsonl", json.dumps(told, ensure_ascii=False))
+    append_line(folder / "updates.jsonl", json.dumps(update, ensure_ascii=False))
     if as_json:
-        print_json({**told, "nodes": report.nodes, "statements": report.edges})
-        raise typer.Exit(int(all(map(unanswered, flows))))
+        print_json({**update, "nodes": report.nodes, "statements": report.edges})
+        raise typer.Exit(int(all(map(is_unanswered, flows))))
     for corpus, flow in zip(corpora.values(), flows, strict=True):
-        tell(flow, corpus)
-    tell_changes(changes, edges, found, unread)
+        print_flow(flow, corpus)
+    print_changes(changes, edges, found, unread)
     out.print(
-        f"{count_noun(report.nodes, 'node')}, {count_noun(report.edges, 'edge')}"
-        f" in {report.graphml}"
+        f"{count_noun(report.nodes, 'node')}, {count_noun(report.edges, 'edge')} in"
+        f" {report.graphml}"
     )
     out.print(f"  record    {folder / 'updates.jsonl'}")
-    raise typer.Exit(int(all(map(unanswered, flows))))
+    raise typer.Exit(int(all(map(is_unanswered, flows))))
 
 
-def tell_changes(
+def print_changes(
     changes: Sequence[Change],
     edges: Sequence[EdgeChange],
     found: Sequence[Touched],
     unread: Sequence[str],
 ) -> None:
-    """Print what an update did, in words.
-
-    Parameters
-    ----------
-    changes : papers that came and went
-    edges : statements whose evidence changed
-    found : hypotheses that are touched
-    unread : runs that could not be read, each with the reason
-    """
+    """Print changed papers, changed statements, touched hypotheses and unreadable runs."""
     from sage.cli.console import err, out
 
     for change in changes:
@@ -304,6 +296,6 @@ def tell_changes(
             out.print(f"[bold]run {touch.run}, hypothesis {touch.hypothesis}[/]: {touch.statement}")
         out.print(f"  {touch.kind}: {touch.what}")
     if not found:
-        out.print("no hypothesis of an earlier run is touched")
+        out.print("no hypothesis of an earlier run is affected")
     for line in unread:
         err.print(f"[yellow]run not read[/] {line}")

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from kg.types import Evidence, ScoredPath
 
 
-def find_paths(
-    concepts: Annotated[
-        list[str], typer.Argument(help="Two node names, or one question in quotes.")
-    ],
+def list_paths(
+    concepts: Annotated[list[str], typer.Argument(help="Two node names, or a question in quotes.")],
     graph: GraphPath,
     limit: Annotated[int, typer.Option(min=1, help="Most paths.")] = 6,
     max_hops: Annotated[int, typer.Option(min=1, max=8, help="Longest path.")] = 4,
@@ -52,13 +50,13 @@ def find_paths(
 
     Example: sage kg paths "How do TLS affect survival in bladder cancer?" --graph graph/
     """
-    from kg.paths.find import PathOptions, between, generate
+    from kg.paths.find import PathOptions, find_between, find_paths
     from sage.cli.console import err, out, print_json
     from sage.run.wiring import make_embedder
     from sage.settings import load
 
     if len(concepts) > 2:
-        raise InputError(f"{len(concepts)} concepts; give two, or one question in quotes")
+        raise InputError(f"{len(concepts)} concepts; give two, or a question in quotes")
     settings = load()
     weights = settings.weights
     options = PathOptions(
@@ -77,9 +75,9 @@ def find_paths(
     embedder = make_embedder(settings)
     with err.status("searching"):
         if len(concepts) == 2:
-            found = between(loaded, concepts[0], concepts[1], options, embedder, domain=domain)
+            found = find_between(loaded, concepts[0], concepts[1], options, embedder, domain=domain)
         else:
-            found = generate(loaded, concepts[0], options, embedder, domain=domain)
+            found = find_paths(loaded, concepts[0], options, embedder, domain=domain)
     if not found.concepts or (found.unmatched and len(concepts) == 2):
         raise InputError(" ".join(found.notes))
     if as_json:
@@ -157,7 +155,7 @@ def show(
 
     Example: sage kg show FABP5 --graph graph/ --out fabp5.html
     """
-    from kg.graph.concept import concept_page, concept_report
+    from kg.graph.concept import describe_concept, render_concept
     from sage.cli.console import out, print_json
     from sage.core.files import write_text
 
@@ -165,10 +163,10 @@ def show(
     if name is None:
         _print_stats(loaded.stats(), as_json)
         return
-    report = concept_report(loaded, name, as_of)
+    report = describe_concept(loaded, name, as_of)
     merges = loaded.merges(report.node.id)
     if out_path is not None:
-        write_text(out_path, concept_page(report))
+        write_text(out_path, render_concept(report))
     if as_json:
         joined = [merge.model_dump(mode="json") for merge in merges]
         print_json({**report.model_dump(mode="json"), "merges": joined})
@@ -255,14 +253,14 @@ def summarize_communities(
 
     Example: sage kg communities --graph graph/ --limit 3
     """
-    from kg.communities.find import communities as find
-    from kg.communities.summary import by_rule
+    from kg.communities.find import find_communities as find
+    from kg.communities.summary import summarize_by_rule
     from sage.cli.console import out, print_json
 
     found = find(load_graph(graph), resolution, seed)
     model = _summaries(max_cost) if reasoner == "chat" else None
     written = [
-        (community, model.summarize(community) if model else by_rule(community))
+        (community, model.summarize(community) if model else summarize_by_rule(community))
         for community in found[:limit]
     ]
     if as_json:

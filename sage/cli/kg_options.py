@@ -30,7 +30,7 @@ OntologyDir = Annotated[
 ]
 Lexicons = Annotated[
     list[Path] | None,
-    typer.Option("--lexicon", help="Compiled lexicon (`sage kg lexicon`); may repeat."),
+    typer.Option("--lexicon", help="Compiled lexicon; may repeat."),
 ]
 
 

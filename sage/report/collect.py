@@ -513,11 +513,11 @@ def _chains(
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
     """Note on a step whose passages or titles all name another cancer
     than the question's."""
-    from kg.literature.cancers import other_cancers
+    from kg.literature.cancers import list_other_cancers
 
     ontology = _ontology()
     others = [
-        other_cancers(f"{cited.quote}. {cited.title}", disease, ontology) for cited in evidence
+        list_other_cancers(f"{cited.quote}. {cited.title}", disease, ontology) for cited in evidence
     ]
     if not others or not all(others):
         return ""

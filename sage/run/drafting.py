@@ -24,7 +24,7 @@ from agents.scientist.rank import (
 from agents.scientist.tools import Workbench
 from agents.scientist.tournament import TOURNAMENT, Contender, Pairing, play
 from agents.scientist.views import Candidates, Proposal, ScientistInput
-from kg.literature.expansion import synonyms
+from kg.literature.expansion import list_synonyms
 from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.progress import report_progress
@@ -231,7 +231,7 @@ def _count_studies(bench: Workbench, proposal: Proposal) -> int | None:
     if local is None:
         return None
     groups = [
-        [synonym for name in names for synonym in synonyms(name, bench.ontology)]
+        [synonym for name in names for synonym in list_synonyms(name, bench.ontology)]
         for names in names_of(proposal.hypothesis, proposal.concepts)
     ]
     return local.count(groups, bench.as_of)

@@ -74,14 +74,14 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
 
     A query may name types ("genes"); the graph search reads those from a sentence.
     """
-    from kg.paths.find import PathOptions, generate
+    from kg.paths.find import PathOptions, find_paths
 
     settings = services.settings
     asked = prompt
     if query.sources or query.targets:
         sides = [", ".join(item) for item in (query.sources, query.targets) if item]
         asked = f"{' and '.join(sides)} in {query.domain}"
-    return generate(
+    return find_paths(
         services.graph,
         asked,
         PathOptions(

@@ -167,7 +167,8 @@ def corpus_key(folder: Path) -> str:
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """The graph of the demonstration corpus, built once, kept by content, embedding model, code."""
-    from kg.corpus.build import BuildOptions, build
+    from kg.corpus.build import build
+    from kg.corpus.build_report import BuildOptions
     from kg.corpus.places import REPORT
     from kg.lexicon.ontology import Ontology
 
@@ -281,8 +282,8 @@ def make_literature(
     cache = settings.cache_dir / "literature"
     if embed is None:
         return Literature((), cache, local=local)
-    from kg.literature.catalog import all_sources, retraction_source
-    from kg.literature.expansion import expander
+    from kg.literature.catalog import make_retraction_source, make_sources
+    from kg.literature.expansion import make_expander
 
     email = settings.contact_email
     if not email:
@@ -290,12 +291,12 @@ def make_literature(
             "online literature needs contact_email in sage.toml: the services ask for it"
         )
     return Literature(
-        all_sources(settings.services, email),
+        make_sources(settings.services, email),
         cache,
         local=local,
-        expand=expander(ontology),
+        expand=make_expander(ontology),
         embed=embed,
-        retractions=retraction_source(settings.services, email),
+        retractions=make_retraction_source(settings.services, email),
     )
 
 

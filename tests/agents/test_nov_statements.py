@@ -16,7 +16,7 @@ from agents.novelty.evidence import count_mentions
 from agents.novelty.parts import body_key, parts_of
 from agents.novelty.types import CitedRecord, DebateOutcome
 from kg.lexicon.ontology import Ontology
-from kg.literature.cancers import other_cancers
+from kg.literature.cancers import list_other_cancers
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Record, SearchAnswer
 from sage.report.debate import describe_relevant, list_turns
@@ -314,4 +314,4 @@ def test_what_was_counted_as_bearing_on_the_claim_is_said() -> None:
 def test_a_passage_of_another_cancer_is_told_from_one_of_the_questions(
     text: str, disease: str, others: tuple[str, ...]
 ) -> None:
-    assert other_cancers(text, disease, ONTOLOGY) == others
+    assert list_other_cancers(text, disease, ONTOLOGY) == others

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -153,20 +152,8 @@ def literature(place: Path) -> None:
     run("sage kg build papers/ --out graph/", place)
     run('sage kg gather "bladder cancer" --out literature/', place)
     run("sage kg build literature/ --out living/", place)
-    run("sage kg import trrust trrust.tsv --out dated/", place)
-    run("sage kg evaluate graph/", place)
-    run("sage kg lexicon import doid.obo --out big.lex", place)
-    sheet = place / "graph" / "review" / "review.csv"
-    with sheet.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
-        row |= {"grounded": "yes", "relation_ok": "yes", "head_type_ok": "yes",
-                "tail_type_ok": "yes", "hallucinated": "no"}  # fmt: skip
-    shutil.rmtree(sheet.parent)
-    with (place / "filled.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    run("sage exchange import trrust trrust.tsv --out dated/", place)
+    run("sage exchange lexicon doid.obo --out big.lex", place)
 
 
 def cohorts(place: Path) -> None:

@@ -49,7 +49,6 @@ NOT_RUN = {
     "sage run … --reasoner chat": "needs a model",
     "sage run … --auto-approve": "a minute each; tests/end_to_end runs the like",
     "sage training train nuclei": "trains for a minute; plugins/sage_training/tests do",
-    "sage kg backtest": "takes most of a minute; tests/kg/test_gr_backtest.py runs it",
     "sage hospital restore": "needs an empty place; tests/end_to_end/test_backup.py restores",
     "sage validate e5_fabp5_tls.json": "a minute; tests/validation/test_core_tcga.py runs all four",
     "SAGE_LEDGER=": "a minute; tests/validation/test_export_r.py runs --export-r, with R",
@@ -58,7 +57,7 @@ NOT_RUN = {
     "sage tools run … --set regions=": "needs a slide; tests/mcp_servers has some",
     "sage tools run measure_maps": "needs maps; tests/mcp_servers/measures/test_part.py makes some",
     "sage tools run … --workers ray": "needs Ray; tests/mcp_servers/test_mcp_ray.py runs it",
-    "sage kg lexicon import Homo_sapiens.gene_info.gz DO_cancer_slim.obo": "needs vocabularies of "
+    "sage exchange lexicon Homo_sapiens.gene_info.gz DO_cancer_slim.obo": "needs vocabularies of "
     "hundreds of megabytes; the example of --help imports two small ones",
     "export": "sets a variable",
     "sage board ask": "needs a model; plugins/sage_tumor_board/tests/test_ask.py plays one",

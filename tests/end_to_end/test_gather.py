@@ -94,7 +94,7 @@ def test_a_topic_becomes_paths_and_an_update_tells_what_it_touches(
         )
     )
     texts = len(world.services.to("/epmc/PMC"))
-    ended = call(world, place, "kg", "update", "graph", "--runs", "runs", "--json")
+    ended = call(world, place, "kg", "update", "--graph", "graph", "--runs", "runs", "--json")
     assert ended.code == 0, ended.err
     told = ended.json
     assert len(world.services.to("/epmc/PMC")) == texts
@@ -119,16 +119,16 @@ def test_the_updated_graph_is_that_of_a_full_build(world: Catalogs, place: Path)
     world.papers.append(
         Paper("FABP5 once more", "FABP5 promotes bladder cancer.", 2026, "10.5555/m", "99500009")
     )
-    assert call(world, place, "kg", "update", "graph").code == 0
+    assert call(world, place, "kg", "update", "--graph", "graph").code == 0
     assert call(world, place, "kg", "build", "corpus", "--out", "whole").code == 0
     one, whole = (place / name / "graph.graphml" for name in ("graph", "whole"))
     assert one.read_bytes() == whole.read_bytes()
     assert "FABP5 once more" in one.read_text()
-    ended = call(world, place, "kg", "update", "graph/graph.graphml", "--runs", "runz")
+    ended = call(world, place, "kg", "update", "--graph", "graph/graph.graphml", "--runs", "runz")
     assert ended.code == 2 and "runz is no folder" in ended.err
-    assert call(world, place, "kg", "update", "graph/graph.graphml").code == 0
+    assert call(world, place, "kg", "update", "--graph", "graph/graph.graphml").code == 0
     (place / "corpus").rename(place / "elsewhere")
-    ended = call(world, place, "kg", "update", "graph")
+    ended = call(world, place, "kg", "update", "--graph", "graph")
     assert ended.code == 2 and f"not where they were ({place / 'corpus'})" in ended.err
 
 
@@ -138,10 +138,10 @@ def test_a_graph_of_other_papers_or_of_an_earlier_version_has_nothing_to_repeat(
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "a.txt").write_text("FABP5 promotes bladder cancer.\n")
     assert call(world, tmp_path, "kg", "build", "papers", "--out", "g").code == 0
-    ended = call(world, tmp_path, "kg", "update", "g")
+    ended = call(world, tmp_path, "kg", "update", "--graph", "g")
     assert ended.code == 2 and "none of its sources was gathered" in ended.err
     (tmp_path / "g" / "recipe.json").unlink()
-    ended = call(world, tmp_path, "kg", "update", "g")
+    ended = call(world, tmp_path, "kg", "update", "--graph", "g")
     assert ended.code == 2 and "must be built once more" in ended.err
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kg.embedding.embed import HashingEmbedder
-from kg.fusion.fuse import FusedGraph, FusionOptions, fuse
+from kg.fusion.fuse import fuse
+from kg.fusion.model import FusedGraph, FusionOptions
 from kg.graph.model import Graph
 from kg.types import EntityType, Evidence, Polarity, Triple
 

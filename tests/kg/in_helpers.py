@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.corpus.build import BuildOptions
+from kg.corpus.build_report import BuildOptions
 from kg.extract.base import Statement
 from kg.extract.rules import RulesExtractor
 from kg.lexicon.ontology import Ontology

@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 from kg.gather import folder as folder_module
 from kg.gather.folder import CorpusFolder
 from kg.gather.gather import Services, gather, update
-from kg.gather.screening import reason_against, retracted_by_notice
+from kg.gather.screening import find_objection, mark_retracted
 from kg.gather.texts import file_name, license_name, markdown
-from kg.gather.topic import query_of, relevance
+from kg.gather.topic import parse_topic, score_relevance
 from kg.gather.types import Flow, Plan
 from kg.lexicon.ontology import Ontology
 from kg.literature import biorxiv, europe_pmc, openalex, pubmed, semantic_scholar
@@ -34,10 +34,10 @@ from kg.literature.access import Access
 from kg.literature.merge import merge
 from kg.literature.protocol import Search
 from kg.literature.types import Found, Query, Record
-from kg.sources import read
+from kg.sources import read_documents
 from kg.sources.plain import read_text
 from sage.cli.kg import app
-from sage.cli.kg_gather import tell_changes
+from sage.cli.kg_gather import print_changes
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
 from sage.run.touched import EdgeChange
@@ -71,12 +71,12 @@ def world() -> Iterator[Catalogs]:
 
 def gathered(world: Catalogs, root: Path, plan: Plan = ANY, **access: object) -> Flow:
     services = Services(world.access(**access), "a@example.org", QUICK)
-    return gather(root, plan, query_of(plan.topic, ONTOLOGY), services)
+    return gather(root, plan, parse_topic(plan.topic, ONTOLOGY), services)
 
 
 def updated(world: Catalogs, root: Path) -> Flow:
     services = Services(world.access(), "a@example.org", QUICK)
-    return update(root, lambda topic: query_of(topic, ONTOLOGY), services, None)
+    return update(root, lambda topic: parse_topic(topic, ONTOLOGY), services, None)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -120,7 +120,7 @@ def test_every_catalog_is_read_to_its_end_and_each_paper_is_one_file(
     retracted = sum(paper.retracted for paper in world.papers)
     assert (flow.included, flow.screened, flow.duplicates) == (12 - retracted, 12, 36)
     assert adds_up(flow)
-    documents = list(read(tmp_path / "c"))
+    documents = list(read_documents(tmp_path / "c"))
     assert len(documents) == flow.included
     known = {p.pmid for p in world.papers if not p.retracted}
     assert {document.pmid for document in documents} == known
@@ -142,9 +142,9 @@ def test_the_bound_holds_for_each_catalog_and_for_the_corpus(
     world.papers = shared + [replace(p, held=("europe_pmc",)) for p in world.papers[6:]]
     flow = gathered(world, tmp_path / "c", Plan(topic=TOPIC, threshold=0.0, most=4))
     assert [c.taken for c in flow.catalogs][:2] == [4, 4]
-    assert "4 of 6 were read (--max), the most relevant" in flow.catalogs[0].notes
+    assert "4 of 6 were read (--limit), the most relevant" in flow.catalogs[0].notes
     assert flow.included == 4
-    assert flow.left_out["screening"]["beyond the 4 of --max, by lexical rank"] > 0
+    assert flow.left_out["screening"]["beyond the 4 of --limit, by lexical rank"] > 0
     assert adds_up(flow)
 
 
@@ -199,7 +199,7 @@ def test_a_preprint_and_its_journal_version_are_one_paper(tmp_path: Path) -> Non
     with running([journal, preprint]) as world:
         flow = gathered(world, tmp_path / "c")
     assert (flow.screened, flow.included) == (1, 1)
-    (document,) = read(tmp_path / "c")
+    (document,) = read_documents(tmp_path / "c")
     assert (document.pmid, document.title) == (base.pmid, base.title)
     assert "doi:10.5555/pre" in rows(tmp_path / "c" / "documents.tsv")[0]["identifiers"]
 
@@ -220,7 +220,7 @@ def test_a_withdrawn_preprint_does_not_retract_its_journal_version(tmp_path: Pat
     with running([journal, preprint]) as world:
         flow = gathered(world, tmp_path / "c")
     assert flow.left_out["screening"] == {"retracted": 1}
-    assert [document.pmid for document in read(tmp_path / "c")] == [journal.pmid]
+    assert [document.pmid for document in read_documents(tmp_path / "c")] == [journal.pmid]
 
 
 # -- what services do ----------------------------------------------------------------------------
@@ -401,9 +401,9 @@ SCREENED = [
 @pytest.mark.parametrize(("fields", "reason"), SCREENED)
 def test_each_rule_of_screening(fields: dict[str, object], reason: str | None) -> None:
     plain = {"title": "A gene in bladder cancer", "abstract": ABOUT, "year": 2020}
-    query = query_of("FABP5 in bladder cancer", ONTOLOGY)
+    query = parse_topic("FABP5 in bladder cancer", ONTOLOGY)
     plan = Plan(topic="x", since=2015)
-    said = reason_against(Found.model_validate({**plain, **fields}), query, plan)
+    said = find_objection(Found.model_validate({**plain, **fields}), query, plan)
     assert (said is None) == (reason is None), said
     assert reason is None or re.search(reason, said or "")
 
@@ -412,20 +412,20 @@ def test_a_retraction_notice_retracts_the_paper_it_names() -> None:
     paper = Found(title="Claims of a gene in the bladder", doi="10.5555/x", pmid="5")
     notice = Found(title="Retraction: claims of a gene", pmid="6", retracts=("doi:10.5555/x",))
     other = Found(title="Another paper on the bladder", pmid="7")
-    marked = retracted_by_notice([paper, notice, other])
+    marked = mark_retracted([paper, notice, other])
     assert [p.retracted for p in marked] == [True, False, False]
 
 
 def test_synonyms_count_as_the_concept() -> None:
-    query = query_of("tertiary lymphoid structures in bladder cancer", ONTOLOGY)
+    query = parse_topic("tertiary lymphoid structures in bladder cancer", ONTOLOGY)
     assert query.phrases == ("tertiary lymphoid structures", "bladder cancer")
     text = "TLS density in urothelial carcinoma of the bladder was assessed."
-    assert relevance(query, Record(title="A study", abstract=text)) == 1.0
-    assert relevance(query, Record(title="A study", abstract="Of lung cancer.")) == 0.0
+    assert score_relevance(query, Record(title="A study", abstract=text)) == 1.0
+    assert score_relevance(query, Record(title="A study", abstract="Of lung cancer.")) == 0.0
 
 
 def test_only_names_that_have_a_plural_are_searched_in_it() -> None:
-    query = query_of("survival, stroma and B cells in bladder cancer", ONTOLOGY)
+    query = parse_topic("survival, stroma and B cells in bladder cancer", ONTOLOGY)
     asked = {name for group in query.groups() for name in group}
     assert {"B cell", "B cells", "bladder cancers", "urothelial carcinomas"} <= asked
     assert "cancer of the bladder" in asked
@@ -436,14 +436,14 @@ def test_only_names_that_have_a_plural_are_searched_in_it() -> None:
 @pytest.mark.parametrize("topic", ["of the in", "膀胱癌"])
 def test_a_topic_without_a_word_is_refused(topic: str) -> None:
     with pytest.raises(InputError, match="no word to search for; name in English"):
-        query_of(topic, ONTOLOGY)
+        parse_topic(topic, ONTOLOGY)
 
 
 @pytest.mark.parametrize("topic", ["PD-L1 NOT mouse", '"TLS" OR CXCL13', "(NOT mouse) PD-L1"])
 def test_an_exclusion_is_refused_and_not_turned_into_a_demand(topic: str) -> None:
     with pytest.raises(InputError, match="has no meaning in a topic"):
-        query_of(topic, ONTOLOGY)
-    assert query_of("PD-L1 AND mouse", ONTOLOGY).phrases == ("PD-L1", "mouse")
+        parse_topic(topic, ONTOLOGY)
+    assert parse_topic("PD-L1 AND mouse", ONTOLOGY).phrases == ("PD-L1", "mouse")
 
 
 # -- full texts ----------------------------------------------------------------------------------
@@ -523,7 +523,7 @@ def test_a_place_that_fails_is_asked_again_by_the_next_call(
     assert "Europe PMC did not give every full text" in flow["notes"][0]
     del world.broken["texts"]
     assert gathered(world, tmp_path / "c").retrieved == 1
-    assert [d.path.endswith(".xml") for d in read(tmp_path / "c")] == [True]
+    assert [d.path.endswith(".xml") for d in read_documents(tmp_path / "c")] == [True]
 
 
 def test_a_text_that_another_place_gave_is_waited_for_no_longer(
@@ -584,7 +584,7 @@ def test_an_open_pdf_is_read_into_text_with_its_license(world: Catalogs, tmp_pat
     world.broken["pdf"] = lambda _: Answer(path.read_bytes())
     flow = gathered(world, tmp_path / "c")
     assert flow.texts == {"PDF": 1} and flow.licenses == {"CC BY": 1}
-    (document,) = read(tmp_path / "c")
+    (document,) = read_documents(tmp_path / "c")
     assert document.doi == world.papers[0].doi and len(document.text) > 5000
     assert len(world.services.to("/pdf/")) == 1
 
@@ -682,7 +682,7 @@ def killed_at(root: Path, access: Access) -> None:
     europe_pmc.LIMIT = MANY
     semantic_scholar.SemanticScholar.limit = MANY
     services = Services(access, "a@example.org", QUICK)
-    gather(root, ANY, query_of(TOPIC, ONTOLOGY), services)
+    gather(root, ANY, parse_topic(TOPIC, ONTOLOGY), services)
 
 
 @pytest.mark.parametrize("when", [3, 6, 9, 12])
@@ -797,7 +797,7 @@ def test_another_topic_or_another_process_is_refused(world: Catalogs, tmp_path: 
     gathered(world, tmp_path / "c")
     with pytest.raises(InputError, match="max: 1000 then, 5 now"):
         gathered(world, tmp_path / "c", Plan(topic=TOPIC, threshold=0.0, most=5))
-    with CorpusFolder(tmp_path / "c").held(), pytest.raises(InputError, match="another process"):
+    with CorpusFolder(tmp_path / "c").lock(), pytest.raises(InputError, match="another process"):
         gathered(world, tmp_path / "c")
 
 
@@ -830,7 +830,7 @@ def test_an_update_takes_what_is_new_and_takes_out_what_was_retracted(
     ]
     assert flow.included == before.included and adds_up(flow)
     assert len(world.services.to("/epmc/PMC")) == texts, "nothing is fetched twice"
-    titles = {document.title for document in read(tmp_path / "c")}
+    titles = {document.title for document in read_documents(tmp_path / "c")}
     assert new_paper().title in titles and kept.title not in titles
     left = {row["title"]: row["reason"] for row in rows(tmp_path / "c" / "left-out.tsv")}
     assert left[kept.title].startswith("retracted (says pubmed")
@@ -902,7 +902,7 @@ def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_pa
         ["build", corpus_, "-o", graph],
     ):
         assert CliRunner().invoke(app, command, env=env).exit_code == 0
-    update_ = ["update", graph, "--runs", str(tmp_path)]
+    update_ = ["update", "--graph", graph, "--runs", str(tmp_path)]
     world.services.routes.clear()
     ended = CliRunner().invoke(app, update_, env=env)
     assert ended.exit_code == 1, ended.output
@@ -916,7 +916,7 @@ def test_evidence_that_another_paper_replaced_is_not_told_as_less(
         head="CCL21", relation="associated_with", tail="overall survival", negated=False,
         before=0.84, after=0.85, lost=("a retracted paper",), gained=("a new paper",),
     )  # fmt: skip
-    tell_changes([], [edge], [], [])
+    print_changes([], [edge], [], [])
     told = capsys.readouterr().out
     assert "other evidence: CCL21 associated with overall survival, belief 0.84 to 0.85" in told
     assert "0 new statements, 0 with more evidence" in told

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kg.embedding.embed import HashingEmbedder
-from kg.fusion.fuse import FusionOptions, fuse
+from kg.fusion.fuse import fuse
+from kg.fusion.model import FusionOptions
 from kg.graph.model import Graph
 from kg.types import EntityType, ScoredPath
 from sage.cli.kg import app

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from kg.communities.find import Community, communities, partition
-from kg.communities.summary import ChatSummaries, Checker, by_rule
+from kg.communities.find import Community, find_communities, partition
+from kg.communities.summary import ChatSummaries, Checker, summarize_by_rule
 from kg.graph.model import Graph
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
@@ -52,7 +52,7 @@ def test_the_two_halves_of_a_barbell() -> None:
     ]
     pairs = [(a, b) for half in halves for n, a in enumerate(half) for b in half[:n]]
     pairs.append(("FABP5", "CXCL13"))
-    found = communities(graph([triple(a, b, types=(G, G)) for a, b in pairs]))
+    found = find_communities(graph([triple(a, b, types=(G, G)) for a, b in pairs]))
     assert {frozenset(one.concepts) for one in found} == {frozenset(half) for half in halves}
     assert {one.concepts[0] for one in found} <= {*halves[0], *halves[1]}
     assert [(one.relations, one.outside, one.ties) for one in found] == [
@@ -112,7 +112,7 @@ def community() -> Community:
         triple("FABP5", "cell migration", types=(G, P), relation="activates", polarity=SIGNLESS,
                negated=True, doi="10/d"),
     ]  # fmt: skip
-    (found,) = communities(graph(told))
+    (found,) = find_communities(graph(told))
     return found
 
 
@@ -191,7 +191,7 @@ def test_a_sentence_that_says_anything_else_is_removed(
 )
 def test_a_target_is_said_by_its_own_verb(text: str, fault: str | None, ontology: Ontology) -> None:
     drug = triple("erdafitinib", "FGFR3", types=(EntityType.TREATMENT, G), relation="targets")
-    (found,) = communities(graph([drug]))
+    (found,) = find_communities(graph([drug]))
     assert Checker(ontology).fault(text, [found.statements[0].number], found.statements) == fault
 
 
@@ -241,7 +241,7 @@ def test_where_nothing_stands_the_rule_writes_and_says_so(
 ) -> None:
     model = Scripted(reply)
     found = ChatSummaries(model, MODEL, ontology).summarize(community)
-    assert found.sentences == by_rule(community).sentences
+    assert found.sentences == summarize_by_rule(community).sentences
     assert found.written_by == "rules" and found.note
     assert len(model.asked) == 2
     assert "Your last reply was rejected" in model.asked[1].messages[1].text
@@ -253,9 +253,9 @@ def test_the_cost_limit_stops(community: Community, ontology: Ontology) -> None:
 
 
 def test_the_rule_says_only_what_it_cites() -> None:
-    for community in communities(graph(bladder())):
+    for community in find_communities(graph(bladder())):
         by_number = {s.number: s for s in community.statements}
-        for sentence in by_rule(community).sentences:
+        for sentence in summarize_by_rule(community).sentences:
             (number,) = sentence.cites
             assert by_number[number].words().removeprefix("not: ") in sentence.text
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from kg.graph.concept import YearCount, chart, concept_page, concept_report
+from kg.graph.concept import YearCount, chart, describe_concept, render_concept
 from kg.types import Polarity, Triple
 from sage.cli.kg import app
 from sage.core.errors import InputError
@@ -49,7 +49,7 @@ DISPUTED = [
 
 
 def test_papers_for_and_against_by_year() -> None:
-    found = concept_report(graph(DISPUTED), "FGFR3")
+    found = describe_concept(graph(DISPUTED), "FGFR3")
     assert [(y.year, y.papers_for, y.papers_against) for y in found.years] == [
         (2010, 2, 0), (2014, 1, 1), (2016, 0, 2),
     ]  # fmt: skip
@@ -81,7 +81,7 @@ def test_no_paper_is_lost_and_none_counts_twice_on_a_side(rows: list[tuple]) -> 
         told(tail, str(doc), 2000 + doc, sign, negated=negated, retracted=doc % 5 == 4)
         for tail, doc, sign, negated, _ in rows
     ]
-    found = concept_report(graph(triples), "FGFR3")
+    found = describe_concept(graph(triples), "FGFR3")
     counted = {q.paper for r in found.relations for q in r.quotations}
     assert counted == {f"https://doi.org/10.1/{doc}" for _, doc, *_ in rows}
     by_year: dict[int, list[set[str]]] = defaultdict(lambda: [set(), set()])
@@ -101,7 +101,7 @@ def test_a_sentence_that_was_read_twice_is_quoted_once_with_its_paper(tmp_path: 
     twice[1] = twice[1].model_copy(update={"relation_text": "drives"})
     of = graph(twice)
     assert len(of.supports(0)) == 2
-    (relation,) = concept_report(of, "FGFR3").relations
+    (relation,) = describe_concept(of, "FGFR3").relations
     assert len(relation.quotations) == 1
     folder = str(of.save_sidecar(tmp_path / "g.kg"))
     printed = CliRunner().invoke(app, ["show", "FGFR3", "--graph", folder])
@@ -149,7 +149,7 @@ def test_the_figure_shows_each_count_and_stays_in_its_frame(
 
 def test_text_of_papers_cannot_become_markup_and_nothing_comes_from_outside() -> None:
     evil = "</title><script>alert(1)</script><img src=x onerror=alert(2)>"
-    page = concept_page(concept_report(graph([triple(evil, "b1", text=evil)]), "b1"))
+    page = render_concept(describe_concept(graph([triple(evil, "b1", text=evil)]), "b1"))
     assert "<script" not in page and "<img" not in page
     assert "default-src 'none'" in page
     assert set(re.findall(r"<([a-z]+\d?)", page)) <= {
@@ -159,7 +159,7 @@ def test_text_of_papers_cannot_become_markup_and_nothing_comes_from_outside() ->
 
 
 def test_the_page_is_well_formed_and_names_its_axes() -> None:
-    page = concept_page(concept_report(graph(DISPUTED), "FGFR3"))
+    page = render_concept(describe_concept(graph(DISPUTED), "FGFR3"))
     svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
     texts = ["".join(text.itertext()).strip() for text in svg.iter("text")]
     assert {"Year of publication", "Papers", "2010", "2016", "0"} <= set(texts)
@@ -167,13 +167,13 @@ def test_the_page_is_well_formed_and_names_its_axes() -> None:
 
 
 def test_a_concept_without_years_or_relations_is_said() -> None:
-    page = concept_page(concept_report(graph([told("melanoma", "g", None)]), "FGFR3"))
+    page = render_concept(describe_concept(graph([told("melanoma", "g", None)]), "FGFR3"))
     assert "No paper of this concept has a year." in page
 
 
 def test_an_unknown_name_is_bad_input() -> None:
     with pytest.raises(InputError, match="no node is called"):
-        concept_report(graph(bladder()), "nobody here")
+        describe_concept(graph(bladder()), "nobody here")
 
 
 @pytest.mark.browser

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.embedding.embed import normalize
-from kg.fusion.cosine import cross_pairs, pairs
+from kg.fusion.cosine import find_cross_pairs, find_pairs
 from sage.core.errors import InputError
 
 
@@ -36,14 +36,14 @@ def brute(x: np.ndarray, y: np.ndarray, tau: float) -> set[tuple[int, int]]:
 @given(st.integers(0, 10_000), st.sampled_from([0.5, 0.8, 0.9, 0.95]), st.integers(2, 70))
 def test_pairs_are_those_of_brute_force(seed: int, tau: float, lead: int) -> None:
     x = near_duplicates(300, 64, seed)
-    found = pairs(x, tau, lead=lead)
+    found = find_pairs(x, tau, lead=lead)
     expected = {(i, j) for i, j in brute(x, x, tau) if i < j}
     assert set(zip(found.left.tolist(), found.right.tolist(), strict=True)) == expected
 
 
 def test_pairs_across_block_borders_are_found() -> None:
     x = near_duplicates(5000, 32, 1)
-    found = pairs(x, 0.97, lead=12)
+    found = find_pairs(x, 0.97, lead=12)
     product = x.astype(np.float64) @ x.astype(np.float64).T
     clear = np.argwhere(np.triu(product >= 0.97 + 1e-6, 1))
     got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
@@ -58,7 +58,7 @@ def test_cosines_within_a_hundred_thousandth_of_tau_are_settled_in_float64() -> 
     x[0, 0] = 1.0
     x[1:, 0] = np.cos(angle + offsets)
     x[1:, 1] = np.sin(angle + offsets)
-    found = pairs(x, 0.9)
+    found = find_pairs(x, 0.9)
     got = {(int(i), int(j)) for i, j in zip(found.left, found.right, strict=True)}
     assert got == {(i, j) for i, j in brute(x, x, 0.9) if i < j}
     assert any((0, j) in got for j in range(1, 8))
@@ -67,31 +67,31 @@ def test_cosines_within_a_hundred_thousandth_of_tau_are_settled_in_float64() -> 
 
 def test_cross_pairs_are_those_of_brute_force() -> None:
     x, y = near_duplicates(120, 48, 2), near_duplicates(700, 48, 2)
-    found = cross_pairs(x, y, 0.85, lead=10)
+    found = find_cross_pairs(x, y, 0.85, lead=10)
     assert set(zip(found.left.tolist(), found.right.tolist(), strict=True)) == brute(x, y, 0.85)
 
 
 def test_no_vectors_give_no_pairs() -> None:
-    assert len(pairs(np.zeros((0, 384), dtype=np.float32), 0.9)) == 0
+    assert len(find_pairs(np.zeros((0, 384), dtype=np.float32), 0.9)) == 0
 
 
 def test_a_zero_vector_is_similar_to_nothing() -> None:
     x = np.zeros((3, 4), dtype=np.float32)
     x[0, 0] = 1.0
-    assert len(pairs(x, 0.5)) == 0
+    assert len(find_pairs(x, 0.5)) == 0
 
 
 def test_vectors_that_are_not_normalized_are_refused() -> None:
     with pytest.raises(InputError, match="unit length"):
-        pairs(np.full((4, 8), 2.0, dtype=np.float32), 0.9)
+        find_pairs(np.full((4, 8), 2.0, dtype=np.float32), 0.9)
 
 
 @pytest.mark.parametrize("tau", [0.0, -0.5, 1.5])
 def test_a_threshold_outside_its_range_is_refused(tau: float) -> None:
     with pytest.raises(InputError, match="threshold"):
-        pairs(near_duplicates(10, 8, 0), tau)
+        find_pairs(near_duplicates(10, 8, 0), tau)
 
 
 def test_vectors_of_different_dimensions_are_refused() -> None:
     with pytest.raises(InputError, match="dimension"):
-        cross_pairs(near_duplicates(5, 8, 0), near_duplicates(5, 16, 0), 0.9)
+        find_cross_pairs(near_duplicates(5, 8, 0), near_duplicates(5, 16, 0), 0.9)

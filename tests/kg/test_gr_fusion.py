@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.fusion.fuse import FusionOptions, MergeTier, fuse
-from kg.fusion.mentions import definitions
+from kg.fusion.fuse import fuse
+from kg.fusion.mentions import find_definitions
+from kg.fusion.model import FusionOptions, MergeTier
 from kg.fusion.names import guard_allows, guard_signature, lexical_key
 from kg.fusion.pairs import similar_pairs
 from kg.types import EntityType, Polarity
@@ -136,7 +137,7 @@ def test_any_text_has_a_key_and_a_signature(text: str) -> None:
 
 def test_abbreviations_are_read_from_the_text() -> None:
     text = "Tertiary lymphoid structures (TLS) and programmed death-ligand 1 (PD-L1) (n = 12)."
-    assert dict(definitions(text)) == {
+    assert dict(find_definitions(text)) == {
         "TLS": "Tertiary lymphoid structures",
         "PD-L1": "programmed death-ligand 1",
     }

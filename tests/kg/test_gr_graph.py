@@ -16,7 +16,7 @@ from kg.embedding.embed import HashingEmbedder
 from kg.graph import graphml
 from kg.graph.belief import combine, noisy_or
 from kg.graph.model import Graph
-from kg.paths.find import PathOptions, between
+from kg.paths.find import PathOptions, find_between
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, D, E, G, bladder, graph, triple
@@ -96,7 +96,7 @@ def test_a_denial_contradicts_the_relation_it_denies() -> None:
 
 def test_paths_do_not_walk_denied_edges() -> None:
     g = graph([triple("a1", "b1", negated=True), triple("a1", "c1"), triple("c1", "b1")])
-    found = between(g, "a1", "b1", PathOptions(), EMBEDDER)
+    found = find_between(g, "a1", "b1", PathOptions(), EMBEDDER)
     assert [[n.name for n in p.nodes] for p in found.paths] == [["a1", "c1", "b1"]]
 
 
@@ -278,7 +278,7 @@ def test_a_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
 def test_an_embedder_of_another_dimension_is_refused() -> None:
     g = graph(bladder())
     with pytest.raises(InputError, match=r"hashing-128 .*hashing-64"):
-        between(g, "FABP5", "overall survival", PathOptions(), HashingEmbedder(64))
+        find_between(g, "FABP5", "overall survival", PathOptions(), HashingEmbedder(64))
 
 
 def test_types_of_one_name_are_decided_by_the_best_attested() -> None:

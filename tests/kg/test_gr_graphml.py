@@ -9,7 +9,7 @@ import pytest
 
 from kg.graph import graphml, graphml_read
 from kg.graph.model import Graph
-from kg.paths.find import PathOptions, between
+from kg.paths.find import PathOptions, find_between
 from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, bladder, graph, triple
 
@@ -44,8 +44,8 @@ def test_reading_back_loses_nothing_but_vectors(tmp_path: Path) -> None:
 
 def test_paths_work_on_a_graph_from_graphml(tmp_path: Path) -> None:
     back = Graph.load(graphml.write(graph(bladder()), tmp_path / "g.graphml"))
-    found = between(back, "FABP5", "overall survival", PathOptions(), EMBEDDER)
-    same = between(graph(bladder()), "FABP5", "overall survival", PathOptions(), EMBEDDER)
+    found = find_between(back, "FABP5", "overall survival", PathOptions(), EMBEDDER)
+    same = find_between(graph(bladder()), "FABP5", "overall survival", PathOptions(), EMBEDDER)
     assert found.paths == same.paths
 
 

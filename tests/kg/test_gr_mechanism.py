@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.paths_judged import SHEETS, judgments, score
 from kg.graph.belief import CAUSAL
-from kg.paths.concepts import NodeClass, understand
-from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
+from kg.paths.concepts import NodeClass, parse_prompt
+from kg.paths.find import COMPOSITE_WARNING, PathOptions, find_between, find_paths
 from kg.types import EntityType, Polarity
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, graph, triple
 
@@ -31,7 +31,7 @@ def act(head, tail, relation="activates", polarity=UP, types=(G, G), **more):  #
 )  # fmt: skip
 def test_signs_compose_along_a_path(first: Polarity, second: Polarity, sign: Polarity) -> None:
     g = graph([act("AAA1", "BBB1", polarity=first), act("BBB1", "CCC1", polarity=second)])
-    path = between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).paths[0]
+    path = find_between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).paths[0]
     assert path.mechanism is not None
     assert path.mechanism.sign == sign
     word = {UP: "goes with more", DOWN: "goes with less", Polarity.NEUTRAL: "AAA1 activates"}[sign]
@@ -43,7 +43,7 @@ def test_what_acts_comes_before_what_only_associates() -> None:
         triple("AAA1", "MID1", types=(G, G)), triple("MID1", "CCC1", types=(G, G)),
         act("AAA1", "MID2"), act("MID2", "CCC1"),
     ]  # fmt: skip
-    found = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
+    found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
     assert [path.nodes[1].name for path in found] == ["MID2", "MID1"]
     assert [path.mechanism.causal_steps for path in found if path.mechanism] == [2, 0]
 
@@ -53,14 +53,14 @@ def test_two_causes_of_one_effect_are_no_mechanism_between_them() -> None:
         act("AAA1", "SUM1"), act("CCC1", "SUM1"),  # both act on it
         act("AAA1", "MID1"), act("MID1", "CCC1"),
     ]  # fmt: skip
-    found = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
+    found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
     assert [path.nodes[1].name for path in found] == ["MID1", "SUM1"]
 
 
 def test_a_hub_explains_less_than_a_node_with_few_neighbors() -> None:
     told = [act("AAA1", "HUB1"), act("HUB1", "CCC1"), act("AAA1", "MID1"), act("MID1", "CCC1")]
     told += [act("HUB1", f"LEAF{n}") for n in range(30)]
-    found = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
+    found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
     assert [path.nodes[1].name for path in found] == ["MID1", "HUB1"]
     strengths = [path.mechanism.strength for path in found if path.mechanism]
     assert strengths[0] > strengths[1] > 0
@@ -81,10 +81,10 @@ def test_a_hub_explains_less_than_a_node_with_few_neighbors() -> None:
 def test_endpoints_methods_and_settings_are_no_bridges(bridge: str, kind: EntityType) -> None:
     told = [act("AAA1", bridge, types=(G, kind)), act("CCC1", bridge, types=(G, kind))]
     g = graph(told)
-    found = between(g, "AAA1", "CCC1", STRICT, EMBEDDER)
+    found = find_between(g, "AAA1", "CCC1", STRICT, EMBEDDER)
     assert found.paths == ()
     assert any("studied together" in note for note in found.notes)
-    shown = between(g, "AAA1", "CCC1", PLAIN, EMBEDDER)
+    shown = find_between(g, "AAA1", "CCC1", PLAIN, EMBEDDER)
     assert [node.name for node in shown.paths[0].nodes] == ["AAA1", bridge, "CCC1"]
 
 
@@ -100,10 +100,10 @@ def test_microrna_is_a_class_of_nodes_that_paths_run_through() -> None:
     ]
     question = "Which microRNAs link hypoxia and cisplatin resistance?"
     g = graph(told)
-    said = understand(g, question, EMBEDDER)
+    said = parse_prompt(g, question, EMBEDDER)
     assert [words for words, _ in said.classes] == ["microRNAs"]
     assert not said.unmatched
-    found = generate(g, question, PLAIN, EMBEDDER).paths
+    found = find_paths(g, question, PLAIN, EMBEDDER).paths
     assert found
     for path in found:
         assert any(node.name in ("miR-210", "let-7a") for node in path.nodes)
@@ -116,14 +116,14 @@ def test_where_there_is_no_mechanism_the_notes_say_why_and_what_is_nearest() -> 
         act("hypoxia", "HIF1A", types=(P, G)),
         act("cisplatin resistance", "HIF1A", types=(P, G)),
     ]
-    found = generate(graph(told), question, STRICT, EMBEDDER)
+    found = find_paths(graph(told), question, STRICT, EMBEDDER)
     assert not found.paths
     notes = " ".join(found.notes)
     assert 'no node that is one of the "microRNAs"' in notes
     assert "Nearest: hypoxia activates HIF1A; cisplatin resistance activates HIF1A" in notes
     assert "`--co-study` shows such paths" in notes
     apart = [act("hypoxia", "HIF1A", types=(P, G)), act("cisplatin resistance", "MDR1")]
-    notes = " ".join(generate(graph(apart), question, STRICT, EMBEDDER).notes)
+    notes = " ".join(find_paths(graph(apart), question, STRICT, EMBEDDER).notes)
     assert "hypoxia is linked with HIF1A. cisplatin resistance is linked with MDR1." in notes
 
 
@@ -140,7 +140,7 @@ def test_the_account_names_the_weakest_link_and_the_contradiction() -> None:
         act("BBB1", "CCC1", "inhibits", DOWN, confidence=0.5, doc="c", year=2018,
             text="BBB1 inhibited CCC1 in our hands."),
     ]  # fmt: skip
-    path = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths[0]
+    path = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths[0]
     account = path.account()
     assert account.startswith("AAA1 activates BBB1, which activates CCC1; ")
     assert "weakest link: BBB1 activates CCC1 (belief 0." in account
@@ -163,22 +163,22 @@ def test_the_account_names_the_weakest_link_and_the_contradiction() -> None:
 )
 def test_each_direction_reads_as_what_was_said(edges: list[tuple[str, str]], said: str) -> None:
     g = graph([act(head, tail) for head, tail in edges])
-    account = between(g, "A1", "C1", PLAIN, EMBEDDER).paths[0].account()
+    account = find_between(g, "A1", "C1", PLAIN, EMBEDDER).paths[0].account()
     assert account.startswith(said + ";")
 
 
 def test_the_composite_stays_under_its_name_with_a_warning() -> None:
     g = graph([act("AAA1", "BBB1"), act("BBB1", "CCC1")])
-    paper = between(g, "AAA1", "CCC1", PathOptions(rank="paper"), EMBEDDER)
+    paper = find_between(g, "AAA1", "CCC1", PathOptions(rank="paper"), EMBEDDER)
     assert COMPOSITE_WARNING in paper.notes
-    assert COMPOSITE_WARNING not in between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).notes
+    assert COMPOSITE_WARNING not in find_between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).notes
 
 
 def test_linked_ends_are_marked_and_papers_on_both_are_counted() -> None:
     told = [
         act("AAA1", "BBB1", doc="a"), act("BBB1", "CCC1", doc="a"), act("AAA1", "CCC1", doc="b"),
     ]  # fmt: skip
-    found = between(graph(told), "AAA1", "CCC1", PathOptions(), EMBEDDER).paths
+    found = find_between(graph(told), "AAA1", "CCC1", PathOptions(), EMBEDDER).paths
     for path in found:
         assert path.linked
         assert path.papers == 2
@@ -231,12 +231,12 @@ def told(head, tail, types):  # type: ignore[no-untyped-def]
     ],
 )  # fmt: skip
 def test_what_runs_on_from_end_to_end_is_a_mechanism(edges, carried) -> None:  # type: ignore[no-untyped-def]
-    found = between(graph(edges), "AA", "CC", STRICT, EMBEDDER)
+    found = find_between(graph(edges), "AA", "CC", STRICT, EMBEDDER)
     assert bool(found.paths) is carried
     ahead = {e.forward for p in found.paths for e in p.edges if e.relation in CAUSAL}
     assert len(ahead) < 2  # the steps shown are those that run one way
     assert carried or any("nothing passes from one" in note for note in found.notes)
-    assert between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths
+    assert find_between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths
 
 
 def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> None:

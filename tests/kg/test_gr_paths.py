@@ -1,4 +1,4 @@
-"""Path search against networkx, lazy Logic against eager, prompts, degenerate cases."""
+"""Path search against networkx, choice, prompts, degenerate cases."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from kg.graph.arrays import undirected
 from kg.graph.model import Graph
 from kg.paths import scores
-from kg.paths.find import PathOptions, between, generate
+from kg.paths.concepts import parse_prompt
+from kg.paths.find import PathOptions, find_between, find_paths
 from kg.paths.score import Raw, choose, score_candidates
 from kg.paths.search import Searcher, shares
+from kg.types import EntityType
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, O, P, T, bladder, graph, triple
 
 
@@ -123,7 +125,7 @@ def test_room_is_shared_equally_and_passed_on() -> None:
     st.sampled_from([(0.2, 0.2, 0.3, 0.3), (0.9, 0.1, 0.0, 0.0), (0.0, 0.5, 0.2, 0.3)]),
     st.booleans(),
 )
-def test_lazy_logic_chooses_what_eager_scoring_chooses(
+def test_the_best_totals_are_chosen(
     n: int,
     k: int,
     diversity: float,
@@ -141,24 +143,13 @@ def test_lazy_logic_chooses_what_eager_scoring_chooses(
     if coarse:  # many exact ties
         parts, cosine = np.round(parts, 1), np.round(cosine, 1)
     raw = Raw(*parts, *parts)
-    asked: list[int] = []
-
-    def logic_of(some: Sequence[int]) -> scores.Floats:
-        asked.extend(some)
-        return cosine[list(some)]
-
     tie = rng.permutation(n)
-    lazy = choose(rows, raw, weights, k, diversity, logic_of, tie)
-    assert len(asked) == len(set(asked)) == lazy.embedded
-    eager = choose(
-        rows, raw, weights, k, diversity, lambda some: cosine[list(some)], tie, eager=True
-    )
-    assert lazy.rows == eager.rows
-    assert lazy.logic == eager.logic
+    chosen = choose(rows, raw, weights, k, diversity, lambda some: cosine[list(some)], tie)
+    assert len(chosen.rows) == len(set(chosen.rows)) == min(k, n)
     if diversity == 0.0:
         total = scores.total(weights, scores.clamp_logic(cosine), *parts)
-        assert sorted(total[lazy.rows]) == pytest.approx(
-            sorted(total)[::-1][: len(lazy.rows)][::-1]
+        assert sorted(total[chosen.rows]) == pytest.approx(
+            sorted(total)[::-1][: len(chosen.rows)][::-1]
         )
 
 
@@ -180,14 +171,14 @@ def star() -> Graph:
 
 
 def test_one_candidate_gets_the_middle_for_what_only_compares() -> None:
-    path = between(star(), "leafa", "leafb", PathOptions(), EMBEDDER).paths[0]
+    path = find_between(star(), "leafa", "leafb", PathOptions(), EMBEDDER).paths[0]
     assert (path.scores.novelty, path.scores.surprise) == (0.5, 0.5)
     assert path.scores.novelty_raw > 0
 
 
 def test_scores_of_a_path_are_those_of_the_formulas() -> None:
     g = graph(bladder())
-    found = between(g, "FABP5", "overall survival", PathOptions(rank="paper"), EMBEDDER)
+    found = find_between(g, "FABP5", "overall survival", PathOptions(rank="paper"), EMBEDDER)
     path = found.paths[0]
     names = [n.name for n in path.nodes]
     degree = {n: g.node(n).degree for n in g.names}
@@ -209,7 +200,7 @@ def test_scores_of_a_path_are_those_of_the_formulas() -> None:
 
 def test_a_graph_of_one_type_has_no_surprise_and_still_ranks() -> None:
     g = graph([triple(t.head, t.tail, relation=t.relation) for t in bladder()])
-    found = between(g, "FABP5", "overall survival", PathOptions(), EMBEDDER)
+    found = find_between(g, "FABP5", "overall survival", PathOptions(), EMBEDDER)
     assert len(found.paths) > 1
     assert {p.scores.surprise_raw for p in found.paths} == {0.0}
     assert {p.scores.surprise for p in found.paths} == {0.5}
@@ -217,26 +208,26 @@ def test_a_graph_of_one_type_has_no_surprise_and_still_ranks() -> None:
 
 def test_an_isolated_node_has_no_paths_and_the_notes_say_what_to_do() -> None:
     g = graph([*bladder(), triple("alone", "denied", negated=True)])
-    found = between(g, "alone", "FABP5", PathOptions(), EMBEDDER)
+    found = find_between(g, "alone", "FABP5", PathOptions(), EMBEDDER)
     assert found.paths == ()
     assert any("name others" in note for note in found.notes)
 
 
 def test_a_path_from_a_node_to_itself_is_refused_with_a_note() -> None:
-    found = between(graph(bladder()), "FABP5", "FABP5", PathOptions(), EMBEDDER)
+    found = find_between(graph(bladder()), "FABP5", "FABP5", PathOptions(), EMBEDDER)
     assert found.paths == ()
     assert found.notes
 
 
 def test_edges_carry_evidence_and_contradicting_evidence() -> None:
-    found = between(graph(bladder()), "CXCL13", "overall survival", PathOptions(), EMBEDDER)
+    found = find_between(graph(bladder()), "CXCL13", "overall survival", PathOptions(), EMBEDDER)
     direct = next(p for p in found.paths if len(p.edges) == 1).edges[0]
     assert direct.contradicted
     assert {e.doc_id for e in (*direct.evidence, *direct.contradicting)} == {"b", "c"}
 
 
 def test_steps_against_an_edge_are_marked() -> None:
-    found = between(star(), "leafa", "leafb", PathOptions(), EMBEDDER)
+    found = find_between(star(), "leafa", "leafb", PathOptions(), EMBEDDER)
     assert [e.forward for e in found.paths[0].edges] == [True, False]
     assert found.paths[0].sentence() == (
         "leafa associated with middle (inverse of associated with) leafb"
@@ -244,7 +235,7 @@ def test_steps_against_an_edge_are_marked() -> None:
 
 
 def test_a_prompt_with_one_thing_and_a_class_leads_to_the_class_and_to_endpoints() -> None:
-    found = generate(graph(bladder()), "TLS and genes in bladder cancer", PathOptions(), EMBEDDER)
+    found = find_paths(graph(bladder()), "TLS and genes in bladder cancer", PathOptions(), EMBEDDER)
     assert [(c.phrase, c.name) for c in found.concepts] == [
         ("TLS", "tertiary lymphoid structures"),
         ("bladder cancer", "bladder cancer"),
@@ -262,7 +253,10 @@ def test_different_prompts_give_different_paths() -> None:
         "B cells and lipid metabolism",
     ]
     ends = [
-        {(p.nodes[0].name, p.nodes[-1].name) for p in generate(g, q, PathOptions(), EMBEDDER).paths}
+        {
+            (p.nodes[0].name, p.nodes[-1].name)
+            for p in find_paths(g, q, PathOptions(), EMBEDDER).paths
+        }
         for q in prompts
     ]
     assert all(ends)
@@ -273,21 +267,21 @@ def test_different_prompts_give_different_paths() -> None:
 def test_the_same_prompt_gives_the_same_paths() -> None:
     options = PathOptions(seed=3)
     one, two = (
-        generate(graph(bladder()), "TLS and genes in bladder cancer", options, EMBEDDER)
+        find_paths(graph(bladder()), "TLS and genes in bladder cancer", options, EMBEDDER)
         for _ in range(2)
     )
     assert one == two
 
 
 def test_a_prompt_that_names_nothing_says_what_is_near() -> None:
-    found = generate(graph(bladder()), "quantum gravity", PathOptions(), EMBEDDER)
+    found = find_paths(graph(bladder()), "quantum gravity", PathOptions(), EMBEDDER)
     assert found.paths == ()
     assert found.unmatched == ("quantum gravity",)
     assert any("sage kg show" in note for note in found.notes)
 
 
 def test_a_misspelled_thing_is_matched_and_shown_as_such() -> None:
-    found = generate(graph(bladder()), "lipid metabolsm and CXCL13", PathOptions(), EMBEDDER)
+    found = find_paths(graph(bladder()), "lipid metabolsm and CXCL13", PathOptions(), EMBEDDER)
     how = {c.phrase: (c.name, c.how) for c in found.concepts}
     assert how["lipid metabolsm"] == ("lipid metabolism", "similar spelling")
 
@@ -296,21 +290,21 @@ def test_common_words_do_not_name_genes() -> None:
     g = graph(
         [*bladder(), triple("WAS", "CXCL13", types=(G, G)), triple("MAX", "CXCL13", types=(G, G))]
     )
-    found = generate(g, "it was the max of FABP5", PathOptions(), EMBEDDER)
+    found = find_paths(g, "it was the max of FABP5", PathOptions(), EMBEDDER)
     assert [c.name for c in found.concepts] == ["FABP5"]
-    named = generate(g, "WAS and FABP5", PathOptions(), EMBEDDER)
+    named = find_paths(g, "WAS and FABP5", PathOptions(), EMBEDDER)
     assert [c.name for c in named.concepts] == ["WAS", "FABP5"]
 
 
 def test_a_symbol_is_not_taken_for_one_that_looks_like_it() -> None:
     g = graph([triple("VEGFC", "hsa-miR-21", types=(G, G)), triple("VEGFC", "necrosis")])
-    found = generate(g, "VEGFB and hsa-miR-22 in necrosys", PathOptions(), EMBEDDER)
+    found = find_paths(g, "VEGFB and hsa-miR-22 in necrosys", PathOptions(), EMBEDDER)
     assert [c.name for c in found.concepts] == ["necrosis"]
     assert found.unmatched == ("VEGFB", "hsa-miR-22")
 
 
 def test_given_sources_and_targets_replace_the_prompt() -> None:
-    found = generate(
+    found = find_paths(
         graph(bladder()), "anything", PathOptions(), EMBEDDER,
         sources=["FABP5"], targets=["B cells", "CXCR5"], domain="bladder cancer",
     )  # fmt: skip
@@ -321,7 +315,7 @@ def test_given_sources_and_targets_replace_the_prompt() -> None:
 
 
 def test_an_unknown_target_is_reported_with_its_nearest() -> None:
-    found = generate(
+    found = find_paths(
         graph(bladder()), "x", PathOptions(), EMBEDDER, sources=["FABP5"], targets=["B-sells"]
     )
     assert found.paths == ()
@@ -340,7 +334,7 @@ def test_less_connected_nodes_are_preferred_when_novelty_is_all_that_counts() ->
         + [triple("busy", f"other {c}") for c in "abcdefg"]
     )
     options = PathOptions(rank="paper", logic=0, relevance=0, novelty=1, surprise=0, k=1)
-    path = between(g, "start", "goal", options, EMBEDDER).paths[0]
+    path = find_between(g, "start", "goal", options, EMBEDDER).paths[0]
     assert [n.name for n in path.nodes] == ["start", "quiet", "goal"]
 
 
@@ -362,7 +356,7 @@ def test_diversity_brings_in_another_route() -> None:
         options = PathOptions(
             rank="paper", k=2, diversity=diversity, logic=0, relevance=0, novelty=1, surprise=0
         )
-        paths = between(g, "start", "goal", options, EMBEDDER).paths
+        paths = find_between(g, "start", "goal", options, EMBEDDER).paths
         return any(n.name == "route" for p in paths for n in p.nodes)
 
     assert not second(0.0)
@@ -396,4 +390,25 @@ def test_path_scores_stay_within_their_ranges_on_random_candidates() -> None:
 
 def test_other_is_a_type_like_any_other() -> None:
     g = graph([triple("a1", "b1", types=(O, O)), triple("b1", "c1", types=(O, G))])
-    assert between(g, "a1", "c1", PathOptions(), EMBEDDER).paths[0].scores.surprise_raw >= 0.0
+    assert find_between(g, "a1", "c1", PathOptions(), EMBEDDER).paths[0].scores.surprise_raw >= 0.0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "domain"),
+    [
+        ("FABP5 and bladder cancer", None),
+        ("FABP5, CXCL13 and bladder cancer", "bladder cancer"),
+        ("FABP5, CXCL13, TLS and bladder cancer", "bladder cancer"),
+        ("bladder cancer and genes", None),
+        ("FABP5, bladder cancer and genes", "bladder cancer"),
+        ("FABP5, CXCL13 and TLS", None),
+    ],
+)
+def test_the_only_disease_among_three_things_or_beside_a_class_is_the_domain(
+    prompt: str, domain: str | None
+) -> None:
+    found = parse_prompt(graph(bladder()), prompt, None)
+    assert found.domain == domain
+    assert (found.domain_node is None) is (domain is None)
+    diseases = [match.name for match in found.concepts if match.type == EntityType.DISEASE]
+    assert diseases == (["bladder cancer"] if "bladder" in prompt else [])

@@ -13,8 +13,8 @@ from benchmarks.adapters.threshold import calibrate
 from kg.embedding import embed
 from kg.embedding.cache import VectorCache
 from kg.embedding.embed import MiniLM
-from kg.fusion.fuse import FusionOptions
 from kg.fusion.merge import Clusters
+from kg.fusion.model import FusionOptions
 from kg.types import EntityType
 from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, D, G

@@ -197,7 +197,7 @@ def test_one_paper_under_two_names_counts_once_and_takes_what_it_lacks(tmp_path:
     with Store(tmp_path / "out" / "store.sqlite") as store:
         (document,) = store.documents()
         assert (document.pmid, document.retracted) == ("123", True)
-        assert "duplicate of" in store.excluded()[0][2]
+        assert "duplicate of" in store.list_excluded()[0][2]
 
 
 def test_conflicting_identifiers_keep_papers_apart_and_are_told(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kg.lexicon.asked import ask
+from kg.lexicon.asked import describe_names
 from kg.lexicon.ontology import Ontology
 from sage.cli.kg import app
 from sage.core.errors import InputError
+from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ONTOLOGY, ROOT, note
 
 RUN = CliRunner()
@@ -92,36 +93,21 @@ def test_broad_reading_is_a_way_of_the_rules_alone(tmp_path: Path) -> None:
     assert "--broad" in str(wrong.exception or wrong.output)
 
 
-def test_screen_prints_what_is_dropped_and_why(tmp_path: Path) -> None:
-    finding = (
-        "High FABP5 expression is associated with survival in bladder cancer histology and "
-        "immunotherapy response of the tumor microenvironment."
-    )
-    note(tmp_path, "on", [finding])
-    note(tmp_path, "off", ["Kelp forests suffer."], title="Marine heatwaves and kelp forests")
-    result = RUN.invoke(app, ["screen", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert "dropped" in result.stdout
-    assert "Marine heatwaves" in result.stdout
-    assert "no keyword of" in result.stdout
-    assert "2 papers, 1 dropped (50%)" in result.stdout
-
-
 def test_the_ontology_tells_what_names_mean_and_how_they_are_related() -> None:
     ontology = Ontology.load(ONTOLOGY)
-    asked, between = ask(["CR", "pathological complete response", "CR rate"], ontology)
+    asked, between = describe_names(["CR", "pathological complete response", "CR rate"], ontology)
     assert [one.meanings[0].concept for one in asked] == [
         "complete response", "pathological complete response", "complete response",
     ]  # fmt: skip
     words = [pair.words for pair in between]
     assert words == ["the first is broader", "one concept", "the second is broader"]
-    _, (inverse,) = ask(["pCR", "residual cancer burden"], ontology)
+    _, (inverse,) = describe_names(["pCR", "residual cancer burden"], ontology)
     assert (inverse.sign, inverse.words.split(":")[0]) == (-1, "inverse measures")
-    (sentence,), _ = ask(["CAF regimen of 1,500 MET minutes"], ontology)
+    (sentence,), _ = describe_names(["CAF regimen of 1,500 MET minutes"], ontology)
     assert [(part.concept, part.whole) for part in sentence.meanings] == [
         ("CAF chemotherapy", False)
     ]
-    assert len(ask(["TMB and TMB"], ontology)[0][0].meanings) == 1
+    assert len(describe_names(["TMB and TMB"], ontology)[0][0].meanings) == 1
     unknown = RUN.invoke(app, ["term", "[bold]x", "benzo[a]pyrexene", "MET", "TMB", "TAM"])
     assert unknown.exit_code == 1
     assert {"[bold]x", "benzo[a]pyrexene"} <= set(unknown.stdout.splitlines())
@@ -138,7 +124,7 @@ def test_a_new_folder_takes_a_vocabulary_by_any_path(
     note(tmp_path / "in", "a", ["FABP5 promotes zebra pox.", "FABP5 inhibits CXCL13."])
     monkeypatch.chdir(tmp_path)
     base = tmp_path if absolute else Path()
-    _json("lexicon", "d.obo", "--out", "x.lex")
+    import_lexicons([Path("d.obo")], Path("x.lex"))
     vocabulary = ["--lexicon", str(base / "x.lex"), "--ontology", str(base / "onto")]
     asked = ["build", "in", "--out", "new/graph", "--embedder", "none", *vocabulary]
     result = RUN.invoke(app, asked)
@@ -161,13 +147,11 @@ def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
         "gather",
         "build",
         "update",
-        "screen",
         "paths",
         "show",
         "communities",
         "export",
         "term",
-        "lexicon",
     ],
 )
 def test_every_command_shows_an_example(command: str) -> None:

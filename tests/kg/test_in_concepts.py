@@ -193,7 +193,7 @@ def test_a_narrower_term_is_found_below_the_broader_one_and_is_not_it() -> None:
     assert {"treatment:atezolizumab", "treatment:pembrolizumab"} <= set(below)
     assert broad.id not in below
     assert (Link.BROADER, "treatment:pd_l1_inhibitor") in [
-        (link, entry.id) for link, entry in found.related("treatment:atezolizumab")
+        (link, entry.id) for link, entry in found.list_related("treatment:atezolizumab")
     ]
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kg.sources import read
+from kg.literature.pubmed import PubMed
+from kg.sources import read_documents
 from kg.sources.fetch import fetch_ids, read_ids
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
@@ -39,17 +40,17 @@ def test_identifiers_become_records_that_the_build_reads(tmp_path: Path) -> None
     with serving() as fake:
         _services(fake)
         ids = ["11", "10.1000/known", "10.1000/unknown", "99"]
-        report = fetch_ids(ids, tmp_path, base_url=fake.url, policy=QUICK)
+        report = fetch_ids(ids, tmp_path, PubMed(base_url=fake.url), QUICK)
     assert report.written == ["11", "12"]
     assert sorted(report.missing) == ["10.1000/unknown", "99"]
-    assert [(d.pmid, d.year) for d in read(tmp_path)] == [("11", 2020), ("12", 2021)]
+    assert [(d.pmid, d.year) for d in read_documents(tmp_path)] == [("11", 2020), ("12", 2021)]
 
 
 def test_records_that_are_there_are_not_asked_for_again(tmp_path: Path) -> None:
     with serving() as fake:
         _services(fake)
-        fetch_ids(["11", "12"], tmp_path, base_url=fake.url, policy=QUICK)
-        again = fetch_ids(["11", "12"], tmp_path, base_url=fake.url, policy=QUICK)
+        fetch_ids(["11", "12"], tmp_path, PubMed(base_url=fake.url), QUICK)
+        again = fetch_ids(["11", "12"], tmp_path, PubMed(base_url=fake.url), QUICK)
         assert len(fake.to("/efetch.fcgi")) == 1
     assert again.present == ["11", "12"]
 
@@ -58,7 +59,7 @@ def test_an_answer_in_another_form_is_an_error_not_an_empty_list(tmp_path: Path)
     with serving() as fake:
         fake.routes["/efetch.fcgi"] = Answer(b"<html>busy</html>")
         with pytest.raises(ServiceError, match="MEDLINE is documented"):
-            fetch_ids(["11"], tmp_path, base_url=fake.url, policy=QUICK)
+            fetch_ids(["11"], tmp_path, PubMed(base_url=fake.url), QUICK)
 
 
 def test_a_line_that_is_no_identifier_is_named() -> None:

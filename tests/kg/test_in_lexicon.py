@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from kg.lexicon.index import Lexicon, LexiconEntry, Term
 from kg.lexicon.names import Names, identifiers_of
-from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType
 from sage.core.errors import InputError
+from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ontology, shared
 
 
@@ -65,7 +65,7 @@ def test_saved_and_loaded_index_finds_the_same(tmp_path: Path) -> None:
 def test_a_damaged_index_says_import_again(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.lex"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="import it again"):
+    with pytest.raises(InputError, match="import the vocabularies again"):
         Lexicon.load(path)
 
 
@@ -177,7 +177,7 @@ def test_a_damaged_lexicon_is_refused_with_the_remedy(tmp_path: Path, message: s
     DAMAGES[message](arrays)
     with path.open("wb") as handle:
         np.savez(handle, **arrays)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=rf"x\.lex: .*{message}.*sage kg lexicon import"):
+    with pytest.raises(InputError, match=rf"x\.lex: .*{message}.*import"):
         Lexicon.load(path)
 
 

@@ -115,28 +115,7 @@ def test_scans_say_what_is_missing_when_ocr_is_asked_for(monkeypatch: pytest.Mon
 
 
 @pytest.mark.shared
-def test_the_paper_order_uses_pdfplumber_and_the_fast_order_keeps_columns() -> None:
-    path = shared("literature", "bladder", "bladder_mdpi_biomedicines2025_13_740_CCBY.pdf")
-    fast = read_file(path)
-    paper = read_file(path, ReadOptions(pdf_order="paper"))
-    assert fast.report.tier == "pypdfium2"
-    assert paper.report.tier == "pdfplumber"
-    assert (fast.documents[0].doi or "").startswith("10.3390/")
-    assert (fast.report.quality or 0) > 0.9
-
-
-@pytest.mark.shared
 def test_ligatures_are_resolved() -> None:
     (document,) = read_file(shared("literature", "edge", "ligatures_01.pdf")).documents
     assert not any(char in document.text for char in "ﬀﬁﬂﬃﬄ")
     assert "configur" in document.text or "defin" in document.text
-
-
-@pytest.mark.shared
-def test_tables_become_sections_of_rows_when_asked_for() -> None:
-    path = shared("literature", "edge", "medicine.pdf")
-    (document,) = read_file(path, ReadOptions(tables=True)).documents
-    tables = [s for s in document.sections if s.title.startswith("Table 1, page 1")]
-    assert len(tables) == 1
-    assert " | " in document.text[tables[0].start : tables[0].end]
-    assert " | " not in read_file(path).documents[0].text

@@ -100,7 +100,7 @@ def test_no_triple_comes_from_a_reference_list(read: tuple[Article, Document]) -
     ontology = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
     extractor = RulesExtractor(ontology)
     for one in chunk(document):
-        for statement in extractor.read(one).statements:
+        for statement in extractor.read_chunk(one).statements:
             assert "RF" not in one.text[statement.start : statement.end]
 
 

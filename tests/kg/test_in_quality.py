@@ -19,9 +19,9 @@ from benchmarks.adapters.triple_review import (
     write_sheet,
 )
 from kg.lexicon.index import Lexicon
-from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType, Evidence, Triple
 from sage.core.errors import InputError
+from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ontology, shared
 
 

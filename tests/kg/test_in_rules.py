@@ -142,11 +142,11 @@ def test_a_viral_protein_is_no_human_gene_of_its_name() -> None:
     text = "MYC of Epstein-Barr virus was cloned. MYC promotes cell proliferation."
     document = Document(id="d" * 64, path="x", title="t", text=text)
     [piece] = chunk(document)
-    assert not extractor().read(piece).statements
+    assert not extractor().read_chunk(piece).statements
     human = next(
         chunk(document.model_copy(update={"text": text.replace("Epstein-Barr virus", "mice")}))
     )
-    assert extractor().read(human).statements
+    assert extractor().read_chunk(human).statements
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_abbreviations_of_the_document_outrank_the_lexicon() -> None:
         "recorded. TLS is associated with overall survival."
     )
     document = Document(id="0" * 64, path="x", title="t", text=text)
-    names = {m.name for piece in chunk(document) for m in extractor().read(piece).mentions}
+    names = {m.name for piece in chunk(document) for m in extractor().read_chunk(piece).mentions}
     assert "tertiary lymphoid structure" not in names
 
 
@@ -227,7 +227,7 @@ def test_weak_notes_are_believed_less(tmp_path) -> None:
         path = note(tmp_path, name, finding, findings_basis=basis)
         document = read_file(path).documents[0]
         piece = next(iter(chunk(document)))
-        confidences.append(max(s.confidence for s in extractor().read(piece).statements))
+        confidences.append(max(s.confidence for s in extractor().read_chunk(piece).statements))
     assert confidences[0] > confidences[1]
 
 
@@ -336,7 +336,7 @@ def test_reference_sections_state_nothing() -> None:
     listed = whole.model_copy(
         update={"sections": (Section(title="References", start=0, end=len(text)),)}
     )
-    counts = [len(extractor().read(next(iter(chunk(d)))).statements) for d in (whole, listed)]
+    counts = [len(extractor().read_chunk(next(iter(chunk(d)))).statements) for d in (whole, listed)]
     assert counts[0] > 0
     assert counts[1] == 0
 
@@ -346,7 +346,7 @@ def _statements(text: str) -> set[tuple[str, str, str]]:
     return {
         (s.head, s.relation, s.tail)
         for part in chunk(whole)
-        for s in extractor().read(part).statements
+        for s in extractor().read_chunk(part).statements
     }
 
 
@@ -426,8 +426,8 @@ def test_broad_reading_adds_associations_and_keeps_what_was_read() -> None:
         "inhibits AKT1."
     )
     piece = next(iter(chunk(Document(id="0" * 64, path="x", title="t", text=text))))
-    narrow = {(s.head, s.relation, s.tail) for s in extractor().read(piece).statements}
-    wide = {(s.head, s.relation, s.tail) for s in broad.read(piece).statements}
+    narrow = {(s.head, s.relation, s.tail) for s in extractor().read_chunk(piece).statements}
+    wide = {(s.head, s.relation, s.tail) for s in broad.read_chunk(piece).statements}
     assert narrow < wide
 
 

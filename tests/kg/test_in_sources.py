@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 
 from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences, viral
-from kg.sources import SourceReport, discover, read, read_file
+from kg.sources import SourceReport, discover, read_documents, read_file
 from kg.types import Document
 from sage.core.errors import InputError
 from tests.kg.in_helpers import note, shared
@@ -200,7 +200,7 @@ def test_a_folder_is_walked_in_order_and_strangers_are_reported(tmp_path: Path) 
     (tmp_path / "README.md").write_text("about")
     (tmp_path / "out.md").symlink_to("/etc/hostname")
     reports: list[SourceReport] = []
-    assert [Path(d.path).stem for d in read(tmp_path, None, reports)] == ["one", "two"]
+    assert [Path(d.path).stem for d in read_documents(tmp_path, None, reports)] == ["one", "two"]
     skipped = {Path(r.path).name: r.reason for r in reports if r.status == "skipped"}
     assert skipped == {
         "data.xlsx": "unknown kind of file (.xlsx)",
@@ -274,7 +274,7 @@ def test_names_of_viruses_are_looked_for_in_time_that_grows_with_the_text() -> N
 )
 def test_every_shared_record_is_read(folder: str) -> None:
     reports: list[SourceReport] = []
-    documents = list(read(shared("literature", folder), None, reports))
+    documents = list(read_documents(shared("literature", folder), None, reports))
     assert documents
     assert [r for r in reports if r.status == "failed"] == []
     for document in documents:

@@ -8,7 +8,7 @@ import pytest
 
 from kg.corpus.build import build
 from kg.corpus.store import Store
-from kg.extract.study import size_in, study_of
+from kg.extract.study import parse_size, parse_study
 from tests.kg.in_helpers import FAST, note, ontology
 
 
@@ -34,13 +34,13 @@ from tests.kg.in_helpers import FAST, note, ontology
 def test_design_cohort_and_number_are_read(
     text: str, design: str | None, cohort: str | None, n: int | None
 ) -> None:
-    study = study_of(text)
+    study = parse_study(text)
     assert (study.design, study.cohort, study.n) == (design, cohort, n)
 
 
 def test_a_sentence_with_two_numbers_has_none() -> None:
-    assert size_in("In MIBC (n=210).") == 210
-    assert size_in("In MIBC (n=210) and NMIBC (n=86).") is None
+    assert parse_size("In MIBC (n=210).") == 210
+    assert parse_size("In MIBC (n=210) and NMIBC (n=86).") is None
 
 
 def test_evidence_carries_the_study_into_the_graph(tmp_path: Path) -> None:

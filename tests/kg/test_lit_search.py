@@ -15,7 +15,7 @@ from kg.literature.arxiv import Arxiv
 from kg.literature.biorxiv import Biorxiv
 from kg.literature.crossref import Crossref
 from kg.literature.europe_pmc import EuropePmc
-from kg.literature.expansion import expander, synonyms
+from kg.literature.expansion import list_synonyms, make_expander
 from kg.literature.local import LocalIndex, read_note
 from kg.literature.merge import merge
 from kg.literature.openalex import OpenAlex
@@ -312,19 +312,19 @@ def test_an_embedding_reorders_what_words_cannot_tell() -> None:
 
 
 def test_synonyms_widen_a_query_and_its_matches() -> None:
-    assert "urothelial carcinoma" in synonyms("bladder cancer")
-    query = expander()(Query(text="x", phrases=("bladder cancer", "FABP5")))
+    assert "urothelial carcinoma" in list_synonyms("bladder cancer")
+    query = make_expander()(Query(text="x", phrases=("bladder cancer", "FABP5")))
     assert "urothelial carcinoma" in query.any_of[0]
-    assert mentions(phrase_key("In urothelial carcinomas, ..."), synonyms("bladder cancer"))
+    assert mentions(phrase_key("In urothelial carcinomas, ..."), list_synonyms("bladder cancer"))
     assert not mentions(phrase_key("OSTEOSARCOMA"), ("OS",))
 
 
 def test_a_measurement_takes_the_names_of_what_it_measures() -> None:
     ontology = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
-    found = synonyms("density of TLS-like lymphoid aggregates on H&E", ontology)
+    found = list_synonyms("density of TLS-like lymphoid aggregates on H&E", ontology)
     assert found[0].startswith("density of") and "tertiary lymphoid structure" in found
     assert "H&E" not in found
-    assert synonyms("attention over TLS slides", ontology) == ("attention over TLS slides",)
+    assert list_synonyms("attention over TLS slides", ontology) == ("attention over TLS slides",)
 
 
 def test_the_local_index_ranks_the_paper_with_both_concepts_first() -> None:

@@ -221,14 +221,14 @@ def test_a_renamed_field_is_reported_by_name(services: FakeServices, name: str) 
 
 
 READERS = {
-    "pubmed ids": PubMed()._read_ids,
+    "pubmed ids": PubMed().read_ids,
     "pubmed records": PubMed()._read_records,
-    "europe_pmc": lambda body: europe_pmc.read("europe_pmc", body),
-    "semantic_scholar": SemanticScholar()._read,
-    "arxiv": Arxiv()._read,
-    "crossref": Crossref()._read,
-    "biorxiv": Biorxiv()._read,
-    "openalex": OpenAlex()._read,
+    "europe_pmc": lambda body: europe_pmc.parse_records("europe_pmc", body),
+    "semantic_scholar": SemanticScholar()._parse,
+    "arxiv": Arxiv()._parse,
+    "crossref": Crossref()._parse,
+    "biorxiv": Biorxiv()._parse,
+    "openalex": OpenAlex()._parse,
 }
 KEYS = st.sampled_from(
     [
@@ -351,12 +351,16 @@ def shared(folder: str) -> Path:
 @pytest.mark.shared
 def test_recorded_europe_pmc_answers_are_read() -> None:
     root = shared("europepmc")
-    records = europe_pmc.read("europe_pmc", (root / "search_cancer_core.json").read_bytes())
+    records = europe_pmc.parse_records(
+        "europe_pmc", (root / "search_cancer_core.json").read_bytes()
+    )
     assert len(records) == 25
     assert (records[0].doi or "").startswith("10.1016/")
-    assert europe_pmc.read("europe_pmc", (root / "search_no_results.json").read_bytes()) == []
+    assert (
+        europe_pmc.parse_records("europe_pmc", (root / "search_no_results.json").read_bytes()) == []
+    )
     with pytest.raises(SourceChanged, match='"title"'):
-        europe_pmc.read("europe_pmc", (root / "search_cancer_idlist.json").read_bytes())
+        europe_pmc.parse_records("europe_pmc", (root / "search_cancer_idlist.json").read_bytes())
 
 
 @pytest.mark.shared
@@ -374,12 +378,12 @@ def test_recorded_pubmed_answers_are_read() -> None:
 def test_recorded_arxiv_feeds_are_read() -> None:
     for path in sorted(shared("arxiv").glob("q_testing_s0_*.json")):
         recorded = json.loads(path.read_text())
-        records = Arxiv()._read(recorded["body"].encode())
+        records = Arxiv()._parse(recorded["body"].encode())
         assert len(records) == int(path.name.split("_m")[1].split("_")[0])
         assert all(record.arxiv and record.year for record in records)
     (bad,) = shared("arxiv").glob("id_abc_*.json")
     with pytest.raises(Unavailable, match="incorrect id format"):
-        Arxiv()._read(json.loads(bad.read_text())["body"].encode())
+        Arxiv()._parse(json.loads(bad.read_text())["body"].encode())
 
 
 def cassette(path: Path) -> list[bytes]:
@@ -402,16 +406,16 @@ def cassette(path: Path) -> list[bytes]:
 def test_recorded_semantic_scholar_answers_are_read() -> None:
     root = shared("semanticscholar_vcr")
     (body,) = cassette(root / "test_search_paper.yaml")
-    records = SemanticScholar()._read(body)
+    records = SemanticScholar()._parse(body)
     assert len(records) == 100
     with pytest.raises(SourceChanged, match='"data"'):
-        SemanticScholar()._read(cassette(root / "test_bad_query_parameters.yaml")[0])
+        SemanticScholar()._parse(cassette(root / "test_bad_query_parameters.yaml")[0])
 
 
 @pytest.mark.shared
 def test_recorded_crossref_answers_are_read() -> None:
     (body,) = cassette(shared("crossref_vcr") / "test-works" / "test_works_query.yaml")
-    records = Crossref()._read(body)
+    records = Crossref()._parse(body)
     assert records and all(record.doi and record.title for record in records)
 
 
@@ -422,6 +426,6 @@ def test_a_recorded_retraction_is_found_by_three_services() -> None:
     record = Crossref()._record(crossref["message"])
     assert record is not None and record.retracted_on == date(2010, 2, 6)
     epmc = next((root / "mock-europepmc").rglob("*.json")).read_bytes()
-    assert europe_pmc.read("europe_pmc", epmc)[0].retracted
+    assert europe_pmc.parse_records("europe_pmc", epmc)[0].retracted
     work = json.loads(next((root / "mock-openalex").rglob("*.json")).read_bytes())
-    assert OpenAlex()._read(json.dumps({"results": [work]}).encode()) == {record.doi}
+    assert OpenAlex()._parse(json.dumps({"results": [work]}).encode()) == {record.doi}

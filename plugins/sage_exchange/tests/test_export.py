@@ -16,16 +16,16 @@ from ndex2.cx2 import RawCX2NetworkFactory
 from rdflib.namespace import PROV, RDF, SKOS
 from typer.testing import CliRunner
 
-from kg.graph.cx2 import cx2
+from kg.graph.cx2 import render_cx2
 from kg.graph.identifiers import references
 from kg.graph.model import Graph
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.cli.kg import app as kg_app
-from sage_exchange.bel import bel
+from sage_exchange.bel import render_bel
 from sage_exchange.cli import app
 from sage_exchange.export import export_graph
-from sage_exchange.rdf import concept_iris, turtle
+from sage_exchange.rdf import concept_iris, render_turtle
 from tests.kg.gr_helpers import D, G, bladder, graph, triple
 
 BIOLINK = rdflib.Namespace("https://w3id.org/biolink/vocab/")
@@ -36,7 +36,7 @@ NASTY = 'a "quoted" \\ <b>\n\tline\r\x01 & é 🧬 {x} |'
 @pytest.fixture
 def whole() -> Graph:
     """The small bladder graph, a denied edge, a retracted reading and hostile names."""
-    told = [
+    triples = [
         *bladder(),
         triple("FABP5", "CXCL13", types=(G, G), relation="inhibits", polarity=Polarity.NEGATIVE,
                negated=True, doi="10.1/x\ty<z>"),
@@ -44,13 +44,14 @@ def whole() -> Graph:
         triple("FGFR3", "bladder cancer", types=(G, D), relation="promotes", retracted=True,
                polarity=Polarity.POSITIVE, doi="10.1/gone"),
     ]  # fmt: skip
-    return graph(told)
+    return graph(triples)
 
 
 @pytest.fixture
-def known() -> Graph:
+def grounded() -> Graph:
     """Statements on entities of the ontology, so that public identifiers are there."""
-    from kg.fusion.fuse import FusionOptions, fuse
+    from kg.fusion.fuse import fuse
+    from kg.fusion.model import FusionOptions
     from kg.lexicon.names import Names
     from tests.kg.gr_helpers import EMBEDDER
 
@@ -66,17 +67,17 @@ def known() -> Graph:
         ("FABP5", G, "prognostic_in", P, "overall survival", EntityType.CLINICAL_ENDPOINT),
         ("FABP5", G, "treats", P, "bladder cancer", D),
     ]
-    told = [
+    triples = [
         triple(head, tail, types=(h, t), relation=relation, polarity=sign, doi=f"10.1/{n}",
                doc=f"d{n}", text=f'{head} "{relation}" {tail}.')
         for n, (head, h, relation, sign, tail, t) in enumerate(rows)
     ]  # fmt: skip
     ontology = Ontology.load(Path(__file__).resolve().parents[3] / "data" / "ontology")
-    return Graph.from_fused(fuse(told, FusionOptions(prune_below=1), EMBEDDER, Names(ontology)))
+    return Graph.from_fused(fuse(triples, FusionOptions(prune_below=1), EMBEDDER, Names(ontology)))
 
 
 def test_ndex_reads_every_node_and_edge_of_cx2(whole: Graph) -> None:
-    read = RawCX2NetworkFactory().get_cx2network(json.loads(cx2(whole, "a graph")))
+    read = RawCX2NetworkFactory().get_cx2network(json.loads(render_cx2(whole, "a graph")))
     assert read.get_name() == "a graph"
     nodes, edges = read.get_nodes(), read.get_edges()
     assert [nodes[n]["v"]["represents"] for n in range(whole.n_nodes)] == whole.ids
@@ -90,19 +91,19 @@ def test_ndex_reads_every_node_and_edge_of_cx2(whole: Graph) -> None:
         assert row["v"]["negated"] is view.negated
         assert row["v"]["belief"] == pytest.approx(view.belief, abs=1e-5)
         assert row["v"].get("first_year") == view.first_year
-    document = json.loads(cx2(whole, "a graph"))
+    document = json.loads(render_cx2(whole, "a graph"))
     assert document[0] == {"CXVersion": "2.0", "hasFragments": False}
     assert document[-1] == {"status": [{"success": True}]}
     counts = {row["name"]: row["elementCount"] for row in document[1]["metaData"]}
     assert all(len(aspect[name]) == counts[name] for aspect in document[2:-1] for name in aspect)
 
 
-def parsed(graph: Graph) -> rdflib.Graph:
-    return rdflib.Graph().parse(data="".join(turtle(graph)), format="turtle")
+def parse_turtle(graph: Graph) -> rdflib.Graph:
+    return rdflib.Graph().parse(data="".join(render_turtle(graph)), format="turtle")
 
 
 def test_rdflib_reads_concepts_statements_and_their_evidence(whole: Graph) -> None:
-    read, iris = parsed(whole), concept_iris(whole)
+    read, iris = parse_turtle(whole), concept_iris(whole)
     for n, iri in enumerate(iris):
         assert str(read.value(rdflib.URIRef(iri), SKOS.prefLabel)) == whole.names[n]
     statements = set(read.subjects(RDF.type, RDF.Statement))
@@ -128,7 +129,7 @@ def test_rdflib_reads_concepts_statements_and_their_evidence(whole: Graph) -> No
 
 
 def test_a_denied_relation_is_no_triple_that_a_query_would_take_for_a_fact(whole: Graph) -> None:
-    read, iris = parsed(whole), concept_iris(whole)
+    read, iris = parse_turtle(whole), concept_iris(whole)
     ends = [rdflib.URIRef(iris[whole.resolve(name)]) for name in ("FABP5", "CXCL13")]
     assert (ends[0], SAGE.inhibits, ends[1]) not in read
     denied = set(read.subjects(BIOLINK.negated, rdflib.Literal(True)))
@@ -139,38 +140,38 @@ def test_a_denied_relation_is_no_triple_that_a_query_would_take_for_a_fact(whole
 
 def test_two_builds_name_a_statement_alike() -> None:
     more = triple("AAA1", "BBB2", types=(G, G))  # sorts first, and shifts every position
-    few, many = (parsed(graph(rows)) for rows in (bladder(), [more, *bladder()]))
+    few, many = (parse_turtle(graph(rows)) for rows in (bladder(), [more, *bladder()]))
     names = [set(read.subjects(RDF.type, RDF.Statement)) for read in (few, many)]
     assert names[0] < names[1]
 
 
-def test_concepts_stand_under_public_identifiers(known: Graph) -> None:
-    iris = dict(zip(known.names, concept_iris(known), strict=True))
+def test_concepts_stand_under_public_identifiers(grounded: Graph) -> None:
+    iris = dict(zip(grounded.names, concept_iris(grounded), strict=True))
     assert iris["FABP5"] == "https://identifiers.org/hgnc:3560"
     assert iris["bladder cancer"] == "https://identifiers.org/DOID:11054"
-    read = parsed(known)
+    read = parse_turtle(grounded)
     same = {str(o) for o in read.objects(rdflib.URIRef(iris["FABP5"]), SKOS.exactMatch)}
     assert same == {"https://identifiers.org/ncbigene:2171"}
     same = {str(o) for o in read.objects(rdflib.URIRef(iris["bladder cancer"]), SKOS.exactMatch)}
     assert "https://identifiers.org/ncit:C4912" in same
 
 
-def test_a_concept_page_and_cx2_name_ncit_after_the_others(known: Graph, tmp_path: Path) -> None:
-    folder = known.save_sidecar(tmp_path / "g.kg")
+def test_a_concept_page_and_cx2_name_ncit_after_the_others(grounded: Graph, tmp_path: Path) -> None:
+    folder = grounded.save_sidecar(tmp_path / "g.kg")
     done = CliRunner().invoke(kg_app, ["show", "bladder cancer", "-g", str(folder)])
     assert "DOID:11054, MESH:D001749, NCIT:C4912" in done.output
-    assert "NCIT=NCIT:C4912" in cx2(known, "a graph")
+    assert "NCIT=NCIT:C4912" in render_cx2(grounded, "a graph")
 
 
-def test_two_nodes_with_one_identifier_stay_two(known: Graph) -> None:
-    rows = known.node_rows
-    shared = [{**rows[n], "identifiers": {"HGNC": "HGNC:1"}} for n in range(known.n_nodes)]
-    known.node_rows = shared  # type: ignore[assignment]
-    assert len(set(concept_iris(known))) == known.n_nodes
+def test_two_nodes_with_one_identifier_stay_two(grounded: Graph) -> None:
+    rows = grounded.node_rows
+    shared = [{**rows[n], "identifiers": {"HGNC": "HGNC:1"}} for n in range(grounded.n_nodes)]
+    grounded.node_rows = shared  # type: ignore[assignment]
+    assert len(set(concept_iris(grounded))) == grounded.n_nodes
 
 
-def test_kgx_knows_concepts_by_public_identifiers(known: Graph, tmp_path: Path) -> None:
-    export_graph(known, tmp_path / "kgx", "kgx")
+def test_kgx_knows_concepts_by_public_identifiers(grounded: Graph, tmp_path: Path) -> None:
+    export_graph(grounded, tmp_path / "kgx", "kgx")
     with (tmp_path / "kgx" / "nodes.tsv").open(encoding="utf-8") as handle:
         ids = {row["name"]: row["id"] for row in csv.DictReader(handle, delimiter="\t")}
     assert (ids["FABP5"], ids["bladder cancer"]) == ("HGNC:3560", "DOID:11054")
@@ -210,14 +211,14 @@ _LINE = re.compile(
 )
 
 
-def test_every_line_of_a_script_is_of_the_grammar(whole: Graph, known: Graph) -> None:
-    for one in (whole, known):
-        script = bel(one, 'a "graph"').text
+def test_every_line_of_a_script_is_of_the_grammar(whole: Graph, grounded: Graph) -> None:
+    for drawn in (whole, grounded):
+        script = render_bel(drawn, 'a "graph"').text
         assert [line for line in script.splitlines() if not _LINE.fullmatch(line)] == []
 
 
-def test_bel_says_what_it_can(known: Graph) -> None:
-    lines = set(bel(known, "known").text.splitlines())
+def test_bel_says_what_it_can(grounded: Graph) -> None:
+    lines = set(render_bel(grounded, "known").text.splitlines())
     fabp5, tumor = 'p(HGNC:3560 ! "FABP5")', 'path(DOID:11054 ! "bladder cancer")'
     assert f"{fabp5} increases {tumor}" in lines
     assert f"{fabp5} negativeCorrelation {tumor}" in lines
@@ -227,12 +228,12 @@ def test_bel_says_what_it_can(known: Graph) -> None:
     assert any(re.fullmatch(r"complex\(p\(.*\), p\(.*\)\)", line) for line in lines)
 
 
-def test_what_bel_cannot_say_is_counted(whole: Graph, known: Graph, tmp_path: Path) -> None:
-    assert bel(known, "known").reasons() == {
+def test_what_bel_cannot_say_is_counted(whole: Graph, grounded: Graph, tmp_path: Path) -> None:
+    assert render_bel(grounded, "known").reasons() == {
         "no BEL function for ClinicalEndpoint": 1,
         "no BEL relation for treats": 1,
     }
-    reasons = bel(whole, "whole").reasons()
+    reasons = render_bel(whole, "whole").reasons()
     assert reasons["denied"] == 1 and reasons["retracted paper"] == 1
     done = export_graph(whole, tmp_path / "g.bel", "bel")
     with (tmp_path / "g.bel.left_out.tsv").open(encoding="utf-8", newline="") as handle:
@@ -241,12 +242,12 @@ def test_what_bel_cannot_say_is_counted(whole: Graph, known: Graph, tmp_path: Pa
     assert done.note and "denied 1" in done.note
 
 
-def test_pybel_reads_every_statement(known: Graph, tmp_path: Path) -> None:
+def test_pybel_reads_every_statement(grounded: Graph, tmp_path: Path) -> None:
     pybel = pytest.importorskip("pybel", reason="pybel is not installed")
-    export_graph(known, tmp_path / "g.bel", "bel")
+    export_graph(grounded, tmp_path / "g.bel", "bel")
     read = pybel.from_bel_script(str(tmp_path / "g.bel"))
     assert read.warnings == []
-    assert read.number_of_edges() >= bel(known, "known").statements - 1
+    assert read.number_of_edges() >= render_bel(grounded, "known").statements - 1
 
 
 @settings(max_examples=30, deadline=None)
@@ -259,11 +260,11 @@ def test_pybel_reads_every_statement(known: Graph, tmp_path: Path) -> None:
     )
 )
 def test_no_name_breaks_a_format(names: list[str]) -> None:
-    one = graph([triple(names[0], names[1], types=(G, D), text=" ".join(names), doi="10.1/a")])
-    labels = {str(o) for o in parsed(one).objects(None, SKOS.prefLabel)}
-    assert labels == set(one.names)
-    assert json.loads(cx2(one, "g"))[-1] == {"status": [{"success": True}]}
-    assert all(_LINE.fullmatch(line) for line in bel(one, "g").text.split("\n"))
+    drawn = graph([triple(names[0], names[1], types=(G, D), text=" ".join(names), doi="10.1/a")])
+    labels = {str(o) for o in parse_turtle(drawn).objects(None, SKOS.prefLabel)}
+    assert labels == set(drawn.names)
+    assert json.loads(render_cx2(drawn, "g"))[-1] == {"status": [{"success": True}]}
+    assert all(_LINE.fullmatch(line) for line in render_bel(drawn, "g").text.split("\n"))
 
 
 def test_the_command_writes_each_format(whole: Graph, tmp_path: Path) -> None:
@@ -277,8 +278,8 @@ def test_the_command_writes_each_format(whole: Graph, tmp_path: Path) -> None:
         assert out.stat().st_size > 500
 
 
-def test_kgx_names_identifiers_as_curies(known: Graph, tmp_path: Path) -> None:
-    export_graph(known, tmp_path / "kgx", "kgx")
+def test_kgx_names_identifiers_as_curies(grounded: Graph, tmp_path: Path) -> None:
+    export_graph(grounded, tmp_path / "kgx", "kgx")
     with (tmp_path / "kgx" / "nodes.tsv").open(encoding="utf-8", newline="") as handle:
         rows = {row["name"]: row["xref"] for row in csv.DictReader(handle, delimiter="\t")}
     assert rows["FABP5"] == "HGNC:3560|NCBIGene:2171"

@@ -34,8 +34,8 @@ def whole() -> Graph:
         negated=True, doi="10.1/x\ty",
     )  # fmt: skip
     slash = triple("CXCL13", "basal/squamous subtype", types=(G, EntityType.SIGNATURE))
-    told = [*bladder(), denied, slash]
-    return graph(told)
+    triples = [*bladder(), denied, slash]
+    return graph(triples)
 
 
 def test_kgx_tables_hold_every_node_and_edge(whole: Graph, tmp_path: Path) -> None:

@@ -97,11 +97,11 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
 @router.get("/concept")
 def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
     """The page of a concept: its relations, with papers for and against them by year."""
-    from kg.graph.concept import concept_page, concept_report
+    from kg.graph.concept import describe_concept, render_concept
 
     site: Site = request.app.state.site
     graph = request.app.state.past.graph(site, as_of)
-    page = concept_page(concept_report(graph, node[:500], as_of or None))
+    page = render_concept(describe_concept(graph, node[:500], as_of or None))
     return HTMLResponse(page, headers={"content-security-policy": DOCUMENT_POLICY})
 
 

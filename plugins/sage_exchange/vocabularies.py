@@ -17,38 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kg.lexicon.index import Lexicon, LexiconEntry, Term
-from kg.lexicon.wordlist import words
+from kg.lexicon.terms import HAZARDS
 from kg.types import EntityType
 from sage.core.errors import InputError
 
 Row = tuple[str, str, EntityType, list[str]]  # id, name, type, synonyms
 
-# Everyday and scientific words that are also gene symbols or term names.
-HAZARDS = words(
-    """
-    antibodies antibody codon codons entropy noise neoplasms
-    and are can has had not was were set cat act age aid air all arc art bad bag bar bed bit cap
-    car cell cells cope cox day dna rna ros end eye fat fix flow for gap gas hot how ice ill
-    impact its kit large last light link mad map mass max met mice mid min mom nod of off old
-    one out pan pen pet pig plan post rat red rest rim sea she side sit six small son spr sun
-    tag tan ten the top trap two type use via wars who wish yes hr ci or iii ph mri pcr cns ct
-    wt ko vs ca mg ml kg male female human patients group control protein gene time role study
-    analysis disease syndrome death pain risk family sex women men adult child children infant
-    dose drug therapy treatment affect attention animals association base blood body brain
-    damage effect face fasting food growth hand head health history hospital hospitals house
-    image individuality infection injury language life lung memory method methods model models
-    mortality observation parents persons phenotype population power practice pressure
-    publications records research science seizures skin sleep surgery survival temperature
-    tissue touch ultrasound volunteers water weight work exons introns alleles genotype genome
-    genes mutation lead gold iron fire reading running exercise emotions solutions attitude
-    knowledge goals cart nih usa fda sds page nacl edta dmso elisa roc auc bmi anova spss
-    """
-)
-
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import took and left out."""
+    """Counts of an import."""
 
     files: dict[str, int] = field(default_factory=dict)
     entries: int = 0
@@ -59,7 +37,7 @@ class ImportReport:
 def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
     """Compile the vocabularies in `paths` into the lexicon file `out`.
 
-    Genes outrank other kinds, and earlier files later ones, where two claim one name.
+    Genes outrank other kinds, and earlier files later ones, where two claim the same name.
 
     Raises
     ------
@@ -121,7 +99,7 @@ def _plain(name: str) -> str:
 
 def _families(rows: Sequence[Row]) -> set[str]:
     """Names that at least five genes bear with a number: `G protein-coupled receptor` is no gene,
-    though one of its members has it as an alias.
+    though a member has it as an alias.
     """
     bearers: dict[str, set[str]] = {}
     for identity, _name, kind, others in rows:
@@ -135,7 +113,8 @@ def _usable(name: str, kind: EntityType) -> bool:
     if len(name) < 3 or name.lower() in HAZARDS or not re.search(r"[A-Za-z]", name):
         return False
     if kind == EntityType.CELL_LINE:
-        # `EJ`, `Paris` and `A1` are lines of Cellosaurus; what the text calls one is found anyway.
+        # `EJ`, `Paris` and `A1` are lines of Cellosaurus; what the text calls a cell line is
+        # found anyway.
         return bool(re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|[a-z][A-Z]", name)) and len(name) > 3
     if kind == EntityType.GENE and " " not in name:
         # Two letters and no digit, or a bare locus name, hits text by accident.
