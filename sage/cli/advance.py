@@ -1,4 +1,4 @@
-"""Takes a run to its end, or to where it waits for a person, and shows its steps."""
+"""Advance a run to its end or to a decision of a person, and show its steps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from sage.run.services import Services
 
 
-def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = None) -> Pause | None:
+def advance_run(
+    services: Services, *, quiet: bool, answer: dict[str, Any] | None = None
+) -> Pause | None:
     """Advance the run; with auto-approval, through the review as well."""
-    require_extra("literature", "going on with a run")
+    require_extra("literature", "continuing a run")
     from sage.cli.console import err, nodes
     from sage.core.errors import InputError, Paused, SageError
     from sage.core.hooks import current_owner
@@ -37,7 +39,7 @@ def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = No
         except (KeyboardInterrupt, Paused) as ended:
             how = "paused" if isinstance(ended, Paused) else "stopped"
             err.print(
-                f"\n{how}; nothing finished is lost. Go on with: sage resume"
+                f"\n{how}; finished steps are kept. Continue with: sage resume"
                 f" {services.manifest.campaign or services.folder.id}"
             )
             raise typer.Exit(130) from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sage.cli.advance import go_on
+from sage.cli.advance import advance_run
 from sage.cli.ask import ask_to_agree
 from sage.cli.options import (
     Agreed,
@@ -145,7 +145,7 @@ def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> No
     tell(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
     agree = ask_to_agree(yes=folder.plan().spec.corrections.yes, quiet=as_json)
     with folder.hold():
-        pause = conduct(folder, settings, partial(go_on, quiet=as_json), tell, agree)
+        pause = conduct(folder, settings, partial(advance_run, quiet=as_json), tell, agree)
     _tell(folder, pause, settings, as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""`sage cohort init`: from the files that people have to a cohort, each guess shown."""
+"""`sage cohort init`: make a cohort from tables, with each guess shown."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def init(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a cohort of your own files: outcomes, variables and codes are guessed and shown.
+    """Make a cohort from your own files: outcomes, variables and codes are guessed and shown.
 
-    Every guess stands with its evidence, and `--set` corrects it: `time=os_months`,
+    Every guess is shown with its evidence, and `--set` corrects it: `time=os_months`,
     `event=OS_STATUS:1:DECEASED`, `unit=months`, `id=PATIENT`, `missing=9999,unk`,
     `STAGE.order=I<II<III`, `where=type:BLCA`, `known_at=baseline`. On a terminal you are asked
     what the files do not settle; elsewhere the command ends with exit code 2 and names it. The
@@ -56,14 +56,14 @@ def init(
     from sage.cli.console import err, print_json
     from validation.cohort.intake import propose, publish
 
-    said = list(settings or [])
+    corrections = list(settings or [])
     asks = sys.stdin.isatty() and not (yes or dry_run or as_json)
     with err.status("reading"):
-        proposal = propose(files, said)
+        proposal = propose(files, corrections)
     if not as_json:
-        _tell(proposal)
+        _print_proposal(proposal)
     if asks:
-        proposal = _asked(files, said, proposal)
+        proposal = _ask_open(files, corrections, proposal)
     if dry_run:
         if as_json:
             print_json(plain(proposal))
@@ -74,7 +74,7 @@ def init(
     if as_json:
         print_json(plain(proposal) | {"folder": str(folder), "findings": _plain_findings(findings)})
         return
-    _tell_written(folder, findings)
+    _print_written(folder, findings)
 
 
 def plain(proposal: Proposal) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _plain_findings(findings: list[Finding]) -> list[dict[str, Any]]:
     return [finding.model_dump(mode="json") for finding in findings]
 
 
-def _tell(proposal: Proposal) -> None:
+def _print_proposal(proposal: Proposal) -> None:
     from sage.cli.console import out, print_line
 
     for guess in proposal.guesses:
@@ -112,10 +112,13 @@ def _tell(proposal: Proposal) -> None:
             continue
         out.print(f"[bold]{len(listed)} columns: {title}[/]")
         for column in listed:
-            said = [column.kind, f"{column.missing:.0%} missing" if column.missing else ""]
-            said += [f"known at: {column.known_at}" if role == "variable" else "", column.evidence]
-            said += [", ".join(f"{level} {n}" for level, n in column.levels.items())]
-            words = "; ".join(word for word in said if word)
+            details = [column.kind, f"{column.missing:.0%} missing" if column.missing else ""]
+            details += [
+                f"known at: {column.known_at}" if role == "variable" else "",
+                column.evidence,
+            ]
+            details += [", ".join(f"{level} {n}" for level, n in column.levels.items())]
+            words = "; ".join(word for word in details if word)
             print_line(f"  {column.column}: {words}")
             if column.warning:
                 print_line(f"    ! {column.warning}", style="yellow")
@@ -123,13 +126,13 @@ def _tell(proposal: Proposal) -> None:
         print_line(f"note: {note}")
 
 
-def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
-    """Ask what is open, then whether to write; corrections are taken until the answer is yes.
+def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> Proposal:
+    """Ask for open guesses, then whether to write, taking corrections until the answer is yes.
 
     Raises
     ------
     typer.Exit
-        If the person does not want it written.
+        If the person declines.
     """
     from rich.prompt import Prompt
 
@@ -154,17 +157,17 @@ def _asked(files: list[Path], said: list[str], proposal: Proposal) -> Proposal:
                 raise typer.Exit(1)
             correction = answer
         try:
-            proposal = propose(files, [*said, correction])
+            proposal = propose(files, [*corrections, correction])
         except InputError as error:
             print_line(str(error), style="red", err=True)
             continue
-        said.append(correction)
+        corrections.append(correction)
         if not proposal.open:
-            _tell(proposal)
+            _print_proposal(proposal)
     raise InputError(f"{MOST_CORRECTIONS} corrections; give them with --set")
 
 
-def _tell_written(folder: Path, findings: list[Finding]) -> None:
+def _print_written(folder: Path, findings: list[Finding]) -> None:
     from sage.cli.console import out, print_line
 
     counts = {

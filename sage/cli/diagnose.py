@@ -1,4 +1,4 @@
-"""Looks at the machine: libraries, model, sandbox, GPU, data."""
+"""Checks of the machine: libraries, model, sandbox, GPU, data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("agents", "kg", "mcp_servers", "sage", "sandbox", "validation")
 
 
 class Check(Strict):
-    """One thing that was looked at. `missing` is optional, `broken` is not."""
+    """Result of a check. `missing` things are optional, `broken` things are not."""
 
     what: str
     state: Literal["ok", "missing", "broken"]
@@ -25,7 +25,7 @@ class Check(Strict):
 
 
 def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
-    """All checks, in the order in which they matter."""
+    """Run all checks, most important first."""
     return [
         _python(),
         _packages(),
@@ -52,7 +52,7 @@ def _libraries() -> list[Check]:
         Check(
             what="libraries",
             state="broken" if gone else "ok",
-            found=f"missing: {', '.join(gone)}" if gone else "all required ones",
+            found=f"missing: {', '.join(gone)}" if gone else "all required",
             remedy="make setup" if gone else "",
         )
     ]
@@ -70,7 +70,7 @@ def _libraries() -> list[Check]:
 
 
 def _packages() -> Check:
-    """Whether each of SAGE's top packages is SAGE's own: another may have taken the name."""
+    """Check that no other package took the name of a package of SAGE."""
     from importlib.metadata import packages_distributions
 
     own = Path(__file__).resolve().parents[1]
@@ -80,7 +80,7 @@ def _packages() -> Check:
         spec = importlib.util.find_spec(name)
         places = list((spec.submodule_search_locations if spec else None) or ())
         if others := sorted(set(owners.get(name, ())) - {"sage-pathology"}):
-            taken.append(f"{name} is also of the package {', '.join(others)}")
+            taken.append(f"{name} also belongs to the package {', '.join(others)}")
         elif own / name not in [Path(place).resolve() for place in places]:
             taken.append(f"{name} is imported from {places[0] if places else 'nowhere'}")
     return Check(
@@ -114,7 +114,7 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
         )
     where = settings.base_url or "OpenAI"
     if not probe:
-        return Check(what="reasoner", state="ok", found=f"chat at {where} (not asked; --probe)")
+        return Check(what="reasoner", state="ok", found=f"chat at {where} (not contacted; --probe)")
     from sage.core.http.client import BlockingClient, Limit, Policy, Request
     from sage.core.http.errors import ServiceError
 

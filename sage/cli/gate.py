@@ -1,4 +1,4 @@
-"""`sage validate gate`: which measurements are worth a test, before any outcome is read."""
+"""`sage validate gate`: select measurements that are worth a test, without outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gate(
         str,
         typer.Argument(
             metavar="COHORT",
-            help="The patients among whom hypotheses are looked for: a cohort folder or name, or -"
+            help="The patients used for exploration: a cohort folder or name, or -"
             " for all that have maps.",
         ),
     ],
@@ -33,7 +33,7 @@ def gate(
     define: Annotated[
         Path | None,
         typer.Option(
-            help="File of measurements, one formula a line; or a program (.py), which runs in the"
+            help="File of measurements, a formula per line; or a program (.py), which runs in the"
             " sandbox."
         ),
     ] = None,
@@ -61,8 +61,9 @@ def gate(
 ) -> None:
     """Judge measurements by stability, redundancy, gaps and confounding. No outcome is read.
 
-    Detections are moved and lost, half of the tissue is taken away, and what a measurement is worth
-    then is said by intraclass correlations; of those that go together one stays. Writes gate.json,
+    Detections are moved and dropped and half of the tissue is removed; intraclass correlations
+    measure how much of a measurement remains. Of redundant measurements one is kept. Writes
+    gate.json,
     gate.txt, gate.svg and passed.txt, the formulas that passed, for `sage slides measure --define`.
 
     A program (`--define FILE.py`) is checked without running it, then runs in the sandbox: its unit
@@ -100,13 +101,13 @@ def gate(
         measurements, coded, checked = _program(program, suite, slides, seed)
     else:
         measurements = _measurements(define, suite, slides)
-    again = dict(_shifted(word) for word in shifted or ())
+    again = dict(_parse_shift(word) for word in shifted or ())
     with err.status("gate") as status:
         report, measured = judge(
             measurements,
             slides,
             shifted={name: MapsOnDisk(folder) for name, folder in again.items()},
-            known={} if held is None else _known(held),
+            known={} if held is None else _read_tissue_variables(held),
             limits=GateLimits(),
             seed=seed,
             progress=lambda step: status.update(f"gate: {step}"),
@@ -150,7 +151,7 @@ def _approve(program: Path | None, out: Path, person: str) -> None:
 def _program(
     path: Path, suite: str | None, slides: MapsOnDisk, seed: int
 ) -> tuple[list[Measurement], Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]], str]:
-    """A program as a measurement, what runs it, and on how many slides its unit was checked."""
+    """Program as a measurement, its runner, and a note on the check of its unit."""
     from functools import partial
 
     from sage.run.programs.checks import check_values
@@ -180,21 +181,21 @@ def _measurements(define: Path | None, suite: str | None, slides: MapsOnDisk) ->
     if define is not None:
         return read_definitions(define)
     if suite not in ("standard", "full"):
-        raise InputError(f"--suite {suite}: it is standard or full")
+        raise InputError(f"--suite {suite}: choose standard or full")
     return suite_of(slides.held, "full" if suite == "full" else "standard")
 
 
-def _shifted(word: str) -> tuple[str, Path]:
+def _parse_shift(word: str) -> tuple[str, Path]:
     from mcp_servers.measures.gate import SHIFTS
 
     name, equals, folder = word.partition("=")
     if not equals or name not in SHIFTS:
-        raise InputError(f"--shifted {word}: write one of {', '.join(SHIFTS)}, then =DIR")
+        raise InputError(f"--shifted {word}: write any of {', '.join(SHIFTS)}, then =DIR")
     return name, Path(folder)
 
 
-def _known(cohort: Cohort) -> dict[str, dict[str, float]]:
-    """What the cohort measures on tissue already, by patient; never a column of an outcome."""
+def _read_tissue_variables(cohort: Cohort) -> dict[str, dict[str, float]]:
+    """Existing variables of the cohort about tissue, by patient; never a column of an outcome."""
     outcomes = frozenset().union(*(cohort.outcome_columns(name) for name in cohort.spec.endpoints))
     found = {}
     for variable in cohort.dictionary().variables:

@@ -22,8 +22,8 @@ app = typer.Typer(
 )
 
 
-def _store(*, new: bool = False) -> Store:
-    """The store in force; unless it may be `new`, a path at which there is none is told."""
+def _open_ledger(*, new: bool = False) -> Store:
+    """Open the ledger in force; raise `InputError` if it does not exist, unless it may be `new`."""
     from sage.settings import load
     from validation.ledger.store import open_store
 
@@ -39,13 +39,13 @@ def _store(*, new: bool = False) -> Store:
 @app.command()
 def show(
     cohort: Annotated[
-        str | None, typer.Option(help="Only what was asked of this cohort's patients.")
+        str | None, typer.Option(help="Only claims on this cohort's patients.")
     ] = None,
     cohort_root: CohortRoot = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, the latest ones.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rows, the latest.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was registered, tested and screened, on all patients or on a cohort's.
+    """Show what was registered, tested and screened, on all patients or a cohort's.
 
     With --cohort, patients are found by their records, whatever file, name or identifiers they
     had, and each claim comes with its q-value over all claims on them.
@@ -57,7 +57,7 @@ def show(
     from validation.ledger.ledger import Ledger
     from validation.ledger.lines import Line, Registration, Screened
 
-    store = _store()
+    store = _open_ledger()
     known = Ledger(None, store)
     if cohort is not None:
         known.follow(load_named(cohort, cohort_root))
@@ -83,7 +83,7 @@ def show(
             "p": None if claim is None else claim.p, "q": q.get(said.registered),
         }  # fmt: skip
 
-    rows = [one for line in known.lines if (one := row(line)) is not None]
+    rows = [found for line in known.lines if (found := row(line)) is not None]
     head = store.head()
     summary = {
         "store": store.where,
@@ -133,14 +133,14 @@ def verify(
     from validation.ledger.ledger import Ledger
     from validation.ledger.lines import FILE
 
-    store = _store()
+    store = _open_ledger()
     problems = store.problems()
     state = Ledger(None, store).state
     if state in ("emptied", "missing"):
         problems.append(f"{store.where}: {SAYS[state]}")
     for folder in folders or ():
         if not folder.is_dir():
-            raise InputError(f"{folder} is no folder")
+            raise InputError(f"{folder} is not a folder")
         try:
             known = Ledger(folder / FILE, store)
         except InputError as error:
@@ -162,7 +162,7 @@ def verify(
 
 
 SAYS = {
-    "emptied": "rows that were there are gone; restore them (`sage validate ledger merge`)",
+    "emptied": "rows are missing; restore them (`sage validate ledger merge`)",
     "missing": "its rows are in another store; merge it here (`sage validate ledger merge`)",
     "edited": "rows were edited",
     "unverified": "no store to compare it with",
@@ -175,8 +175,8 @@ def export(
 ) -> None:
     """Write the whole ledger to a file: a backup, or for `sage validate ledger merge` elsewhere.
 
-    It holds hashes and ranks of patients' records, no identifier; who has the records can tell
-    that they are in it.
+    It contains hashes and ranks of patients' records and no identifier; those who have the records
+    can recognize them.
 
     Example: sage validate ledger export ledger-2026.jsonl
     """
@@ -187,7 +187,7 @@ def export(
 
     if file.exists():
         raise InputError(f"{file} exists already: name a new file")
-    lines = list(_store().export_lines())
+    lines = list(_open_ledger().export_lines())
     log_command(load(), EXPORTED, file, command="ledger export")
     write_text(file, "".join(f"{line}\n" for line in lines))
     print_line(f"{count_noun(len(lines), 'row')} written to {file}")
@@ -201,9 +201,9 @@ def merge(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Take over what another ledger knows: a colleague's, a backup, another machine's.
+    """Merge the rows of another ledger: a colleague's, a backup, another machine's.
 
-    A source whose chain is broken is refused whole. What is here already is kept once.
+    A source with a broken chain is refused as a whole. Known rows are not added twice.
 
     Example: sage validate ledger merge colleague.jsonl
     """
@@ -211,7 +211,7 @@ def merge(
     from validation.ledger.store import open_store, read_lines
 
     found = {}
-    for source in sources:  # all are whole before a ledger is made
+    for source in sources:  # check all sources before a ledger is made
         path = Path(source)
         if "://" not in source and not path.is_file():
             raise InputError(f"{source}: no such file")
@@ -220,10 +220,10 @@ def merge(
         else:
             lines = list(open_store(source).export_lines())
         found[path.name] = read_lines(lines, path.name)
-    store = _store(new=True)
+    store = _open_ledger(new=True)
     taken = {name: store.take(rows) for name, rows in found.items()}
     if as_json:
         print_json({"store": store.where, "taken": taken})
         return
     for name, count in taken.items():
-        print_line(f"{count_noun(count, 'row')} taken over from {name}")
+        print_line(f"{count_noun(count, 'row')} merged from {name}")

@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False,
 
 
 class Format(StrEnum):
-    """What other programs write."""
+    """Formats of other programs."""
 
     QUPATH = "qupath"
     CELLVIT = "cellvit"
@@ -33,7 +33,7 @@ class Format(StrEnum):
 
 
 class Around(StrEnum):
-    """What the tissue that was looked at is taken for."""
+    """Shape taken as the analyzed tissue."""
 
     NONE = "none"
     HULL = "hull"
@@ -73,7 +73,7 @@ def import_maps(
         str | None, typer.Option(help="Name of the slide; default: the file's name.")
     ] = None,
     patient: Annotated[
-        str | None, typer.Option(help="Its patient; default: what the slide's name tells.")
+        str | None, typer.Option(help="Its patient; default: from the slide's name.")
     ] = None,
     types: Annotated[
         list[str] | None,
@@ -87,7 +87,7 @@ def import_maps(
         Path | None, typer.Option(help="TOML that names the columns of a table.")
     ] = None,
     window: Annotated[
-        Around, typer.Option(help="Tissue where the file tells of cells alone; none: unknown.")
+        Around, typer.Option(help="Tissue if the file has only cells; none: unknown.")
     ] = Around.NONE,
     replace: Annotated[
         bool, typer.Option("--replace", help="Take these cells, objects ... where there are some.")
@@ -96,8 +96,8 @@ def import_maps(
 ) -> None:
     """Import cells, objects and regions of another program as typed maps in µm.
 
-    What comes is joined to the maps of the slide that are in OUT already: cells of one program,
-    objects of another. Types that SAGE does not know are kept as other_NAME.
+    The result is joined to maps of the slide in OUT, e.g. cells of one program and objects of
+    another. Types that SAGE does not know are kept as other_NAME.
 
     Example:
 
@@ -118,10 +118,10 @@ def import_maps(
     check_own(own)
     kept = dict(split_setting(word) for word in where or ())
     if (mapping is None) == (form is Format.TABLE):
-        raise InputError("--mapping FILE says the columns of a table: give both, or neither")
+        raise InputError("the format table needs --mapping FILE, and only this format takes it")
     found = [
         store_maps(maps, out, replace=replace)
-        for maps in _read(form, file, mpp, slide, patient, own, kept, mapping, window)
+        for maps in _read_file(form, file, mpp, slide, patient, own, kept, mapping, window)
     ]
     if as_json:
         print_json(found)
@@ -142,7 +142,7 @@ def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object
     return _summary(maps, folder)
 
 
-def _read(
+def _read_file(
     form: Format,
     file: Path,
     mpp: float | None,
@@ -167,7 +167,7 @@ def _read(
         )  # fmt: skip
         return
     if mpp is None:
-        raise InputError(f"{file}: the coordinates are pixels; say how many µm one is (--mpp)")
+        raise InputError(f"{file}: the coordinates are pixels; give the pixel size in µm (--mpp)")
     name = slide or file.name.split(".")[0]
     who = patient or parse_patient(Path(name))
     if form is Format.HOOKNET and not is_json:
@@ -207,7 +207,7 @@ def _counts(codes: object, names: tuple[str, ...]) -> dict[str, int]:
 
 
 def describe_maps(row: dict[str, object]) -> str:
-    """One line for the terminal on a slide's maps."""
+    """Summary of a slide's maps in a line."""
     area = row["tissue_mm2"]
     tissue = "tissue unknown" if area is None else f"{area:.3f} mm²"
     parts = [f"{what} {row[what]}" for what in ("cells", "objects", "regions") if row[what]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sage.cli.advance import go_on
+from sage.cli.advance import advance_run
 from sage.cli.ask import ask_to_agree
 from sage.cli.options import (
     Agreed,
@@ -325,7 +325,7 @@ def review(
 
 
 def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
-    pause = go_on(services, quiet=as_json, answer=answer)
+    pause = advance_run(services, quiet=as_json, answer=answer)
     if pause is None:
         _tell_end(services, as_json=as_json)
     elif pause.kind == "review":

@@ -11,13 +11,13 @@ from sage.core.errors import InputError
 
 def serve(
     host: str = typer.Option("127.0.0.1", help="Address to listen on."),
-    port: int = typer.Option(8766, min=0, max=65535, help="Port, 0 for any free one."),
+    port: int = typer.Option(8766, min=0, max=65535, help="Port; 0 for any free port."),
     root: list[Path] | None = typer.Option(
         None, help="Folder below which cohorts and slides may be shown; repeatable."
     ),
-    kg: Path | None = typer.Option(None, help="A knowledge graph; default: the one that ships."),
+    kg: Path | None = typer.Option(None, help="A knowledge graph; default: the graph that ships."),
     reviewers: int = typer.Option(
-        1, min=1, max=5, help="How many different people must agree on a hypothesis."
+        1, min=1, max=5, help="Number of different people who must agree on a hypothesis."
     ),
     trust_header: str = typer.Option(
         "", help="Header in which a reverse proxy names the person, e.g. X-Forwarded-User."
@@ -29,7 +29,7 @@ def serve(
         None, help="TOML file of who may do what, and how much; needs --trust-header."
     ),
     token_file: Path | None = typer.Option(
-        None, help="File whose first line is the token; default: a new one, printed at the start."
+        None, help="File whose first line is the token; default: a new token, printed at the start."
     ),
     allowed_host: list[str] | None = typer.Option(
         None, help="Host header to accept, when not on loopback or behind a proxy; repeatable."
@@ -40,8 +40,8 @@ def serve(
 ) -> None:
     """Serve the pages until Ctrl-C: ask a question, watch a run, review, read reports.
 
-    Open the address that is printed: it carries the token, without which nothing is answered. Runs
-    are processes of their own and go on when the server ends.
+    Open the address that is printed: it contains the token, without which every request is
+    refused. Runs are processes of their own and continue when the server ends.
 
     Example: sage serve --port 8766 --root cohorts
     """
@@ -70,10 +70,10 @@ def serve(
     )
     site = Site(settings, folders, kg.resolve() if kg else None, reviewers, people)
 
-    def started(address: str) -> None:
+    def announce(address: str) -> None:
         shown = address if made else f"{address.partition('=')[0]}= and the token of {token_file}"
         print_line(f"open {shown}", err=True)
         if browser:
             typer.launch(address)
 
-    run_server(site, options, started)
+    run_server(site, options, announce)

@@ -40,10 +40,11 @@ def list_all(limit: int, *, as_json: bool) -> None:
         for _, manifest in found:
             item = known.get(manifest.run_id)
             lines.append(
-                manifest.model_dump(mode="json") | ({"queue": plain(item)} if item else {})
+                manifest.model_dump(mode="json") | ({"queue": dump_queued(item)} if item else {})
             )
         lines += [
-            {"id": item.name, "status": item.state, "queue": plain(item)} for item in elsewhere
+            {"id": item.name, "status": item.state, "queue": dump_queued(item)}
+            for item in elsewhere
         ]
         print_json(lines)
         return
@@ -56,23 +57,23 @@ def list_all(limit: int, *, as_json: bool) -> None:
         print_line(f"    {manifest.spec.prompt[:200]}")
         out.print(f"    [dim]{cohort}; {manifest.reasoner}[/]", soft_wrap=True)
         if item := known.get(manifest.run_id):
-            print_line(f"    {in_words(item)}", style="dim")
+            print_line(f"    {describe_queued(item)}", style="dim")
     for item in elsewhere:
-        # A campaign's rounds have one name each in their campaign alone.
+        # Names of rounds are unique only within their campaign.
         of = f" of {Path(item.folder).parent.name}" if item.name.startswith("round-") else ""
         out.print(f"[cyan]{item.name}[/]{of}  {item.state}", soft_wrap=True)
         print_line(f"    {item.prompt[:200]}")
-        said = f"    {in_words(item)}; in {item.folder}"
+        said = f"    {describe_queued(item)}; in {item.folder}"
         print_line(said, style="dim")
 
 
-def plain(item: KnownRun) -> dict[str, Any]:
+def dump_queued(item: KnownRun) -> dict[str, Any]:
     """A row of the table of runs as JSON data."""
     return item.model_dump(mode="json", exclude={"answer"})
 
 
-def in_words(item: KnownRun) -> str:
-    """What the table of runs says of one, in a line."""
+def describe_queued(item: KnownRun) -> str:
+    """Describe a row of the table of runs in a line."""
     at = f", worked on by {item.worker}" if item.state == "running" else ""
     why = f"; {item.problem}" if item.problem else ""
     return f"asked by {item.owner}{at}{why}"
@@ -147,7 +148,7 @@ def show_run(name: str, *, as_json: bool) -> None:
                 "manifest": manifest.model_dump(mode="json"),
                 "result": result,
                 "spending": [row.model_dump(mode="json") for row in rows],
-                "queue": plain(known) if known else None,
+                "queue": dump_queued(known) if known else None,
             }
         )
         return
@@ -158,7 +159,7 @@ def show_run(name: str, *, as_json: bool) -> None:
         f" reasoner: {manifest.reasoner}"
     )
     if known is not None:
-        print_line(in_words(known))
+        print_line(describe_queued(known))
     if manifest.problem:
         out.print(f"[yellow]{manifest.problem}[/]")
     table = [["step", "times", "seconds", "prompt", "reply", "USD"]]

@@ -1,4 +1,4 @@
-"""`sage tools`: the registry on the command line, one slide or a whole cohort."""
+"""`sage tools`: list, show, run and serve registered tools."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sage.cli.options import (
 )
 from sage.cli.tools_support import (
     parse_settings,
+    print_cohort_run,
+    print_run,
     run_one,
     run_over,
-    tell_cohort,
-    tell_run,
     tool_folders,
 )
 
@@ -76,7 +76,7 @@ def show(
     tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a tool: arguments, result, limits, and where its numbers may be believed.
+    """Show a tool: arguments, result, limits, and where its numbers are valid.
 
     Example: sage tools show tissue_mask
     """
@@ -170,10 +170,10 @@ def run(
     found = find_slides(slides.resolve(), pattern) if slides is not None else None
     with open_workers(workers, recipe, memory_mb=memory) as pool:
         if found is None:
-            tell_run(run_one(pool, name, arguments, roots, quiet=as_json), roots, as_json=as_json)
+            print_run(run_one(pool, name, arguments, roots, quiet=as_json), roots, as_json=as_json)
             return
         report = run_over(pool, name, found, roots, arguments, quiet=as_json)
-    tell_cohort(report, as_json=as_json)
+    print_cohort_run(report, as_json=as_json)
     if report.failures:
         raise typer.Exit(1)
 
@@ -184,7 +184,7 @@ def promote(
         str, typer.Argument(metavar="RUN", help='A run\'s id, "last", or any folder with programs')
     ],
     function: Annotated[
-        str, typer.Argument(metavar="FUNCTION", help="A function that one of its programs defines")
+        str, typer.Argument(metavar="FUNCTION", help="A function defined by a program of the run")
     ],
     into: Annotated[Path, typer.Option(help="Your folder of tools, for --tools later")],
     as_json: AsJson = False,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` words as arguments: JSON where the value is JSON, else text.
+    """Parse `KEY=VALUE` words: values as JSON if possible, else as text.
 
     Raises `InputError` for a word without "=", or a key that the tool does not take.
     """
@@ -41,7 +41,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def split_setting(word: str) -> tuple[str, str]:
-    """`KEY=VALUE` as its two halves; raises `InputError` for anything else."""
+    """Split `KEY=VALUE`; raises `InputError` for anything else."""
     from sage.core.errors import InputError
 
     key, sign, value = word.partition("=")
@@ -53,7 +53,7 @@ def split_setting(word: str) -> tuple[str, str]:
 def json_or_text(value: str) -> Any:
     try:
         return json.loads(value)
-    except ValueError:  # plain text where text is one of the types
+    except ValueError:  # not JSON
         return value
 
 
@@ -62,9 +62,9 @@ def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = "") -> Answer:
-    """Run `sage` with these words as a process of its own; ended when `stop` says so.
+    """Run `sage` with these words in a process of its own, until it ends or `stop` returns True.
 
-    `owner` is the person who asked, where the server knows.
+    `owner` is the person who asked, if known.
     """
     import subprocess
     import tempfile
@@ -81,7 +81,7 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = ""
         try:
             while process.poll() is None:
                 if stop():
-                    raise Cancelled("cancelled by the caller; `sage resume` goes on with the run")
+                    raise Cancelled("cancelled by the caller; `sage resume` continues the run")
                 time.sleep(0.1)
         finally:
             if process.poll() is None:
@@ -100,7 +100,7 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = ""
 
 
 def _environment(owner: str) -> dict[str, str]:
-    """This process's environment, with the packages importable wherever it started."""
+    """Environment of this process, with SAGE importable from any folder."""
     import os
 
     from sage.core.hooks import OWNER
@@ -112,7 +112,7 @@ def _environment(owner: str) -> dict[str, str]:
 
 
 def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
-    """Folders of the user's own tools: those named on the command line, then the settings' one."""
+    """Folders of the user's own tools: from the command line, then from the settings."""
     from sage.settings import load
 
     folders = [str(path.resolve()) for path in named or ()]
@@ -125,7 +125,7 @@ def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
 def run_one(
     pool: Workers, name: str, arguments: dict[str, Any], roots: Any, *, quiet: bool
 ) -> ToolRun:
-    """One call, with a progress bar."""
+    """Run a tool once, with a progress bar."""
     from rich.progress import Progress
 
     from sage.cli.console import err
@@ -133,12 +133,12 @@ def run_one(
     with Progress(console=err, disable=quiet, transient=True) as bar:
         task = bar.add_task(name, total=1.0)
 
-        def changed(job: Job) -> None:
+        def show_progress(job: Job) -> None:
             text = f"{name} {job.message}".strip()[:60]
             bar.update(task, completed=job.fraction, description=text)
 
-        job = pool.submit(name, arguments, roots, on_change=changed)
-        while not job.wait(0.2):  # so that Ctrl-C is heard
+        job = pool.submit(name, arguments, roots, on_change=show_progress)
+        while not job.wait(0.2):  # lets Ctrl-C through
             pass
     return job.result(0)
 
@@ -152,18 +152,18 @@ def run_over(
     *,
     quiet: bool,
 ) -> CohortReport:
-    """A cohort job, with a progress bar."""
+    """Run a tool over slides, with a progress bar."""
     from mcp_servers.workers.cohort import run_cohort
 
-    with stage_bars(quiet=quiet) as told:
-        return run_cohort(pool, name, slides, roots, arguments, on_outcome=partial(told, name))
+    with stage_bars(quiet=quiet) as report:
+        return run_cohort(pool, name, slides, roots, arguments, on_outcome=partial(report, name))
 
 
 @contextmanager
 def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], None]]:
     """A progress bar for each stage of a job over slides, which counts those that failed.
 
-    Yields what is told of each slide's end: the stage, the outcome, how many ended, of how many.
+    Yields a function to call when a slide ends: (stage, outcome, number done, total).
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
@@ -181,16 +181,16 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
     )
     with Progress(*columns, console=err, disable=quiet) as bar:
 
-        def told(stage: str, outcome: Outcome, done: int, total: int) -> None:
+        def report(stage: str, outcome: Outcome, done: int, total: int) -> None:
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total, failed=0)
             failed[stage] += outcome.error is not None
             bar.update(tasks[stage], completed=done, failed=failed[stage])
 
-        yield told
+        yield report
 
 
-def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
+def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
     from sage.cli.console import print_json
 
     if as_json:
@@ -206,7 +206,7 @@ def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
     console.print(f"{made.provenance.tool} {made.provenance.version}: {note}", highlight=False)
 
 
-def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
+def print_cohort_run(report: CohortReport, *, as_json: bool) -> None:
     from sage.cli.console import print_json, print_line
 
     failures = report.failures

@@ -53,7 +53,7 @@ Files = Annotated[
 Alpha = Annotated[float, typer.Option(min=0.0001, max=0.2, help="Two-sided level of the test.")]
 Save = Annotated[Path | None, typer.Option("--out", help="Write the frozen contract here.")]
 DRAFTED = {"seed": "--seed", "alpha": "--alpha", "split": "--split", "impute": "--impute"}
-"""Options that a contract is drafted with; a frozen one has them in it."""
+"""Options fixed in a frozen contract."""
 
 
 @app.command()
@@ -85,7 +85,7 @@ def run(
 
     A file may be a contract frozen before (`sage validate contract`, `sage validate amend`): it
     runs as it was frozen, on the same data, or not at all. Error rates are controlled over all
-    that was ever asked of the same patients (`sage validate ledger show --cohort`), in whatever
+    claims ever made on the same patients (`sage validate ledger show --cohort`), in whatever
     folder; the same contract again is the same attempt.
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
@@ -124,7 +124,7 @@ def run(
             figures=figures,
             progress=status.update,
         )
-        scripts = [_script(folder) for _, folder in frozen] if to_r else []
+        scripts = [_export_script(folder) for _, folder in frozen] if to_r else []
     if as_json:
         print_json([result.model_dump(mode="json") for result in results])
         return
@@ -134,8 +134,8 @@ def run(
         print_line(f"R script: Rscript {script}")
 
 
-def _script(folder: Path) -> Path:
-    """The R script of the part that a finished verdict rests on."""
+def _export_script(folder: Path) -> Path:
+    """Write the R script of the part of the patients that the verdict is based on."""
     from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
     from validation.reproduction.export_r import export_r
@@ -149,7 +149,7 @@ def _script(folder: Path) -> Path:
 
 
 def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool]) -> None:
-    """An option that a frozen contract has in it already would be ignored, or change it."""
+    """Refuse options that a frozen contract has fixed."""
     sources = {name: context.get_parameter_source(name) for name in DRAFTED}
     given = [
         DRAFTED[name]
@@ -164,7 +164,7 @@ def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool])
 
 
 class Rules(TypedDict):
-    """The parts of a contract that options decide."""
+    """Parts of a contract that options set."""
 
     split: SplitRule
     missing: MissingRule
@@ -222,9 +222,9 @@ def contract(
 
 @app.command()
 def amend(
-    contract: Annotated[Path, typer.Argument(metavar="CONTRACT.json", help="The frozen one.")],
+    contract: Annotated[Path, typer.Argument(metavar="CONTRACT.json", help="The frozen contract.")],
     cohort: CohortOption,
-    reason: Annotated[str, typer.Option(help="Why; it will stand in the report.")],
+    reason: Annotated[str, typer.Option(help="Reason, shown in the report.")],
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -244,8 +244,8 @@ def amend(
     """Freeze the next version of a contract: it names its parent, the reason and every change.
 
     Nothing in a frozen contract is edited. A version written after results of
-    another one were seen cannot be supported in the same patients; both count
-    in the ledger. What can be set: seed, and the fields of hypothesis, rules,
+    the earlier version were seen cannot be supported in the same patients; both
+    count in the ledger. What can be set: seed, and the fields of hypothesis, rules,
     missing, split, controls, specification (`sage validate schema contract`).
 
     Example: sage validate amend e5.json --cohort cohorts/tcga-blca
@@ -260,7 +260,7 @@ def amend(
     pairs = [_setting(change) for change in changes or ()]
     wanted: dict[str, Any] = dict(pairs)
     if len(wanted) != len(pairs):
-        raise InputError("--set names one thing twice: keep one")
+        raise InputError("--set names a field twice")
     if hypothesis is not None:
         if any(name.startswith("hypothesis") for name in wanted):
             raise InputError("give --hypothesis, or --set for its fields, not both")
@@ -274,7 +274,7 @@ def amend(
 
 
 def _register(frozen: FrozenContract, data: Cohort) -> None:
-    """Note in the store that a contract is frozen now."""
+    """Register a frozen contract in the ledger."""
     from sage.run.wiring import open_ledger
     from sage.settings import load
 
@@ -282,7 +282,7 @@ def _register(frozen: FrozenContract, data: Cohort) -> None:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """`NAME=VALUE`: the value is JSON where it can be read as such, else text."""
+    """Parse `NAME=VALUE`: the value as JSON if possible, else as text."""
     import json
 
     name, equals, value = text.partition("=")
@@ -295,7 +295,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
-    """Print a frozen contract, and write it where that was asked."""
+    """Print a frozen contract, and write it if asked."""
     from sage.cli.console import out, print_json, print_line
     from sage.cli.validate_text import contract_lines
 
@@ -315,7 +315,7 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     if save is not None:
         print_line(f"written to {save}")
     else:
-        out.print("written to no file: name one with --out, to run or to amend it", soft_wrap=True)
+        out.print("not written to a file; use --out to run or amend it later", soft_wrap=True)
 
 
 @app.command()
@@ -415,7 +415,7 @@ def plan(
     missing: Annotated[float, typer.Option(help="Share that cannot be analyzed.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """How many events and patients a study needs, before its cohort exists.
+    """Plan the number of events and patients of a study, before its cohort exists.
 
     Example: sage validate plan --hazard-ratio 1.5 --exposed 0.3 --median-survival 24
     --recruitment 24 --follow-up 36 --lost 0.05 --claims 4
@@ -468,7 +468,7 @@ def adjust(
     diagram: Annotated[
         Path, typer.Argument(metavar="DIAGRAM.txt", help='One arrow a line: "age -> stage".')
     ],
-    exposure: Annotated[list[str], typer.Option(help="The exposure; repeat for a joint one.")],
+    exposure: Annotated[list[str], typer.Option(help="The exposure; repeat for a joint exposure.")],
     outcome: Annotated[str, typer.Option(help="The outcome.")],
     measured: Annotated[
         list[str] | None, typer.Option(help="What was measured; repeat. Default: everything.")
@@ -478,7 +478,7 @@ def adjust(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What to adjust for, from a causal diagram; names mediators and colliders.
+    """Derive the adjustment set from a causal diagram; name mediators and colliders.
 
     A hypothesis may hold the same arrows as `causes`; they then decide the contract's covariates.
 

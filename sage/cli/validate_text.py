@@ -1,4 +1,4 @@
-"""What `sage validate` prints: a contract in lines, a verdict with its reasons and numbers."""
+"""Text output of `sage validate`: contracts, verdicts, study plans."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         print_line(f"    {MARKS[reason.outcome]} {reason.rule}: {reason.text}")
     for limit in found.verdict.limits:
         print_line(f"    limit: {limit}", style="dim")
-    for said, tests in _without_result(found).items():
-        print_line(f"    {', '.join(tests)}: {said}")
+    for reason, tests in _without_result(found).items():
+        print_line(f"    {', '.join(tests)}: {reason}")
     for test in found.tests:
         key = found.key(test)
         summary = found.numbers.get(f"{key}.summary")
@@ -49,7 +49,7 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             note = contract.test(test.id).note
             line = f"    {key} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
             line += f" [{note}]" if note else ""
-            line += _beside(found, f"{key}")
+            line += _describe_shape(found, f"{key}")
             print_line(line)
         elif test.method in ("gray", "joint_groups", "ordered_groups") and number is not None:
             print_line(f"    {key} ({test.endpoint}): {p_is(number.value)}")
@@ -69,16 +69,16 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
 
 
 def _without_result(found: Results) -> dict[str, list[str]]:
-    """The tests that gave no result, by what is said of them."""
-    said: dict[str, list[str]] = {}
+    """Tests without a result, by status and reason."""
+    reason: dict[str, list[str]] = {}
     for test in found.tests:
         if test.status != "ok":
-            said.setdefault(f"{test.status}: {test.reason}", []).append(found.key(test))
-    return said
+            reason.setdefault(f"{test.status}: {test.reason}", []).append(found.key(test))
+    return reason
 
 
-def _beside(found: Results, test: str) -> str:
-    """What a reader must know to read a test's estimate: shape, searched cut, E-value."""
+def _describe_shape(found: Results, test: str) -> str:
+    """Notes on a test's estimate: nonlinearity, searched cut, E-value."""
     from validation.results.results import p_is
 
     words = ""
@@ -99,7 +99,7 @@ def _beside(found: Results, test: str) -> str:
 
 
 def contract_lines(plan: Contract) -> list[str]:
-    """A contract as lines for a reader, in the order in which a protocol states it."""
+    """Describe a contract in lines, in the order of a protocol."""
     from validation.contracts.timing import known_text
 
     others = {use.key: use.known_at for use in plan.variables if use.role != "exposure"}
@@ -131,8 +131,8 @@ def contract_lines(plan: Contract) -> list[str]:
             for key, when in others.items()
             if when != "baseline"
         ),
-        *_counted(plan),
-        _power(plan),
+        *_describe_start(plan),
+        _describe_power(plan),
         f"tests: {', '.join(test.id for test in plan.tests)}",
         f"split: {plan.split.policy}"
         + (f", {plan.split.confirmation:g} held back" if plan.split.policy != "none" else "")
@@ -143,16 +143,16 @@ def contract_lines(plan: Contract) -> list[str]:
     return [*lines, *(f"note: {note}" for note in plan.notes)]
 
 
-def _counted(plan: Contract) -> list[str]:
-    """From when follow-up counts, where that is not from its start with what was known then."""
+def _describe_start(plan: Contract) -> list[str]:
+    """Landmark or time-dependent exposure, if any."""
     claim = plan.hypothesis
     if claim.landmark is not None:
         return [f"landmark: those at risk at {claim.landmark:g} months, followed from there on"]
     return ["time-dependent: exposed from the time it happened"] if claim.time_dependent else []
 
 
-def _power(plan: Contract) -> str:
-    """What the primary test can see, as far as it is known for this kind of endpoint."""
+def _describe_power(plan: Contract) -> str:
+    """Power of the primary test, as far as it is known for the kind of endpoint."""
     power = plan.power
     text = f"power: {power.n} patients"
     if power.events is not None:
@@ -166,7 +166,7 @@ def _power(plan: Contract) -> str:
 
 
 def plan_lines(found: Plan) -> list[str]:
-    """What a study needs, with the need of smaller and larger effects."""
+    """Required size of a study, for several effects."""
     asked = found.question
     lines = [
         f"{found.events} events, {found.patients} patients: power {100 * asked.power:.0f}% for a "

@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 from sage.core.progress import describe_progress
 
 POLL = 0.2
-"""Seconds between two looks at a run's event log."""
+"""Seconds between two reads of a run's event log."""
 NEXT = {
     "finished": "sage show {run} --open",
     "waiting for review": "sage review {run}",
@@ -25,7 +25,7 @@ NEXT = {
     "stopped": "sage resume {run}",
     "interrupted": "sage resume {run}",
 }
-"""What a person does next, by how the run stands."""
+"""Next command for a person, by the state of the run."""
 
 
 def watch(name: str, *, as_json: bool = False) -> None:
@@ -55,13 +55,13 @@ def watch(name: str, *, as_json: bool = False) -> None:
                         sys.stdout.write(line + "\n")
                         sys.stdout.flush()
                     else:
-                        now = _shown(json.loads(line))
+                        now = _print_event(json.loads(line))
                         status.update(now or "")
                 if state not in ("queued", "running") and not lines:
                     break
                 time.sleep(POLL)
     except KeyboardInterrupt:
-        err.print("\nno longer watching; the run goes on")
+        err.print("\nno longer watching; the run continues")
         raise typer.Exit(130) from None
     if as_json:
         return
@@ -73,7 +73,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
 
 
 def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
-    """The whole lines after `offset`, and where they end."""
+    """Complete lines after `offset`, and the offset of their end."""
     if not path.is_file():
         return [], offset
     with path.open("rb") as log:
@@ -83,8 +83,8 @@ def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
     return whole.decode("utf-8", "replace").splitlines(), offset + len(whole)
 
 
-def _shown(event: dict[str, Any]) -> str | None:
-    """Print what ended, failed or was noted; return what is being done now."""
+def _print_event(event: dict[str, Any]) -> str | None:
+    """Print an event; return the current activity, if it begins one."""
     from sage.cli.console import out
 
     node = str(event.get("node", "")).replace("_", " ")

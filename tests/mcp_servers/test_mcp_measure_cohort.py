@@ -52,7 +52,7 @@ def test_a_cohort_is_measured_and_analyzed(folder: Path) -> None:
             for wrong, said in (
                 ({"cohort": "c"}, "give slides or maps"),
                 ({"cohort": "c", "maps": "maps", "formulas": ["nothing(cells)"]}, "line 1"),
-                ({"cohort": "gbsg2", "maps": "maps"}, "none of the slides is of a patient"),
+                ({"cohort": "gbsg2", "maps": "maps"}, "no slide belongs to a patient"),
                 ({"cohort": "../x", "maps": "maps"}, "outside the allowed folders"),
                 ({"cohort": "c", "maps": "/etc"}, "outside the allowed folders"),
             ):

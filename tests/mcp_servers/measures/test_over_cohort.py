@@ -307,7 +307,7 @@ def test_an_empty_window_reads_back(tmp_path: Path) -> None:
         (["-", "--maps", "maps", "--define", "twice.txt"], "stands there twice"),
         (["-", "--maps", "maps", "--define", "empty.txt"], "holds no measurement"),
         (["-", "--maps", "empty", "--define", "d.txt"], "holds no maps"),
-        (["gbsg2", "--maps", "maps", "--define", "d.txt"], "none of the slides is of a patient"),
+        (["gbsg2", "--maps", "maps", "--define", "d.txt"], "no slide belongs to a patient"),
     ],
 )
 def test_bad_words_are_refused_before_anything_runs(
