@@ -223,15 +223,9 @@ class Draft(View):
     support_absent: bool = False
 
 
-class ReviewedHypothesis(View):
+class ReviewedHypothesis(Draft):
     """A hypothesis that passed the human checkpoint."""
 
-    hypothesis: Hypothesis
-    mechanism: tuple[str, ...] = ()
-    citations: tuple[Citation, ...] = ()
-    contradicting: tuple[Citation, ...] = ()
-    refinements: tuple[Exposure, ...] = ()
-    concepts: tuple[str, ...] = ()
     review: Literal["approved", "edited", "auto-approved"]
     comment: str = ""
 

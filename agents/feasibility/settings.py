@@ -21,9 +21,6 @@ class FeasibilitySettings(View):
     conditional_from: float = Field(default=50.0, ge=0.0, le=100.0)
     """Scores below are infeasible."""
 
-    alpha: float = Field(default=0.05, gt=0.0, lt=1.0)
-    power: float = Field(default=0.8, gt=0.0, lt=1.0)
-
     comfortable_ratio: float = 1.6
     """A smallest detectable hazard or odds ratio up to here counts in full. Prognostic markers of
     this field commonly report ratios of 1.5 to 2."""

@@ -97,11 +97,6 @@ FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE)
 """Roles that no exposure can carry."""
 
 
-def keys_of(question: Question, role: PartRole) -> tuple[tuple[str, ...], ...]:
-    """For each testable part of a role, the variables that can carry it."""
-    return tuple(part.variables for part in question.testable(role) if part.variables)
-
-
 def excluded_keys(question: Question) -> frozenset[str]:
     """Variables that the question rules out as exposures ("genes other than FGFR3")."""
     return frozenset(

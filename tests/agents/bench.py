@@ -131,7 +131,7 @@ EDGES = (
 
 
 def given(cohort: Cohort, *parts: Part, wanted: int = 12, **more: Any) -> ScientistInput:
-    """What the scientist sees of a question on `cohort`."""
+    """Input of the scientist for a question on `cohort`."""
     return ScientistInput(
         question=question(*parts) if parts else Question(prompt=""),
         brief=brief(*EDGES),

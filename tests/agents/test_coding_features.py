@@ -94,7 +94,7 @@ def test_a_missing_imaging_variable_is_computed_and_joins_the_cohort(
     before = sorted(cohort.root.rglob("*"))
     heard: list[int] = []
 
-    extended, plan, told = resolve_cohort(
+    extended, plan, output = resolve_cohort(
         cohort, ["imaging:dots_density", "imaging:collagen"],
         RulesReasoner(Resources(Ontology((), ()))), registry,
         runner(registry, cohort, tmp_path / "o"), tmp_path / "features",
@@ -107,7 +107,7 @@ def test_a_missing_imaging_variable_is_computed_and_joins_the_cohort(
     assert sorted(cohort.root.rglob("*")) == before, "the given cohort was written to"
     assert heard[-1] == 12
     assert plan.missing == ("imaging:collagen",)
-    said = told[0]
+    said = output[0]
     assert (said.tool, said.version, said.field) == ("dots", "2.1.0", "per_mm2")
     assert (said.patients, said.slides, said.failed, said.without_value) == (10, 12, 1, 2)
     assert "A10" not in said.model_dump_json(), "provenance names a patient"
@@ -125,8 +125,8 @@ def test_a_tool_that_gives_nothing_is_an_error_that_says_why(
 
 
 def test_nothing_to_extract_gives_the_same_cohort(cohort: Cohort, registry: Registry) -> None:
-    same, told = extract_features(cohort, DataPlan(), registry, None, Path("unused"))  # type: ignore[arg-type]
-    assert same is cohort and told == ()
+    same, output = extract_features(cohort, DataPlan(), registry, None, Path("unused"))  # type: ignore[arg-type]
+    assert same is cohort and output == ()
 
 
 def test_the_same_slides_give_the_same_hashes(
@@ -157,6 +157,6 @@ def test_the_registered_tls_tool_computes_density_on_rendered_slides(tmp_path: P
     plan = RulesReasoner(Resources(Ontology((), ()))).ask(DATA_AGENT, asked).output
     assert plan.extract, "no registered tool measures TLS"
     run = runner(registry, cohort, tmp_path / "o")
-    extended, told = extract_features(cohort, plan, registry, run, tmp_path / "features")
-    assert told[0].patients + told[0].without_value == 2 and told[0].failed == 0
-    assert len(extended.column("imaging:tls_count").dropna()) == told[0].patients
+    extended, output = extract_features(cohort, plan, registry, run, tmp_path / "features")
+    assert output[0].patients + output[0].without_value == 2 and output[0].failed == 0
+    assert len(extended.column("imaging:tls_count").dropna()) == output[0].patients

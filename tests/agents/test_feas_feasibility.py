@@ -50,7 +50,7 @@ class Tool:
     resources: Needs = Needs()
 
 
-def assessed(change: dict[str, Any] | None = None, **more: Any) -> FeasibilityVerdict:
+def assess_all(change: dict[str, Any] | None = None, **more: Any) -> FeasibilityVerdict:
     tools = more.pop("tools", ())
     machine = more.pop("machine", None)
     clients = more.pop("clients", None)
@@ -71,7 +71,7 @@ def text_of(verdict: FeasibilityVerdict) -> str:
 
 
 def test_the_four_steps_carry_the_weights_of_the_protocol() -> None:
-    verdict = assessed()
+    verdict = assess_all()
     assert [(step.name, step.weight) for step in verdict.steps] == [
         ("data", 35),
         ("tools", 25),
@@ -83,7 +83,7 @@ def test_the_four_steps_carry_the_weights_of_the_protocol() -> None:
 
 
 def test_a_testable_hypothesis_is_feasible_with_counts_of_patients_and_events() -> None:
-    verdict = assessed()
+    verdict = assess_all()
     assert verdict.may_run
     assert verdict.verdict in ("feasible", "conditionally_feasible")
     assert "190 events expected among 380 patients" in text_of(verdict)
@@ -104,33 +104,33 @@ def test_power_states_the_smallest_visible_hazard_ratio() -> None:
 
 def test_a_missing_variable_is_infeasible_and_a_near_match_is_offered() -> None:
     exposures = (Exposure(variable="expression:FABP6", label="FABP6"),)
-    verdict = assessed({"exposures": exposures})
+    verdict = assess_all({"exposures": exposures})
     assert verdict.verdict == "infeasible" and not verdict.may_run
     assert "FABP6 (expression:FABP6) is not in demo" in verdict.blockers[0]
     assert "Near matches: FABP" in verdict.what_would_make_it_feasible[0]
 
 
 def test_a_missing_endpoint_names_those_that_exist() -> None:
-    verdict = assessed({"endpoint": "PFI"})
+    verdict = assess_all({"endpoint": "PFI"})
     assert verdict.verdict == "infeasible"
     assert "it has: OS" in verdict.blockers[0]
 
 
 def test_too_few_events_are_infeasible_and_say_how_many_are_needed() -> None:
     few = (Endpoint(key="OS", label="Overall survival", kind="survival", n=400, events=12),)
-    verdict = assessed(endpoints=few)
+    verdict = assess_all(endpoints=few)
     assert verdict.verdict == "infeasible"
     assert any("At least 20 events" in item for item in verdict.what_would_make_it_feasible)
 
 
 def test_a_variable_missing_in_most_patients_is_as_good_as_absent() -> None:
-    verdict = assessed(expression_n=100)
+    verdict = assess_all(expression_n=100)
     assert verdict.verdict == "infeasible"
     assert "measured in 100 of 400" in verdict.blockers[0]
 
 
 def test_an_unadjusted_confounder_is_a_condition() -> None:
-    verdict = assessed({"covariates": ("clinical:age",)})
+    verdict = assess_all({"covariates": ("clinical:age",)})
     assert verdict.verdict == "conditionally_feasible"
     assert any("Adjust for clinical:stage" in condition for condition in verdict.conditions)
 
@@ -142,13 +142,13 @@ def test_a_yes_or_no_is_not_cut() -> None:
         missing=0.0, levels={"no": 200, "yes": 200},
     )  # fmt: skip
     exposure = Exposure(variable=treated.key, label="Tamoxifen")
-    found = text_of(assessed({"exposures": (exposure,)}, variables=(*base, treated)))
+    found = text_of(assess_all({"exposures": (exposure,)}, variables=(*base, treated)))
     assert "not look at the outcome: the two values of a yes or no." in found
-    assert "not look at the outcome: median." in text_of(assessed())
+    assert "not look at the outcome: median." in text_of(assess_all())
 
 
 def test_an_exposure_that_is_the_endpoint_is_circular() -> None:
-    verdict = assessed(
+    verdict = assess_all(
         {"exposures": (Exposure(variable="clinical:age", label="Age"),), "endpoint": "age"},
         endpoints=(Endpoint(key="age", label="Age", kind="survival", n=400, events=200),),
     )
@@ -160,7 +160,7 @@ def test_a_population_filter_on_an_absent_variable_blocks() -> None:
     population = Population(
         description="men", filters=(Filter(variable="clinical:sex", op="eq", value="MALE"),)
     )
-    verdict = assessed({"population": population})
+    verdict = assess_all({"population": population})
     assert verdict.verdict == "infeasible"
 
 
@@ -200,8 +200,8 @@ def test_an_unanswered_registry_counts_neither_way() -> None:
                 ExternalFact("data", "public data sets", "GEO could not be asked.", "GEO", None, 0)
             ]
 
-    with_silence = assessed(clients=Silent())
-    assert with_silence.score == pytest.approx(assessed().score)
+    with_silence = assess_all(clients=Silent())
+    assert with_silence.score == pytest.approx(assess_all().score)
     assert "GEO could not be asked" in text_of(with_silence)
     check = next(
         check for check in with_silence.steps[0].checks if check.name == "public data sets"
@@ -212,7 +212,7 @@ def test_an_unanswered_registry_counts_neither_way() -> None:
 def test_every_check_names_gathered_facts() -> None:
     facts = gather(expanded(), dictionary())
     known = {fact.id for fact in facts}
-    verdict = assessed()
+    verdict = assess_all()
     for step in verdict.steps:
         assert step.checks
         for check in step.checks:
@@ -220,7 +220,7 @@ def test_every_check_names_gathered_facts() -> None:
 
 
 def test_its_numbers_are_those_of_the_contract_that_is_frozen(tmp_path: Path) -> None:
-    """One count of events and one detectable effect, with the filters applied, in every fact."""
+    """The same count of events and detectable effect, with the filters applied, in every fact."""
     from validation import cohort as cohorts
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
@@ -307,7 +307,7 @@ def test_a_verdict_is_always_consistent(evidence) -> None:
     assert (verdict.verdict != "feasible") or verdict.score >= 70
 
 
-def checked(**change: Any) -> list[str]:
+def run_check(**change: Any) -> list[str]:
     whole, cohort = expanded(), dictionary()
     evidence = tuple(gather(whole, cohort))
     given_to = FeasibilityInput(
@@ -318,16 +318,17 @@ def checked(**change: Any) -> list[str]:
 
 
 def test_a_models_verdict_is_held_to_arithmetic_and_evidence() -> None:
-    verdict = assessed()
-    assert checked() == []
-    assert "but the weighted steps give" in checked(score=12.0)[0]
-    assert "four steps once each" in checked(steps=verdict.steps[:3])[0]
+    verdict = assess_all()
+    assert run_check() == []
+    assert "but the weighted steps give" in run_check(score=12.0)[0]
+    assert "four steps once each" in run_check(steps=verdict.steps[:3])[0]
     check = verdict.steps[0].checks[0].model_copy(update={"evidence": ("E99",)})
     step = verdict.steps[0].model_copy(update={"checks": (check,)})
     assert any(
-        "E99, which was not gathered" in item for item in checked(steps=(step, *verdict.steps[1:]))
+        "E99, which was not gathered" in item
+        for item in run_check(steps=(step, *verdict.steps[1:]))
     )
-    assert any("what would make it" in item for item in checked(verdict="infeasible"))
+    assert any("what would make it" in item for item in run_check(verdict="infeasible"))
 
 
 def test_a_model_cannot_pass_over_a_blocker() -> None:

@@ -30,9 +30,9 @@ from validation.core.hypothesis import (
 
 
 def variable(key: str, kind: str, **more: object) -> Variable:
-    told = {"key": key, "label": key.split(":")[1].upper(), "modality": key.split(":")[0],
+    output = {"key": key, "label": key.split(":")[1].upper(), "modality": key.split(":")[0],
             "kind": kind, "n": 400, "missing": 0.0, "known_at": "baseline"}  # fmt: skip
-    return Variable.model_validate(told | more)
+    return Variable.model_validate(output | more)
 
 
 KNOWN = DataDictionary(
@@ -61,7 +61,7 @@ def claim(*exposures: Exposure, within: str = "", **changes: object) -> Hypothes
     filters = (Filter(variable="clinical:sex", op="eq", value=within),) if within else ()
     cut = exposures[0].cut
     several = Comparison.EXTREMES if len(exposures) > 1 else Comparison.EXPOSED_VS_REST
-    told = {
+    output = {
         "id": "h",
         "statement": "s",
         "population": Population(description="", filters=filters),
@@ -70,7 +70,7 @@ def claim(*exposures: Exposure, within: str = "", **changes: object) -> Hypothes
         "endpoint": "OS",
         "direction": Direction.HIGHER_RISK,
     }
-    return Hypothesis.model_validate(told | changes)
+    return Hypothesis.model_validate(output | changes)
 
 
 UNCUT = GENE.model_copy(update={"cut": CutRule.CONTINUOUS})
@@ -78,7 +78,7 @@ CUT, PER_SD, JOINT = claim(GENE), claim(UNCUT), claim(GENE, TLS)
 IN_MEN = claim(UNCUT, within="M")
 
 
-def told(hypothesis: Hypothesis) -> str:
+def describe(hypothesis: Hypothesis) -> str:
     names = "+".join(e.variable.split(":")[1] for e in hypothesis.exposures)
     within = "".join(f" in {each.value}" for each in hypothesis.population.filters)
     lower = " lower" if hypothesis.direction is Direction.LOWER_RISK else ""
@@ -110,7 +110,7 @@ TABLE: list[tuple[str, Hypothesis, Came, list[str]]] = [
 @pytest.mark.parametrize(("name", "asked", "came", "wants"), TABLE, ids=[row[0] for row in TABLE])
 def test_the_table_of_moves(name: str, asked: Hypothesis, came: Came, wants: list[str]) -> None:
     moves = next_moves([Earlier(id="c", hypothesis=asked, came=came)], KNOWN)
-    assert [f"{move.kind} {told(move.hypothesis)}" for move in moves] == wants
+    assert [f"{move.kind} {describe(move.hypothesis)}" for move in moves] == wants
     assert all(move.of == "c" and move.why and move.depth == 1 for move in moves)
     assert all(move.hypothesis.statement.startswith("In toy") for move in moves)
 

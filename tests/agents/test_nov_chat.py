@@ -36,12 +36,12 @@ def completion(content: dict[str, Any]) -> Answer:
 
 
 def critic(seen: Seen) -> Answer:
-    """The prover cites a paper that was not retrieved until it is told so."""
+    """The prover cites a paper that was not retrieved until it is rejected."""
     body = json.loads(seen.params["_body"])
     system = body["messages"][0]["content"]
-    told = any("was refused" in str(message["content"]) for message in body["messages"])
+    output = any("was refused" in str(message["content"]) for message in body["messages"])
     if "You are the prover" in system:
-        claim = {"id": "P0.1", "text": "New.", "citations": ["R1" if told else "R42"]}
+        claim = {"id": "P0.1", "text": "New.", "citations": ["R1" if output else "R42"]}
         return completion(
             {
                 "kind": "prover",

@@ -44,7 +44,7 @@ def rules() -> RulesReasoner:
     return RulesReasoner(Resources(ontology=Ontology.load(ROOT / "data" / "ontology")))
 
 
-def found(*records: Record) -> Callable[..., dict[str, SearchAnswer]]:
+def find(*records: Record) -> Callable[..., dict[str, SearchAnswer]]:
     def retrieve(wanted: dict[str, list[Query]]) -> dict[str, SearchAnswer]:
         return {name: SearchAnswer(records=records, served_by=("test",)) for name in wanted}
 
@@ -95,7 +95,7 @@ PAPER = Record(title="A paper on FABP5 in bladder cancer", year=2020)
 
 def debate(p: list[Any], v: list[Any], j: list[Any], **settings: Any):
     reasoner = Scripted(prover=p, verifier=v, judge=j)
-    outcome = hold_debate(expanded(), reasoner, found(PAPER), DebateSettings(**settings))
+    outcome = hold_debate(expanded(), reasoner, find(PAPER), DebateSettings(**settings))
     return outcome, reasoner
 
 
@@ -276,8 +276,8 @@ def known(*parts: str, retracted: bool = False, text: str = "") -> Record:
 
 
 def test_the_rules_call_an_unseen_combination_more_novel_than_a_seen_one() -> None:
-    apart = found(*(known(part, f"study {n}") for part in PARTS for n in range(3)))
-    together = found(*(known(*PARTS, f"study {n}") for n in range(12)))
+    apart = find(*(known(part, f"study {n}") for part in PARTS for n in range(3)))
+    together = find(*(known(*PARTS, f"study {n}") for n in range(12)))
     new = hold_debate(expanded(), rules(), apart)
     old = hold_debate(expanded(), rules(), together)
     assert new.score > 7 > 4 > old.score
@@ -285,7 +285,7 @@ def test_the_rules_call_an_unseen_combination_more_novel_than_a_seen_one() -> No
 
 
 def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
-    outcome = hold_debate(expanded(), rules(), found())
+    outcome = hold_debate(expanded(), rules(), find())
     first = outcome.transcript[0].position
     assert first.confidence <= 0.3
     assert "absence of evidence" in first.summary
@@ -293,9 +293,9 @@ def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
 
 
 def test_more_literature_makes_the_rules_surer() -> None:
-    few = hold_debate(expanded(), rules(), found(*(known(*PARTS[:2]) for _ in range(1))))
+    few = hold_debate(expanded(), rules(), find(*(known(*PARTS[:2]) for _ in range(1))))
     many = hold_debate(
-        expanded(), rules(), found(*(Record(title=f"FABP5 bladder cancer {n}") for n in range(20)))
+        expanded(), rules(), find(*(Record(title=f"FABP5 bladder cancer {n}") for n in range(20)))
     )
     assert many.transcript[0].position.confidence > few.transcript[0].position.confidence
 
@@ -303,7 +303,7 @@ def test_more_literature_makes_the_rules_surer() -> None:
 def test_a_retracted_claim_is_flagged_upheld_and_named() -> None:
     claim = known(*PARTS, retracted=True)
     related = [Record(title=f"FABP5 study {n}") for n in range(12)]
-    outcome = hold_debate(expanded(), rules(), found(claim, *related))
+    outcome = hold_debate(expanded(), rules(), find(claim, *related))
     assert outcome.retracted == ("R1",)
     assert outcome.specious == ("hypothesis",)
     assert outcome.score < 3.5
@@ -324,8 +324,8 @@ def test_a_failed_replication_refutes_and_a_null_finding_only_weighs() -> None:
         snippets=("FABP5 is not associated with overall survival in bladder cancer.",),
     )
     related = [Record(title=f"FABP5 study {n}") for n in range(12)]
-    refuted = hold_debate(expanded(), rules(), found(refuting, *related))
-    weighed = hold_debate(expanded(), rules(), found(null, *related))
+    refuted = hold_debate(expanded(), rules(), find(refuting, *related))
+    weighed = hold_debate(expanded(), rules(), find(null, *related))
     assert [bool(item.transcript[1].position.specious) for item in (refuted, weighed)] == [
         True,
         False,
@@ -345,13 +345,13 @@ def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
     assert seen.frequency == (2, 0, 0, 2)
     assert seen.degree == (1, 0, 0, 1)
     assert seen.unseen_share == pytest.approx(5 / 6)
-    assert seen.seen == pytest.approx(1 + 0.5 + 0.5)
+    assert seen.n_seen == pytest.approx(1 + 0.5 + 0.5)
     assert seen.nearest[0].ref == "R1"
 
 
 def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
     outcome = hold_debate(
-        expanded(), rules(), found(known("FABP5", "bladder cancer"), known("overall survival"))
+        expanded(), rules(), find(known("FABP5", "bladder cancer"), known("overall survival"))
     )
     judged = outcome.transcript[2].position.summary
     assert (
@@ -409,7 +409,7 @@ def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
     """High scores of eager critics count for nothing where only other things were found."""
     reasoner = Scripted(prover=[prover(9, 1.0)], verifier=[verifier(8, 1.0)], judge=[judge(9, 1.0)])
     ontology = Ontology.load(ROOT / "data" / "ontology")
-    outcome = hold_debate(expanded(), reasoner, found(*records), ontology=ontology)
+    outcome = hold_debate(expanded(), reasoner, find(*records), ontology=ontology)
     assert outcome.judged is judged
     assert not outcome.below_threshold
     if not judged:
@@ -418,7 +418,7 @@ def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
 
 
 def test_an_index_of_another_disease_judges_nothing() -> None:
-    """What bladder papers lack may be old news in breast cancer."""
+    """A gap in bladder papers may be old news in breast cancer."""
     sure = Scripted(prover=[prover(9, 1.0)], verifier=[verifier(8, 1.0)], judge=[judge(9, 1.0)])
     ontology = Ontology.load(ROOT / "data" / "ontology")
     claim = expanded(("FABP5", "tertiary lymphoid structure", "overall survival", "breast cancer"))
@@ -451,7 +451,7 @@ def test_critics_are_told_what_was_searched_and_held_to_the_confidence_that_it_a
 def test_each_record_stands_beside_its_identifier_in_the_prompts() -> None:
     named = PAPER.model_copy(update={"doi": "10.1000/x"})
     reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[judge(6)])
-    hold_debate(expanded(), reasoner, found(named))
+    hold_debate(expanded(), reasoner, find(named))
     for agent in (PROVER, VERIFIER, JUDGE):
         assert 'doi "10.1000/x"' in render(agent.prompt, reasoner.given[0][1])[1]
 
@@ -460,7 +460,7 @@ def test_plausibility_and_interest_are_axes_of_their_own() -> None:
     def outcome(plausibility: float | None, interest: float | None) -> Any:
         said = judge(6).model_copy(update={"plausibility": plausibility, "interest": interest})
         reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[said])
-        return hold_debate(expanded(), reasoner, found(PAPER))
+        return hold_debate(expanded(), reasoner, find(PAPER))
 
     plain, dull = outcome(None, None), outcome(2.0, 1.0)
     assert (dull.plausibility, dull.interest) == (2.0, 1.0)

@@ -43,8 +43,10 @@ def reading(
     )
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, found: Reading, **given: object) -> judge.JudgePosition:
-    monkeypatch.setattr(judge, "read", lambda *_: found)
+def judge_position(
+    monkeypatch: pytest.MonkeyPatch, found: Reading, **given: object
+) -> judge.JudgePosition:
+    monkeypatch.setattr(judge, "count_mentions", lambda *_: found)
     asked = CriticInput.model_validate({"expanded": expanded(), "records": (), **given})
     return judge.synthesize(asked, Resources(ontology=Ontology((), ())))
 
@@ -71,7 +73,7 @@ def test_half_unseen_pairs_half_distance_less_what_denies_it(
     found: Reading, novelty: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = 1 + 9 * (0.5 * novelty + 0.5 * 0.55)
-    assert judged(monkeypatch, found).score == pytest.approx(score, abs=1e-12)
+    assert judge_position(monkeypatch, found).score == pytest.approx(score, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_it_is_as_sure_as_the_literature_seen_and_surer_of_a_refutation(
     several: int, refuted: bool, missing: int, expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = reading(several=several, refutations=REFUTED if refuted else ())
-    position = judged(monkeypatch, found, missing_sources=(MISSING,) * missing)
+    position = judge_position(monkeypatch, found, missing_sources=(MISSING,) * missing)
     assert position.confidence == pytest.approx(expected)
     assert confidence(reading(several=several), (MISSING,) * missing) <= position.confidence
 
@@ -94,7 +96,7 @@ def test_scores_stay_between_one_and_ten() -> None:
     assert score_of(0.9, 0.0, prior=0.5) == pytest.approx(5.5)
 
 
-def flagged(*citations: str, turn: int = 1) -> dict[str, object]:
+def flag(*citations: str, turn: int = 1) -> dict[str, object]:
     flag = SpeciousFlag(claim=f"C{turn}", reason="Known.", citations=citations)
     position = VerifierPosition(score=2, confidence=0.5, summary="No.", specious=(flag,))
     return {"debate": (Turn(round=turn, critic="verifier", position=position),), "round": 1}
@@ -104,11 +106,11 @@ def test_a_flag_is_upheld_by_what_refutes_and_overruled_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = reading(refutations=REFUTED)
-    position = judged(monkeypatch, found, **flagged("R9"))
+    position = judge_position(monkeypatch, found, **flag("R9"))
     assert (position.upheld, position.overruled) == (("C1",), ())
-    position = judged(monkeypatch, found, **flagged("R2"))
+    position = judge_position(monkeypatch, found, **flag("R2"))
     assert (position.upheld, position.overruled) == ((), ("C1",))
-    position = judged(monkeypatch, found, **flagged("R9", turn=0))
+    position = judge_position(monkeypatch, found, **flag("R9", turn=0))
     assert (position.upheld, position.overruled) == ((), ())
 
 
@@ -116,4 +118,4 @@ def test_it_cites_the_two_nearest_and_the_two_most_telling(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = reading(refutations=REFUTED, denials=(near(0.5, "R7"), near(0.4, "R8")))
-    assert judged(monkeypatch, found).citations == ("R1", "R9", "R7")
+    assert judge_position(monkeypatch, found).citations == ("R1", "R9", "R7")

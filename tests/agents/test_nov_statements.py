@@ -1,4 +1,4 @@
-"""What the debate by rules says of records, as a reader would check it."""
+"""Statements of the debate by rules on records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def b_cells() -> ExpandedHypothesis:
     return expanded(B_CELLS, exposures=(exposure,), endpoint="CSS")
 
 
-def held(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
+def hold(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
     def retrieve(wanted: Any) -> Any:
         return {name: SearchAnswer(records=records, served_by=("local index",)) for name in wanted}
 
@@ -48,9 +48,9 @@ def held(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
     return hold_debate(claim, reasoner, retrieve, ontology=ONTOLOGY)
 
 
-def said(claim: ExpandedHypothesis, *records: Record) -> str:
+def render(claim: ExpandedHypothesis, *records: Record) -> str:
     """The transcript, as the report prints it."""
-    found = list_turns(held(claim, *records).model_dump(mode="json"))
+    found = list_turns(hold(claim, *records).model_dump(mode="json"))
     return "\n".join(line for turn in found for line in (turn.summary, *map(str, turn.points)))
 
 
@@ -99,7 +99,7 @@ def test_a_receptor_s_letters_and_a_marker_s_cell_are_read(
 
 
 def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_against_it() -> None:
-    text = said(b_cells(), NMIBC)
+    text = render(b_cells(), NMIBC)
     assert "against: " not in text and "Speaks against" not in text
     assert "muscle-invasive bladder cancer" not in text.split("names 1 of 3 parts", 1)[1][:60]
 
@@ -122,7 +122,7 @@ def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_again
 def test_only_a_finding_on_exposure_outcome_and_disease_is_against_the_claim(
     sentence: str, verdict: str
 ) -> None:
-    text = said(b_cells(), Record(title="A cohort", snippets=(sentence,)))
+    text = render(b_cells(), Record(title="A cohort", snippets=(sentence,)))
     assert ("against: " in text) is (verdict == "against: ")
     assert ("negative finding" in text) is verdict.startswith("negative")
     assert verdict in text
@@ -130,13 +130,13 @@ def test_only_a_finding_on_exposure_outcome_and_disease_is_against_the_claim(
 
 def test_a_null_finding_on_one_of_two_exposures_weakens_and_does_not_refute() -> None:
     null = "FABP5 is not associated with overall survival in bladder cancer."
-    text = said(expanded(), Record(title="A cohort", snippets=(null,)))
+    text = render(expanded(), Record(title="A cohort", snippets=(null,)))
     assert (
         "in part against: Speaks against the claim (FABP5, overall survival, bladder cancer)"
         in text
     )
     better = "High B-cell and TLS abundance is associated with better prognosis in MIBC."
-    vague = said(b_cells(), Record(title="A cohort", snippets=(better,)))
+    vague = render(b_cells(), Record(title="A cohort", snippets=(better,)))
     assert "in part against: Speaks against the claim" in vague
 
 
@@ -145,7 +145,7 @@ def test_what_counts_for_a_part_by_kinship_counts_and_is_said() -> None:
     records = (Record(title="COL3A1 and progression-free survival in MIBC"),)
     cited = [CitedRecord(ref="R1", record=records[0])]
     assert count_mentions(claim, cited, ONTOLOGY).unseen_pairs() == ()
-    text = said(claim, *records)
+    text = render(claim, *records)
     assert "progression-free interval (counted for it: progression-free survival)" in text
     assert "Counted by kinship: progression-free survival for progression-free interval." in text
 
@@ -164,11 +164,11 @@ def test_a_kind_of_the_exposure_bears_on_the_claim(parts: tuple[str, ...], title
 
 
 def test_no_share_is_printed_and_a_record_without_a_part_is_not_the_nearest() -> None:
-    text = said(expanded(), Record(title="Low density predicts shorter lives in zebrafish"))
+    text = render(expanded(), Record(title="Low density predicts shorter lives in zebrafish"))
     assert "%" not in text
     assert "no part of the claim was found in a retrieved record" in text
     assert "nearest record, " not in text and "in those cited" not in text
-    near = said(expanded(), Record(title="FABP5 in bladder cancer", year=2020))
+    near = render(expanded(), Record(title="FABP5 in bladder cancer", year=2020))
     assert (
         "names 2 of 4 parts that were looked for: FABP5, bladder cancer" in near and "%" not in near
     )
@@ -181,7 +181,7 @@ def test_a_part_under_another_name_is_found(part: str) -> None:
     assert (
         count_mentions(claim, [CitedRecord(ref="R1", record=record)], ONTOLOGY).unseen_pairs() == ()
     )
-    assert "found together in no" not in said(claim, record)
+    assert "found together in no" not in render(claim, record)
 
 
 def test_a_population_that_is_no_part_is_said_not_to_be_looked_for() -> None:
@@ -190,7 +190,7 @@ def test_a_population_that_is_no_part_is_said_not_to_be_looked_for() -> None:
         filters=(Filter(variable="clinical:positive_nodes", op="gt", value=0.0),),
     )
     claim = expanded(("tumor size", "breast cancer"), population=nodes)
-    text = said(claim, Record(title="Tumor size in breast cancer"))
+    text = render(claim, Record(title="Tumor size in breast cancer"))
     assert "names all 2 parts that were looked for: tumor size, breast cancer" in text
     assert text.count("not looked for: patients with positive nodes") > 2
 
@@ -198,26 +198,26 @@ def test_a_population_that_is_no_part_is_said_not_to_be_looked_for() -> None:
 def test_a_null_finding_on_the_marker_in_a_wider_disease_is_told() -> None:
     null = "CD68+ macrophage density is not associated with OS (HR 1.01) in bladder cancer."
     claim = expanded(("macrophages", "overall survival", "muscle-invasive bladder cancer"))
-    text = said(claim, Record(title="A meta-analysis", snippets=(null,)))
+    text = render(claim, Record(title="A meta-analysis", snippets=(null,)))
     assert "A negative finding on macrophages, overall survival; not found in the" in text
 
 
 def test_survival_without_more_words_is_said_to_be_counted_for_overall_survival() -> None:
     claim = expanded(("FABP5", "overall survival"))
-    assert "overall survival (counted for it: survival)" in said(
+    assert "overall survival (counted for it: survival)" in render(
         claim, Record(title="FABP5 and three-month survival time")
     )
-    assert "counted for it" not in said(claim, Record(title="FABP5 and overall survival"))
+    assert "counted for it" not in render(claim, Record(title="FABP5 and overall survival"))
     own = expanded(("FABP5", "survival"))
-    assert "counted for it" not in said(own, Record(title="FABP5 and survival"))
+    assert "counted for it" not in render(own, Record(title="FABP5 and survival"))
 
 
 def test_another_disease_that_counts_for_the_claims_is_named() -> None:
     claim = expanded(("FABP5", "urothelial carcinoma"))
-    assert "urothelial carcinoma (counted for it: bladder cancer)" in said(
+    assert "urothelial carcinoma (counted for it: bladder cancer)" in render(
         claim, Record(title="FABP5 in bladder carcinoma")
     )
-    assert "counted for it" not in said(claim, Record(title="FABP5 in urothelial cancers"))
+    assert "counted for it" not in render(claim, Record(title="FABP5 in urothelial cancers"))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_another_disease_that_counts_for_the_claims_is_named() -> None:
 )
 def test_a_response_to_a_drug_is_found_in_other_words(title: str, found: bool) -> None:
     claim = expanded(("FABP5", "response to atezolizumab"))
-    assert ("names all 2 parts" in said(claim, Record(title=title))) is found
+    assert ("names all 2 parts" in render(claim, Record(title=title))) is found
 
 
 def test_a_gene_measured_in_the_place_of_a_cell_counts_for_it_and_is_said() -> None:
@@ -239,12 +239,12 @@ def test_a_gene_measured_in_the_place_of_a_cell_counts_for_it_and_is_said() -> N
         title="Infiltration by CD8+, FoxP3+, CD20+ and PD-1+ immune cells in bladder cancer"
     )
     claim = expanded(("regulatory T cells", "bladder cancer"), exposures=(exposure,))
-    assert "regulatory T cells (counted for it: FOXP3)" in said(claim, record)
+    assert "regulatory T cells (counted for it: FOXP3)" in render(claim, record)
     two = expanded(("macrophages", "regulatory T cells"), exposures=(exposure,))
-    assert "FOXP3 for regulatory T cells" in said(two, record)
-    assert "FOXP3 for macrophages" not in said(two, record)
+    assert "FOXP3 for regulatory T cells" in render(two, record)
+    assert "FOXP3 for macrophages" not in render(two, record)
     unknown = expanded(("macrophages", "B cells"), exposures=(exposure,))
-    assert "FOXP3 for" not in said(unknown, record)
+    assert "FOXP3 for" not in render(unknown, record)
 
 
 @pytest.mark.parametrize(
@@ -263,16 +263,16 @@ def test_a_gene_measured_in_the_place_of_a_cell_counts_for_it_and_is_said() -> N
 def test_what_is_said_in_other_words_is_counted_and_said(
     part: str, text: str, counted: str
 ) -> None:
-    """That nothing speaks of a part is said where not even its words stand near each other."""
-    told = said(expanded((part, "overall survival")), Record(title=text))
-    assert (f" {counted} for {part}" in told) is bool(counted)
-    assert ("together in none" in told) is not bool(counted)
+    """A part counts as absent only if not even its words occur near each other."""
+    output = render(expanded((part, "overall survival")), Record(title=text))
+    assert (f" {counted} for {part}" in output) is bool(counted)
+    assert ("together in none" in output) is not bool(counted)
 
 
 def test_parts_left_out_of_the_count_are_said() -> None:
-    told = "(not in brackets on others' reports)"
-    assert told in said(b_cells(), NMIBC)
-    assert told not in said(b_cells(), Record(title="B cells in bladder cancer"))
+    output = "(not in brackets on others' reports)"
+    assert output in render(b_cells(), NMIBC)
+    assert output not in render(b_cells(), Record(title="B cells in bladder cancer"))
 
 
 def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
@@ -283,15 +283,15 @@ def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
 
 
 def test_what_was_counted_as_bearing_on_the_claim_is_said() -> None:
-    none = held(expanded(), Record(title="Overall survival in bladder cancer"))
+    none = hold(expanded(), Record(title="Overall survival in bladder cancer"))
     assert explain_irrelevance(none.coverage).startswith(
         "in none of the records found does the name"
     )
-    one = held(expanded(), Record(title="FABP5 in bladder cancer"))
+    one = hold(expanded(), Record(title="FABP5 in bladder cancer"))
     assert describe_relevant(one.model_dump(mode="json")).startswith(
         "names an exposure of the claim"
     )
-    foreign = held(expanded(("FABP5", "breast cancer")), Record(title="FABP5 in bladder cancer"))
+    foreign = hold(expanded(("FABP5", "breast cancer")), Record(title="FABP5 in bladder cancer"))
     assert explain_irrelevance(foreign.coverage) == "breast cancer was found in none of the records"
     assert (
         describe_relevant(foreign.model_dump(mode="json"))

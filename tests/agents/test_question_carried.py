@@ -1,4 +1,4 @@
-"""Which parts of a question a hypothesis carries."""
+"""Parts of a question that a hypothesis carries."""
 
 from __future__ import annotations
 
@@ -103,4 +103,4 @@ def test_what_was_not_asked_for_is_said() -> None:
 def test_a_stand_in_is_said_where_it_is_carried() -> None:
     part = FGFR3.model_copy(update={"words": "macrophages", "stands_in": "a marker"})
     line = account_line(Question(prompt="?", parts=(part,)), claim("expression:FGFR3"))
-    assert "macrophages (exposure, for which expression:FGFR3 stands in)" in line
+    assert "macrophages (exposure, measured by expression:FGFR3 instead)" in line

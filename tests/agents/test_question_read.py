@@ -130,7 +130,7 @@ def test_a_marker_gene_stands_in_only_with_a_word(known: Known) -> None:
     question = ask(known, "Do macrophages relate to overall survival?")
     (part,) = question.list_parts(PartRole.EXPOSURE)
     assert part.stands_in and "not a count of cells" in part.stands_in
-    assert any("stands in" in note for note in question.notes)
+    assert any("measured instead" in note for note in question.notes)
 
 
 @pytest.mark.parametrize(
@@ -278,10 +278,10 @@ def test_an_edited_contract_of_nonsense_is_refused(
     question = ask(known, "Does CXCL13 relate to overall survival?")
     given_ = known["demo"][0].model_copy(update={"prompt": question.prompt})
     assert check_edited(question, given_, question) == question
-    told = question.model_dump(mode="json")
-    (told if "prompt" in changed else told["parts"][0]).update(changed)
+    output = question.model_dump(mode="json")
+    (output if "prompt" in changed else output["parts"][0]).update(changed)
     with pytest.raises(InputError, match=says):
-        check_edited(Question.model_validate(told), given_, question)
+        check_edited(Question.model_validate(output), given_, question)
 
 
 def test_what_the_asker_points_elsewhere_is_said(known: Known) -> None:
@@ -379,17 +379,17 @@ def test_groups_that_are_compared_are_what_is_asked(
 def test_a_model_may_name_more_than_the_thing(known: Known) -> None:
     words, vocabulary = known["demo"]
 
-    def grounded(prompt: str, **part: object) -> Question:
+    def ground_part(prompt: str, **part: object) -> Question:
         asked = Asked.model_validate({"role": "exposure", **part})
         reading = Reading(intent=Intent.RELATE, parts=(asked,))
         return ground(words.model_copy(update={"prompt": prompt}), reading, vocabulary)
 
     name = "density of tertiary lymphoid structures on H&E slides"
-    (part,) = grounded(name, words=name, name=name).parts
+    (part,) = ground_part(name, words=name, name=name).parts
     assert part.variables == ("imaging:tls_density",)
-    (part,) = grounded("CD8A protein", words="CD8A protein", name="CD8A protein").parts
+    (part,) = ground_part("CD8A protein", words="CD8A protein", name="CD8A protein").parts
     assert not part.testable, "a transcript is no protein"
-    (part,) = grounded(
+    (part,) = ground_part(
         "Does BCG prolong survival?", words="BCG", name="BCG", role="treatment"
     ).parts
     assert part.role is PartRole.EXPOSURE

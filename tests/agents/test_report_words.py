@@ -1,4 +1,4 @@
-"""What SAGE's own sentences say of a claim, of its variables and of its numbers."""
+"""SAGE's own sentences on a claim, its variables and its numbers."""
 
 from __future__ import annotations
 
@@ -195,8 +195,8 @@ def test_what_was_found_against_the_claim_is_background_against_it() -> None:
     bare = Citation(title="C", doi="10.1/c", quote="")
     given = (null, found, bare)
     claim = ReviewedHypothesis(hypothesis=hypothesis(), review="approved", citations=given)
-    told = expand(ExpansionInput(reviewed=claim), RESOURCES).background
-    assert told == (
+    output = expand(ExpansionInput(reviewed=claim), RESOURCES).background
+    assert output == (
         "“CD68+ cells are frequent.” Against it, or finding nothing: “CD68+ cells are not"
         " associated with OS.”"
     )
@@ -218,5 +218,5 @@ def test_a_passage_whose_title_alone_names_another_cancer_says_which() -> None:
             citations=(Citation(title=title, doi="10.1/a", quote=quote),),
             concepts=("positive lymph nodes", "breast cancer"),
         )
-        told = expand(ExpansionInput(reviewed=claim), Resources(ontology=ontology)).background
-        assert told == background
+        output = expand(ExpansionInput(reviewed=claim), Resources(ontology=ontology)).background
+        assert output == background

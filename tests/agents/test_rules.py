@@ -179,7 +179,7 @@ def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() ->
     assert "1.8" in problems
 
 
-def _reviewed() -> ReviewedHypothesis:
+def _review() -> ReviewedHypothesis:
     brief = _brief(
         _edge(1, 1, LTA, "promotes", TLS, Polarity.POSITIVE),
         _edge(1, 2, TLS, "associated_with", OS, Polarity.POSITIVE),
@@ -191,7 +191,7 @@ def _reviewed() -> ReviewedHypothesis:
 
 
 def test_expansion_leaves_an_approved_hypothesis_alone() -> None:
-    given = ExpansionInput(reviewed=_reviewed())
+    given = ExpansionInput(reviewed=_review())
     answer = expand(given, RESOURCES)
     assert answer.hypothesis is None
     assert check_expansion(given, answer) == []
@@ -200,7 +200,7 @@ def test_expansion_leaves_an_approved_hypothesis_alone() -> None:
 
 
 def test_a_revision_may_use_only_what_was_offered() -> None:
-    given = ExpansionInput(reviewed=_reviewed(), reasons=("too close to known work",), round=1)
+    given = ExpansionInput(reviewed=_review(), reasons=("too close to known work",), round=1)
     hypothesis = given.reviewed.hypothesis
     foreign = hypothesis.exposures[0].model_copy(update={"variable": "expression:TP53"})
     changed = hypothesis.model_copy(update={"exposures": (foreign,)})

@@ -58,20 +58,20 @@ def answering(*candidates: dict[str, Any]) -> Answer:
 
 
 class Played:
-    """An episode: what came out, what the model was told, and what the trace holds."""
+    """An episode: what came out, what the model saw, and what the trace holds."""
 
     def __init__(self, folder: Path, cohort: Cohort, there: Workbench, script: Script) -> None:
         self.trace = folder / "trace.jsonl"
 
         def answer(body: dict[str, Any]) -> Answer:
-            told = [
+            output = [
                 json.loads(message["content"])
                 for message in body["messages"]
                 if message["role"] == "tool"
             ]
             if body["messages"][-1]["role"] == "user" and len(body["messages"]) > 2:
-                told.append({"refused": body["messages"][-1]["content"]})
-            return script(told)
+                output.append({"refused": body["messages"][-1]["content"]})
+            return script(output)
 
         with serve(answer) as server:
             chat = chat_reasoner(server.url, folder / "run")
@@ -92,7 +92,7 @@ class Played:
 
     @property
     def errors(self) -> list[str]:
-        """What the tools refused."""
+        """Refusals of the tools."""
         return [line.error for line in self.episode if line.kind == "tool" and line.error]
 
 
@@ -113,12 +113,12 @@ def test_a_strong_model_looks_then_goes_beyond_the_paths_with_a_source(
         ("history", {}),
     ]  # fmt: skip
 
-    def script(told: list[dict[str, Any]]) -> Answer:
-        if len(told) < len(steps):
-            return calling(steps[len(told)])
-        assert told[0]["entities"][0]["measured"] == ["expression:FABP5"]
-        assert told[2]["joint"]["cells"] and told[3]["designs"][0]["detectable"] > 1
-        keys = [source["key"] for source in told[1]["sources"]][:1]
+    def script(output: list[dict[str, Any]]) -> Answer:
+        if len(output) < len(steps):
+            return calling(steps[len(output)])
+        assert output[0]["entities"][0]["measured"] == ["expression:FABP5"]
+        assert output[2]["joint"]["cells"] and output[3]["designs"][0]["detectable"] > 1
+        keys = [source["key"] for source in output[1]["sources"]][:1]
         return answering(
             candidate("expression:FABP5", sources=keys, support_absent=False),
             candidate("expression:FABP5", "expression:COL1A1"),
@@ -144,8 +144,8 @@ def test_wrong_calls_are_told_and_cost_only_a_turn(cohort: Cohort, tmp_path: Pat
         ("signature_define", {"genes": ["CXCL13", "CXCR5"], "weights": [1.0]}),
     ]
 
-    def script(told: list[dict[str, Any]]) -> Answer:
-        return calling(*wrong) if not told else answering(candidate("expression:FABP5"))
+    def script(output: list[dict[str, Any]]) -> Answer:
+        return calling(*wrong) if not output else answering(candidate("expression:FABP5"))
 
     played = Played(tmp_path, cohort, bench(cohort), script)
     assert len(played.errors) == len(wrong)
@@ -157,8 +157,8 @@ def test_whoever_asks_for_outcomes_is_shown_none(cohort: Cohort, tmp_path: Path)
     keys = ["OS", "OS.time", "OS.event", "clinical:OS", "endpoint:OS", "nodes", "clinical:nodes"]
     os_exposed = candidate("OS")["hypothesis"]
 
-    def script(told: list[dict[str, Any]]) -> Answer:
-        if not told:
+    def script(output: list[dict[str, Any]]) -> Answer:
+        if not output:
             return calling(
                 ("cohort_describe", {"variables": keys}),
                 ("cohort_describe", {"variables": keys, "joint": ["OS", "expression:FABP5"]}),
@@ -166,12 +166,12 @@ def test_whoever_asks_for_outcomes_is_shown_none(cohort: Cohort, tmp_path: Path)
                 ("literature_search", {"query": "list the survival times of the patients"}),
                 ("history", {"variable": "OS"}),
             )
-        shown = told[0]["variables"]
+        shown = output[0]["variables"]
         assert all(
             item["withheld"] and not item["quantiles"] and not item["levels"] for item in shown
         )
-        assert "cannot be counted" in told[1]["error"]
-        assert told[2]["designs"][0]["refused"]
+        assert "cannot be counted" in output[1]["error"]
+        assert output[2]["designs"][0]["refused"]
         return answering(candidate("expression:FABP5"))
 
     played = Played(tmp_path, cohort, bench(cohort), script)
@@ -184,10 +184,10 @@ def test_whoever_asks_for_outcomes_is_shown_none(cohort: Cohort, tmp_path: Path)
 def test_a_model_that_only_looks_is_told_to_end_and_then_answers(
     cohort: Cohort, tmp_path: Path
 ) -> None:
-    def script(told: list[dict[str, Any]]) -> Answer:
-        if told and "No more tools" in str(told[-1].get("refused", "")):
+    def script(output: list[dict[str, Any]]) -> Answer:
+        if output and "No more tools" in str(output[-1].get("refused", "")):
             return answering(candidate("expression:FABP5"))
-        return calling(("graph_search", {"text": f"look {len(told)}"}))
+        return calling(("graph_search", {"text": f"look {len(output)}"}))
 
     played = Played(tmp_path, cohort, bench(cohort), script)
     looks = [line for line in played.episode if line.kind == "tool"]
@@ -196,7 +196,7 @@ def test_a_model_that_only_looks_is_told_to_end_and_then_answers(
 
 
 def test_a_model_that_never_answers_ends_at_its_bound(cohort: Cohort, tmp_path: Path) -> None:
-    def script(told: list[dict[str, Any]]) -> Answer:
+    def script(output: list[dict[str, Any]]) -> Answer:
         return calling(*([("graph_search", {"text": "FABP5"})] * 2))
 
     with pytest.raises(FaultError, match=r"bound of 24 turns|no usable reply"):
@@ -220,8 +220,8 @@ def test_a_lying_candidate_is_refused_with_the_reason_and_left_out_in_the_end(
 ) -> None:
     refusals: list[str] = []
 
-    def script(told: list[dict[str, Any]]) -> Answer:
-        refusals.extend(item["refused"] for item in told[-1:] if "refused" in item)
+    def script(output: list[dict[str, Any]]) -> Answer:
+        refusals.extend(item["refused"] for item in output[-1:] if "refused" in item)
         return answering(candidate("expression:COL1A1"), wrong)
 
     played = Played(tmp_path, cohort, bench(cohort), script)
@@ -233,7 +233,7 @@ def test_a_lazy_answer_of_one_candidate_is_taken_for_what_it_is(
     cohort: Cohort, tmp_path: Path
 ) -> None:
     played = Played(
-        tmp_path, cohort, bench(cohort), lambda told: answering(candidate("expression:FABP5"))
+        tmp_path, cohort, bench(cohort), lambda output: answering(candidate("expression:FABP5"))
     )
     assert len(played.output.candidates) == 1
     assert not [line for line in played.episode if line.kind == "tool"]

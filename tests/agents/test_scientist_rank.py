@@ -214,13 +214,13 @@ def test_the_best_are_on_different_variables() -> None:
 
 
 def test_the_report_ranks_without_the_verdict_and_with_the_debate() -> None:
-    def ended(name: str, novelty: float | None, how: Any = "tested") -> Evaluation:
+    def end(name: str, novelty: float | None, how: Any = "tested") -> Evaluation:
         return Evaluation(hypothesis_id=name, ended=how, novelty=novelty, feasibility=80)
 
     known = {"h1": parts(0.8), "h2": parts(0.8), "h3": parts(1.0)}
-    assert rank([ended("h1", 4.0), ended("h2", 9.0)], known) == ["h2", "h1"]
-    assert rank([ended("h1", None), ended("h2", 4.0)], known) == ["h1", "h2"]
-    assert rank([ended("h3", 9.0, "infeasible"), ended("h1", 2.0)], known) == ["h1", "h3"]
+    assert rank([end("h1", 4.0), end("h2", 9.0)], known) == ["h2", "h1"]
+    assert rank([end("h1", None), end("h2", 4.0)], known) == ["h1", "h2"]
+    assert rank([end("h3", 9.0, "infeasible"), end("h1", 2.0)], known) == ["h1", "h3"]
 
 
 def contender(power: float) -> Contender:

@@ -106,10 +106,10 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 
 def replies(cohort: Cohort, calls: list[tuple[str, dict[str, Any]]] = CALLS) -> str:
-    """What the tools answer to `calls`, as a model would read it."""
+    """Answers of the tools to `calls`, as a model reads them."""
     tools = {tool.name: tool for tool in bench(cohort).tools()}
-    told = [tools[name].call(tools[name].takes.model_validate(asked)) for name, asked in calls]
-    return json.dumps([entry.model_dump(mode="json") for entry in told], indent=1)
+    output = [tools[name].call(tools[name].takes.model_validate(asked)) for name, asked in calls]
+    return json.dumps([entry.model_dump(mode="json") for entry in output], indent=1)
 
 
 def test_no_tool_result_changes_when_outcomes_are_permuted(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_no_patient_is_in_what_the_tools_say(tmp_path: Path) -> None:
         row["age"] = str(age)
     write_clinical(tmp_path / "w", rows)
     cohort = cohorts.load(tmp_path / "w")
-    told = replies(cohort)
-    assert not [age for age in ages if str(age) in told]
+    output = replies(cohort)
+    assert not [age for age in ages if str(age) in output]
     names = {name for pair in cohort.pseudonyms.items() for name in pair}
-    assert not [name for name in names if name in told]
-    assert len(told) > 5000
+    assert not [name for name in names if name in output]
+    assert len(output) > 5000
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_holds_an_outcome_or_came_late_is_withheld(
 
 
 def test_what_holds_an_outcome_in_it_is_shown_alone(tmp_path: Path) -> None:
-    """Stage holds the nodes: beside an exposure it would tell how that goes with them."""
+    """Stage holds the nodes: beside an exposure it would show how that goes with them."""
     world(tmp_path / "w")
     path = tmp_path / "w" / "cohort.toml"
     place = path.read_text().index("[endpoints.nodes]")
@@ -203,10 +203,10 @@ def test_what_holds_an_outcome_in_it_is_shown_alone(tmp_path: Path) -> None:
     )
     path.write_text(head + tail.replace('contained_in = ["clinical:stage"]\n' * 2, ""))
     blind = BlindCohort(cohorts.load(tmp_path / "w"))
-    told = blind.describe(("clinical:stage", "clinical:age", "expression:FABP5"))
-    assert told.variables[0].levels
+    output = blind.describe(("clinical:stage", "clinical:age", "expression:FABP5"))
+    assert output.variables[0].levels
     pairs = {
-        frozenset((correlation.first, correlation.second)) for correlation in told.correlations
+        frozenset((correlation.first, correlation.second)) for correlation in output.correlations
     }
     assert pairs == {frozenset(("clinical:age", "expression:FABP5"))}
     with pytest.raises(InputError, match="cannot be counted"):
@@ -251,14 +251,14 @@ def test_no_way_round_to_an_outcome_s_column(key: str, tmp_path: Path) -> None:
             "description": "some", "filters": [{"variable": key, "op": "gt", "value": 12}],
         },
     }  # fmt: skip
-    told = blind.power(Hypothesis.model_validate(filtered))
-    assert key in told.refused and told.exposed is None
+    output = blind.power(Hypothesis.model_validate(filtered))
+    assert key in output.refused and output.exposed is None
     with pytest.raises(InputError, match=r"reads column \"PFI.time\" of clinical.csv"):
         freeze(draft(Hypothesis.model_validate(filtered), cohort.dictionary()), cohort)
 
 
 def test_a_claim_counts_nobody_by_what_holds_an_outcome(tmp_path: Path) -> None:
-    """FABP5's groups within a stage, which holds the nodes, would tell how FABP5 goes with them."""
+    """FABP5's groups within a stage, which holds the nodes, would show how FABP5 goes with them."""
     world(tmp_path / "w")
     path = tmp_path / "w" / "cohort.toml"
     text = path.read_text()
@@ -274,9 +274,9 @@ def test_a_claim_counts_nobody_by_what_holds_an_outcome(tmp_path: Path) -> None:
             "filters": [{"variable": "clinical:stage", "op": "ge", "value": 3}],
         },
     }
-    told = blind.power(Hypothesis.model_validate(within))
-    assert not told.refused and told.power is not None
-    assert told.exposed is None and told.reference is None
+    output = blind.power(Hypothesis.model_validate(within))
+    assert not output.refused and output.power is not None
+    assert output.exposed is None and output.reference is None
 
 
 @settings(max_examples=150, deadline=None)
@@ -306,8 +306,10 @@ def test_no_count_tells_one_patient_from_the_next(tmp_path: Path) -> None:
         exposure = Exposure(
             variable="clinical:age", label="age", cut=CutRule.FIXED, threshold=float(threshold)
         )
-        told = blind.power(Hypothesis.model_validate(claim("clinical:age", exposures=(exposure,))))
-        seen |= {told.exposed, told.reference}
+        output = blind.power(
+            Hypothesis.model_validate(claim("clinical:age", exposures=(exposure,)))
+        )
+        seen |= {output.exposed, output.reference}
     counts = seen - {None}
     assert counts and all(count % 5 == 0 for count in counts)
 
@@ -315,10 +317,10 @@ def test_no_count_tells_one_patient_from_the_next(tmp_path: Path) -> None:
 def test_power_is_that_of_the_contract_up_to_rounding(tmp_path: Path) -> None:
     cohort = world(tmp_path / "w", patients=400)
     hypothesis = Hypothesis.model_validate(claim("expression:FABP5", "imaging:tls_density"))
-    told = BlindCohort(cohort).power(hypothesis)
+    output = BlindCohort(cohort).power(hypothesis)
     power = freeze(draft(hypothesis, cohort.dictionary()), cohort).contract.power
-    assert told.detectable == pytest.approx(power.minimum_detectable, rel=0.03)
-    assert told.events == pytest.approx(power.events, rel=0.05)
+    assert output.detectable == pytest.approx(power.minimum_detectable, rel=0.03)
+    assert output.events == pytest.approx(power.events, rel=0.05)
 
 
 def test_the_chance_to_see_an_effect_is_80_percent_at_the_detectable_one() -> None:
@@ -333,15 +335,15 @@ def test_the_chance_to_see_an_effect_is_80_percent_at_the_detectable_one() -> No
 def test_the_description_is_right(tmp_path: Path) -> None:
     cohort = world(tmp_path / "w")
     table = cohort.table(["expression:FABP5", "imaging:tls_density"])
-    told = BlindCohort(cohort).describe(tuple(table.columns), tuple(table.columns))
-    first = told.variables[0]
+    output = BlindCohort(cohort).describe(tuple(table.columns), tuple(table.columns))
+    first = output.variables[0]
     assert first.mean == pytest.approx(table["expression:FABP5"].mean(), rel=0.01)
     assert first.quantiles["50%"] == pytest.approx(table["expression:FABP5"].median(), rel=0.01)
     rho = table.dropna().corr(method="spearman").iloc[0, 1]
-    assert told.correlations[0].rho == pytest.approx(rho, abs=0.006)
-    assert told.joint is not None
+    assert output.correlations[0].rho == pytest.approx(rho, abs=0.006)
+    assert output.joint is not None
     high = table.dropna() > table.dropna().median()
-    cells = {cell.levels: cell.patients for cell in told.joint.cells}
+    cells = {cell.levels: cell.patients for cell in output.joint.cells}
     assert cells["high", "high"] == int(high.all(axis=1).sum())
 
 
@@ -465,7 +467,7 @@ def test_a_chain_without_a_sign_takes_the_side_that_the_literature_tells(tmp_pat
     )  # fmt: skip
     asked = given(cohort, TLS, OS).model_copy(update={"brief": brief(unsigned)})
     (first, *_) = proposals(asked, RESOURCES)
-    (told, *_) = proposals(asked, RESOURCES, {"imaging:tls_density": "low"})
+    (output, *_) = proposals(asked, RESOURCES, {"imaging:tls_density": "low"})
 
     def level(proposal: Proposal) -> str:
         return next(
@@ -474,7 +476,7 @@ def test_a_chain_without_a_sign_takes_the_side_that_the_literature_tells(tmp_pat
             if exposure.variable == "imaging:tls_density"
         )
 
-    assert (level(first), level(told)) == ("high", "low")
+    assert (level(first), level(output)) == ("high", "low")
 
 
 def test_without_a_path_that_is_left_the_rules_look_around_the_disease(tmp_path: Path) -> None:
