@@ -94,7 +94,7 @@ def _scientist() -> ScientistInput:
 CASES: list[tuple[Agent[Any, Any], Any]] = [
     (ONTOLOGIST, lambda: OntologistInput(paths=(_path(),))),
     (SCIENTIST, _scientist),
-    (EXPANSION, lambda: ExpansionInput(reviewed=built._reviewed())),
+    (EXPANSION, lambda: ExpansionInput(reviewed=built._review())),
     (PROVER, _critics),
     (VERIFIER, _critics),
     (JUDGE, _critics),
