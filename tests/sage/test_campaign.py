@@ -31,6 +31,7 @@ from sage.run.campaign.rounds import (
     begin_campaign,
     find_campaign,
 )
+from sage.run.spec import RunSpec
 from sage.settings import Settings
 from tests.agents.test_moves import KNOWN, PER_SD
 from tests.postgres import NEEDED, server
@@ -104,10 +105,10 @@ def test_a_notebook_that_was_a_file_goes_on_in_the_database(tmp_path: Path, url:
     shared = notebook_at(
         path, Settings.model_validate({"runs_dir": tmp_path, "checkpoint_url": url})
     )
-    assert shared.read() == Notebook(path).read()
+    assert shared.load() == Notebook(path).load()
     shared.add("new", 1, [finding(1, "new")])
     path.unlink()
-    pages = shared.read()
+    pages = shared.load()
     assert [each.name for each in pages.findings] == ["old/r2-h1", "old/r3-h1", "new/r1-h1"]
     assert pages.rounds == {"old": 3, "new": 1}
     assert [each.id for each in pages.campaigns] == ["old"]
@@ -139,7 +140,7 @@ def test_a_file_that_is_no_notebook_is_told(tmp_path: Path, text: str, says: str
     path = tmp_path / "n.json"
     path.write_text(text)
     with pytest.raises(InputError, match=says):
-        Notebook(path).read()
+        Notebook(path).load()
     assert path.read_text() == text
 
 
@@ -248,9 +249,9 @@ def test_a_small_cohort_is_not_worth_a_round() -> None:
 
 def test_a_campaign_is_held_by_one_process_and_found_by_its_name(tmp_path: Path) -> None:
     settings = Settings(runs_dir=tmp_path / "runs")
-    folder = begin_campaign("TLS?", {"cohort": "demo"}, settings, rounds=2, said={})
+    folder = begin_campaign(RunSpec(prompt="TLS?"), settings, rounds=2, overrides={})
     name = folder.root.name
-    with folder.held(), pytest.raises(InputError, match="is held by process"), folder.held():
+    with folder.hold(), pytest.raises(InputError, match="is held by process"), folder.hold():
         pass
     for called in (name, name[:12], str(folder.root), "last"):
         found = find_campaign(called, settings.runs_dir)
@@ -258,9 +259,9 @@ def test_a_campaign_is_held_by_one_process_and_found_by_its_name(tmp_path: Path)
         assert found.root == folder.root
     assert find_campaign("nothing", settings.runs_dir) is None
     with pytest.raises(InputError, match="is not empty"):
-        begin_campaign("TLS?", {}, settings, rounds=1, said={}, out=folder.root)
-    with pytest.raises(InputError, match="question is empty"):
-        begin_campaign("  ", {}, settings, rounds=1, said={})
+        begin_campaign(RunSpec(prompt="TLS?"), settings, rounds=1, overrides={}, out=folder.root)
+    with pytest.raises(InputError, match="prompt is empty"):
+        begin_campaign(RunSpec(prompt="  "), settings, rounds=1, overrides={})
     (folder.root / "campaign.json").write_text(json.dumps({"id": 3}))
     with pytest.raises(InputError, match="is damaged"):
         CampaignFolder(folder.root).plan()
