@@ -248,8 +248,8 @@ def review(
     edit: Path | None = typer.Option(
         None,
         metavar="FILE",
-        help="JSON with the changed fields of the hypothesis. The statement is written from them; an"
-        " edited statement is refused.",
+        help="JSON with the changed fields of the hypothesis. The statement is written from them;"
+        " an edited statement is refused.",
     ),
     yes: bool = typer.Option(False, "--yes", help="Take an edit without being asked."),
     another: str | None = typer.Option(
