@@ -25,7 +25,7 @@ GROUPS = {
         "sage.cli.validate:app",
         "Test a hypothesis on a cohort; screen features; gate measurements; the ledger.",
     ),
-    "slides": ("sage.cli.slides:app", "Measure slides, exchange maps, train networks."),
+    "slides": ("sage.cli.slides:app", "Measure slides; import, show and export maps."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run; serve over MCP."),
     "admin": (
         "sage.cli.admin:app",

@@ -110,7 +110,7 @@ def ask(
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     as_json: AsJson = False,
 ) -> None:
-    """Print what SAGE understands of a question: its parts, what is unknown, and what is missing.
+    """Show how a question is read: its parts, what is unknown, and what is missing.
 
     Nothing runs. Exit code 2 where the question cannot be answered as it stands. What is printed
     with --json can be edited and given to `sage run --spec FILE`.

@@ -198,7 +198,7 @@ def resume(
     budget_usd: float | None = typer.Option(None, min=0, help="A new bound on the model's cost."),
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run or a campaign after an interruption, a kill, a fault or an escalation.
+    """Continue a run or a campaign after an interruption, a kill, a fault or an escalation.
 
     Finished steps do not run again and no model reply is paid twice.
 

@@ -1,4 +1,4 @@
-"""`sage slides`: measurements of a cohort's slides, maps, and the networks behind them."""
+"""`sage slides`: measure a cohort's slides, import and export maps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sage.cli.measure import measure
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Measure slides, exchange maps, train networks.",
+    help="Measure slides; import, show and export maps.",
 )
 app.command()(measure)
 app.add_typer(maps.app, name="maps")
