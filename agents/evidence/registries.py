@@ -162,7 +162,7 @@ class EvidenceClients:
     async def _series(self, disease: str) -> ExternalFact:
         name = strip_operators(disease)
         term = f'("{name}" AND "survival") AND gse[ETYP] AND "Homo sapiens"[Organism]'
-        params = {"db": "gds", "term": term, "retmax": 5, "retmode": "json"}
+        params: dict[str, str | int] = {"db": "gds", "term": term, "retmax": 5, "retmode": "json"}
         total, ids = await self.fetch("geo", "esearch.fcgi", read_series_ids, params)
         listed: list[tuple[str, int]] = []
         if ids:
