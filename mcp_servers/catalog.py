@@ -1,4 +1,4 @@
-"""Which modules hold tools. A suite is a package that lists its tool modules in `TOOL_MODULES`.
+"""Tool modules by suite. A suite is a package that lists its tool modules in `TOOL_MODULES`.
 
 Tool modules keep heavy imports (torch, cv2, pandas) inside functions, so that listing is quick.
 """

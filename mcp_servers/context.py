@@ -1,4 +1,4 @@
-"""What a tool gets beside its input: files under roots, progress, cancellation, shared handles."""
+"""Context of a tool call: files under roots, progress, cancellation, shared handles."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def remove_path(path: Path) -> None:
 
 @dataclass
 class ToolContext:
-    """What a tool may touch. One per call.
+    """Files, limits and callbacks of one call.
 
     `memory_mb` is the memory that the tool should plan for, `threads` its CPU share, `device` is
     "cpu" or "cuda:N". `tag` is in the names of temporary files, so that those of a killed job are
@@ -186,7 +186,7 @@ class ToolContext:
             raise Cancelled("cancelled by the caller")
 
     def batch_size(self, mb_per_item: float, most: int = 256) -> int:
-        """How many items of `mb_per_item` MiB fit into half of the memory to plan for, 1 to `most`.
+        """Items of `mb_per_item` MiB that fit into half of the planned memory, 1 to `most`.
 
         On a GPU the free memory of the device counts instead.
         """

@@ -1,4 +1,4 @@
-"""A tool in words: for prompts, for MCP descriptions, for `sage tools show`."""
+"""Descriptions of tools for prompts, MCP and `sage tools show`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def describe_tool(spec: ToolSpec, nested: bool = False) -> str:
-    """One tool as text for a prompt: what it takes and returns, units, limits, known failures.
+    """Describe a tool for a prompt: arguments, result, units, limits, known failures.
 
-    With `nested` the fields of values within values are named too, for who has to write them.
+    With `nested` the fields of nested values are listed too.
     """
     lines = [f"{spec.name} ({spec.suite}, version {spec.version}): {spec.summary}"]
     lines.append("  takes: " + (_fields(spec.input_schema, nested) or "nothing"))
@@ -34,7 +34,7 @@ def describe_limits(spec: ToolSpec) -> str:
 
 
 def describe_validity(spec: ToolSpec) -> list[str]:
-    """The validity card, one line per statement."""
+    """Describe the validity card, one line per statement."""
     lines = []
     card = spec.validity
     if card is not None:
@@ -56,15 +56,14 @@ def describe_validity(spec: ToolSpec) -> list[str]:
 
 
 def check_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
-    """The `warnings` of a result, with one more where the slide's pixels are outside the card's
-    range; nothing where there is nothing to add."""
+    """Return `warnings` with one more if the slide's pixel size is outside the card's range."""
     card, mpp = spec.validity, result.get("mpp")
     if card is None or card.mpp is None or mpp is None or "warnings" not in result:
         return {}
     low, high = card.mpp
     if low <= mpp <= high:
         return {}
-    text = f"{spec.name} was made for {low:g} to {high:g} µm per pixel, this slide has {mpp:g}"
+    text = f"{spec.name} is valid for {low:g} to {high:g} µm per pixel, this slide has {mpp:g}"
     return {"warnings": [*result["warnings"], text]}
 
 

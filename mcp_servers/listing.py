@@ -1,4 +1,4 @@
-"""What lies under the roots, by the names that arguments use."""
+"""Files and folders under the roots, by the names that arguments use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from mcp_servers.roots import Roots
 
 MOST_FOLDERS = 20_000
-"""Folders that are looked into; what lies beyond them is not found."""
+"""Maximum number of folders that are searched."""
 
 
 def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
@@ -17,16 +17,16 @@ def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
 
     Links to folders are not followed.
     """
-    looked: set[Path] = set()
+    visited: set[Path] = set()
     for root in roots.readable:
         for folder, inner, files in os.walk(root):
             inner[:] = sorted(name for name in inner if not name.startswith("."))
             here = Path(folder)
-            if here in looked:
+            if here in visited:
                 inner.clear()
                 continue
-            looked.add(here)
-            if len(looked) > MOST_FOLDERS:
+            visited.add(here)
+            if len(visited) > MOST_FOLDERS:
                 return
             yield root, here, sorted(name for name in files if not name.startswith("."))
 

@@ -1,4 +1,4 @@
-"""The one registry: a tool is a typed function with a description that machines can act on.
+"""Registry of tools: typed functions with descriptions that machines can act on.
 
 ```python
 class MaskInput(BaseModel):

@@ -1,4 +1,4 @@
-"""Where tools may read and write: an allow-list of folders, checked after symlinks are resolved."""
+"""Folders that tools may read and write, checked after symlinks are resolved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_PATH = 1024
 """Longest path or output name that a caller may send, in characters."""
 
 TRACE = "trace.jsonl"
-"""Lies in each folder of a session or run, beside what its programs wrote."""
+"""File in each folder of a session or run, beside the files of its programs."""
 
 Kind = Literal["file", "folder", "any"]
 
@@ -72,8 +72,8 @@ class Roots:
         Raises
         ------
         InputError
-            If it does not exist (`MissingError`), lies outside every root (also by way of a
-            symlink), or is not of the asked kind. The message never tells whether a path outside
+            If it does not exist (`MissingError`), is outside every root (also through a
+            symlink), or is not of the asked kind. The message never reveals whether a path outside
             the roots exists.
         """
         text = _plain(path)
@@ -100,7 +100,7 @@ class Roots:
             return resolved
         roots = ", ".join(root.name or "/" for root in self.readable if not self._inner(root))
         if outside:
-            raise InputError(f'"{text}" lies outside the allowed folders ({roots}); add a root')
+            raise InputError(f'"{text}" is outside the allowed folders ({roots}); add a root')
         raise MissingError(f'"{text}" was not found under {roots}')
 
     def _inner(self, root: Path) -> bool:
@@ -156,7 +156,7 @@ class Roots:
 def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
     """`value` with each folder's path in it, at any depth, shortened to the folder's name.
 
-    For callers who need not know where on this machine the roots lie.
+    For callers that need not know the location of the roots.
     """
     longest_first = sorted(
         {folder for folder in folders if folder.name}, key=lambda f: -len(str(f))

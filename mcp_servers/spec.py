@@ -1,4 +1,4 @@
-"""What a tool is: its input and output models, its card, and the decorator that attaches them."""
+"""Specification of a tool: input and output models, its card, and the decorator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Card(Strict):
 
 
 class Resources(Card):
-    """What one call needs: MiB (`memory_note`: with other arguments), seconds on one core."""
+    """Resources of a call: MiB (`memory_note`: with other arguments), seconds on one core."""
 
     cpu: int = Field(default=1, ge=1)
     memory_mb: int = Field(default=512, ge=16)
@@ -47,9 +47,9 @@ DEFAULT_RESOURCES = Resources()
 
 
 class Validity(Card):
-    """Where a tool's numbers may be believed.
+    """Conditions under which a tool is valid.
 
-    `mpp` is the range of pixel sizes in µm. `training_data` names what a learned method saw,
+    `mpp` is the range of pixel sizes in µm. `training_data` names the data of a learned method,
     `tcga_overlap` whether TCGA was in it. `accuracy` states measured figures, with their data.
     """
 
@@ -72,7 +72,7 @@ class Output(Card):
 
 
 class Provenance(Card):
-    """Where a result comes from. `inputs` maps each file or folder read to its SHA-256."""
+    """Origin of a result. `inputs` maps each file or folder read to its SHA-256."""
 
     tool: str
     version: str
@@ -98,7 +98,7 @@ class ToolRun(Card):
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """One entry of the registry."""
+    """Entry of the registry."""
 
     name: str
     suite: str
@@ -132,10 +132,10 @@ class ToolSpec:
         return not self.acts and not _has_output(self.returns, set())
 
     def needs(self, given: BaseModel) -> Resources:
-        """What a call with these arguments needs.
+        """Resources of a call with these arguments.
 
-        A GPU only where it would be used: not with device = "cpu"; and, for a tool that takes a
-        device and computes without one by default, where the arguments name a network.
+        A GPU only if it would be used: not with device = "cpu"; and, for a tool that uses the
+        CPU by default, only if the arguments name a network.
         """
         own: dict[str, Any] = {} if self.memory_mb is None else {"memory_mb": self.memory_mb(given)}
         device = wanted_device(given)
@@ -193,9 +193,9 @@ def _marks(info: Any) -> Sequence[Any]:
     found = list(info.metadata)
     stack = [info.annotation]
     while stack:
-        one = stack.pop()
-        found.extend(getattr(one, "__metadata__", ()))
-        stack.extend(getattr(one, "__args__", ()))
+        part = stack.pop()
+        found.extend(getattr(part, "__metadata__", ()))
+        stack.extend(getattr(part, "__args__", ()))
     return found
 
 

@@ -42,7 +42,7 @@ def feature(
     color: Color | None = None,
     measurements: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """One QuPath object; rings are closed, coordinates rounded to 0.01 px.
+    """Make a QuPath object; rings are closed, coordinates rounded to 0.01 px.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def feature(
         properties["classification"] = {"name": label, "color": list(shade)}
     if measurements:
         properties["measurements"] = {k: _number(v) for k, v in measurements.items()}
-    rings = [_closed(polygon.exterior), *(_closed(hole) for hole in polygon.holes)]
+    rings = [_close_ring(polygon.exterior), *(_close_ring(hole) for hole in polygon.holes)]
     return {
         "type": "Feature",
         "geometry": {"type": "Polygon", "coordinates": rings},
@@ -82,7 +82,7 @@ def _number(value: float) -> float | None:
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
-def _closed(ring: F64) -> list[list[float]]:
+def _close_ring(ring: F64) -> list[list[float]]:
     points = np.round(ring, 2)
     closed = np.concatenate([points, points[:1]]) if len(points) else points
     return [[float(x), float(y)] for x, y in closed]
@@ -103,7 +103,7 @@ def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """One object of a GeoJSON file: its polygons (several for a MultiPolygon) or its points."""
+    """Object of a GeoJSON file: its polygons (several for a MultiPolygon) or its points."""
 
     polygons: tuple[Polygon, ...]
     points: F64

@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How patches were cut. `patch_size` is in pixels at the target resolution.
+    """Grid of patches. `patch_size` is in pixels at the target resolution.
 
     `level` is the number of the stored level with that resolution and its `Level`, where there is
     one: CLAM reads `patch_size` pixels of a stored level, and of no other.
@@ -91,7 +91,7 @@ def write_coords(path: Path, coords: I64, grid: Grid, **columns: AnyArray) -> No
 
 
 def write_features(path: Path, coords: I64, features: F32, grid: Grid, encoder: str) -> None:
-    """Write (n, d) features beside their coordinates; the encoder stands in the attributes.
+    """Write (n, d) features beside their coordinates; the attributes name the encoder.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
 def open_hdf5(path: Path) -> Any:
     """The file, open for reading.
 
-    Raises `InputError` when it is no HDF5, or when a part of it lies in another file: HDF5 would
+    Raises `InputError` if it is not HDF5, or if a part of it is in another file: HDF5 would
     read that from anywhere on this machine, beyond the roots.
     """
     import h5py
@@ -203,7 +203,7 @@ def open_hdf5(path: Path) -> Any:
     name = file.visititems_links(elsewhere)
     if name is not None:
         file.close()
-        raise InputError(f'{path}: "{name}" lies in another file, which is not followed')
+        raise InputError(f'{path}: "{name}" is in another file, which is not followed')
     return file
 
 

@@ -47,14 +47,14 @@ def make_transformations(mpp: float | None, scale: float = 1.0) -> dict[str, Any
 def from_geojson(
     path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
 ) -> Elements:
-    """A shapes element `name` of the areas, a points element of the points, with their columns.
+    """Make shapes of the areas and points of the points of a file, with their columns.
 
-    Raises `InputError` when an object lies wholly outside the slide of `size` level-0 pixels.
+    Raises `InputError` if an object is wholly outside the slide of `size` level-0 pixels.
 
     Parameters
     ----------
     size : width and height of the slide, level-0 pixels
-    mpp : micrometers per level-0 pixel; None where the slide does not say
+    mpp : micrometers per level-0 pixel; None if unknown
     """
     from mcp_servers.formats.geojson import read_objects
 
@@ -126,7 +126,7 @@ def column_names(
 ) -> list[str]:
     """A name that a store accepts for each text: "Area µm^2" becomes "Area_um2".
 
-    Texts that become the same name, or one that is `taken`, are numbered, and that is said. Those
+    Texts that become the same name, or one that is `taken`, are numbered, with a warning. Those
     that need no change come first, so that they keep their name.
 
     Returns
@@ -182,7 +182,7 @@ def from_hdf5(
     Parameters
     ----------
     size : width and height of the slide, level-0 pixels
-    mpp : micrometers per level-0 pixel; None where the slide does not say
+    mpp : micrometers per level-0 pixel; None if unknown
     """
     import geopandas
     import shapely
@@ -290,12 +290,12 @@ def make_image(view: View, mpp: float | None, tick: Callable[[float], None]) -> 
         tick(min(1.0, done / (rows * columns)))
         return np.ascontiguousarray(np.moveaxis(part, 2, 0))
 
-    def cut(length: int) -> tuple[int, ...]:
+    def split(length: int) -> tuple[int, ...]:
         return tuple(min(CHUNK_PX, length - at) for at in range(0, length, CHUNK_PX))
 
     image = da.map_blocks(
         load,
-        chunks=((3,), cut(view.height), cut(view.width)),
+        chunks=((3,), split(view.height), split(view.width)),
         dtype=np.uint8,
         meta=np.empty((0, 0, 0), np.uint8),
         name=f"slide-{view.slide.path}-{view.scale}",  # else the open slide would be hashed
@@ -320,13 +320,13 @@ def check_inside(path: Path, low: F64, high: F64, size: tuple[int, int], start: 
     Raises
     ------
     InputError
-        Naming the first that lies outside.
+        With the first object outside.
     """
     outside = (high < 0).any(axis=1) | (low > np.array(size)).any(axis=1)
     if outside.any():
         first = start + int(np.flatnonzero(outside)[0])
         raise InputError(
-            f"{path}: object {first} lies outside the slide ({size[0]} x {size[1]} px); "
+            f"{path}: object {first} is outside the slide ({size[0]} x {size[1]} px); "
             "is it of another slide, or not in level-0 pixels?"
         )
 

@@ -27,7 +27,7 @@ def from_csv(
     Parameters
     ----------
     size : width and height of the slide, level-0 pixels
-    mpp : micrometers per level-0 pixel; None where the slide does not say
+    mpp : micrometers per level-0 pixel; None if unknown
 
     Raises
     ------
@@ -39,7 +39,7 @@ def from_csv(
 
     kinds: dict[str, Kind] = {}
     count = 0
-    for frame in _read(path, None):
+    for frame in _read_chunks(path, None):
         _check(path, frame, count, size)
         _widen(kinds, frame)
         count += len(frame)
@@ -65,7 +65,7 @@ class _Rows:
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind], names: Mapping[str, str]) -> None:
         self._path, self._kinds, self._names = path, kinds, names
-        self._next, self._frames = 0, _read(path, kinds)
+        self._next, self._frames = 0, _read_chunks(path, kinds)
         self._lock = Lock()
 
     def __dask_tokenize__(self) -> str:
@@ -75,7 +75,7 @@ class _Rows:
         """The rows, in the order and with the kinds of columns that all parts have."""
         with self._lock:
             if start < self._next:
-                self._next, self._frames = 0, _read(self._path, self._kinds)
+                self._next, self._frames = 0, _read_chunks(self._path, self._kinds)
             while self._next <= start:
                 frame = next(self._frames)
                 self._next += ROWS
@@ -85,8 +85,8 @@ class _Rows:
         return frame.rename(columns=dict(self._names))
 
 
-def _read(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
-    """Frames of `ROWS` rows; raises `InputError` where the file is no table."""
+def _read_chunks(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
+    """Frames of `ROWS` rows; raises `InputError` if the file is not a table."""
     import pandas as pd
 
     try:

@@ -65,7 +65,7 @@ class Spool:
             yield np.delete(rows, self._dropped[first:last] - start, axis=0)
 
     def column(self, number: int) -> F64:
-        """One column of all rows."""
+        """Read a column of all rows."""
         out, seen = np.empty(len(self)), 0
         for rows in self.chunks():
             out[seen : seen + len(rows)] = rows[:, number]

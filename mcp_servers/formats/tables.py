@@ -24,7 +24,9 @@ def write_parts(path: Path, parts: Iterable[Mapping[str, AnyArray | Sequence[Any
 
     writer = None
     for columns in parts:
-        table = pa.table({name: _rounded(np.asarray(values)) for name, values in columns.items()})
+        table = pa.table(
+            {name: _round_digits(np.asarray(values)) for name, values in columns.items()}
+        )
         writer = writer or arrow_csv.CSVWriter(path, table.schema)
         writer.write_table(table)
     if writer is None:
@@ -32,7 +34,7 @@ def write_parts(path: Path, parts: Iterable[Mapping[str, AnyArray | Sequence[Any
     writer.close()
 
 
-def _rounded(array: AnyArray) -> AnyArray:
+def _round_digits(array: AnyArray) -> AnyArray:
     if array.dtype.kind != "f":
         return array
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -51,7 +51,7 @@ class TileSpool:
             tile = np.zeros(self._shape, dtype=np.uint8)
             if place in self._slots:
                 for layer in range(self._shape[0]):
-                    tile[layer] = self._stored(place, layer, 0, self._shape[1])
+                    tile[layer] = self._load_layer(place, layer, 0, self._shape[1])
             self._memory[place] = tile
             while len(self._memory) > self._held:
                 self._put_away(*self._memory.popitem(last=False))
@@ -68,9 +68,9 @@ class TileSpool:
         tile = self._memory.get(place)
         if tile is not None:
             return np.asarray(tile[layer, top:bottom])
-        return self._stored(place, layer, top, bottom) if place in self._slots else None
+        return self._load_layer(place, layer, top, bottom) if place in self._slots else None
 
-    def _stored(self, place: Place, layer: int, top: int, bottom: int) -> U8:
+    def _load_layer(self, place: Place, layer: int, top: int, bottom: int) -> U8:
         """Rows from the file."""
         assert self._file is not None
         layers, side, _ = self._shape

@@ -1,4 +1,4 @@
-"""Tools that start a run of SAGE, answer its review, and tell where it is.
+"""Tools that start a run of SAGE, answer its review, and report its state.
 
 They drive the `sage` command as a separate process with a list of arguments, through a callable
 that the application hands in; this package knows nothing of the application itself.
@@ -25,7 +25,7 @@ RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 
 @dataclass(frozen=True)
 class Answer:
-    """How a command ended."""
+    """Result of a command."""
 
     code: int
     stdout: str
@@ -33,7 +33,7 @@ class Answer:
 
 
 Drive = Callable[[Sequence[str], Callable[[], bool]], Answer]
-"""Runs `sage` with these arguments; the second argument tells whether to stop it."""
+"""Runs `sage` with these arguments; the second argument returns True to stop it."""
 
 
 RunName = Annotated[str, Field(description='A run\'s id, its beginning, or "last"', max_length=128)]
@@ -66,13 +66,13 @@ class ReviewInput(Strict):
 
 
 class StatusInput(Strict):
-    """Which run."""
+    """A run."""
 
     run: RunName = "last"
 
 
 class RunResult(BaseModel):
-    """What the command said. `status` tells what the run waits for, if anything."""
+    """Output of the command. `status` names what the run waits for, if anything."""
 
     run: str | None
     status: str
@@ -86,7 +86,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         "start_run",
         "knowledge",
         "2.0.0",
-        "Start a run of SAGE on a research question. It goes on until the hypotheses wait for "
+        "Start a run of SAGE on a research question. It continues until the hypotheses wait for "
         "review: answer with review_run. Takes minutes.",
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
@@ -99,14 +99,14 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         if given.graph is not None:
             words += ["--kg", str(context.input(given.graph))]
         context.progress(0.05, "running")
-        return _read(drive([*words, "--", given.prompt], context.cancelled))
+        return _parse_answer(drive([*words, "--", given.prompt], context.cancelled))
 
     @tool(
         "review_run",
         "knowledge",
         "1.0.0",
         "Answer the review checkpoint of a run: approve, reject with a reason, edit, or ask for "
-        "another hypothesis. The run then goes on to its report. Takes minutes.",
+        "another hypothesis. The run then continues to its report. Takes minutes.",
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
         acts=True,
@@ -128,7 +128,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
                 raise InputError(f"{given.decision} needs a reason")
             words += [f"--{given.decision}={given.reason}"]
         context.progress(0.05, "running")
-        return _read(drive([*words, "--", _run_name(given.run)], context.cancelled))
+        return _parse_answer(drive([*words, "--", _run_name(given.run)], context.cancelled))
 
     @tool(
         "run_status",
@@ -139,7 +139,9 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         cacheable=False,
     )
     def run_status(given: StatusInput, context: ToolContext) -> RunResult:
-        return _read(drive(["show", "--json", "--", _run_name(given.run)], context.cancelled))
+        return _parse_answer(
+            drive(["show", "--json", "--", _run_name(given.run)], context.cancelled)
+        )
 
     return [getattr(item, ATTRIBUTE) for item in (start_run, review_run, run_status)]
 
@@ -160,7 +162,7 @@ def _under_roots(cohort: str, context: ToolContext) -> str:
     return str(context.input(cohort))
 
 
-def _read(answer: Answer) -> RunResult:
+def _parse_answer(answer: Answer) -> RunResult:
     if answer.code != 0:
         lines = [line for line in answer.stderr.splitlines() if line.strip()]
         message = lines[-1].removeprefix("error: ") if lines else f"exit code {answer.code}"

@@ -17,7 +17,7 @@ Name = Annotated[str, Field(min_length=1, max_length=400)]
 
 
 class TermsInput(Strict):
-    """What to ask about."""
+    """Names to look up."""
 
     names: list[Name] = Field(
         min_length=1, max_length=20, description="Names, or sentences that hold names"
@@ -25,7 +25,7 @@ class TermsInput(Strict):
 
 
 class TermsResult(BaseModel):
-    """What each name means, and how those that are known as a whole stand to each other."""
+    """Meaning of each name, and relations between the known ones."""
 
     names: list[Asked]
     between: list[Between]

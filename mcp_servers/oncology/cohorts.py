@@ -1,4 +1,4 @@
-"""Which cohorts there are, and tables of a caller's own numbers that can be analyzed with them."""
+"""List of cohorts, and tables of a caller's measurements to analyze with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMULA = ("=", "+", "@", "\t", "\r")
 
 
 class CohortsInput(Strict):
-    """Which of them."""
+    """Search text."""
 
     search: str = Field(
         default="", max_length=100, description="Only those whose name or title contains this"
@@ -32,7 +32,7 @@ class CohortsInput(Strict):
 
 
 class CohortRow(BaseModel):
-    """One cohort."""
+    """A cohort."""
 
     cohort: str = Field(description="Give this as `cohort` to the oncology tools")
     title: str
@@ -192,7 +192,7 @@ def _check_columns(columns: list[str], given: TableInput) -> None:
 
 
 def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
-    """What a column holds: "number" or "text".
+    """Kind of a column: "number" or "text".
 
     Raises `InputError` where it mixes them, or holds a number that is not finite.
     """

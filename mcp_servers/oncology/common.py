@@ -1,4 +1,4 @@
-"""What the oncology tools share: cohorts under the roots, groups, and small-number protection."""
+"""Cohorts under the roots, groups, and protection of small numbers for the oncology tools."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CohortChoice(Strict):
 
 
 class CohortInput(CohortChoice):
-    """A cohort, an outcome, and who is analyzed."""
+    """A cohort, an outcome, and a selection of patients."""
 
     endpoint: str = Field(description='Endpoint of the cohort, e.g. "OS"')
     filters: list[Filter] = Field(
@@ -130,7 +130,7 @@ def _open_cohort(given: CohortChoice, context: ToolContext) -> tuple[Cohort, tup
             folder = context.roots.input(given.data_root, "folder")
         if not context.roots.allows(folder):
             raise InputError(
-                f'cohort "{name}": its root folder lies outside the allowed folders; add a root'
+                f'cohort "{name}": its root folder is outside the allowed folders; add a root'
             )
         names = [table.file for table in spec.tables.values()]
         names += [spec.expression.file] if spec.expression else []
@@ -255,17 +255,17 @@ def finite(value: float | None) -> float | None:
 
 
 def spreads(numbers: pd.Series) -> bool:
-    """Whether none or at least five patients differ from those who have the commonest value."""
+    """True if no patient or at least five differ from the commonest value."""
     apart = len(numbers) - int(numbers.value_counts().max()) if len(numbers) else 0
     return apart == 0 or apart >= SMALLEST
 
 
 def require_spread(key: str, numbers: pd.Series) -> None:
-    """Refuse a number by which a few differ from all others: a model of it would tell of them."""
+    """Refuse a number by which a few differ from all others: a model would reveal them."""
     if not spreads(numbers):
         raise InputError(
             f'"{key}": fewer than {SMALLEST} patients differ from the others, who all have one'
-            " value; no figure is given of so few"
+            " value; results for so few are not given"
         )
 
 

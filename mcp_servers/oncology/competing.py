@@ -29,7 +29,7 @@ COMPETING = Validity(
     known_failures=(
         "Informative censoring biases every estimate here",
         "Causes of death that were inferred or misclassified move events between the curves",
-        "A hazard ratio of the cause says nothing alone about how many will have the event",
+        "A hazard ratio of the cause says nothing alone about the number of events",
     ),
     accuracy="Same figures as R's cmprsk (crr, cuminc) to 9 digits (tests of this suite)",
 )
@@ -54,7 +54,7 @@ class IncidencePoint(BaseModel):
 
 
 class IncidenceCurve(BaseModel):
-    """One group; counts under five are null."""
+    """Incidence of a group; counts under five are null."""
 
     group: str
     n: int
@@ -73,7 +73,7 @@ class GrayRow(BaseModel):
 
 
 class HazardRow(BaseModel):
-    """One term: the hazard among those free of any event, and the subdistribution's (incidence)."""
+    """Term of both models: the cause-specific hazard, and the subdistribution's (incidence)."""
 
     name: str
     cause_specific_hr: float
@@ -167,7 +167,7 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
 def _gray(
     time: NDArray[Any], status: NDArray[Any], groups: NDArray[Any]
 ) -> tuple[list[GrayRow], list[str]]:
-    """The test of the event, which must succeed, and of what competes, if it can be had."""
+    """The test of the event, which must succeed, and of the competing event, if possible."""
     from validation.statistics.competing import gray_test
     from validation.statistics.errors import StatisticsError
 
@@ -192,7 +192,7 @@ def _terms(
     table: pd.DataFrame,
     covariates: list[str],
 ) -> tuple[list[HazardRow], list[str]]:
-    """Both models with the same terms; a model that the data cannot bear is a note."""
+    """Both models with the same terms; a model that cannot be fitted is a note."""
     import numpy as np
 
     from validation.statistics.cox import cox
@@ -218,7 +218,7 @@ def _terms(
     except StatisticsError as error:
         notes.append(f"no Fine-Gray model: {error}")
 
-    def of(part: str, at: int) -> float | None:
+    def read(part: str, at: int) -> float | None:
         return None if subdistribution is None else float(getattr(subdistribution, part)[at])
 
     rows = [
@@ -228,10 +228,10 @@ def _terms(
             cause_specific_lower=float(hazard.lower[at]),
             cause_specific_upper=float(hazard.upper[at]),
             cause_specific_p=float(hazard.p[at]),
-            subdistribution_hr=of("hr", at),
-            subdistribution_lower=of("lower", at),
-            subdistribution_upper=of("upper", at),
-            subdistribution_p=of("p", at),
+            subdistribution_hr=read("hr", at),
+            subdistribution_lower=read("lower", at),
+            subdistribution_upper=read("upper", at),
+            subdistribution_p=read("p", at),
         )
         for at, name in enumerate(names)
     ]

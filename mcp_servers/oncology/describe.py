@@ -1,4 +1,4 @@
-"""What a cohort holds, without a patient's row."""
+"""Contents of a cohort, without rows of patients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DescribeInput(CohortChoice):
-    """Which cohort, and which part of its dictionary."""
+    """A cohort, and a part of its dictionary."""
 
     search: str = Field(
         default="", description="Only variables and genes that contain this", max_length=100
@@ -30,7 +30,7 @@ class DescribeInput(CohortChoice):
 
 
 class VariableRow(BaseModel):
-    """One variable. `levels` leaves out those under five patients."""
+    """A variable. `levels` omits those under five patients."""
 
     key: str
     label: str
@@ -43,7 +43,7 @@ class VariableRow(BaseModel):
 
 
 class EndpointRow(BaseModel):
-    """One outcome; counts under five are null."""
+    """An outcome; counts under five are null."""
 
     key: str
     label: str
@@ -110,29 +110,22 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
         simulated=book.simulated,
         n_patients=book.n_patients,
         endpoints=[
-            EndpointRow(
-                key=endpoint.key,
-                label=endpoint.label,
-                kind=endpoint.kind,
-                unit=endpoint.unit,
-                n=safe_count(endpoint.n),
-                events=safe_count(endpoint.events),
-                median_follow_up=finite(endpoint.median_follow_up),
-                coding=endpoint.coding,
-                note=endpoint.note,
+            EndpointRow.model_validate(endpoint, from_attributes=True).model_copy(
+                update={
+                    "n": safe_count(endpoint.n),
+                    "events": safe_count(endpoint.events),
+                    "median_follow_up": finite(endpoint.median_follow_up),
+                }
             )
             for endpoint in book.endpoints
         ],
         variables=[
-            VariableRow(
-                key=variable.key,
-                label=variable.label,
-                kind=variable.kind,
-                unit=variable.unit,
-                n=safe_count(variable.n),
-                missing=round(variable.missing, 2),
-                levels={level: n for level, n in variable.levels.items() if n >= SMALLEST},
-                note=variable.note,
+            VariableRow.model_validate(variable, from_attributes=True).model_copy(
+                update={
+                    "n": safe_count(variable.n),
+                    "missing": round(variable.missing, 2),
+                    "levels": {level: n for level, n in variable.levels.items() if n >= SMALLEST},
+                }
             )
             for variable in book.variables
             if word in variable.key.casefold() or word in variable.label.casefold()
@@ -142,7 +135,7 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
         expression_unit=book.expression_unit,
         genes=genes[: given.genes],
         losses=[
-            f"{join.step}: {_lost(join.before - join.after)} lost ({join.reason})"
+            f"{join.step}: {_count_lost(join.before - join.after)} lost ({join.reason})"
             for join in book.joins
             if join.before != join.after
         ],
@@ -161,12 +154,12 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
 
 
 def _without_small_counts(code: str, where: str, message: str, book: DataDictionary) -> str:
-    """The message of a finding; a number of events under five is not told."""
+    """The message of a finding; a number of events under five is withheld."""
     events = {f"endpoints.{endpoint.key}": endpoint.events for endpoint in book.endpoints}
     if code == "few_events" and safe_count(events.get(where)) is None:
         return f"fewer than {SMALLEST} events: no model will hold"
     return message
 
 
-def _lost(count: int) -> str:
+def _count_lost(count: int) -> str:
     return f"fewer than {SMALLEST}" if 0 < count < SMALLEST else str(count)

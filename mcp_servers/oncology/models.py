@@ -47,7 +47,7 @@ class CoxInput(CohortInput):
 
 
 class CoxTerm(BaseModel):
-    """One covariate: hazard ratio with its 95% interval, and the test of proportionality."""
+    """Covariate: hazard ratio with its 95% interval, and the test of proportionality."""
 
     name: str
     hazard_ratio: float
@@ -201,7 +201,7 @@ class ScreenInput(CohortInput):
 
 
 class ScreenRow(BaseModel):
-    """One feature: hazard ratio per standard deviation, and its q-value over all features."""
+    """Feature: hazard ratio per standard deviation, and its q-value over all features."""
 
     name: str
     hazard_ratio: float | None

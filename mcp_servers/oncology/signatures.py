@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 
 
 class SignatureInput(CohortChoice):
-    """Which signatures; default: all whose genes the cohort has."""
+    """Signatures; by default all whose genes the cohort has."""
 
     signatures: list[str] = Field(default_factory=list, max_length=50)
     genes: list[str] = Field(
@@ -25,7 +25,7 @@ class SignatureInput(CohortChoice):
 
 
 class SignatureRow(BaseModel):
-    """One signature over the cohort; quantiles are of the patients' scores."""
+    """A signature over the cohort; quantiles are of the patients' scores."""
 
     key: str
     label: str

@@ -61,7 +61,7 @@ class Point(BaseModel):
 
 
 class Curve(BaseModel):
-    """One group's survival; medians are null where the curve does not reach one half."""
+    """Survival of a group; medians are null if the curve does not reach one half."""
 
     group: str
     n: int

@@ -1,4 +1,4 @@
-"""Who calls a tool, where a reverse proxy names people to an HTTP server; the application decides.
+"""Callers of tools, if a reverse proxy names people to an HTTP server; the application decides.
 
 This package knows nothing of roles, quotas and logs: whoever opens the server hands them in.
 """

@@ -1,4 +1,4 @@
-"""Who may call over HTTP: the Host and Origin of a request, then its bearer token."""
+"""Access over HTTP: the Host and Origin of a request, then its bearer token."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Gate:
         """Status and reason for a request that may not pass, None for one that may."""
         hosts = _values(headers, b"host")
         host = parse_authority(hosts[0]) if len(hosts) == 1 else None
-        if host is None or (self.hosts and not _listed(host, self.hosts)):
+        if host is None or (self.hosts and not _is_allowed(host, self.hosts)):
             return 421, "the Host header is not this server's; see --allowed-host"
         origins = _values(headers, b"origin")
         if origins and not (len(origins) == 1 and self._same_origin(origins[0], host)):
@@ -87,7 +87,7 @@ class Gate:
         if origin is None:
             return False
         default = DEFAULT_PORTS[text.partition(":")[0]]
-        return origin == (host[0], host[1] or default) or _listed(origin, self.named)
+        return origin == (host[0], host[1] or default) or _is_allowed(origin, self.named)
 
     @staticmethod
     def authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
@@ -100,7 +100,7 @@ class Gate:
 
 
 async def pass_on(app: Any, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
-    """Hand an allowed request on, and tell the listener that its connection brought one."""
+    """Pass an allowed request on, and report it to the listener."""
     peer = scope["client"]
     listener.admit(peer)
 
@@ -120,7 +120,7 @@ def _values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
 
 
-def _listed(given: Authority, allowed: list[Authority | None]) -> bool:
+def _is_allowed(given: Authority, allowed: list[Authority | None]) -> bool:
     """True when an allowed host equals the given one; one without a port stands for any port."""
     return any(rule is not None and rule in (given, (given[0], None)) for rule in allowed)
 

@@ -1,4 +1,4 @@
-"""How a server is bounded and reached."""
+"""Limits and address of a server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """Where the HTTP server listens and who may call. No token is for loopback alone.
+    """Address and access of the HTTP server. Without a token, loopback only.
 
     `certificate` and `key` are PEM files; with them the server speaks TLS only. At most
     `connections` are open at once; the head of a request has `head_seconds`, its body

@@ -1,4 +1,4 @@
-"""Old outputs of a server's calls, removed by age and size; what is still needed stays.
+"""Old outputs of a server's calls, removed by age and size unless needed.
 
 Each call writes into a folder of its own, `TOOL/HANDLE`, below the output folder.
 """
@@ -18,10 +18,9 @@ HANDLE = re.compile(r"[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Bounds:
-    """What outputs may take; None is no bound.
+    """Limits of outputs; None is no limit.
 
-    A folder that changed within `young_s` seconds is left alone: its call may be under way, or its
-    reader reading.
+    Folders that changed within `young_s` seconds are kept: they may be in use.
     """
 
     days: float | None = None
@@ -34,7 +33,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed and what is there."""
+    """Removed and remaining outputs."""
 
     removed: tuple[Path, ...]
     freed: int

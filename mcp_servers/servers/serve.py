@@ -60,7 +60,7 @@ def http_app(
 def serve_http(
     server: ToolServer, options: HttpOptions, started: Callable[[str], None] | None = None
 ) -> None:
-    """Serve over HTTP until interrupted; `started` is told the address.
+    """Serve over HTTP until interrupted; `started` gets the address.
 
     Raises `InputError` when the address cannot be bound or would be open to strangers.
     """
@@ -74,7 +74,7 @@ def serve_http(
 
 
 def listen(options: HttpOptions) -> BoundedListener:
-    """A bound socket, so that a client may call as soon as it is told the address.
+    """Bind a socket, so that clients can call as soon as they get the address.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def listen(options: HttpOptions) -> BoundedListener:
 def serve_app(
     app: Any, bound: BoundedListener, options: HttpOptions, started: Callable[[str], None]
 ) -> None:
-    """Serve an application on a bound socket until interrupted; `started` is told the address.
+    """Serve an application on a bound socket until interrupted; `started` gets the address.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class Components:
 
     def of_cells(self, rows: slice = slice(None)) -> I32:
         """The region of each True cell of some rows of the mask, in the order of `mask[rows]`."""
-        own = self._within(rows)
+        own = self._select_runs(rows)
         return np.repeat(self.labels[own], (self.stops - self.starts)[own])
 
     def labels_at(self, rows: AnyArray, columns: AnyArray) -> I32:
@@ -59,7 +59,7 @@ class Components:
         `values` has one for each True cell of some rows of the mask.
         """
         out = np.zeros(self.count + 1)
-        own = self._within(rows)
+        own = self._select_runs(rows)
         lengths = (self.stops - self.starts)[own].astype(np.int64)
         if len(lengths):
             first = np.cumsum(lengths) - lengths
@@ -98,7 +98,7 @@ class Components:
         """The regions one by one."""
         return Pieces(self)
 
-    def _within(self, rows: slice) -> slice:
+    def _select_runs(self, rows: slice) -> slice:
         top, bottom, _ = rows.indices(self.shape[0])
         return slice(*np.searchsorted(self.rows, (top, bottom)).tolist())
 
@@ -148,7 +148,7 @@ def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) ->
     found = [_runs(mask[part], part.start, value) for part in bands(len(mask))]
     rows, starts, stops = (np.concatenate([part[i] for part in found]) for i in range(3))
     del found
-    first = _joined(rows, starts, stops, mask.shape[1], int(diagonal))
+    first = _join_runs(rows, starts, stops, mask.shape[1], int(diagonal))
     known, labels = np.unique(first, return_inverse=True)
     shape = (mask.shape[0], mask.shape[1])
     return Components(shape, rows, starts, stops, (labels + 1).astype(np.int32), len(known))
@@ -165,7 +165,7 @@ def _runs(band: AnyArray, top: int, value: bool) -> tuple[I32, I32, I32]:
     return rows.astype(np.int32), starts.astype(np.int32), stops.astype(np.int32)
 
 
-def _joined(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I32:
+def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I32:
     """For each run the first run that it is connected to, through runs of neighboring rows."""
     begin = rows.astype(np.int64) * (width + 3) + starts
     end = rows.astype(np.int64) * (width + 3) + stops

@@ -163,7 +163,7 @@ def _box(ring: F64, shape: tuple[int, int], within: Box | None = None) -> Box:
 
 
 def _inside(ring: F64, box: Box) -> BoolArray:
-    """Which whole coordinates in a box of rows and columns lie inside a ring (even-odd)."""
+    """Mask of the whole coordinates of a box that are inside a ring (even-odd)."""
     rows, columns = box
     height, width = rows.stop - rows.start, columns.stop - columns.start
     changes = np.zeros((height, width), dtype=np.uint8)

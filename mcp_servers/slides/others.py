@@ -20,7 +20,7 @@ READ_PIXELS = 4_000_000
 LONGEST_INDEX = 1 << 20
 """OpenSlide reads no longer index of a slide of many files."""
 GRAY = "gray image: stain tools assume an RGB bright-field image"
-"""What is said of an image that has no color."""
+"""Warning for an image without color."""
 
 
 class OpenSlideSource:

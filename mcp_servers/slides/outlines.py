@@ -19,7 +19,7 @@ from mcp_servers.slides.components import components
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """One region's outer ring and its holes, each (n, 2) of x, y in cells; rings are not closed."""
+    """Outer ring of a region and its holes, each (n, 2) of x, y in cells; rings are not closed."""
 
     exterior: I32
     holes: tuple[I32, ...]
@@ -32,7 +32,7 @@ def outlines(mask: BoolArray) -> Iterator[Outline]:
     area that an outline encloses is exactly that of its cells.
     """
     corners, crossing = _corners(mask)
-    steps, ends = _walked(_upright(corners[:, 0], crossing))
+    steps, ends = _walk_rings(_upright(corners[:, 0], crossing))
     del crossing
     starts = np.concatenate([[0], ends])[:-1].astype(np.int64)
 
@@ -53,7 +53,7 @@ def outlines(mask: BoolArray) -> Iterator[Outline]:
 
 
 def _cells(mask: BoolArray, x: I32, y: I32) -> BoolArray:
-    """Which of some cells are True; those beyond the border are not."""
+    """Values of some cells; False beyond the border."""
     height, width = mask.shape
     out = (x < width) & (y < height)
     out[out] = mask[y[out], x[out]]
@@ -99,7 +99,7 @@ def _upright(x: I32, crossing: U8) -> I32:
     return out
 
 
-def _walked(upright: I32) -> tuple[I32, AnyArray]:
+def _walk_rings(upright: I32) -> tuple[I32, AnyArray]:
     """Every other corner of the rings, one ring after the other, and where each ring ends.
 
     Corners 2 k and 2 k + 1 are the ends of a horizontal edge; the ring goes from the corner named

@@ -44,7 +44,7 @@ _MAGIC = {
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What a slide says of itself. `mpp` is µm per level-0 pixel; None when the file has none."""
+    """Metadata of a slide. `mpp` is µm per level-0 pixel; None when the file has none."""
 
     path: str
     format: str
@@ -128,7 +128,7 @@ class Slide:
         return slide
 
     def _override(self, mpp: float) -> None:
-        """Take the caller's pixel size; where the file says another, every result tells both."""
+        """Use the caller's pixel size; if the file has another, every result reports both."""
         if self.mpp is not None and abs(mpp - self.mpp) > MPP_TOLERANCE * self.mpp:
             note = (
                 f"the pixel size was set to {mpp:g} µm, the file says {self.mpp:g}: areas differ "
@@ -333,7 +333,7 @@ class Slide:
     def thumbnail(self, max_px: int = 1024) -> U8:
         """The whole slide, its longer side at most `max_px` pixels."""
         if not 1 <= max_px <= 16384:
-            raise InputError(f"max_px must lie in 1-16384, not {max_px}")
+            raise InputError(f"max_px must be in 1-16384, not {max_px}")
         view = self.scale_to(max(1.0, max(self.width, self.height) / max_px))
         image = view.read(0, 0, view.width, view.height)
         return fit(image, max_px)
@@ -357,7 +357,7 @@ class Slide:
             If the size is out of bounds.
         """
         if size < 1 or size > 8192:
-            raise InputError(f"tile size must lie in 1-8192 px, not {size}")
+            raise InputError(f"tile size must be in 1-8192 px, not {size}")
         ratio = self.levels[level].downsample
         read = self.source.read
         waiting: list[Future[list[U8]]] = []
@@ -405,7 +405,7 @@ class Slide:
 
 
 class _Closed:
-    """Stands in until a reader is attached."""
+    """Placeholder until a reader is attached."""
 
     name = "closed"
     levels: tuple[Level, ...] = ()
@@ -436,7 +436,7 @@ def fit(image: U8, max_px: int) -> U8:
 
 
 def _kind(path: Path) -> str:
-    """What a file is by its first bytes; raises `InputError` when it cannot be a slide."""
+    """Kind of a file by its first bytes; raises `InputError` if it cannot be a slide."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a slide file")
     try:
@@ -450,7 +450,7 @@ def _kind(path: Path) -> str:
 
 
 def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
-    """Whether both readers see the same levels, and the same pixels in a tile of the ends."""
+    """True if both readers see the same levels, and the same pixels in a tile of the ends."""
     sizes = [(level.width, level.height) for level in direct.levels]
     theirs_sizes = [(level.width, level.height) for level in reference.levels]
     if direct.tags.get("ome"):  # OpenSlide does not look into the sub-directories of OME-TIFF

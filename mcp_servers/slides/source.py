@@ -1,4 +1,4 @@
-"""What every reader of pixels offers, and the reading of tiles that the tiled ones share."""
+"""Protocol of pixel readers, and reading of tiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHITE = 255
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One resolution of the pyramid; `downsample` is relative to level 0."""
+    """Resolution of the pyramid; `downsample` is relative to level 0."""
 
     width: int
     height: int
@@ -121,10 +121,10 @@ def refuse_discolored(path: Path, source: Source) -> None:
         if any(mean.min() >= WHITE for mean in means):  # a tile that one level does not store
             continue
         if np.abs(means[0] - means[1]).max() > COLOR_TOLERANCE:
-            told = ["/".join(f"{value:.0f}" for value in mean) for mean in means]
+            colors = ["/".join(f"{value:.0f}" for value in mean) for mean in means]
             raise InputError(
                 f"{path}: levels {finer} and {finer + 1} show the same tissue in different colors "
-                f"(mean RGB {told[0]} and {told[1]}): one of them is mislabeled. Export it again"
+                f"(mean RGB {colors[0]} and {colors[1]}): one is mislabeled. Export it again"
             )
 
 

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 CACHE_BYTES = 48 * 2**20
 UNREADABLE = "it has no readable directory"
-"""How the reason begins when a file is no whole TIFF."""
+"""Beginning of the reason if a file is not a complete TIFF."""
 _JPEG, _JPEG2000_RGB, _JPEG2000_YCBCR = 7, 33005, 33003
 _PLAIN = {1: "none", 5: "lzw", 8: "deflate", 32946: "deflate"}
 
 
 _SILENT = logging.NullHandler()
-"""What tifffile finds amiss is said by our errors; without a handler Python prints it on stderr."""
+"""Silences tifffile: its findings appear in our errors."""
 
 
 class UnsupportedError(Exception):
@@ -43,7 +43,7 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """One tiled image of the file."""
+    """Tiled image of the file."""
 
     level: Level
     offsets: I64
@@ -119,11 +119,11 @@ class TiffSource:
 
     @property
     def mislabeled(self) -> bool:
-        """Whether some level's JPEG streams contradict the TIFF tag on their color."""
+        """True if a level's JPEG streams contradict the TIFF tag on their color."""
         return any(directory.mislabeled for directory in self._directories)
 
     def has_gaps(self) -> bool:
-        """Whether some tile has no bytes (OpenSlide fills those in its own way)."""
+        """True if a tile has no bytes (OpenSlide fills those in its own way)."""
         return any(bool((d.counts == 0).any()) for d in self._directories)
 
     def tile(self, level: int, index: int) -> U8:
@@ -158,7 +158,7 @@ class TiffSource:
         return tile
 
     def _reduced_tile(self, level: int, index: int, reduce: int) -> U8:
-        """One tile at 1/2, 1/4 or 1/8; JPEG by decoding fewer coefficients."""
+        """Read a tile at 1/2, 1/4 or 1/8; JPEG by decoding fewer coefficients."""
         one = self._directories[level]
         if one.compression != _JPEG or not one.counts[index]:
             return shrink(self.tile(level, index), reduce)

@@ -1,4 +1,4 @@
-"""The one thing about a slide that a person can add: how large its pixels are."""
+"""Error of a slide without a pixel size, which a person can provide."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Pixels(Protocol):
-    """What a view needs of a slide."""
+    """Interface of a slide for views."""
 
     @property
     def path(self) -> Path: ...

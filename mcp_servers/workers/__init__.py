@@ -1,1 +1,1 @@
-"""Where tools run: a local pool of processes, or a Ray cluster."""
+"""Workers that run tools: a local pool of processes, or a Ray cluster."""

@@ -1,4 +1,4 @@
-"""What every kind of workers does: take jobs, keep them in order, tell where they are."""
+"""Base of all workers: a queue of jobs and their states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Workers(ABC):
         grace: float = 5.0,
         registry: Registry | None = None,
     ) -> None:
-        """Tools come from `recipe`, or from `registry` where it is given.
+        """Tools come from `registry`, by default built from `recipe`.
 
         A job whose worker dies is given to another, `max_attempts` in all. A cancelled job that
         does not stop by itself within `grace` seconds loses its worker.
@@ -80,7 +80,7 @@ class Workers(ABC):
         return job
 
     def check(self, job: Job) -> None:
-        """Refuse a job that can never run here; a subclass says why. Here, none is refused."""
+        """Refuse a job that can never run here; subclasses give the reason."""
         return
 
     def run(self, tool: str, arguments: Mapping[str, Any], roots: Roots) -> ToolRun:
@@ -107,7 +107,7 @@ class Workers(ABC):
         self._wake()
 
     def counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
+        """Number of jobs in each state."""
         with self.lock:
             states = [job.state for job in self.jobs.values()]
         return {state.value: states.count(state) for state in State}

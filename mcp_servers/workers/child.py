@@ -81,8 +81,8 @@ def run_request(
     try:
         run = registry.run(request["tool"], request["arguments"], context)
     except (SageError, Cancelled) as error:
-        told = {"kind": name_error(error), "message": str(error)}
-        return {"op": "failed", "id": request["id"], **told}
+        kind = name_error(error)
+        return {"op": "failed", "id": request["id"], "kind": kind, "message": str(error)}
     except MemoryError:
         words = f"{request['tool']} ran out of memory"
         return {"op": "failed", "id": request["id"], "kind": "fault", "message": words}

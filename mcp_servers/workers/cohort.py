@@ -1,9 +1,11 @@
-"""One tool over many slides: resumable, failures at the end, a table that a cohort can use."""
+"""Runs of a tool over many slides: resumable, with a table that a cohort can use."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import fcntl
+import io
 import itertools
 import json
 import queue
@@ -21,25 +23,10 @@ from mcp_servers.workers.jobs import Job
 from sage.core.errors import Cancelled, InputError, SageError
 from sage.core.files import write_text
 
-SLIDE_SUFFIXES = frozenset(
-    [
-        ".svs",
-        ".tif",
-        ".tiff",
-        ".ndpi",
-        ".scn",
-        ".mrxs",
-        ".bif",
-        ".vms",
-        ".vmu",
-        ".svslide",
-        ".czi",
-        ".png",
-        ".jpg",
-        ".jpeg",
-        ".dcm",
-    ]
-)
+SLIDE_SUFFIXES = frozenset((
+    ".svs", ".tif", ".tiff", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".svslide", ".czi",
+    ".png", ".jpg", ".jpeg", ".dcm",
+))  # fmt: skip
 TCGA = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})", re.IGNORECASE)
 RECORD = "run.json"
 AHEAD = 4
@@ -48,7 +35,7 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class Item:
-    """One slide of a cohort job; `name` is its folder below the output."""
+    """A slide of a cohort job; `name` is its folder below the output."""
 
     path: Path
     name: str
@@ -57,7 +44,7 @@ class Item:
 
 @dataclass
 class Outcome:
-    """How one slide ended; without `error` well. `run` is None where runs are not kept."""
+    """Result or error of a slide. `run` is None if runs are not kept."""
 
     item: Item
     run: ToolRun | None = None
@@ -106,7 +93,7 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
 
 
 def make_items(slides: Sequence[Path]) -> list[Item]:
-    """Each slide with a folder name of its own and the patient that its name tells."""
+    """Make an item per slide with a unique folder name and the patient in its name."""
     stems = [slide.name.split(".")[0] for slide in slides]
     items = []
     for path, stem in zip(slides, stems, strict=True):
@@ -117,7 +104,7 @@ def make_items(slides: Sequence[Path]) -> list[Item]:
 
 
 def parse_patient(slide: Path) -> str:
-    """The TCGA barcode that a slide's name begins with, else the name up to the first dot."""
+    """TCGA barcode at the beginning of a slide's name, else the name up to the first dot."""
     barcode = TCGA.match(slide.name)
     return barcode.group(1).upper() if barcode else slide.name.split(".")[0]
 
@@ -208,7 +195,7 @@ def run_items(
         with lock_folder(roots.write_path(f"{tool}/.lock"), tool):
             waiting = []
             for item in items:
-                found = _recorded(spec, item, slot, roots, arguments)
+                found = _load_record(spec, item, slot, roots, arguments)
                 if found is None:
                     waiting.append(item)
                 else:
@@ -220,15 +207,10 @@ def run_items(
 
 @contextlib.contextmanager
 def lock_folder(lock: Path, tool: str) -> Iterator[None]:
-    """Hold an output folder: a second job on it is refused, and what a killed one left is swept.
+    """Lock an output folder and remove the leftovers of a killed job.
 
     The lock goes with the process, however that ends.
     """
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system; files are still written whole
-        yield
-        return
     with lock.open("w") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -256,7 +238,7 @@ def _run_waiting(
     running: dict[str, Job] = {}
 
     def submit(item: Item) -> None:
-        def changed(job: Job) -> None:
+        def on_change(job: Job) -> None:
             if job.state.final:
                 ended.put((item, job))
             elif on_progress is not None:
@@ -264,7 +246,7 @@ def _run_waiting(
 
         folder = roots.below(f"{spec.name}/{item.name}")
         running[item.name] = workers.submit(
-            spec.name, {**arguments, slot: str(item.path)}, folder, on_change=changed
+            spec.name, {**arguments, slot: str(item.path)}, folder, on_change=on_change
         )
 
     rest = iter(waiting)
@@ -279,9 +261,9 @@ def _run_waiting(
         while running:
             item, job = ended.get()
             del running[item.name]
-            outcome = _outcome(item, job)
+            outcome = _make_outcome(item, job)
             if outcome.run is not None:
-                _record(spec, outcome, slot, roots, arguments)
+                _save_record(spec, outcome, slot, roots, arguments)
             end(outcome)
             fill()
     finally:
@@ -289,7 +271,7 @@ def _run_waiting(
             workers.cancel(job)
 
 
-def _outcome(item: Item, job: Job) -> Outcome:
+def _make_outcome(item: Item, job: Job) -> Outcome:
     try:
         return Outcome(item, run=job.result(0))
     except (SageError, Cancelled) as error:
@@ -314,7 +296,7 @@ def _identity(
     }
 
 
-def _recorded(
+def _load_record(
     spec: ToolSpec, item: Item, slot: str, roots: Roots, arguments: Mapping[str, Any]
 ) -> ToolRun | None:
     path = roots.output / spec.name / item.name / RECORD
@@ -329,7 +311,7 @@ def _recorded(
     return run if whole else None
 
 
-def _record(
+def _save_record(
     spec: ToolSpec, outcome: Outcome, slot: str, roots: Roots, arguments: Mapping[str, Any]
 ) -> None:
     assert outcome.run is not None
@@ -357,7 +339,7 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) -> None:
-    """One row per slide that ended, with its patient: what a `cohort.toml` table needs.
+    """Write a row per finished slide, with its patient, as a `cohort.toml` table needs.
 
     Columns: patient, slide, status, then the result's values; files relative to the table.
     """
@@ -381,8 +363,6 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
             row["error"] = outcome.error
         rows.append(row)
     columns += ["error"]
-    import io
-
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="")
     writer.writeheader()

@@ -18,7 +18,7 @@ from mcp_servers.workers.jobs import Job, Recipe, make_job
 from sage.core.errors import Cancelled, FaultError, SageError
 
 STOPPING_S = 15.0
-"""How long what a job drives may take to stop when the workers close; its driver kills it first."""
+"""Seconds until a driven process must stop when the workers close; its driver kills it first."""
 
 
 class InlineWorkers(Workers):

@@ -25,7 +25,7 @@ _order = itertools.count()
 
 
 class State(StrEnum):
-    """Where a job is."""
+    """State of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a worker builds its registry: plain values that travel to another process."""
+    """Recipe of a worker's registry: plain values that can be sent to another process."""
 
     suite: str = "all"
     tool_folders: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Recipe:
 
 @dataclass
 class Job:
-    """One call of a tool by a worker. Higher `priority` first, then first come first served.
+    """Call of a tool by a worker. Higher `priority` first, then first come first served.
 
     `device` is what its arguments ask for: "auto", "cpu", "cuda" (any card), "cuda:N", or "".
     """
@@ -158,12 +158,12 @@ class Job:
         self.notify()
 
     def notify(self) -> None:
-        """Tell the listener."""
+        """Call `on_change`."""
         if self.on_change is not None:
             self.on_change(self)
 
     def status(self) -> dict[str, Any]:
-        """Where the job is, as JSON data."""
+        """State of the job as JSON data."""
         end = self.ended or clock.seconds()
         return {
             "job": self.id,
@@ -177,7 +177,7 @@ class Job:
 
 
 def make_request(job: Job, device: str) -> dict[str, Any]:
-    """What a worker is sent."""
+    """Make the message that a worker gets."""
     return {
         "op": "run",
         "id": job.id,
@@ -193,8 +193,8 @@ def make_request(job: Job, device: str) -> dict[str, Any]:
 
 
 def parse_roots(request: Mapping[str, Any]) -> Roots:
-    """The roots in a request (they were resolved when it was made)."""
-    inputs, made = (tuple(Path(one) for one in request[key]) for key in ("inputs", "made"))
+    """Roots of a request, already resolved."""
+    inputs, made = (tuple(map(Path, request[key])) for key in ("inputs", "made"))
     return Roots(inputs, Path(request["output"]), made)
 
 
@@ -208,12 +208,12 @@ KINDS: dict[str, type[Exception]] = {
 
 
 def name_error(error: Exception) -> str:
-    """The word by which an error crosses a process border; the narrowest kind stands first."""
+    """Name of an error for another process; the narrowest kind comes first."""
     return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "fault")
 
 
 def restore_error(kind: str, message: str) -> Exception:
-    """An error that crossed a process border, as its own type again."""
+    """Restore the type of an error from another process."""
     return KINDS[kind](message)
 
 
@@ -224,7 +224,7 @@ def make_job(
     priority: int = 0,
     on_change: Callable[[Job], None] | None = None,
 ) -> Job:
-    """A checked job: bad arguments are refused here, before anything is queued.
+    """Make a job with checked arguments.
 
     Raises
     ------

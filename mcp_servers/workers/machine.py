@@ -1,4 +1,4 @@
-"""What this machine has: processors, memory, graphics cards."""
+"""Resources of this machine: processors, memory, graphics cards."""
 
 from __future__ import annotations
 

@@ -59,14 +59,14 @@ class Flight:
 
 @dataclass
 class Search:
-    """A job whose file was not found: what was said, and the nodes that lack it, by id."""
+    """Job whose file was not found: the message, and the nodes without it, by id."""
 
     words: str
     lacking: dict[str, str] = field(default_factory=dict)
 
 
 def call_within(seconds: float, function: Callable[[], Any]) -> Any:
-    """What `function` returns or raises; raises `TimeoutError` when it takes longer."""
+    """Call `function` in a thread; raises `TimeoutError` when it takes longer."""
     ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def call() -> None:
@@ -281,7 +281,7 @@ class RayWorkers(Workers):
                 self._trouble = str(error)
                 if self._gone is None and not self.closed:
                     self._lose("has cut the connection")
-            except Exception as error:  # noqa: BLE001 - the guard ends what goes on too long
+            except Exception as error:  # noqa: BLE001 - the guard ends what takes too long
                 self._trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
                 log.warning("ray cluster in trouble", why=self._trouble)
                 self._closing.wait(1.0)
@@ -292,7 +292,7 @@ class RayWorkers(Workers):
                 self._ray.cancel(flight.reference, force=True)
 
     def _round(self, busy: bool) -> None:
-        """One look at nodes, queue, board and running jobs."""
+        """Check nodes, queue, board and running jobs once."""
         now = time.monotonic()
         if now - self._counted > (CENSUS if busy else IDLE_CENSUS):
             self.nodes = parse_nodes(self._ray.nodes())
@@ -374,9 +374,9 @@ class RayWorkers(Workers):
         done, _ = self._ray.wait([self._news], timeout=0)
         if not done:
             return
-        told, self._news = self._news, None
+        answer, self._news = self._news, None
         try:
-            news = self._ray.get(told, timeout=self._silence)
+            news = self._ray.get(answer, timeout=self._silence)
         except self._ray.exceptions.ActorUnavailableError:
             return  # Ray is starting it again
         except self._ray.exceptions.RayActorError as error:

@@ -27,7 +27,7 @@ START_FAILURES = 3
 
 @dataclass
 class Worker:
-    """One process and what it is doing.
+    """Process and its current job.
 
     `recent` names the inputs that it last had open, `cards` the GPUs that it has models on.
     """
@@ -54,9 +54,9 @@ class LocalPool(Workers):
 
     Admission keeps the sums of the running tools' CPU and memory within `cpus` and `memory_mb`
     (default: three quarters of what is available). A worker that grows beyond what a job may use
-    is killed and the job fails, saying so; the others go on. A GPU, when there is one, is given
-    to one job at a time; tools that can use one wait for it. All jobs of a card go to one worker,
-    so that a model lies on it once.
+    is killed and the job fails with that reason; others continue. A GPU is given to one job at a
+    time; tools that can use it wait. All jobs of a card go to one worker, so that a model is
+    loaded on it once.
     """
 
     def __init__(

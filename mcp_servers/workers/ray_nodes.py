@@ -1,4 +1,4 @@
-"""What a Ray cluster's nodes can hold, and the words for what they cannot."""
+"""Capacity of a Ray cluster's nodes, and messages for jobs beyond it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEDY = "start larger nodes (ray start --num-cpus, --memory, --num-gpus) or ask
 
 @dataclass(frozen=True)
 class Node:
-    """One living node; `memory_mb` is what its raylet gives to tasks, in MiB."""
+    """A living node; `memory_mb` is what its raylet gives to tasks, in MiB."""
 
     id: str
     address: str
@@ -58,7 +58,7 @@ def find_hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[lis
 
 
 def explain_refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: float) -> str | None:
-    """Why no node can ever run the job, with what the largest has; None where one can."""
+    """Reason why no node can ever run the job; None if a node can."""
     if find_hosts(need, nodes, cpus)[0]:
         return None
     if not nodes:

@@ -1,4 +1,4 @@
-"""What runs on the Ray cluster: a job's task, and the board on which tasks and dispatcher meet."""
+"""Code on the Ray cluster: a job's task, and the board between tasks and dispatcher."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _warm: dict[str, Any] = {}
 class Board:
     """An actor: signs of life and progress of running jobs, and which of them are to stop.
 
-    It holds nothing that cannot be told again: Ray restarts it when it, or its node, dies.
+    Its contents can be sent again: Ray restarts it when it, or its node, dies.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Board:
         self.jobs = 1
 
     def beat(self, job: str, node: str, fraction: float, message: str) -> tuple[bool, float]:
-        """Take a job's sign of life; whether it is to stop, and when to come again (seconds)."""
+        """Record a job's sign of life; True if it must stop, and the seconds until the next one."""
         self.news[job] = (node, fraction, message)
         return job in self.stopping, max(BEAT, self.jobs / BEATS_PER_SECOND)
 
@@ -46,10 +46,10 @@ class Board:
 
 
 class Pulse:
-    """A thread of a running job that tells the board of it; the tool itself never waits for it."""
+    """Thread that reports a running job to the board; the tool never waits for it."""
 
     def __init__(self, board: Any, job: str, node: str) -> None:
-        """Tell `board` of `job` on `node`, from `__enter__` to `__exit__`."""
+        """Report `job` on `node` to `board`, from `__enter__` to `__exit__`."""
         self.board, self.job, self.node = board, job, node
         self.stopped = False
         self._progress = (0.0, "")
@@ -70,10 +70,10 @@ class Pulse:
         wait = 0.0
         while not self._over.wait(wait):
             wait = BEAT
-            # A board that died is restarted by Ray; until then the job goes on without it.
+            # A board that died is restarted by Ray; until then the job continues without it.
             with suppress(ray.exceptions.RayError):
-                told = self.board.beat.remote(self.job, self.node, *self._progress)
-                self.stopped, wait = ray.get(told, timeout=ANSWER)
+                answer = self.board.beat.remote(self.job, self.node, *self._progress)
+                self.stopped, wait = ray.get(answer, timeout=ANSWER)
 
     def __enter__(self) -> Pulse:
         """Start."""

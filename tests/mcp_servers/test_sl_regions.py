@@ -70,5 +70,5 @@ def test_a_pixel_size_outside_the_card_is_said(tmp_path: Path) -> None:
     png(tmp_path / "a.png", blobs(400, 400))
     for mpp, said in ((0.5, False), (0.1, True)):
         done = run(context(tmp_path), "nuclei", slide="a.png", mpp=mpp)
-        words = f"nuclei was made for 0.15 to 1.05 µm per pixel, this slide has {mpp:g}"
+        words = f"nuclei is valid for 0.15 to 1.05 µm per pixel, this slide has {mpp:g}"
         assert (words in done["warnings"]) == said

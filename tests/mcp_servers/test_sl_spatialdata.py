@@ -217,7 +217,7 @@ def test_a_store_that_exists_is_kept_unless_replacing_is_asked_for(made: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("s.far.csv", "x,y\n5,6\n5000,6\n", "object 1 lies outside the slide (3000 x 2000 px)"),
+        ("s.far.csv", "x,y\n5,6\n5000,6\n", "object 1 is outside the slide (3000 x 2000 px)"),
         ("s.gap.csv", "x,y\n5,6\nNA,6\n", "row 3 has no number for x or y"),
         ("s.more.csv", "x,y\n100,200,0.9\n", "row 2 has more values than the header"),
         ("s.no.csv", "a,b\n5,6\n", "needs columns x and y"),

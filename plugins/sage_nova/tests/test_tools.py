@@ -552,7 +552,7 @@ def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: 
             file.create_virtual_dataset("features", layout)
         else:
             file["features"] = h5py.ExternalLink(str(secret), "features")
-    with pytest.raises(InputError, match='"features" lies in another file'):
+    with pytest.raises(InputError, match='"features" is in another file'):
         read_features(data / "s.h5")
     context = ToolContext(Roots.of([data], tmp_path / "out"))
     (tmp_path / "out" / "grid" / "features_x").mkdir(parents=True)
@@ -561,7 +561,7 @@ def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: 
         context, "dataset_of_wsi_check_patch_features_exist_and_schema_tool",
         wsis=["s"], job_dir=".", saveto_folder="grid", patch_encoder_name="x",
     )["slides"]["s"]  # fmt: skip
-    assert not found["file_schema_ok"] and "lies in another file" in found["problem"]
+    assert not found["file_schema_ok"] and "is in another file" in found["problem"]
 
 
 def test_parts_that_are_as_frequent_keep_the_order_in_which_they_were_said() -> None:
