@@ -22,7 +22,7 @@ Progress = Callable[[float, str], None]
 
 
 class Handles:
-    """A small least-recently-used cache of open things (slides, models), one per worker."""
+    """A small least-recently-used cache of open slides and models of a worker."""
 
     def __init__(self, capacity: int = 8) -> None:
         """Hold at most `capacity` handles; the oldest is closed first."""
@@ -71,7 +71,7 @@ def remove_path(path: Path) -> None:
 
 @dataclass
 class ToolContext:
-    """Files, limits and callbacks of one call.
+    """Files, limits and callbacks of a call.
 
     `memory_mb` is the memory that the tool should plan for, `threads` its CPU share, `device` is
     "cpu" or "cuda:N". `tag` is in the names of temporary files, so that those of a killed job are
@@ -198,5 +198,5 @@ class ToolContext:
         return max(1, min(most, int(budget / 2 / max(mb_per_item, 1e-6))))
 
     def shared(self, key: Any, make: Callable[[], T]) -> T:
-        """A handle kept open between the calls of one worker, say an open slide or a model."""
+        """A handle kept open between the calls of a worker, say an open slide or a model."""
         return self.handles.get(key, make)

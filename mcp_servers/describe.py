@@ -24,7 +24,7 @@ def describe_tool(spec: ToolSpec, nested: bool = False) -> str:
 
 
 def describe_limits(spec: ToolSpec) -> str:
-    """Resources in one line."""
+    """Resources as a line."""
     need = spec.resources
     note = f" ({need.memory_note})" if need.memory_note else ""
     text = f"needs {need.cpu} CPU, {need.memory_mb} MiB{note}, GPU {need.gpu}"
@@ -34,7 +34,7 @@ def describe_limits(spec: ToolSpec) -> str:
 
 
 def describe_validity(spec: ToolSpec) -> list[str]:
-    """Describe the validity card, one line per statement."""
+    """Describe the validity card, a line per statement."""
     lines = []
     card = spec.validity
     if card is not None:
@@ -56,7 +56,7 @@ def describe_validity(spec: ToolSpec) -> list[str]:
 
 
 def check_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
-    """Return `warnings` with one more if the slide's pixel size is outside the card's range."""
+    """Return `warnings` with another if the slide's pixel size is outside the card's range."""
     card, mpp = spec.validity, result.get("mpp")
     if card is None or card.mpp is None or mpp is None or "warnings" not in result:
         return {}

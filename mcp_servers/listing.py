@@ -13,7 +13,7 @@ MOST_FOLDERS = 20_000
 
 
 def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
-    """Every folder below the roots, with its root and its files' names; hidden ones left out.
+    """Every folder below the roots, with its root and its files' names; without hidden folders.
 
     Links to folders are not followed.
     """

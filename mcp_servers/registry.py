@@ -49,7 +49,7 @@ class Registry:
         held = self.tools.get(spec.name)
         if held is not None and held is not spec:
             raise InputError(
-                f'two tools are called "{spec.name}": {held.source} and {spec.source}; rename one'
+                f'two tools are called "{spec.name}": {held.source}, {spec.source}; rename either'
             )
         self.tools[spec.name] = spec
 
@@ -164,7 +164,7 @@ def load(
     tool_folders: Sequence[str | Path] = (),
     cache: ResultsCache | None = None,
 ) -> Registry:
-    """The registry of one suite ("pathology", "oncology", "knowledge") or of all.
+    """Load the registry of a suite ("pathology", "oncology", "knowledge") or of all.
 
     `tool_folders` are folders of the user's own tools (promoted functions). They are code and run
     as such, so they are read only from folders that were named explicitly; never searched for.

@@ -85,7 +85,7 @@ def describe_output(root: Path, name: str) -> Output:
 
 
 def mime_type(name: str) -> str:
-    """MIME type by suffix; the ones this project writes are known everywhere."""
+    """MIME type by suffix; the types of our files are always known."""
     ours = {".geojson": "application/geo+json", ".h5": "application/x-hdf5", ".csv": "text/csv"}
     suffix = Path(name).suffix.lower()
     return ours.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -94,7 +94,7 @@ def mime_type(name: str) -> str:
 class HashIndex:
     """Remembers the hash of a file while its size, time stamp and inode stay the same.
 
-    Slides are gigabytes: hashing one takes seconds, looking it up takes none.
+    Slides are gigabytes: hashing takes seconds, a lookup none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -145,7 +145,7 @@ class ResultsCache:
     def __init__(
         self, folder: str | Path, max_output_mb: int = 512, max_total_mb: int = 20_480
     ) -> None:
-        """Keep results below `folder`; outputs of one result up to `max_output_mb` MiB."""
+        """Keep results below `folder`; outputs of a result up to `max_output_mb` MiB."""
         self.folder = Path(folder).expanduser().resolve()
         self.max_output = max_output_mb << 20
         self.max_total = max_total_mb << 20

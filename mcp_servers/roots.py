@@ -26,7 +26,7 @@ class MissingError(InputError):
 
 @dataclass(frozen=True)
 class Roots:
-    """Folders that tools may read (`inputs`) and the one they may write (`output`).
+    """Folders that tools may read (`inputs`) and may write (`output`).
 
     An input may be a file: then it alone, not what lies beside it. The output folder is readable
     too, so that a tool can go on from what another wrote. `made` are further folders that programs
@@ -67,7 +67,7 @@ class Roots:
         return (*self.inputs, self.output)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
-        """The resolved path of an input, relative to a root or absolute inside one.
+        """The resolved path of an input, relative or absolute within a root.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Roots:
         return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
 
     def writes(self, resolved: Path) -> bool:
-        """True when the resolved path lies where tools or programs write, or earlier ones wrote."""
+        """True when the resolved path lies where tools or programs write, or wrote earlier."""
         return any(resolved.is_relative_to(folder) for folder in (*self.made, self.output)) or any(
             (folder / TRACE).is_file() for folder in resolved.parents
         )
@@ -144,7 +144,7 @@ class Roots:
             raise InputError(f'output name "{text}" leaves the output folder through a symlink')
 
     def below(self, name: str) -> Roots:
-        """The same inputs, with `output / name` as the output root; the old one stays readable.
+        """Roots with `output / name` as the output root; the previous output stays readable.
 
         The folder is made by the first who writes into it.
         """

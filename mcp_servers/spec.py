@@ -18,13 +18,13 @@ ATTRIBUTE = "__sage_tool__"
 
 @dataclass(frozen=True)
 class PathRole:
-    """Marks a field that names a file or folder: one that is read, or one that was written."""
+    """Marks a field that names an input or output file or folder."""
 
     role: Literal["input", "output"]
 
 
 InputPath = Annotated[str, PathRole("input"), Field(max_length=1024)]
-"""A file or folder to read, relative to a root or absolute inside one."""
+"""A file or folder to read, relative or absolute within a root."""
 OutputName = Annotated[str, PathRole("output"), Field(max_length=1024)]
 """A file that the tool wrote, relative to the output folder."""
 
@@ -34,7 +34,7 @@ class Card(Strict):
 
 
 class Resources(Card):
-    """Resources of a call: MiB (`memory_note`: with other arguments), seconds on one core."""
+    """Resources of a call: MiB (`memory_note`: with other arguments), seconds per core."""
 
     cpu: int = Field(default=1, ge=1)
     memory_mb: int = Field(default=512, ge=16)

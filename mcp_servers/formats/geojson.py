@@ -89,7 +89,7 @@ def _close_ring(ring: F64) -> list[list[float]]:
 
 
 def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
-    """Write a FeatureCollection one feature a line, so that millions fit; returns their count."""
+    """Write a FeatureCollection a feature per line, so that millions fit; returns their count."""
     count = 0
     with path.open("w", encoding="utf-8") as stream:
         stream.write('{"type":"FeatureCollection","features":[')

@@ -103,7 +103,7 @@ def _areas(
 def _columns(
     path: Path, objects: list[Annotated], own: Sequence[str], warnings: list[str]
 ) -> dict[str, Any]:
-    """Classification, name and kind where any object has one, then its measurements.
+    """Classification, name and kind if any object has them, then its measurements.
 
     `own` are the columns that hold the geometry.
     """
@@ -126,12 +126,12 @@ def column_names(
 ) -> list[str]:
     """A name that a store accepts for each text: "Area µm^2" becomes "Area_um2".
 
-    Texts that become the same name, or one that is `taken`, are numbered, with a warning. Those
+    Texts that become the same name, or a `taken` name, are numbered, with a warning. Those
     that need no change come first, so that they keep their name.
 
     Returns
     -------
-    One name per text, in their order.
+    A name per text, in order.
     """
     held, names = set(taken), {}
     for text in sorted(texts, key=lambda text: _clean(text) != text):
@@ -332,7 +332,7 @@ def check_inside(path: Path, low: F64, high: F64, size: tuple[int, int], start: 
 
 
 def write_store(path: Path, elements: Elements, about: dict[str, Any]) -> None:
-    """Write a store; images and features pass through in parts, one at a time."""
+    """Write a store; images and features pass through in parts."""
     import warnings
 
     import dask

@@ -61,7 +61,7 @@ def from_csv(
 
 
 class _Rows:
-    """`ROWS` rows of a table from a given one on; quick when asked for one after the other."""
+    """`ROWS` rows of a table from a given one on; fast for consecutive parts."""
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind], names: Mapping[str, str]) -> None:
         self._path, self._kinds, self._names = path, kinds, names
@@ -97,7 +97,7 @@ def _read_chunks(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
 
 
 def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
-    """Refuse rows without a place, or with one that is not on the slide."""
+    """Refuse rows without a position on the slide."""
     import pandas as pd
 
     if not {"x", "y"} <= set(frame.columns):
@@ -115,7 +115,7 @@ def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
 
 
 def _widen(kinds: dict[str, Kind], frame: Any) -> None:
-    """Make the kind of each column one that also holds this frame's values."""
+    """Make each column's kind so that it also holds this frame's values."""
     from pandas.api.types import is_numeric_dtype
 
     for key, values in frame.items():
@@ -127,8 +127,8 @@ def _widen(kinds: dict[str, Kind], frame: Any) -> None:
         kinds[str(key)] = _common(kinds.get(str(key), own), own)
 
 
-def _common(one: Kind, other: Kind) -> Kind:
+def _common(kind: Kind, other: Kind) -> Kind:
     """Text holds everything, a wider number the narrower; booleans and numbers meet as text."""
-    if not isinstance(one, np.dtype) or not isinstance(other, np.dtype):
+    if not isinstance(kind, np.dtype) or not isinstance(other, np.dtype):
         return str
-    return np.result_type(one, other) if (one.kind == "b") == (other.kind == "b") else str
+    return np.result_type(kind, other) if (kind.kind == "b") == (other.kind == "b") else str

@@ -53,7 +53,7 @@ class Spool:
         self._dropped = np.union1d(self._dropped, numbers)
 
     def chunks(self) -> Iterator[F64]:
-        """All rows in their order, some at a time; one empty part when there are none."""
+        """All rows in their order, in parts; an empty part if there are none."""
         size = self._width * 8
         if not self._count:
             yield np.zeros((0, self._width))

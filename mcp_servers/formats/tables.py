@@ -1,4 +1,4 @@
-"""CSV tables, one per slide or per cohort."""
+"""CSV tables of slides or cohorts."""
 
 from __future__ import annotations
 

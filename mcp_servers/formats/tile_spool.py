@@ -19,7 +19,7 @@ class TileSpool:
     """Arrays of (layers, side, side) bytes by row and column; they begin as zeros when written to.
 
     Up to `held` of them are in memory. The file has no name and goes with the spool, or when a job
-    dies. One thread at a time may write or read.
+    dies. Threads must take turns.
     """
 
     def __init__(self, layers: int, side: int, *, held: int, folder: Path | None = None) -> None:
@@ -63,7 +63,7 @@ class TileSpool:
 
         Parameters
         ----------
-        top, bottom : rows of the tile's pixels, the last one not included
+        top, bottom : rows of the tile's pixels, the last not included
         """
         tile = self._memory.get(place)
         if tile is not None:

@@ -56,7 +56,7 @@ class Entity(NodeView):
 
 
 class NeighborRow(BaseModel):
-    """A node one step from the best match. `forward`: the match is the head."""
+    """A neighbor of the best match. `forward`: the match is the head."""
 
     id: str
     name: str
@@ -346,7 +346,7 @@ class CommunitiesInput(Strict):
     """Resolution of the division, and the number of communities to describe."""
 
     graph: GraphPath
-    limit: int = Field(default=10, ge=1, le=100, description="The largest ones")
+    limit: int = Field(default=10, ge=1, le=100, description="The largest communities")
     concepts: int = Field(default=10, ge=1, le=200, description="Concepts named in each")
     resolution: float = Field(
         default=1.0, gt=0, le=100, description="Above 1: more and smaller communities"

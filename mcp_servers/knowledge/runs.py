@@ -52,7 +52,7 @@ class StartInput(Strict):
 
 
 class ReviewInput(Strict):
-    """A decision on the hypotheses that wait for one."""
+    """A decision on the waiting hypotheses."""
 
     run: RunName
     decision: Literal["approve", "reject", "edit", "another"]

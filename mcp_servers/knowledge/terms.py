@@ -25,7 +25,7 @@ class TermsInput(Strict):
 
 
 class TermsResult(BaseModel):
-    """Meaning of each name, and relations between the known ones."""
+    """Meaning of each name, and relations between known names."""
 
     names: list[Asked]
     between: list[Between]

@@ -38,7 +38,7 @@ class CohortRow(BaseModel):
     title: str
     simulated: bool
     endpoints: list[str] = Field(description="Names of its outcomes; see describe_cohort")
-    slides: str | None = Field(description="Folder of its slides, where it names one")
+    slides: str | None = Field(description="Folder of its slides, if any")
 
 
 class CohortsResult(BaseModel):
@@ -140,7 +140,7 @@ class TableResult(BaseModel):
     Resources(memory_mb=512),
 )
 def save_table(given: TableInput, context: ToolContext) -> TableResult:
-    """A CSV with one kind per column, and its description."""
+    """Write a CSV with a kind per column, and its description."""
     columns = list(dict.fromkeys(column for row in given.rows for column in row))
     _check_columns(columns, given)
     kinds = {column: _kind(column, given.rows) for column in columns if column != "patient"}
@@ -209,13 +209,13 @@ def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
     if len(kinds) > 1:
         raise InputError(
             f"rows: {column} is a number in row {kinds['number']} and a text in row "
-            f"{kinds['text']}; give one kind, and null where there is no value"
+            f"{kinds['text']}; give a single kind, and null where there is no value"
         )
     return next(iter(kinds), "text")
 
 
 def _cell(value: Value | None) -> str | int | float:
-    """A value as the table has it; nothing for a missing one, 0 and 1 for no and yes."""
+    """A value as the table has it; nothing if missing, 0 and 1 for no and yes."""
     if value is None:
         return ""
     return int(value) if isinstance(value, bool) else value

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SMALLEST = 5
 """Groups of fewer patients are neither counted nor described."""
 MAX_POINTS = 5_000
-"""Most points of one curve that are reported."""
+"""Maximum number of points of a curve."""
 EXPLORATORY = (
     "Exploratory: this test was not registered in a validation contract, nor counted in a run's "
     "ledger of tests."
@@ -241,14 +241,14 @@ def _level(value: Any) -> str:
 
 
 def safe_count(count: int | None) -> int | None:
-    """A count, or None when it is between one and four."""
+    """A count, or None from 1 to 4."""
     if count is None or 0 < count < SMALLEST:
         return None
     return count
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None where it is not one."""
+    """The number, or None if not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(value)

@@ -43,7 +43,7 @@ class CompetingInput(GroupedInput):
 
 
 class IncidencePoint(BaseModel):
-    """Share who had the event, and the competing one, by a time; at least five at risk."""
+    """Share with the event and with a competing event by a time; at least five at risk."""
 
     months: float
     event: float
@@ -111,7 +111,7 @@ class CompetingResult(BaseModel):
     COMPETING,
 )
 def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingResult:
-    """The event of interest is the endpoint's own; all that competes counts as one."""
+    """The event of interest is the endpoint's own; all competing events are pooled."""
     from validation.figures import Incidences, cumulative_incidence_figure
     from validation.figures.style import p_text
     from validation.statistics.competing import aalen_johansen

@@ -157,7 +157,7 @@ class ConcordanceResult(BaseModel):
     MODELS,
 )
 def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceResult:
-    """Harrell's and Uno's C of one numeric variable."""
+    """Harrell's and Uno's C of a numeric variable."""
     import pandas as pd
 
     from validation.statistics.bootstrap import bootstrap
@@ -229,7 +229,7 @@ class ScreenToolResult(BaseModel):
     "screen",
     "oncology",
     "1.0.0",
-    "Rank many features (all genes, or a list) by their relation to survival: one Cox model each, "
+    "Rank many features (all genes, or a list) by their relation to survival: a Cox model each, "
     "with covariates, corrected for the number of features.",
     Resources(cpu=1, memory_mb=2048, seconds_per_item=10),
     MODELS,

@@ -101,18 +101,18 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
     rows = []
     for at, name in enumerate(wanted):
         context.progress(at / len(wanted), name)
-        one = known[name]
+        signature = known[name]
         values = cohort.column(f"signature:{name}").dropna()
         columns[f"signature:{name}"] = values
         rows.append(
             _row(
                 f"signature:{name}",
-                one.label,
-                one.source,
-                list(one.genes),
+                signature.label,
+                signature.source,
+                list(signature.genes),
                 matrix,
                 values,
-                "mean z-score" if one.method == "mean_z" else "enrichment score",
+                "mean z-score" if signature.method == "mean_z" else "enrichment score",
             )
         )
     if given.genes:

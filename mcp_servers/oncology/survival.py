@@ -39,7 +39,7 @@ SURVIVAL = Validity(
 
 
 class CurveInput(CohortInput):
-    """A curve for everybody, or one per group."""
+    """A curve of all patients, or of each group."""
 
     group: Key | None = None
     cut: Cut | None = Field(default=None, description="How a number becomes groups")
@@ -51,7 +51,7 @@ class CurveInput(CohortInput):
 
 
 class Point(BaseModel):
-    """A curve at one time. Nothing is reported with fewer than five at risk."""
+    """A point of a curve. Nothing is reported with fewer than five at risk."""
 
     months: float
     survival: float

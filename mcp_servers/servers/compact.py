@@ -18,7 +18,7 @@ from mcp_servers.spec import ToolSpec
 
 CALL = "call_tool"
 MOST = 60
-"""Tools that one search lists."""
+"""Tools listed per search."""
 WORD = re.compile(r"[a-z0-9]+")
 EMPTY_WORDS = frozenset({
     "a", "all", "an", "and", "are", "at", "by", "do", "does", "for", "from", "how", "in", "is",
@@ -46,7 +46,7 @@ SEARCH_TOOL = types.Tool(
 DESCRIBE_TOOL = types.Tool(
     name="describe_tool",
     title="Describe a tool",
-    description="Arguments (JSON schema), result, limits and known failures of one tool.",
+    description="Arguments (JSON schema), result, limits and known failures of a tool.",
     input_schema={
         "type": "object",
         "properties": {"name": {"type": "string", "description": "A name that search_tools gave"}},
@@ -139,7 +139,7 @@ def _contains(word: str, field: set[str]) -> bool:
 
 
 def describe_in_full(spec: ToolSpec) -> dict[str, Any]:
-    """Describe one tool: arguments, result, limits."""
+    """Describe a tool: arguments, result, limits."""
     tool = describe(spec)
     return {
         "name": tool.name,

@@ -203,7 +203,7 @@ def load_image(path: Path, mime: str, most: int) -> types.ImageContent | None:
 def spill_to_file(
     structured: dict[str, Any], text: str, output: Path, bounds: Limits
 ) -> dict[str, Any]:
-    """Write the envelope (as JSON `text`) to a file below `output` and return a short one."""
+    """Write the envelope (as JSON `text`) to a file below `output` and return a short version."""
     from mcp_servers.context import ToolContext
     from mcp_servers.results_cache import describe_output
     from mcp_servers.roots import Roots

@@ -69,7 +69,7 @@ class Gate:
         return who is not None
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Status and reason for a request that may not pass, None for one that may."""
+        """Status and reason for a request that may not pass, None if it may."""
         hosts = _values(headers, b"host")
         host = parse_authority(hosts[0]) if len(hosts) == 1 else None
         if host is None or (self.hosts and not _is_allowed(host, self.hosts)):
@@ -121,7 +121,7 @@ def _values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
 
 
 def _is_allowed(given: Authority, allowed: list[Authority | None]) -> bool:
-    """True when an allowed host equals the given one; one without a port stands for any port."""
+    """True when an allowed host equals the given host; without a port it allows any port."""
     return any(rule is not None and rule in (given, (given[0], None)) for rule in allowed)
 
 

@@ -22,7 +22,7 @@ Peer = tuple[str, int]
 class Held:
     """An open connection; `deadline` closes it, `known` says that it brought an allowed request.
 
-    `busy` counts the requests in work: the next may have come before the last one is wound up.
+    `busy` counts the requests in work: a new request may overlap the previous.
     """
 
     socket: socket.socket
@@ -83,7 +83,7 @@ class BoundedListener(socket.socket):
         return connection, address
 
     def _make_room(self) -> bool:
-        """Forget the closed connections, else close the oldest one that nobody would miss."""
+        """Forget the closed connections, else close the oldest idle connection."""
         open_ones = {peer: held for peer, held in self.held.items() if held.socket.fileno() != -1}
         if len(open_ones) == len(self.held):
             waiting = [peer for peer, held in open_ones.items() if held.deadline is not None]
@@ -107,7 +107,7 @@ class BoundedListener(socket.socket):
             held.cancel_deadline()
 
     def idle(self, peer: Peer) -> None:
-        """The request is answered; the next one has to come in time."""
+        """The request is answered; the next has to arrive in time."""
         if held := self.held.get(peer):
             held.busy -= 1
             if not held.busy:

@@ -14,12 +14,12 @@ KEEP_ALL = Bounds()
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one server. Sizes in bytes, times in seconds.
+    """Limits of a server. Sizes in bytes, times in seconds.
 
     A call that takes longer than `wait` returns a job handle; `wait_with_progress` holds for a
     caller that asked for progress notifications, whose clock each of them resets. A client that
-    takes tasks gets one after `task_after`. At most `jobs` wait or run. What calls wrote is pruned
-    to `outputs`.
+    takes tasks gets a task after `task_after`. At most `jobs` wait or run. Outputs of calls are
+    pruned to `outputs`.
     """
 
     request: int = 1 << 20

@@ -33,7 +33,7 @@ class Outputs:
         self.removed = 0
 
     def remember(self, files: list[dict[str, Any]]) -> None:
-        """Put the files of a call first among the recent ones."""
+        """Put the files of a call first among the recent files."""
         known = {file["uri"] for file in files}
         kept = [row for row in self.recent if row["uri"] not in known]
         fresh = [file for file in files if file["mime"] != "inode/directory"]

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 FOLDER = Path(__file__).with_name("prompts")
 LONGEST = 500
-"""Characters of one argument."""
+"""Characters of an argument."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def list_prompts() -> types.ListPromptsResult:
 
 
 def get_prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
-    """A prompt's text with its arguments filled in; raises `MCPError` for wrong ones."""
+    """A prompt's text with its arguments filled in; raises `MCPError` for wrong arguments."""
     prompt = PROMPTS.get(name)
     if prompt is None:
         raise MCPError(types.INVALID_PARAMS, f'no prompt is called "{name}"')

@@ -27,7 +27,7 @@ AT_ONCE = 16
 
 
 def serve_stdio(server: ToolServer) -> None:
-    """Serve one client over standard input and output until it hangs up."""
+    """Serve a client over standard input and output until it hangs up."""
     from mcp.server.stdio import stdio_server
 
     from mcp_servers.servers.stdio import wire_of
@@ -129,7 +129,7 @@ def serve_app(
     if options.certificate is not None:
         try:
             config.load()
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # includes ssl.SSLError
             bound.close()
             raise InputError(
                 f"certificate {options.certificate} and key {options.key} cannot be used: {error}"

@@ -1,4 +1,4 @@
-"""MCP server over the registry: every call is a job, a long one by handle."""
+"""MCP server over the registry: every call is a job, long jobs by handle."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ToolServer:
         lasting: bool = False,
         callers: Callers | None = None,
     ) -> None:
-        """Serve the tools of both registries under one set of roots.
+        """Serve the tools of both registries under the same roots.
 
         `compact` lists three tools that find and call the others. `ask_roots` takes the folders
         that the client names instead of `roots`' inputs: for a client that started the server.
@@ -124,7 +124,7 @@ class ToolServer:
     ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
         """Run a tool, or answer about a job. Errors of the tool are its result.
 
-        A client that supports tasks gets one if a call takes longer than `Limits.task_after`.
+        A client that supports tasks gets a task if a call takes longer than `Limits.task_after`.
         """
         name, arguments = params.name, params.arguments or {}
         if len(json.dumps(arguments)) > self.limits.request:
@@ -467,7 +467,7 @@ INSTRUCTIONS = (
 
 COMPACT = (
     "Only a few tools are listed: search_tools finds the others by words, describe_tool gives the "
-    "arguments of one, call_tool runs it."
+    "arguments of a tool, call_tool runs it."
 )
 
 

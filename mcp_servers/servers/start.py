@@ -36,7 +36,7 @@ def open_server(
     lasting: bool = False,
     callers: Callers | None = None,
 ) -> Iterator[ToolServer]:
-    """A server of one suite or of all, with its workers; they stop when the block ends.
+    """Open a server of a suite or of all, with its workers; they stop when the block ends.
 
     `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
     `compact`, `ask_roots` and `lasting` are the server's.

@@ -1,7 +1,7 @@
-"""Standard input and output as the wire, with a bound on what one line may hold.
+"""Standard input and output as the wire, with a limit of the line length.
 
-The SDK's own reader takes a line whole before anything looks at it. This one never holds more than
-the bound: the rest of a longer line is thrown away as it comes, and its sender gets an error.
+The SDK's own reader reads a whole line first. This reader never holds more than the limit: the rest
+of a longer line is discarded as it arrives, and its sender gets an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAST = re.compile(rb"\s*" + _OTHERS + rb",\s*" + _ID + rb"\s*" + _OTHERS + rb"\
 
 
 class BoundedLines:
-    """Lines of a binary stream as the SDK iterates them; a longer one is answered with an error."""
+    """Lines of a binary stream as the SDK iterates them; longer lines get an error."""
 
     def __init__(self, stream: BinaryIO, wire: Wire, limit: int) -> None:
         """Read `stream`; a line has at most `limit` bytes without its end."""

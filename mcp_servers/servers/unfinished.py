@@ -1,4 +1,4 @@
-"""Unfinished jobs of a server: kept on disk and resubmitted by the next one.
+"""Unfinished jobs of a server: kept on disk and resubmitted by the next server.
 
 A job has a file from its submission to its end. Jobs of a stopped or killed server are submitted
 again under the same handle, so that clients can keep asking for them.
@@ -24,7 +24,7 @@ log = logger(__name__)
 
 FOLDER = ".jobs"
 TRIES = 3
-"""Resubmissions of a job, so that a job that kills its server does not kill all later ones."""
+"""Resubmissions of a job, so that a job that kills its server does not kill all later servers."""
 HANDLE = re.compile(r"[0-9a-f]{16}")
 
 
@@ -39,7 +39,7 @@ class UnfinishedJob(Strict):
 
 
 class UnfinishedJobs:
-    """Unfinished jobs of one output folder."""
+    """Unfinished jobs of an output folder."""
 
     def __init__(self, output: Path) -> None:
         self.folder = output / FOLDER

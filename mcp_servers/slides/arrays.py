@@ -30,7 +30,7 @@ def bands(rows: int) -> Iterator[slice]:
 def spread_over(mask: BoolArray, count: int, ends: bool = True) -> list[tuple[int, int]]:
     """Row and column of up to `count` True cells, evenly spaced in the order of the mask's cells.
 
-    `ends` takes the first and the last one too.
+    `ends` includes the first and the last.
     """
     passed = np.cumsum([np.count_nonzero(row) for row in mask], dtype=np.int64)
     total = int(passed[-1]) if len(passed) else 0
@@ -51,7 +51,7 @@ def median_of(parts: Callable[[], Iterable[F32]], empty: float) -> float:
 
     `parts` is called twice and gives the same values each time. Numbers that are not negative are
     in the order of their bits, so that the first pass counts those that share their upper 16 bits
-    and the second keeps only the ones around the middle.
+    and the second keeps only the middle values.
     """
     counts = np.zeros(1 << 16, dtype=np.int64)
     for part in parts():

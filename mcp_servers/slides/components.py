@@ -56,7 +56,7 @@ class Components:
     def largest(self, values: AnyArray, rows: slice = slice(None)) -> F64:
         """(count + 1,) largest of `values` per region, 0 where there is none.
 
-        `values` has one for each True cell of some rows of the mask.
+        `values` has an entry for each True cell of some rows of the mask.
         """
         out = np.zeros(self.count + 1)
         own = self._select_runs(rows)
@@ -95,7 +95,7 @@ class Components:
         )
 
     def pieces(self) -> Pieces:
-        """The regions one by one."""
+        """Iterate over the regions."""
         return Pieces(self)
 
     def _select_runs(self, rows: slice) -> slice:
@@ -169,7 +169,7 @@ def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I3
     """For each run the first run that it is connected to, through runs of neighboring rows."""
     begin = rows.astype(np.int64) * (width + 3) + starts
     end = rows.astype(np.int64) * (width + 3) + stops
-    # of the runs one row up, those that end after this one begins and begin before it ends
+    # of the runs in the previous row, those that end after this one begins and begin before it ends
     low = np.searchsorted(end, begin - (width + 3) - reach, side="right")
     high = np.searchsorted(begin, end - (width + 3) + reach, side="left")
     del begin, end
@@ -178,18 +178,18 @@ def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I3
     below = np.repeat(np.arange(len(rows), dtype=np.int32), beside)
     first = np.arange(len(rows), dtype=np.int32)
     while True:  # each group joins the earliest beside it; few rounds, as groups at least halve
-        one, other = first[above], first[below]
-        apart = one != other
+        group, other = first[above], first[below]
+        apart = group != other
         if not apart.any():
             return first
-        above, below, one, other = above[apart], below[apart], one[apart], other[apart]
-        np.minimum.at(first, np.maximum(one, other), np.minimum(one, other))
+        above, below, group, other = above[apart], below[apart], group[apart], other[apart]
+        np.minimum.at(first, np.maximum(group, other), np.minimum(group, other))
         while not np.array_equal(further := first[first], first):
             first = further
 
 
 def spread(starts: I64, lengths: AnyArray) -> I64:
-    """The numbers from each start on, as many as its length, in one array."""
+    """The numbers from each start on, as many as its length, concatenated."""
     ends = np.cumsum(lengths, dtype=np.int64)
     offset = np.repeat(starts - (ends - lengths), lengths)
     return np.asarray(offset + np.arange(len(offset)), dtype=np.int64)

@@ -61,7 +61,7 @@ def mask_polygons(
     """Outlines of the connected regions of a mask, with their holes, in level-0 pixels.
 
     The outlines run along pixel edges, so the area of a polygon is the area of its pixels (before
-    `simplify_px`, a tolerance in mask pixels, removes points). `min_area_px` drops smaller ones;
+    `simplify_px`, a tolerance in mask pixels, removes points). `min_area_px` drops smaller regions;
     `scale` is level-0 pixels per mask pixel.
 
     Parameters
@@ -170,7 +170,7 @@ def _inside(ring: F64, box: Box) -> BoolArray:
     if height < 1 or width < 1:
         return changes.astype(bool)
     (x0, y0), (x1, y1) = ring.T, np.roll(ring, -1, axis=0).T
-    # an edge crosses the rows from its upper end, included, to its lower one
+    # an edge crosses the rows from its upper end, included, to its lower end
     first, last = (
         np.clip(np.ceil(end), rows.start, rows.stop).astype(np.int64)
         for end in (np.minimum(y0, y1), np.maximum(y0, y1))
@@ -210,9 +210,7 @@ def make_grid(width: int, height: int, size: float, step: float, edges: bool = F
 
     xs, ys = starts(width), starts(height)
     if len(xs) * len(ys) > 50_000_000:
-        raise InputError(
-            f"{len(xs)} x {len(ys)} tiles are too many for one slide; take larger tiles"
-        )
+        raise InputError(f"{len(xs)} x {len(ys)} tiles are too many for a slide; take larger tiles")
     gx, gy = np.meshgrid(xs, ys)
     return np.stack([gx.ravel(), gy.ravel()], axis=1)
 

@@ -14,7 +14,7 @@ from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 from sage.core.errors import InputError
 
 MAX_IMAGE_PIXELS = 200_000_000
-"""Images without a pyramid are held in memory; larger ones must be converted first."""
+"""Images without a pyramid are held in memory; larger images must be converted first."""
 READ_PIXELS = 4_000_000
 """OpenSlide is asked for no more at once: its RGBA and what is made of it take 20 bytes a pixel."""
 LONGEST_INDEX = 1 << 20
@@ -68,8 +68,8 @@ class OpenSlideSource:
     def _read(self, level: int, x: int, y: int, width: int, height: int) -> U8:
         import openslide
 
-        one = self.levels[level]
-        at = (math.ceil(x * one.downsample - 1e-6), math.ceil(y * one.downsample - 1e-6))
+        stored = self.levels[level]
+        at = (math.ceil(x * stored.downsample - 1e-6), math.ceil(y * stored.downsample - 1e-6))
         try:
             image = self._slide.read_region(at, level, (width, height))
         except openslide.OpenSlideError as error:
@@ -90,7 +90,7 @@ class OpenSlideSource:
 
 
 def _refuse_elsewhere(path: Path) -> None:
-    """Refuse a slide of many files whose index names one above the slide's own folder.
+    """Refuse a slide of many files whose index names a file above the slide's folder.
 
     OpenSlide would read that from anywhere on this machine. It joins each name to the folder.
 

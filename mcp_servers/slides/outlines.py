@@ -100,10 +100,10 @@ def _upright(x: I32, crossing: U8) -> I32:
 
 
 def _walk_rings(upright: I32) -> tuple[I32, AnyArray]:
-    """Every other corner of the rings, one ring after the other, and where each ring ends.
+    """Every other corner of the rings, ring by ring, and the end of each ring.
 
     Corners 2 k and 2 k + 1 are the ends of a horizontal edge; the ring goes from the corner named
-    to the other one, then up or down.
+    to the other end, then up or down.
     """
     follow = upright.data
     seen = bytearray(len(upright) // 2)

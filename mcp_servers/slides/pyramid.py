@@ -110,7 +110,7 @@ def write_pyramid(
 
 
 class _Collector:
-    """Gathers one lower level: rows come in, encoded tiles accumulate."""
+    """Gathers a lower level: rows come in, encoded tiles accumulate."""
 
     def __init__(self, width: int, tile: int) -> None:
         self.width = width

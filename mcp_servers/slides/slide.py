@@ -227,7 +227,7 @@ class Slide:
             if not 1 / POWER_TOLERANCE <= self.mpp / usual <= POWER_TOLERANCE:
                 self.mpp_conflict = (
                     f"the file says {self.mpp:g} µm per pixel and an objective of "
-                    f"{self.objective_power:g}x, which usually has {usual:g}: one of them is wrong"
+                    f"{self.objective_power:g}x, which usually has {usual:g}: either is wrong"
                 )
                 self.warnings = (*self.warnings, self.mpp_conflict)
 
@@ -258,7 +258,7 @@ class Slide:
         if self.mpp is None:
             raise PixelSizeError(
                 f"{self.path}: the file does not state its pixel size (µm per pixel), or states "
-                "one that no scan has. Give it as mpp (NOVA's tools: base_mpp), on the command "
+                "which no scan has. Give it as mpp (NOVA's tools: base_mpp), on the command "
                 "line --mpp 0.25 or --set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about "
                 "0.5); it is recorded as an override."
             )
@@ -310,13 +310,13 @@ class Slide:
         return self.source.read(level, round(x / ratio), round(y / ratio), width, height)
 
     def view(self, mpp: float, *, tolerance: float = 0.03) -> View:
-        """The whole slide at one resolution in µm per pixel (see `View`)."""
+        """The whole slide at a resolution in µm per pixel (see `View`)."""
         return self.scale_to(mpp / self.need_mpp(), tolerance=tolerance)
 
     def scale_to(self, scale: float, *, tolerance: float = 0.03) -> View:
         """The whole slide at `scale` level-0 pixels per pixel; never finer than level 0.
 
-        When a stored level (or a half, quarter, eighth of one) lies within `tolerance` of the
+        When a stored level (or a half, quarter, eighth of it) lies within `tolerance` of the
         asked scale it is used as it is, and the view's `scale` says which.
         """
         scale = max(scale, 1.0)

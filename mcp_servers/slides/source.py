@@ -28,7 +28,7 @@ class Level:
 
 
 class Source(Protocol):
-    """Reads pixels of one file. Coordinates are integers in the pixels of the given level."""
+    """Reads pixels of a file. Coordinates are integers in the pixels of the given level."""
 
     name: str
     levels: tuple[Level, ...]
@@ -118,13 +118,13 @@ def refuse_discolored(path: Path, source: Source) -> None:
         wide = round(side * ratio)
         above = source.read(finer, round(left * ratio), round(top * ratio), wide, wide)
         means = [image.reshape(-1, 3).mean(axis=0) for image in (above, below)]
-        if any(mean.min() >= WHITE for mean in means):  # a tile that one level does not store
+        if any(mean.min() >= WHITE for mean in means):  # a tile that a level does not store
             continue
         if np.abs(means[0] - means[1]).max() > COLOR_TOLERANCE:
             colors = ["/".join(f"{value:.0f}" for value in mean) for mean in means]
             raise InputError(
                 f"{path}: levels {finer} and {finer + 1} show the same tissue in different colors "
-                f"(mean RGB {colors[0]} and {colors[1]}): one is mislabeled. Export it again"
+                f"(mean RGB {colors[0]} and {colors[1]}): either is mislabeled. Export it again"
             )
 
 

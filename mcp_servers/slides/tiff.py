@@ -53,7 +53,7 @@ class _Directory:
     tables: bytes | None
     predictor: int
     mislabeled: bool
-    """The color of the JPEG streams is not the one that the TIFF tag names."""
+    """The color of the JPEG streams differs from the TIFF tag."""
 
     @property
     def columns(self) -> int:
@@ -108,13 +108,13 @@ class TiffSource:
 
     def first_tile(self, level: int) -> tuple[int, int, int, int] | None:
         """Rectangle of a middle tile of the level that has data (x, y, width, height)."""
-        one = self._directories[level]
-        present = np.flatnonzero(one.counts > 0)
+        directory = self._directories[level]
+        present = np.flatnonzero(directory.counts > 0)
         index = int(present[len(present) // 2])
-        row, column = divmod(index, one.columns)
-        x, y = column * one.level.tile_width, row * one.level.tile_height
-        width = min(one.level.tile_width, one.level.width - x)
-        height = min(one.level.tile_height, one.level.height - y)
+        row, column = divmod(index, directory.columns)
+        x, y = column * directory.level.tile_width, row * directory.level.tile_height
+        width = min(directory.level.tile_width, directory.level.width - x)
+        height = min(directory.level.tile_height, directory.level.height - y)
         return (x, y, width, height) if width > 0 and height > 0 else None
 
     @property
@@ -127,14 +127,14 @@ class TiffSource:
         return any(bool((d.counts == 0).any()) for d in self._directories)
 
     def tile(self, level: int, index: int) -> U8:
-        """Decoded RGB of one stored tile, uncropped; white where the tile is absent."""
-        one = self._directories[level]
-        count = int(one.counts[index])
+        """Decoded RGB of a stored tile, uncropped; white where the tile is absent."""
+        directory = self._directories[level]
+        count = int(directory.counts[index])
         if count == 0:
-            return blank(one.level.tile_height, one.level.tile_width)
-        data = os.pread(self._fd, count, int(one.offsets[index]))
+            return blank(directory.level.tile_height, directory.level.tile_width)
+        data = os.pread(self._fd, count, int(directory.offsets[index]))
         try:
-            return _decode(data, one)
+            return _decode(data, directory)
         except (ValueError, RuntimeError, TypeError) as error:
             raise InputError(
                 f"{self._path}: tile {index} of level {level} cannot be decoded: {error}. "
@@ -159,8 +159,8 @@ class TiffSource:
 
     def _reduced_tile(self, level: int, index: int, reduce: int) -> U8:
         """Read a tile at 1/2, 1/4 or 1/8; JPEG by decoding fewer coefficients."""
-        one = self._directories[level]
-        if one.compression != _JPEG or not one.counts[index]:
+        directory = self._directories[level]
+        if directory.compression != _JPEG or not directory.counts[index]:
             return shrink(self.tile(level, index), reduce)
         import cv2
 
@@ -169,8 +169,8 @@ class TiffSource:
             4: cv2.IMREAD_REDUCED_COLOR_4,
             8: cv2.IMREAD_REDUCED_COLOR_8,
         }
-        data = os.pread(self._fd, int(one.counts[index]), int(one.offsets[index]))
-        whole = np.frombuffer(_self_contained(data, one), dtype=np.uint8)
+        data = os.pread(self._fd, int(directory.counts[index]), int(directory.offsets[index]))
+        whole = np.frombuffer(_self_contained(data, directory), dtype=np.uint8)
         image = cv2.imdecode(whole, flags[reduce])
         if image is None:
             return shrink(self.tile(level, index), reduce)
@@ -178,16 +178,16 @@ class TiffSource:
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
         """See `Source.read`."""
-        one = self._directories[level]
-        tw, th = one.level.tile_width, one.level.tile_height
+        directory = self._directories[level]
+        tw, th = directory.level.tile_width, directory.level.tile_height
         if reduce > 1 and (tw % reduce or th % reduce or x % reduce or y % reduce):
             return shrink(self.read(level, x, y, width, height), reduce)
-        inside = x >= 0 and y >= 0 and x + width <= one.level.width
-        inside = inside and y + height <= one.level.height
+        inside = x >= 0 and y >= 0 and x + width <= directory.level.width
+        inside = inside and y + height <= directory.level.height
         if inside and reduce == 1 and x % tw == 0 and y % th == 0 and (width, height) == (tw, th):
-            return self.tile(level, y // th * one.columns + x // tw)
+            return self.tile(level, y // th * directory.columns + x // tw)
         out = blank(math.ceil(height / reduce), math.ceil(width / reduce))
-        jobs = list(self._overlapping(one, x, y, width, height))
+        jobs = list(self._overlapping(directory, x, y, width, height))
 
         def paste(job: tuple[int, int, int]) -> None:
             index, tile_x, tile_y = job
@@ -196,8 +196,8 @@ class TiffSource:
             else:
                 tile = self._cached_tile(level, index)
             # the part of the tile inside both the image and the rectangle, in reduced pixels
-            limit_x = math.ceil(min(one.level.width, x + width) / reduce)
-            limit_y = math.ceil(min(one.level.height, y + height) / reduce)
+            limit_x = math.ceil(min(directory.level.width, x + width) / reduce)
+            limit_y = math.ceil(min(directory.level.height, y + height) / reduce)
             x0, y0 = max(tile_x, x, 0) // reduce, max(tile_y, y, 0) // reduce
             x1 = min(limit_x, tile_x // reduce + tile.shape[1])
             y1 = min(limit_y, tile_y // reduce + tile.shape[0])
@@ -236,7 +236,7 @@ class TiffSource:
 
 
 def _decode(data: bytes, directory: _Directory) -> U8:
-    """RGB of one encoded tile, padded with white to the full tile size."""
+    """RGB of an encoded tile, padded with white to the full tile size."""
     import imagecodecs
 
     tile_width, tile_height = directory.level.tile_width, directory.level.tile_height
@@ -356,7 +356,7 @@ def _directory(page: Any, base: Any) -> _Directory:
             f"lists {listed}; it is damaged. Copy or export it again."
         )
     if max(offsets.size, counts.size) > expected:
-        raise UnsupportedError("more tiles than one plane of its size has")
+        raise UnsupportedError("more tiles than a plane of its size has")
     predictor = int(page.predictor)
     if predictor not in (1, 2):
         raise UnsupportedError(f"predictor {predictor}")
@@ -386,7 +386,7 @@ _LONGEST_HEAD = 1 << 17
 
 
 def _marked_color(stream: bytes) -> str | None:
-    """The color that the markers of a JPEG stream name; None without one."""
+    """The color that the markers of a JPEG stream name; None without markers."""
     at = 2
     while at + 4 <= len(stream) and stream[at] == 0xFF:
         marker, size = stream[at + 1], int.from_bytes(stream[at + 2 : at + 4], "big")

@@ -1,4 +1,4 @@
-"""A slide at one resolution, read whole, in parts or block by block."""
+"""A slide at a resolution, read whole, in parts or block by block."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A slide at one resolution. `scale` is level-0 pixels per view pixel."""
+    """A slide at a resolution. `scale` is level-0 pixels per view pixel."""
 
     slide: Pixels
     level: int
@@ -106,7 +106,7 @@ class View:
     def blocks(
         self, size: int, halo: int = 0, keep: Iterable[tuple[int, int]] | None = None
     ) -> Iterator[Block]:
-        """Blocks of `size` view pixels row by row, the next one read while this one is used.
+        """Blocks of `size` view pixels row by row, the next read while the current is used.
 
         `keep` names the blocks to read by (row, column); all when None.
         """

@@ -96,7 +96,7 @@ class Workers(ABC):
         return job
 
     def cancel(self, job: Job) -> None:
-        """Cancel: a queued job ends at once, a running one is asked to stop, then made to."""
+        """Cancel: a queued job ends at once, a running job is asked to stop, then killed."""
         with self.lock:
             job.cancel_requested = True
             queued = job in self.queued

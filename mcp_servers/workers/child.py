@@ -1,4 +1,4 @@
-"""The worker's side: one process that runs one job after the other, warm."""
+"""Worker process that runs jobs in order and stays warm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRESS_SECONDS = 0.1
 
 
 class Line:
-    """The connection to the pool: JSON messages, one sender at a time."""
+    """The connection to the pool: JSON messages with a lock for senders."""
 
     def __init__(self, connection: Connection) -> None:
         """Talk over `connection`."""
@@ -31,12 +31,12 @@ class Line:
         self._lock = threading.Lock()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message."""
+        """Send a message."""
         with self._lock:
             self.connection.send_bytes(json.dumps(message).encode())
 
     def receive(self) -> dict[str, Any]:
-        """Wait for one message; raises `EOFError` when the pool is gone."""
+        """Wait for a message; raises `EOFError` when the pool is gone."""
         message: dict[str, Any] = json.loads(self.connection.recv_bytes())
         return message
 
@@ -54,7 +54,7 @@ def cuda_works() -> bool:
 def run_request(
     registry: Any, handles: Any, request: dict[str, Any], report: Any, cancelled: Any
 ) -> dict[str, Any]:
-    """Run one request against a registry; the answer as JSON data, never an exception.
+    """Run a request against a registry; the answer as JSON data, never an exception.
 
     Returns
     -------

@@ -12,8 +12,8 @@ def open_workers(
 ) -> Workers:
     """Workers for "4" (local processes) or a Ray cluster.
 
-    "ray" starts one here, "ray:auto" is the one that this machine has joined, "ray://host:port"
-    one elsewhere. None or "auto" means local processes, one per processor.
+    "ray" starts a cluster here, "ray:auto" uses the cluster of this machine, "ray://host:port"
+    a remote cluster. None or "auto" means a local process per processor.
 
     Raises `InputError` when the word means nothing, or Ray is not installed.
 

@@ -30,7 +30,7 @@ SLIDE_SUFFIXES = frozenset((
 TCGA = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})", re.IGNORECASE)
 RECORD = "run.json"
 AHEAD = 4
-"""Jobs queued per worker beyond the one it runs: enough to never wait, few enough to forget."""
+"""Jobs queued per worker beyond the running job: enough to avoid waiting, few enough to forget."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(
-            f'"{folder}" is not a folder; --slides takes a folder of slides, --input one slide'
+            f'"{folder}" is not a folder; --slides takes a folder, --input a single slide'
         )
     if pattern is not None:
         found = [path for path in folder.rglob(pattern) if path.is_file()]

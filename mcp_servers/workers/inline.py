@@ -28,7 +28,7 @@ class InlineWorkers(Workers):
     """
 
     def __init__(self, registry: Registry, at_once: int | None = None) -> None:
-        """Run the tools of `registry`; `at_once` is by default one for each two processors."""
+        """Run the tools of `registry`; `at_once` is by default half the processors."""
         super().__init__(Recipe(suite="knowledge"), max_attempts=1, registry=registry)
         self._turn = threading.Semaphore(at_once or max(1, (os.cpu_count() or 2) // 2))
         self._threads: list[threading.Thread] = []

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster, where one machine is not enough.
+"""Workers on a Ray cluster, for more than this machine.
 
 The cluster's machines must see the roots and the cache under the same paths (a shared file system)
 and have the same version of SAGE installed. Nothing here waits for the cluster without limit: a
@@ -45,7 +45,7 @@ class Flight:
     """A job that was given to Ray; `reference` is None until Ray has it.
 
     `node` is where it runs, once it showed a sign of life, or where it was sent; `since` is when it
-    last showed one, `kill_at` when a cancelled one loses its worker.
+    last showed one, `kill_at` when a cancelled job loses its worker.
     """
 
     job: Job
@@ -111,7 +111,7 @@ class RayWorkers(Workers):
         patience: float = 60.0,
         quiet: float = 120.0,
     ) -> None:
-        """Join the cluster at `address`, or start one here when it is None.
+        """Join the cluster at `address`, or start a cluster here if None.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class RayWorkers(Workers):
         self._woken.set()
 
     def close(self) -> None:
-        """Cancel what is left and leave the cluster (a local one is stopped)."""
+        """Cancel what is left and leave the cluster (a local cluster is stopped)."""
         with self.lock:
             if self.closed:
                 return
@@ -249,7 +249,7 @@ class RayWorkers(Workers):
             return bool(self._flights or self.queued)
 
     def _lose(self, why: str) -> None:
-        """The cluster is lost: every job ends with what that means, and new ones are refused."""
+        """The cluster is lost: every job ends with that error, and new jobs are refused."""
         last = f" (last: {self._trouble})" if self._trouble else ""
         self._gone = FaultError(
             f"the Ray cluster {self._where} {why}{last}: its head node or the network to it was "
@@ -361,7 +361,7 @@ class RayWorkers(Workers):
             self._replace_board()
 
     def _replace_board(self) -> None:
-        """A new board; running jobs keep the old one, so their silence says nothing."""
+        """A new board; running jobs keep the old board, so their silence has no meaning."""
         with suppress(Exception):
             self._ray.kill(self._board)
         self._board, self._news = self._new_board(), None
@@ -445,7 +445,7 @@ class RayWorkers(Workers):
             job.finish(error=restore_error(answer["kind"], answer["message"]))
 
     def _look_elsewhere(self, job: Job, answer: dict[str, Any]) -> None:
-        """A node lacks a file: the job goes to one that was not tried, or ends naming them all."""
+        """A node lacks a file: try the job on another node, or end it naming them all."""
         search = self._searches.setdefault(job.id, Search(answer["message"]))
         search.lacking[answer["node"]] = self._name(answer["node"])
         able = find_hosts(job.resources, self.nodes, self._cpus(job))[0]

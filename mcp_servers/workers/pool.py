@@ -44,7 +44,7 @@ class Worker:
     cards: set[str] = field(default_factory=set)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; a dead worker is noticed by its sentinel."""
+        """Send a message; a dead worker is noticed by its sentinel."""
         with suppress(OSError):
             self.connection.send_bytes(json.dumps(message).encode())
 
@@ -54,9 +54,9 @@ class LocalPool(Workers):
 
     Admission keeps the sums of the running tools' CPU and memory within `cpus` and `memory_mb`
     (default: three quarters of what is available). A worker that grows beyond what a job may use
-    is killed and the job fails with that reason; others continue. A GPU is given to one job at a
-    time; tools that can use it wait. All jobs of a card go to one worker, so that a model is
-    loaded on it once.
+    is killed and the job fails with that reason; others continue. A GPU is given to a single job
+    at a time; tools that can use it wait. All jobs of a card go to the same worker, which
+    loads a model once.
     """
 
     def __init__(
@@ -235,8 +235,8 @@ class LocalPool(Workers):
             memory += job.resources.memory_mb
 
     def _idle(self, job: Job) -> Worker | None:
-        """An idle worker: one without a card, best one that has the job's input open; a new one
-        when there is room.
+        """An idle worker without a card, best with the job's input open; a new worker if there is
+        room.
         """
         idle = [worker for worker in self._workers if worker.ready and worker.job is None]
         names = _inputs(job)
@@ -254,9 +254,9 @@ class LocalPool(Workers):
         return None
 
     def _free_gpu(self, job: Job) -> str | None:
-        """A card that no running job has, the one that the job asks for where it names one.
+        """A card that no running job has; the requested card if the job names it.
 
-        One whose worker does something else is the last choice: the job would wait for it.
+        A card whose worker is busy is the last choice: the job would wait for it.
         """
         busy = [worker for worker in self._workers if worker.job is not None]
         held = {worker.device for worker in busy}

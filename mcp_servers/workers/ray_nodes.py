@@ -47,8 +47,8 @@ def parse_nodes(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
 def find_hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Node], int]:
     """The nodes that can hold a job, and how many GPUs it takes there.
 
-    A job that can use a GPU gets one where a node that holds it has one; `cpus` is what it takes
-    of processors.
+    A job that can use a GPU gets it if a node that can hold the job has a GPU; `cpus` are the
+    processors of the job.
     """
     if need.gpu != "none":
         with_card = [node for node in nodes if node.holds(need, cpus, 1)]
@@ -62,7 +62,7 @@ def explain_refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: flo
     if find_hosts(need, nodes, cpus)[0]:
         return None
     if not nodes:
-        return f"{tool}: no node of the cluster is alive; start one (ray start --address=…)"
+        return f"{tool}: no node of the cluster is alive; start a node (ray start --address=…)"
     if need.gpu == "required" and not any(node.gpus for node in nodes):
         return f"{tool} needs a GPU, and the cluster has none"
     most = max(node.memory_mb for node in nodes)

@@ -11,7 +11,7 @@ from typing import Any
 BEAT = 0.2
 """Seconds between two signs of life of a job; more on a board that serves very many."""
 BEATS_PER_SECOND = 2000
-"""Signs of life that one board takes."""
+"""Signs of life per second that a board takes."""
 ANSWER = 10.0
 """Seconds that a job's beat waits for the board before it tries again."""
 _warm: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class Board:
         self.jobs = 1
 
     def beat(self, job: str, node: str, fraction: float, message: str) -> tuple[bool, float]:
-        """Record a job's sign of life; True if it must stop, and the seconds until the next one."""
+        """Record a job's sign of life; True if it must stop, and the seconds until the next."""
         self.news[job] = (node, fraction, message)
         return job in self.stopping, max(BEAT, self.jobs / BEATS_PER_SECOND)
 
@@ -87,7 +87,7 @@ class Pulse:
 
 
 def run_on_ray(recipe_json: str, request_json: str, board: Any) -> str:
-    """Run one request in a Ray worker process; the answer as JSON, with the node that gave it."""
+    """Run a request in a Ray worker process; the answer as JSON, with the node that gave it."""
     import ray
 
     from mcp_servers.context import Handles

@@ -139,7 +139,7 @@ def explore(
 
     The answer is titled as exploratory, and its numbers appear in the tables. The report of a
     finished RUN shows it in a section of its own. The same command continues an interrupted
-    session. What a program reads and leaves, and what a hostile one could still carry:
+    session. What a program reads and leaves, and what a hostile program could still carry:
     docs/nova.md.
 
     Example: sage nova explore demo "Which variables move with TLS density?" --program look.py

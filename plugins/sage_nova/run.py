@@ -32,7 +32,7 @@ def print_line(console: Terminal, line: str) -> None:
 
 
 def step_limits(seconds: float, memory_mb: int) -> Limits:
-    """Limits of one program."""
+    """Limits of a program."""
     return DEFAULT_LIMITS.model_copy(update={"seconds": seconds, "memory_mb": memory_mb})
 
 
@@ -152,7 +152,7 @@ def report_answer(record: Acted, console: Terminal, files: str, *, as_json: bool
 
 
 def describe_step(cell: Cell, seen: Observation) -> list[str]:
-    """Lines for the terminal about one step."""
+    """Lines for the terminal about a step."""
     lines = [f"Step {seen.step}: {one_line(cell.thought)[:300] or 'a program'}"]
     if seen.calls:
         failed = sum(1 for call in seen.calls if call.error)

@@ -100,7 +100,7 @@ def _is_digit(text: str) -> bool:
 
 
 def _matches(text: str, known: Sequence[float]) -> bool:
-    """True if a number, or its percentage, equals a known one to the digits it is written with."""
+    """True if a number or its percentage equals a known number to its written digits."""
     number = _parse(text)
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
@@ -194,7 +194,7 @@ def ask(
             )
             reply = author.ask(agent, given)
             answer, model, spent = reply.output, reply.model, reply.spent
-    except BoundError as wrong:  # its only bound: a turn per step, and one to answer
+    except BoundError as wrong:  # its only bound: a turn per step, and a turn to answer
         most = count_noun(steps, "step")
         error = f"no answer within {most}; ask for less, or allow more with --steps"
         spent = wrong.spent

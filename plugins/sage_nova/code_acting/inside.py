@@ -1,8 +1,8 @@
-"""Program in the sandbox: runs the steps in one namespace, with tools answered from a record.
+"""Program in the sandbox: runs the steps in a namespace, with tools answered from a record.
 
 It is copied into the sandbox beside `session.json` and imports nothing of SAGE. A tool call without
 a recorded answer writes a request and ends the process: the next process runs the same steps again
-and finds the answer. So programs need no way out of the sandbox, and a finished session is one
+and finds the answer. So programs need no way out of the sandbox, and a finished session is a
 program that runs from its start.
 """
 
@@ -106,7 +106,7 @@ def write_output(name: str, value: object) -> None:
 
 
 def run_step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
-    """Run one step in the namespace; its printed text, last value and error."""
+    """Run a step in the namespace; its printed text, last value and error."""
     name = f"step_{number}"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     printed, value, error = io.StringIO(), "", ""
@@ -130,7 +130,7 @@ def run_step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run the steps of `session.json` and write the output of the last one."""
+    """Run the steps of `session.json` and write the output of the last step."""
     session = json.loads((WORK / "session.json").read_text(encoding="utf-8"))
     tools = Tools(session["answers"])
     space: dict[str, Any] = {"__name__": "__session__", "ToolError": ToolError}

@@ -1,4 +1,4 @@
-"""Session of one question: data and files as programs see them, and the tools behind its calls.
+"""Session of a question: data and files as programs see them, and the tools behind its calls.
 
 Every step is a process of its own in the sandbox, which runs the earlier steps first; tools run
 outside, on the real files. All output of a program is treated as hostile.
@@ -57,7 +57,7 @@ class StepView(Protocol):
 
         Parameters
         ----------
-        steps : number and program of every step that counts, the current one last
+        steps : number and program of every step that counts, the current step last
         output : printed text, last value and error of the current step, as the process left them
         out : files that the programs wrote; may be moved or removed
         files : folder for the files whose names are shown
@@ -92,13 +92,13 @@ class Prints:
 
 @dataclass
 class Session:
-    """Data, tools and steps of one question.
+    """Data, tools and steps of a question.
 
     Parameters
     ----------
     data : files and folders by the name under which programs see them (see `name_inputs`)
     folder : receives the files of tools (`made/`) and of programs (`files/`)
-    limits : of one step; earlier steps, which run again, get extra time
+    limits : of a step; earlier steps, which run again, get extra time
     on_event : called with a line about every tool call
     workers : other processes for the tools, so that a file that crashes a tool does not end the
         session; None for this process
@@ -219,7 +219,7 @@ class Session:
             if not (isinstance(call, list) and [type(part) for part in call] == [str, dict, int]):
                 raise InputError("a call is (tool, {argument: value})")
             if len(self._answers) >= MOST_CALLS:
-                raise InputError(f"more than {MOST_CALLS} tool calls for one question")
+                raise InputError(f"more than {MOST_CALLS} tool calls for a question")
             name, arguments, again = call
             key = hash_call(name, arguments, again)
             if key in self._answers:
@@ -254,7 +254,7 @@ class Session:
         return {"result": result}
 
     def _from_sandbox(self, text: str, out: Path) -> str:
-        """Translate a sandbox path to the real one; return other texts unchanged."""
+        """Translate a sandbox path to the real path; return other texts unchanged."""
         for seen, real in self._places(out):
             if text == seen or text.startswith(f"{seen}/"):
                 return f"{real}{text[len(seen) :]}"

@@ -1,4 +1,4 @@
-"""Files of a session: its record, its steps as one program, a notebook."""
+"""Files of a session: its record, its steps as a program, a notebook."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_session(acted: Acted, folder: Path) -> None:
 
 
 def render_program(acted: Acted) -> str:
-    """Render the kept steps as one program in cells."""
+    """Render the kept steps as a program in cells."""
     kept = [done for done in acted.steps if not done.observation.undone]
     parts = [f"# {one_line(acted.question)}\n"]
     for done in kept:

@@ -60,7 +60,7 @@ class JobInput(Given):
 
 
 class WsiInput(JobInput):
-    """One slide of a job."""
+    """A slide of a job."""
 
     wsi_path: InputPath = Field(description="Slide or image file")
     base_mpp: float | None = Field(

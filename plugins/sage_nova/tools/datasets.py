@@ -26,7 +26,7 @@ class SourceInput(Given):
     wsi_source: InputPath = Field(description="Folder of slides")
     search_nested: bool = Field(default=False, description="Search folders below it too")
     extensions: list[str] | None = Field(
-        default=None, description='Only these endings, e.g. [".svs"]; all known ones when absent'
+        default=None, description='Only these endings, e.g. [".svs"]; all known endings when absent'
     )
 
 
@@ -74,7 +74,7 @@ class NamesInput(JobInput):
     skip_wsi_to_check: list[str] = Field(default_factory=list)
 
     def names(self) -> list[str]:
-        """Names to check; raises `InputError` for one that is not a file name."""
+        """Names to check; raises `InputError` for an invalid file name."""
         for name in self.wsis:
             if not NAME.match(name):
                 raise InputError(f"wsis: {name[:80]!r} is not a slide's name without ending")
@@ -82,7 +82,7 @@ class NamesInput(JobInput):
 
 
 class SegmentationState(BaseModel):
-    """Files of one slide's tissue."""
+    """Files of a slide's tissue."""
 
     geojson_path: str
     geojson_exists: bool
@@ -117,7 +117,7 @@ def check_segmentation(given: NamesInput, context: ToolContext) -> SegmentationR
 
 
 class FileState(BaseModel):
-    """One file of the job."""
+    """File of the job."""
 
     path: str = Field(description="Below the job's folder")
     path_exists: bool = False

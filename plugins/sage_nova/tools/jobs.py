@@ -417,7 +417,7 @@ class HeatmapInput(SlidesGridInput):
 
 
 class SlideHeat(BaseModel):
-    """Picture and best patches of one slide."""
+    """Picture and best patches of a slide."""
 
     heatmap: OutputName
     topk_patches_dir: str

@@ -104,7 +104,7 @@ def read_image(path: str, context: ToolContext) -> Any:
         if slide.width * slide.height > 64_000_000:
             raise InputError(
                 f"{path}: {slide.width} x {slide.height} px is too large for a region of interest; "
-                "cut one with read_rectangle_region_from_wsi_tool"
+                "cut a part with read_rectangle_region_from_wsi_tool"
             )
         return slide.read(0, 0, slide.width, slide.height)
 
@@ -115,7 +115,7 @@ class NucleiInput(Given):
     input_dir: InputPath = Field(description="Flat folder of images (png, jpg, tif)")
     output_dir: str = Field(default="nuclei", max_length=500, description="Folder below the output")
     level0_mpp_of_imgs: dict[str, Mpp] | Mpp = Field(
-        description="µm per pixel: one number, or one per image name without ending"
+        description="µm per pixel: a number, or a number per image name without ending"
     )
     weights: InputPath | None = Field(
         default=None, description="A network of the user, as for the tool nuclei"
@@ -132,7 +132,7 @@ class NucleiInput(Given):
 class NucleiResult(NovaResult):
     """Nuclei by image."""
 
-    path_to_jsons: str = Field(description="Folder of one JSON per image, below the output")
+    path_to_jsons: str = Field(description="Folder of a JSON per image, below the output")
     path_to_default_overlays: str = Field(description="Folder of overlays, below the output")
     jsons: list[OutputName]
     overlays: list[OutputName]
@@ -165,7 +165,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     check_unique([image.stem for image in images], given.input_dir)
     sizes = given.level0_mpp_of_imgs
     if isinstance(sizes, dict) and (lack := [p.stem for p in images if p.stem not in sizes]):
-        raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give one per image")
+        raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give a number per image")
     counts: dict[str, int] = {}
     classes: dict[str, None] = {}
     jsons, overlays, warnings, methods = [], [], [], set()

@@ -389,7 +389,7 @@ def draw_tiles(
 ) -> tuple[Any, dict[str, Any]]:
     """Draw tiles over an overview, colored by (n,) labels; returns picture and colors.
 
-    `tissue_id` limits them to the tiles of one region.
+    `tissue_id` limits them to the tiles of a region.
     """
     import numpy as np
 

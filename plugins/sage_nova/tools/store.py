@@ -37,7 +37,7 @@ def store_name(slide: Slide) -> str:
 
 
 def read_store(path: Path) -> Any:
-    """Read the `SpatialData` of a folder; raises `InputError` if it is not one."""
+    """Read the `SpatialData` of a folder; raises `InputError` if it is invalid."""
     require_extra("spatialdata", "a zarr store")
     import spatialdata
 
@@ -78,7 +78,7 @@ def save_store(
 ) -> str:
     """Write the store with `new` elements; returns its output name.
 
-    Other elements are kept unless `fresh`. The old store stays until the new one is complete.
+    Other elements are kept unless `fresh`. The old store stays until the new store is complete.
     """
     require_extra("spatialdata", "a zarr store")
     from mcp_servers.formats.spatial import write_store

@@ -39,7 +39,7 @@ def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
 class MetadataInput(Given):
     """A table of slides with labels."""
 
-    metadata_path: InputPath = Field(description="CSV, one row per slide")
+    metadata_path: InputPath = Field(description="CSV, a row per slide")
     slide_id_column: str = Field(default="slide_id", pattern=COLUMN)
     case_id_column: str | None = Field(
         default=None, pattern=COLUMN, description="The patient; case_id or patient_id when absent"
@@ -315,7 +315,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
         last = "test" if (words == "test").any() else "val"
         parts = [table[words == "train"], table[words == last]]
         if parts[0][cats].nunique() < 2 or parts[1].empty:
-            raise InputError(f"{given.splits_path}: {fold} trains on one class or tests on nothing")
+            raise InputError(f"{given.splits_path}: {fold} has a single class or an empty test")
         names, labels = parts[0]["slide_id"].astype(str).tolist(), parts[0][cats].tolist()
 
         def report(share: float, number: int = number) -> None:

@@ -189,7 +189,7 @@ def score_tiles(given: ScoreTilesInput, context: ToolContext) -> ScoreTilesResul
 
 
 class PromptInput(TilesByTextInput):
-    """One text."""
+    """A text."""
 
     prompt_term: str = Field(min_length=1, max_length=500)
 

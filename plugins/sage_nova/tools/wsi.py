@@ -1,4 +1,4 @@
-"""One slide: properties, tissue, tiles, features, its own vector, its store, a region."""
+"""Tools of a slide: properties, tissue, tiles, features, its own vector, its store, a region."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class LevelInfo(BaseModel):
-    """One stored resolution."""
+    """Stored resolution."""
 
     level: int
     img_width_at_level: int
@@ -502,7 +502,7 @@ class HierarchyResult(NovaResult):
     """Contents of a store."""
 
     nodes: list[ZarrNode]
-    tree: str = Field(description="One line per node, indented")
+    tree: str = Field(description="A line per node, indented")
 
 
 MOST_NODES = 2000
@@ -548,7 +548,7 @@ class ReadInput(ZarrInput):
 
 
 class ElementInfo(BaseModel):
-    """One element."""
+    """Element of a store."""
 
     key: str
     kind: str
@@ -559,7 +559,7 @@ class ElementInfo(BaseModel):
 class ReadResult(NovaResult):
     """Elements of the store and rows of the named element."""
 
-    data_str: str = Field(description="The store in words")
+    data_str: str = Field(description="Description of the store")
     elements: list[ElementInfo]
     rows: list[dict[str, Any]] = Field(description="Of the named element; shapes with WKT geometry")
     total_rows: int | None = None
