@@ -265,9 +265,7 @@ class ToolServer:
         """Collect metrics of jobs, calls and removed outputs."""
         states = Counter(job.state.value for job in self._jobs())
         waiting = {state.value: states[state.value] for state in State if not state.final}
-        removed = CounterMetricFamily(
-            "sage_outputs_removed", "Pruned call folders.", self.outputs.removed
-        )
+        removed = self.outputs.removed
         return [
             make_gauges("sage_jobs", "Jobs that wait or run.", "state", waiting),
             make_counters("sage_calls", "Calls of each tool.", "tool", self.called),

@@ -184,7 +184,7 @@ def extract_tissue(given: TissueInput, context: ToolContext) -> TissueResult:
     perimeter, axes, eccentricity in level-0 pixels.
     """
     slide, job = given.open(context)
-    frame, warnings, new = None, [], {}
+    frame, warnings, new = None, list[str](), {}
     if given.load_from_src and not given.overwrite and job.find(store.store_name(slide)):
         frame = store.load_store(job, slide).shapes.get(given.tissue_key)
     log = [f"{given.tissue_key} existed; not computed again"]
