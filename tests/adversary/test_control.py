@@ -28,8 +28,8 @@ def write_run(root: Path, **fields: object) -> Manifest:
     """A whole record of a run that somebody made by hand."""
     run = RunFolder(root)
     run.root.mkdir(parents=True)
-    given = {"id": root.name, "run_id": root.name, "place": str(root), "prompt": "q", "format": 3,
-             "created": "", "reasoner": "rules", "cohort": "demo", "kg": ""} | fields  # fmt: skip
+    given = {"id": root.name, "run_id": root.name, "place": str(root), "created": "",
+             "reasoner": "rules", "spec": {"prompt": "q"}} | fields  # fmt: skip
     run.save(Manifest.model_validate(given))
     run.record.seal_manifest()
     return run.update(sealed=run.record.head())

@@ -102,5 +102,5 @@ def test_a_log_without_rows_of_somebody_is_told_from_no_log(
         assert audit is not None
         assert told() == "the log is empty\n"
         audit.add("ann", "asked")
-    assert told("--who", "bob") == "nothing of bob is logged\n"
+    assert told("--who", "bob") == "the log has no rows of bob\n"
     assert "ann" in told("--who", "ann")

@@ -176,7 +176,8 @@ def test_the_queue_of_one_machine_loses_the_name_and_stays(
     with open_runs(settings, new=True) as runs:
         assert runs is not None
         for name, prompt in (("waits", f"Why {PATIENT}? {'x' * 300}"), ("other", f"Why {OTHER}?")):
-            runs.add(run.model_copy(update={"run_id": name, "prompt": prompt}), "ann")
+            spec = run.spec.model_copy(update={"prompt": prompt})
+            runs.add(run.model_copy(update={"run_id": name, "spec": spec}), "ann")
         found = forget(PATIENT, tmp_path / "cohort", settings, tmp_path / "out")
         assert ".control.sqlite sage_runs waits: prompt" in found.struck_out
         assert not [line for line in found.left if ".control.sqlite" in line]

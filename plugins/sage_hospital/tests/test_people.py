@@ -67,7 +67,7 @@ def guard(tmp_path: Path, settings: Settings, started: Any, monkeypatch: Any) ->
     inner: Any = found.app
     monkeypatch.setattr(
         inner.state.commands, "start",
-        lambda name, *given, spec, owner: started.append((owner, spec)),
+        lambda name, *given, spec=None, owner: started.append((owner, spec or given)),
     )  # fmt: skip
     monkeypatch.setattr(site, "cohort", lambda name: None)
     return found
@@ -102,7 +102,7 @@ def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
     assert too_much.status_code == 429
     assert "2.50 are left" in too_much.json()["error"]
     assert start(guard, ANN, reasoner="chat").status_code == 200
-    assert "--budget-usd=2.5" in started[-1][1]
+    assert started[-1][1].budget_usd == 2.5
 
 
 def test_runs_that_are_asked_for_at_once_do_not_get_the_same_money(
@@ -256,8 +256,9 @@ def test_a_server_without_its_database_is_measured_all_the_same(
     url: str | None, settings: Settings
 ) -> None:
     given = settings.model_dump() | {"checkpoint_url": url}
-    found = {one.name: one.values for one in measured(Site(Settings.model_validate(given)))}
-    assert found["sage_database_up"] == {(): url is None}
+    families = measured(Site(Settings.model_validate(given)))
+    found = {family.name: [sample.value for sample in family.samples] for family in families}
+    assert found["sage_database_up"] == [float(url is None)]
     assert "sage_runs" in found
 
 
