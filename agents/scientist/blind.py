@@ -16,6 +16,7 @@ from pydantic import Field
 
 from agents.core.base import View
 from agents.core.disclosure import MIN_COUNT, suppressed_cells
+from agents.scientist.drafts import plain
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Power, Rules
 from validation.contracts.registered import uses_groups
@@ -416,11 +417,6 @@ def chance_to_see(
         return 1.0
     error = seen / (level + normal.inv_cdf(0.8))
     return round(normal.cdf(size / error - level), 3)
-
-
-def plain(text: str) -> str:
-    """A name as it is compared: lower case, words alone."""
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
 
 def _asked_for(hypothesis: Hypothesis) -> list[str]:
