@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from kg.sources.base import (
@@ -19,7 +19,7 @@ from kg.types import Document
 from sage.core.errors import InputError
 from sage.core.log import logger
 
-__all__ = ["ReadOptions", "SourceReport", "SourceResult", "discover", "read", "read_file"]
+__all__ = ["ReadOptions", "SourceReport", "SourceResult", "discover", "read_file"]
 
 log = logger(__name__)
 
@@ -135,20 +135,6 @@ def _limit_documents(result: SourceResult) -> None:
         status = result.report.status if whole else "failed"
         more: dict[str, object] = {"status": status, "notes": (*result.report.notes, *notes)}
         result.report = result.report.model_copy(update=more | {"reason": "; ".join(notes)})
-
-
-def read_documents(
-    path: Path, options: ReadOptions | None = None, reports: list[SourceReport] | None = None
-) -> Iterator[Document]:
-    """Documents of a file or folder; what could not be read is appended to `reports`."""
-    files, skipped = discover([path])
-    collected = skipped
-    for file in files:
-        result = read_file(file, options)
-        collected.append(result.report)
-        yield from result.documents
-    if reports is not None:
-        reports.extend(collected)
 
 
 def _reader(path: Path, data: bytes) -> Reader:

@@ -239,12 +239,12 @@ def pubtator(path: Path) -> Iterator[Fact]:
         passage = f"{texts.get('t', '')} {texts.get('a', '')}".strip()
         for cells in relations:
             relation, polarity = _PUBTATOR.get(cells[1].lower(), ("associated_with", NEUTRAL))
-            for head in re.split(r"[,;|]", cells[2]):
-                for tail in re.split(r"[,;|]", cells[3]):
-                    if head in known and tail in known:
+            for first in re.split(r"[,;|]", cells[2]):
+                for second in re.split(r"[,;|]", cells[3]):
+                    if first in known and second in known:
                         found = True
                         yield Fact(
-                            known[head], relation, known[tail], polarity, pmid=pmid,
+                            known[first], relation, known[second], polarity, pmid=pmid,
                             title=texts.get("t", ""), text=passage, source="PubTator",
                         )  # fmt: skip
     if not found:

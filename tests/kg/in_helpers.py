@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from kg.corpus.build_report import BuildOptions
 from kg.extract.base import Statement
 from kg.extract.rules import RulesExtractor
 from kg.lexicon.ontology import Ontology
+from kg.sources import ReadOptions, SourceReport, discover, read_file
+from kg.types import Document
 
 ROOT = Path(__file__).resolve().parents[2]
 ONTOLOGY = ROOT / "data" / "ontology"
@@ -102,3 +105,17 @@ def pdf_bytes(pages: list[list[str]], title: str = "") -> bytes:
         len(objects) + 1, catalog, info, start,
     )  # fmt: skip
     return bytes(out)
+
+
+def read_documents(
+    path: Path, options: ReadOptions | None = None, reports: list[SourceReport] | None = None
+) -> Iterator[Document]:
+    """Documents of a file or folder; what could not be read is appended to `reports`."""
+    files, skipped = discover([path])
+    collected = skipped
+    for file in files:
+        result = read_file(file, options)
+        collected.append(result.report)
+        yield from result.documents
+    if reports is not None:
+        reports.extend(collected)

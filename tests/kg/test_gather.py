@@ -34,7 +34,6 @@ from kg.literature.access import Access
 from kg.literature.merge import merge
 from kg.literature.protocol import Search
 from kg.literature.types import Found, Query, Record
-from kg.sources import read_documents
 from kg.sources.plain import read_text
 from sage.cli.kg import app
 from sage.cli.kg_gather import print_changes
@@ -43,6 +42,7 @@ from sage.core.http.client import Policy
 from sage.run.touched import EdgeChange
 from tests.core.http_server import MANY, Answer, Seen, as_json
 from tests.kg.catalogs import Catalogs, Paper, asked, corpus, running
+from tests.kg.in_helpers import read_documents
 
 QUICK = Policy(
     attempts=2, deadline=8.0, attempt=2.0, backoff=0.01, backoff_max=0.02, longest_wait=3.0,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from kg.literature.pubmed import PubMed
-from kg.sources import read_documents
 from kg.sources.fetch import fetch_ids, read_ids
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
 from sage.core.http.errors import ServiceError
 from tests.core.http_server import Answer, FakeServices, serving
+from tests.kg.in_helpers import read_documents
 
 QUICK = Policy(attempts=1, deadline=3.0, attempt=2.0)
 MEDLINE = b"""

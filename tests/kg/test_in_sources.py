@@ -8,10 +8,10 @@ from time import process_time
 import pytest
 
 from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences, viral
-from kg.sources import SourceReport, discover, read_documents, read_file
+from kg.sources import SourceReport, discover, read_file
 from kg.types import Document
 from sage.core.errors import InputError
-from tests.kg.in_helpers import note, shared
+from tests.kg.in_helpers import note, read_documents, shared
 
 JATS = """<?xml version="1.0"?><article article-type="research-article"><front>
 <journal-meta><journal-title-group><journal-title>Journal of Tests</journal-title>
