@@ -19,16 +19,13 @@ app = typer.Typer(
     help="Literature to knowledge graph: gather, build, paths, export.",
     no_args_is_help=True,
 )
-for name, command in {
-    "gather": kg_gather.gather_papers,
-    "build": kg_build.build_graph,
-    "update": kg_gather.update_graph,
-    "paths": kg_graph.list_paths,
-    "show": kg_graph.show,
-    "communities": kg_graph.summarize_communities,
-    "export": kg_graph.export,
-}.items():
-    app.command(name)(command)
+app.command("gather")(kg_gather.gather_papers)
+app.command("build")(kg_build.build_graph)
+app.command("update")(kg_gather.update_graph)
+app.command("paths")(kg_graph.list_paths)
+app.command("show")(kg_graph.show)
+app.command("communities")(kg_graph.summarize_communities)
+app.command("export")(kg_graph.export)
 
 
 @app.command("term")

@@ -795,7 +795,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(
 
 def test_another_topic_or_another_process_is_refused(world: Catalogs, tmp_path: Path) -> None:
     gathered(world, tmp_path / "c")
-    with pytest.raises(InputError, match="max: 1000 then, 5 now"):
+    with pytest.raises(InputError, match="limit: 1000 then, 5 now"):
         gathered(world, tmp_path / "c", Plan(topic=TOPIC, threshold=0.0, most=5))
     with CorpusFolder(tmp_path / "c").lock(), pytest.raises(InputError, match="another process"):
         gathered(world, tmp_path / "c")

@@ -45,9 +45,9 @@ def test_the_default_is_the_published_minilm() -> None:
     assert embed.default().name == embed.by_name("default").name == "all-MiniLM-L6-v2-fp32"
 
 
-def test_the_model_that_a_graph_names_is_the_one_it_was_embedded_with() -> None:
-    for name in ("all-MiniLM-L6-v2", "all-MiniLM-L6-v2-fp32"):
-        assert embed.by_name(name).name == name
+def test_the_default_model_is_found_by_each_of_its_names() -> None:
+    for name in ("default", "minilm", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2-fp32"):
+        assert embed.by_name(name).name == "all-MiniLM-L6-v2-fp32"
 
 
 def test_changed_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_the_cache_keeps_models_apart(tmp_path: Path) -> None:
 def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
     (tmp_path / "vectors.sqlite").write_bytes(b"this is not a database" * 100)
     with pytest.raises(FaultError, match=r"vectors\.sqlite"):
-        VectorCache(tmp_path / "vectors.sqlite").get("m", 4, ["x"])
+        VectorCache(tmp_path / "vectors.sqlite").load("m", 4, ["x"])
 
 
 def test_names_choose_embedders() -> None:

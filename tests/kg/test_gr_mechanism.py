@@ -119,7 +119,7 @@ def test_where_there_is_no_mechanism_the_notes_say_why_and_what_is_nearest() -> 
     found = find_paths(graph(told), question, STRICT, EMBEDDER)
     assert not found.paths
     notes = " ".join(found.notes)
-    assert 'no node that is one of the "microRNAs"' in notes
+    assert 'no node of the class "microRNAs"' in notes
     assert "Nearest: hypoxia activates HIF1A; cisplatin resistance activates HIF1A" in notes
     assert "`--co-study` shows such paths" in notes
     apart = [act("hypoxia", "HIF1A", types=(P, G)), act("cisplatin resistance", "MDR1")]
@@ -235,7 +235,7 @@ def test_what_runs_on_from_end_to_end_is_a_mechanism(edges, carried) -> None:  #
     assert bool(found.paths) is carried
     ahead = {e.forward for p in found.paths for e in p.edges if e.relation in CAUSAL}
     assert len(ahead) < 2  # the steps shown are those that run one way
-    assert carried or any("nothing passes from one" in note for note in found.notes)
+    assert carried or any("nothing passes between" in note for note in found.notes)
     assert find_between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths
 
 

@@ -132,6 +132,21 @@ def test_a_new_folder_takes_a_vocabulary_by_any_path(
     assert "2 kept" in result.stdout
 
 
+def test_a_topic_leaves_out_papers_that_do_not_name_it(tmp_path: Path) -> None:
+    note(tmp_path / "in", "on", ["FABP5 promotes invasion of bladder cancer cells."])
+    note(tmp_path / "in", "off", ["CXCL13 promotes TLS formation."], title="Kelp and marine heat")
+    asked = ["build", str(tmp_path / "in"), "--out", str(tmp_path / "o"), "--embedder", "none"]
+    report = _json(*asked, "--topic", "FABP5 in bladder cancer")
+    assert isinstance(report, dict)
+    assert (report["documents"], report["screened_out"]) == (1, 1)
+    (excluded,) = report["excluded"]
+    assert excluded["title"] == "Kelp and marine heat"
+    assert excluded["reason"].startswith("off topic")
+    whole = _json(*asked)
+    assert isinstance(whole, dict)
+    assert (whole["documents"], whole["screened_out"]) == (2, 0)
+
+
 def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
     note(tmp_path / "in", "a", ["CXCL13 promotes TLS formation."])
     result = RUN.invoke(

@@ -367,9 +367,9 @@ def test_recorded_europe_pmc_answers_are_read() -> None:
 def test_recorded_pubmed_answers_are_read() -> None:
     source = PubMed()
     root = shared("ncbi_eutils_klortho")
-    assert len(source._read_ids((root / "esearch.pubmed.json").read_bytes())) == 100
+    assert len(source.read_ids((root / "esearch.pubmed.json").read_bytes())) == 100
     with pytest.raises(Unavailable, match="Invalid db name"):
-        source._read_ids((root / "esearch.baderror.json").read_bytes())
+        source.read_ids((root / "esearch.baderror.json").read_bytes())
     medline = (shared("ncbi_biopython") / "pubmed_result2.txt").read_bytes()
     assert len(source._read_records(medline)) == 4
 
