@@ -105,7 +105,7 @@ def campaign(
 
 
 def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json: bool) -> None:
-    """Go on with a campaign: with the round under way, or the next one."""
+    """Continue a campaign with the current or the next round."""
     from sage.settings import load
 
     plan = folder.plan()
@@ -138,14 +138,14 @@ def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> No
     from sage.cli.console import print_line
     from sage.run.campaign.rounds import conduct
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         if not as_json:
             print_line(text, err=True)
 
-    tell(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
+    report(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
     agree = ask_to_agree(yes=folder.plan().spec.corrections.yes, quiet=as_json)
     with folder.hold():
-        pause = conduct(folder, settings, partial(advance_run, quiet=as_json), tell, agree)
+        pause = conduct(folder, settings, partial(advance_run, quiet=as_json), report, agree)
     _tell(folder, pause, settings, as_json=as_json)
 
 

@@ -190,7 +190,7 @@ def _print_estimate(
 def resume(
     name: str = RunName,
     retry: bool = typer.Option(
-        False, "--retry", help="Escalated analysis: run the code as it lies in the run folder now."
+        False, "--retry", help="Escalated analysis: run the code in the run folder."
     ),
     abandon: bool = typer.Option(
         False, "--abandon", help="Escalated analysis: give it up and report so."

@@ -167,7 +167,7 @@ RULES = (
     Rule(r"/api/slides/measure", Role.READ, SLIDE),
     Rule(r"/api/slides/nuclei", Role.RUN, SLIDE),
     Rule(r"/api/runs", Role.RUN, ASKED),
-    Rule(r"/api/runs/([^/]+)/(?:stop|pause|resume)", Role.RUN, "told to stop, pause or go on"),
+    Rule(r"/api/runs/([^/]+)/(?:stop|pause|resume)", Role.RUN, "stopped, paused or resumed"),
     Rule(r"/api/runs/([^/]+)/review", Role.REVIEW, "decided"),
     Rule(r"/api/runs/([^/]+)/comments", Role.REVIEW, "commented"),
     Rule(r"/api/slides/regions", Role.REVIEW),

@@ -60,7 +60,7 @@ def test_rows_of_several_at_once_are_one_chain_and_every_edit_is_found(settings:
 
 @pytest.mark.parametrize("settings", [pytest.param("postgres", marks=NEEDED)], indirect=True)
 def test_a_row_whose_answer_was_lost_with_the_connection_is_there_once(settings: Settings) -> None:
-    """Else a request counts twice against its sender, and the log tells what nobody did."""
+    """Otherwise a request counts twice against its sender."""
     assert settings.checkpoint_url is not None
     line = Line(settings.checkpoint_url.get_secret_value())
     given = {"runs_dir": settings.runs_dir, "checkpoint_url": line.url}
@@ -80,7 +80,7 @@ def test_a_row_whose_answer_was_lost_with_the_connection_is_there_once(settings:
 def test_a_process_that_stops_inside_a_transaction_is_cut_off_by_the_server(
     settings: Settings,
 ) -> None:
-    """What it had locked would else be locked for all until it goes on."""
+    """Otherwise its locks would block everybody until it continues."""
     with open_audit(settings, new=True) as audit:
         assert audit is not None
         (row,) = audit.database.run("SHOW idle_in_transaction_session_timeout")
@@ -94,13 +94,13 @@ def test_a_log_without_rows_of_somebody_is_told_from_no_log(
 ) -> None:
     monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
 
-    def told(*words: str) -> str:
+    def run_audit(*words: str) -> str:
         return CliRunner().invoke(app, ["hospital", "audit", *words]).output
 
-    assert "there is no log" in told()
+    assert "there is no log" in run_audit()
     with open_audit(Settings(runs_dir=tmp_path), new=True) as audit:
         assert audit is not None
-        assert told() == "the log is empty\n"
+        assert run_audit() == "the log is empty\n"
         audit.add("ann", "asked")
-    assert told("--who", "bob") == "the log has no rows of bob\n"
-    assert "ann" in told("--who", "ann")
+    assert run_audit("--who", "bob") == "the log has no rows of bob\n"
+    assert "ann" in run_audit("--who", "ann")

@@ -72,14 +72,16 @@ def url(folder: Path) -> Iterator[str]:
         process.stderr.close()
 
 
-def asked(client: httpx.Client, url: str, who: str, method: str, params: dict[str, Any]) -> str:
-    """What the server says to a request of somebody."""
+def call_server(
+    client: httpx.Client, url: str, who: str, method: str, params: dict[str, Any]
+) -> str:
+    """Reply of the server to a person's request."""
     body = {"jsonrpc": "2.0", "id": 9, "method": method, "params": params}
     return client.post(url, json=body, headers={"x-user": who}).text
 
 
 def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, folder: Path) -> None:
-    """Roles decide, quotas bound, the log tells; a session that another began lends no role."""
+    """Roles and quotas apply and calls are logged; another person's session lends no role."""
     with httpx.Client(headers=GOOD, timeout=120) as client:
         assert client.post(url, json=BEGIN).status_code == 403
         twice = [*client.headers.items(), ("x-user", "reviewer"), ("x-user", "reader")]
@@ -89,34 +91,34 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         began = client.post(url, json=BEGIN, headers={"x-user": "reviewer"})
         client.headers["mcp-session-id"] = began.headers.get("mcp-session-id", "")
 
-        def said(who: str, tool: str, arguments: dict[str, Any]) -> str:
+        def read_reply(who: str, tool: str, arguments: dict[str, Any]) -> str:
             client.headers["x-user"] = who
             return call(client, url, tool, arguments)
 
         client.headers["x-user"] = "reviewer"
         client.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
-        assert "stranger has no role here" in said("stranger", "run_status", {})
-        assert "no runs in" in said("reader", "run_status", {})
+        assert "stranger has no role here" in read_reply("stranger", "run_status", {})
+        assert "no runs in" in read_reply("reader", "run_status", {})
         for who, tool, given in (
             ("reader", "start_run", START),
             ("reader", "review_run", REVIEW),
             ("runner", "review_run", REVIEW),
         ):
             role = "review" if tool == "review_run" else "run"
-            assert f'this needs the role \\"{role}\\"; {who} has' in said(who, tool, given)
+            assert f'this needs the role \\"{role}\\"; {who} has' in read_reply(who, tool, given)
         for _ in range(2):  # what did not begin does not count
-            assert "no-such-cohort" in said("runner", "start_run", START)
+            assert "no-such-cohort" in read_reply("runner", "start_run", START)
         with open_audit(Settings(runs_dir=folder / "runs")) as audit:
             assert audit is not None
             audit.add("reviewer", ASKED, "")
-        assert "reviewer may have 1 run in 24 hours" in said("reviewer", "start_run", START)
-        assert "no runs in" in said("reviewer", "review_run", REVIEW)
+        assert "reviewer may have 1 run in 24 hours" in read_reply("reviewer", "start_run", START)
+        assert "no runs in" in read_reply("reviewer", "review_run", REVIEW)
         saved = folder / "sage-output" / "save_table" / "abc" / "table.csv"
         saved.parent.mkdir(parents=True)
         saved.write_text("patient,age\n")
         address = {"uri": "sage://output/save_table/abc/table.csv"}
         for who, words in (("reader", "patient,age"), ("stranger", "has no role here")):
-            assert words in asked(client, url, who, "resources/read", address)
+            assert words in call_server(client, url, who, "resources/read", address)
         asking: list[tuple[str, dict[str, Any]]] = [
             ("resources/list", {}),
             ("completion/complete", {"ref": {"type": "ref/resource", "uri": "x"},
@@ -124,8 +126,8 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
             ("tools/call", {"name": "job_status", "arguments": {"job": "x"}}),
         ]  # fmt: skip
         for method, params in asking:
-            assert "has no role here" in asked(client, url, "stranger", method, params)
-            assert "has no role here" not in asked(client, url, "reader", method, params)
+            assert "has no role here" in call_server(client, url, "stranger", method, params)
+            assert "has no role here" not in call_server(client, url, "reader", method, params)
         metrics = client.get(url.removesuffix("/mcp") + "/metrics", headers={"x-user": ""})
         assert metrics.status_code == 200
     with open_audit(Settings(runs_dir=folder / "runs")) as audit:

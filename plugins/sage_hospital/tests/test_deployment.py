@@ -1,4 +1,4 @@
-"""What `sage hospital check` finds wrong, on a server that has it right and on others."""
+"""Findings of `sage hospital check` on a good server and on bad ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url() -> Iterator[str]:
 
 
 def states(settings: Settings) -> dict[str, str]:
-    """How each thing stands."""
+    """State of each check."""
     return {check.what: check.state for check in check_deployment(settings)}
 
 
@@ -64,9 +64,9 @@ def test_a_database_that_cannot_keep_every_letter_is_refused(
     old = url.replace("/postgres", "/old")
     place = {"runs_dir": tmp_path, "checkpoint_url": old, "ledger": old}
     found = check_deployment(Settings.model_validate(place))
-    told = {check.what: check.found for check in found if check.state == "broken"}
-    assert set(told) == {"database of runs", "queue of runs", "audit log"}
-    assert all("keeps text as SQL_ASCII" in said for said in told.values())
+    found_broken = {check.what: check.found for check in found if check.state == "broken"}
+    assert set(found_broken) == {"database of runs", "queue of runs", "audit log"}
+    assert all("keeps text as SQL_ASCII" in said for said in found_broken.values())
     with pytest.raises(InputError, match=r"the ledger .* keeps text as SQL_ASCII"):
         open_store(old)
 
@@ -114,10 +114,10 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_listed(
     assert "sage_runs" in str(measured(Site(settings)))
     monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
     list_all(20, as_json=False)
-    told = capsys.readouterr()
-    assert "first" in told.out
-    assert "left out" in told.err
-    assert "hurt/manifest.json" in told.err
+    found_broken = capsys.readouterr()
+    assert "first" in found_broken.out
+    assert "left out" in found_broken.err
+    assert "hurt/manifest.json" in found_broken.err
 
 
 def test_runs_that_nobody_takes_and_an_edited_log_are_broken(tmp_path: Path) -> None:

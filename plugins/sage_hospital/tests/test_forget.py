@@ -171,7 +171,7 @@ def test_a_name_that_no_file_holds_empties_nothing_unless_that_is_wanted(tmp_pat
 def test_the_queue_of_one_machine_loses_the_name_and_stays(
     tmp_path: Path, settings: Settings
 ) -> None:
-    """It is no file to be removed: runs wait in it."""
+    """It is not removed: runs wait in it."""
     run = write_run(settings.runs_dir, "waits", tmp_path / "another").manifest()
     with open_runs(settings, new=True) as runs:
         assert runs is not None
@@ -196,12 +196,12 @@ def test_the_queue_of_one_machine_loses_the_name_and_stays(
 def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
     """Comments, notebooks and prompts of all machines; another patient's name stays."""
     with server() as url:
-        told = Settings.model_validate(
+        settings_of_server = Settings.model_validate(
             {"runs_dir": tmp_path / "runs", "cache_dir": tmp_path / "cache", "checkpoint_url": url}
         )
         tables = ";".join(one.strip().rstrip(";") for one in (CAMPAIGNS, REVIEWS, RUNS))
         said = json.dumps({"text": f"{PATIENT} is odd, {OTHER} is not"})
-        with open_database(told, tables, new=True) as database:
+        with open_database(settings_of_server, tables, new=True) as database:
             assert database is not None
             database.run("INSERT INTO sage_reviews VALUES (?, ?, ?)", ["r", 1, said])
             database.run("INSERT INTO sage_campaigns VALUES ('n', 'i', 1, 1, ?)", [said])
@@ -211,14 +211,14 @@ def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
                 "INSERT INTO sage_runs VALUES ('i', 'r', 'f', 'o', ?, 'done', 0, '', 0, 0, 0, ?,"
                 " '', 0, 0)", [f"Why {PATIENT}?", said]
             )  # fmt: skip
-        would = forget(PATIENT, tmp_path / "cohort", told, tmp_path / "out", dry=True)
-        assert forget(PATIENT, tmp_path / "cohort", told, tmp_path / "out") == would
+        would = forget(PATIENT, tmp_path / "cohort", settings_of_server, tmp_path / "out", dry=True)
+        assert forget(PATIENT, tmp_path / "cohort", settings_of_server, tmp_path / "out") == would
         assert would.struck_out == [
             "PostgreSQL sage_reviews r 1: body", "PostgreSQL sage_campaigns n i: body",
             "PostgreSQL sage_findings n f: body", "PostgreSQL sage_runs i: prompt",
             "PostgreSQL sage_runs i: answer",
         ]  # fmt: skip
-        with open_database(told, tables, new=False) as database:
+        with open_database(settings_of_server, tables, new=False) as database:
             assert database is not None
             kept = [database.run("SELECT body FROM sage_reviews")[0]["body"],
                     database.run("SELECT body FROM sage_findings")[0]["body"],
@@ -227,4 +227,4 @@ def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
             f"[forgotten] is odd, {OTHER} is not"
         }
         with pytest.raises(InputError, match="no file names"):
-            forget(PATIENT, tmp_path / "cohort", told, tmp_path / "out")
+            forget(PATIENT, tmp_path / "cohort", settings_of_server, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""What people may use, what is written down of them, and what watchers are told."""
+"""Quotas of people, the log of their actions, and metrics."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def started() -> list[tuple[str, tuple[str, ...]]]:
-    """Whose runs were started, and with which arguments."""
+    """Owners and arguments of started runs."""
     return []
 
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_written_down_is_not_done(
     [
         ("POST", "/api/runs", ("asked", "")),
         ("POST", "/api/runs/r1/review", ("decided", "r1")),
-        ("POST", "/api/runs/r1/pause", ("told to stop, pause or go on", "r1")),
+        ("POST", "/api/runs/r1/pause", ("stopped, paused or resumed", "r1")),
         ("GET", "/api/runs/r1/hypotheses/h1/figure.svg", ("exported", "r1")),
         ("POST", "/api/new/route", ("changed", "/api/new/route")),
         ("POST", "/api/ask", None),
@@ -186,7 +186,7 @@ def test_every_request_that_changes_something_is_logged(
 def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
     guard: Guard, started: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks on and on is let in as soon as the runs they had are a day old, and not later."""
+    """Refused requests do not count: after a day a person may start runs again."""
     first = clock.now()
 
     def later(hours: float) -> int:
@@ -243,9 +243,9 @@ def test_health_is_for_anybody_and_metrics_for_who_has_the_token(guard: Guard) -
     health = ask(guard, "GET", "/healthz", {"host": "10.1.2.3:8766"})
     assert (health.status_code, health.json()) == (200, {"status": "ok"})
     assert ask(guard, "GET", "/metrics", HOST).status_code == 401
-    told = ask(guard, "GET", "/metrics", ANN)
-    assert told.headers["content-type"].startswith("application/openmetrics-text")
-    lines = told.text.splitlines()
+    answer = ask(guard, "GET", "/metrics", ANN)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    lines = answer.text.splitlines()
     assert lines[-1] == "# EOF"
     assert 'sage_http_answers_total{status="401"} 1.0' in lines
     assert any(line.startswith("process_open_fds ") for line in lines)
@@ -269,7 +269,7 @@ def test_the_commands_of_a_person_know_whose_they_are(monkeypatch: pytest.Monkey
 
 
 def test_metrics_are_read_past_the_proxy_and_nothing_else_is(guard: Guard) -> None:
-    """Who watches has the token and no name; with a name, it is one that has a role."""
+    """A monitor has the token and no name; a named person needs a role."""
     watcher = HOST | {"authorization": f"Bearer {TOKEN}"}
     assert ask(guard, "GET", "/metrics", watcher).status_code == 200
     assert ask(guard, "GET", "/api/runs", watcher).status_code == 403
@@ -280,7 +280,7 @@ def test_metrics_are_read_past_the_proxy_and_nothing_else_is(guard: Guard) -> No
 def test_of_two_who_decide_at_once_one_is_told_that_the_other_did(
     guard: Guard, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the run goes on with a decision that another person made than the log says."""
+    """Otherwise a run continues with a decision of another person than the log says."""
     path = settings.runs_dir.parent / "reviewers.toml"
     path.write_text('[people]\nann = "review"\nbob = "review"\n')
     inner: Any = guard.app

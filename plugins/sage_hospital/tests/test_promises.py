@@ -38,14 +38,14 @@ site = Site(load(), people=open_people(load(), trust))
 site.cohort = lambda name: None
 guard = create_app(site, HttpOptions(token=TOKEN, port=8766))
 guard.app.state.commands.start = lambda *given, **named: None
-def one(number):
+def start(number):
     body = {"prompt": "does it matter?", "reasoner": "chat", "budget_usd": 3.0}
     who = changing() | {"x-user": "ann"}
     return ask(guard, "POST", "/api/runs", who, json=body).status_code == 200
 print("ready", flush=True)
 sys.stdin.readline()
 with ThreadPoolExecutor(3) as several:
-    print(sum(several.map(one, range(6))))
+    print(sum(several.map(start, range(6))))
 """
 TOOLS = """
 import sys
@@ -87,7 +87,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setting
 def test_servers_together_give_no_more_than_a_person_s_month(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """A server of pages and one of tools, asked at once; each alone would give 9 or 10 USD."""
+    """Servers of pages and tools at the same time; each alone would give 9 or 10 USD."""
     (tmp_path / "roles.toml").write_text(ROLES)
     given = {"SAGE_RUNS_DIR": str(settings.runs_dir), "SAGE_REASONER": "chat",
              "SAGE_BASE_URL": "http://127.0.0.1:9"}  # fmt: skip
@@ -101,9 +101,9 @@ def test_servers_together_give_no_more_than_a_person_s_month(
         )
         for code in (PAGES, TOOLS)
     ]  # fmt: skip
-    for one in servers:
-        assert one.stdout is not None and one.stdout.readline() == "ready\n"
-    said = [one.communicate("\n", timeout=300)[0] for one in servers]
+    for server_process in servers:
+        assert server_process.stdout is not None and server_process.stdout.readline() == "ready\n"
+    said = [process.communicate("\n", timeout=300)[0] for process in servers]
     usd = 3 * int(said[0]) + float(said[1])
     assert 9.0 <= usd <= 10.0, said
 
@@ -135,7 +135,7 @@ def write_run(settings: Settings, name: str, spent: float, most: float) -> Manif
 def test_a_promise_holds_until_its_run_tells_what_it_spent(
     settings: Settings, promises: Promises
 ) -> None:
-    """Until it begins, while it goes on, once it ended, when its process died, without a folder."""
+    """Before, during and after a run, after a crash, and without a folder."""
 
     def left(asked: float | None = None) -> float:
         try:
