@@ -26,8 +26,8 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
-from benchmarks.adapters.corpora import AnnotatedDocument, load_corpus
-from benchmarks.adapters.extraction import given_mentions
+from benchmarks.adapters.extraction import convert_mentions
+from benchmarks.corpora import AnnotatedDocument, load_corpus
 from kg.corpus.textnorm import sentences
 from kg.extract import probability
 from kg.extract.base import Mention
@@ -48,7 +48,7 @@ KEY = ("relation", "polarity", "negated")
 def pairs(documents: Sequence[AnnotatedDocument]) -> Iterator[tuple[dict[str, float], bool]]:
     """Features of each pair that meets in a sentence, and whether experts relate it."""
     for document in documents:
-        mentions = given_mentions(document)
+        mentions = convert_mentions(document)
         spans = list(sentences(document.text))
         counts = Counter(mention.name for mention in mentions)
         for pair, met in meetings(document.text, spans, mentions).items():

@@ -144,8 +144,8 @@ def lexicon(data: Path, path: Path) -> dict[str, Any]:
 
 def rules(data: Path, lexicon_path: Path) -> dict[str, Any]:
     """Rules on the BioRED abstracts, and their scores on train and dev."""
-    from benchmarks.adapters.corpora import load_corpus
     from benchmarks.adapters.extraction import score_extractor
+    from benchmarks.corpora import load_corpus
     from kg.corpus.chunks import chunk
     from kg.extract.rules import RulesExtractor
     from kg.lexicon.index import Lexicon

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 import sys
-from collections import defaultdict
 from datetime import date
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from pydantic import Field, ValidationError
 
 from agents.core.base import View
@@ -125,41 +122,6 @@ def read_ideas(path: Path) -> list[Idea]:
         label = 1.0 if row["class"].strip().lower() == "novel" else 0.0
         ideas.append(Idea(id=str(number), statement=plain, parts=parts, label=label, papers=papers))
     return ideas
-
-
-def reviewer_agreement(path: Path) -> dict[str, float]:
-    """How far human reviewers agree on novelty, from blind reviews of the same ideas.
-
-    The set holds scores and reasons without the ideas' texts, so that nothing can be scored on
-    it; it tells how much agreement any scorer could reach. Returns the number of reviews, of
-    ideas with two or more, the mean absolute difference of two reviewers of one idea, and the
-    correlation of one reviewer with another of the same idea (all ordered pairs).
-    """
-    try:
-        columns = json.loads(_text(path))
-        scores = [float(str(column).split(" ")[0]) for column in columns["novelty_score"]]
-        ideas = [str(column) for column in columns["idea_id"]]
-    except (ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{path}: no review set ({problem}); it needs novelty_score") from None
-    by_idea: dict[str, list[float]] = defaultdict(list)
-    for idea, score in zip(ideas, scores, strict=True):
-        by_idea[idea].append(score)
-    pairs = [
-        (a, b)
-        for values in by_idea.values()
-        for i, a in enumerate(values)
-        for j, b in enumerate(values)
-        if i != j
-    ]
-    one, other = np.array(pairs).T if pairs else (np.zeros(0), np.zeros(0))
-    return {
-        "reviews": float(len(scores)),
-        "ideas_with_two_or_more": float(sum(len(values) > 1 for values in by_idea.values())),
-        "mean_absolute_difference": float(np.abs(one - other).mean()) if pairs else math.nan,
-        "pearson_between_reviewers": float(np.corrcoef(one, other)[0, 1]) if pairs else math.nan,
-        "mean": float(np.mean(scores)),
-        "sd": float(np.std(scores)),
-    }
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Statements of finished reports, drawn for two readers, and what the readers found.
+"""Claim audit: statements of reports, drawn for two readers and scored.
 
 What is drawn is what a reader of the report sees: every statement is found again in `report.md`.
 It comes with what is needed to check it (tables, contract, passages), never with SAGE's own check.
@@ -14,17 +14,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
+import typer
 from pydantic import Field, ValidationError
 
 from agents.core.types import Citation
 from agents.prose.reading import sentences
 from agents.prose.wording import free_numbers
-from benchmarks.adapters.triple_review import wilson
+from benchmarks.runner import NONE, Report, Row, share, wilson
 from kg.literature.local import read_note
 from sage.core.data import data_root
 from sage.core.errors import InputError, explain_validation
+from sage.core.files import write_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage.report.build import write_report
@@ -36,7 +38,6 @@ from sage.run.folder import Manifest, RunFolder
 Kind = Literal["data", "literature", "interpretive"]
 Verdict = Literal["supported", "refuted", "not_checkable"]
 SHARES: dict[Kind, int] = {"data": 4, "literature": 3, "interpretive": 3}
-GOALS = {"all": 0.98, "interpretive": 0.95}
 PURPOSE = 66
 NO_RESULT = re.compile(r"\d+% (?:confidence|CI)|by \d+ months")
 BETWEEN_QUOTATIONS = re.compile(r"(?<=”)\s+(?=“)")
@@ -126,8 +127,6 @@ class Scored(Strict):
     kappa: float | None
     kappas: dict[str, float | None]
     disagreements: list[Disagreement]
-    wrong: list[dict[str, str]]
-    reports: list[dict[str, str]]
 
 
 M = TypeVar("M", bound=Strict)
@@ -555,15 +554,6 @@ def score(
             )
             for one in sample if one.id in disputed
         ],
-        wrong=[
-            {
-                "id": one.id, "kind": one.kind, "verdict": final[one.id], "place": _place(one),
-                "statement": one.statement,
-                "reason": (decided.get(one.id) or first[one.id]).reason,
-            }
-            for one in sample if final[one.id] in ("refuted", "not_checkable")
-        ],
-        reports=_reports(sample),
     )  # fmt: skip
 
 
@@ -576,74 +566,65 @@ def _share(group: str, verdicts: Sequence[str]) -> Share:
     )  # fmt: skip
 
 
-def _place(one: Statement) -> str:
-    """Run, hypothesis, section and line, without the machine's folders."""
-    return f"{_name(one)}, {one.hypothesis}, {one.section}, line {one.line}"
-
-
-def _name(one: Statement) -> str:
-    """The run's folder with the one that holds it: runs of a recording share the folder's name."""
-    return "/".join(Path(one.report).parts[-4:-1][-2:])
-
-
-def _reports(sample: Sequence[Statement]) -> list[dict[str, str]]:
-    rows: dict[str, list[Statement]] = {}
-    for one in sample:
-        rows.setdefault(one.report, []).append(one)
-    return [
-        {
-            "run": _name(group[0]), "cohort": group[0].cohort, "reasoner": group[0].reasoner,
-            **{kind: str(sum(one.kind == kind for one in group)) for kind in SHARES},
-        }
-        for _, group in sorted(rows.items())
-    ]  # fmt: skip
-
-
-def page(scored: Scored) -> str:
-    """The results as Markdown."""
-
-    def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-        lines = ["| " + " | ".join(markdown_text(str(cell)) for cell in row) + " |" for row in rows]
-        return "\n".join(["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *lines])
-
-    shares = table(
-        ("group", "statements", "supported", "refuted", "not checkable", "open",
-         "share supported (95% CI)", "goal", "kappa"),
-        ((one.group, one.statements, one.supported, one.refuted, one.not_checkable, one.open,
-          f"{one.rate:.1%} ({one.low:.1%} to {one.high:.1%})", goal(one),
-          _kappa(scored.kappas[one.group]) if one.group in scored.kappas else "")
-         for one in scored.shares),
-    )  # fmt: skip
-    reports = table(
-        ("run", "cohort", "reasoner", *SHARES), (list(one.values()) for one in scored.reports)
-    )
-    disputed = table(
-        ("statement", "kind", "first reader", "second reader", "decided", "text"),
-        ((one.id, one.kind, one.first, one.second, one.decided or "open", one.statement)
-         for one in scored.disagreements),
-    )  # fmt: skip
-    wrong = table(
-        ("statement", "kind", "verdict", "place", "text", "reason"),
-        ((one["id"], one["kind"], one["verdict"], one["place"], one["statement"], one["reason"])
-         for one in scored.wrong),
-    )  # fmt: skip
-    return (
-        "# Claim audit: statements of reports, read by two\n\n"
-        "Written by `sage bench claims-score`; the protocol is docs/claim-audit.md. What is open or"
-        " not checkable counts as not supported.\n\n"
-        f"{shares}\n\nBoth readers gave the same verdict on {scored.agreement:.1%}; Cohen's kappa"
-        f" over the three verdicts: {_kappa(scored.kappa)}.\n\n## Reports\n\n{reports}\n\n"
-        f"## Disagreements\n\n{disputed if scored.disagreements else 'None.'}\n\n"
-        f"## Not supported\n\n{wrong if scored.wrong else 'None.'}\n"
-    )
-
-
-def goal(share: Share) -> str:
-    """Whether the group's goal was met; nothing where it has none."""
-    if share.group not in GOALS:
-        return ""
-    return f"{GOALS[share.group]:.0%} {'met' if share.rate >= GOALS[share.group] else 'missed'}"
-
-
 def _kappa(value: float | None) -> str:
     return "undefined, as one verdict alone was given" if value is None else f"{value:.2f}"
+
+
+PUBLISHED = {"all": "79.4% (Kosmos)", "interpretive": "57.9% (Kosmos, synthesis)"}
+
+
+def report(scored: Scored, reports: int) -> Report:
+    """Rows per kind of statement."""
+    shares = {item.group: item for item in scored.shares}
+    reasoners = "; ".join(
+        f"{name.removeprefix('reasoner ')} {item.supported} of {item.statements}"
+        for name, item in shares.items() if name.startswith("reasoner ")
+    )  # fmt: skip
+    whole = shares["all"]
+    notes = (
+        f"by reasoner: {reasoners}; agreement {scored.agreement:.0%}, kappa {_kappa(scored.kappa)};"
+        f" open or not checkable ({whole.open + whole.not_checkable} here) counts as not supported."
+        " Kosmos' figures are its authors', on other reports and by other readers.",
+    )
+    rows = tuple(
+        Row(
+            benchmark=f"Claim audit, {group}",
+            measured=f"{item.statements} statements of {reports} reports, read by two; supported",
+            published=PUBLISHED.get(group, NONE),
+            sage=share(item.supported, item.statements),
+            notes=notes if group == "all" else (),
+        )
+        for group, item in shares.items() if group in ("all", *SHARES)
+    )  # fmt: skip
+    return Report(command="claim_audit --sample SAMPLE --first FIRST --second SECOND --json",
+                  rows=rows, data=scored.model_dump())  # fmt: skip
+
+
+def run(
+    sample: Annotated[Path, typer.Option(help="Drawn statements, JSON lines.")],
+    runs: Annotated[list[Path] | None, typer.Argument(help="Runs to draw statements from.")] = None,
+    count: Annotated[int, typer.Option(min=10, help="Statements to draw.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
+    first: Annotated[Path | None, typer.Option(help="First reading, JSON lines or CSV.")] = None,
+    second: Annotated[Path | None, typer.Option(help="Second reading.")] = None,
+    adjudicated: Annotated[Path | None, typer.Option(help="Decisions on disagreements.")] = None,
+) -> Report:
+    """Draw statements of runs for two readers, or score two readings."""
+    if runs:
+        if sample.exists():
+            raise InputError(f"{sample} exists and may have been read; name another file")
+        pool = [statement for root in runs for statement in statements(root)]
+        drawn = draw(pool, count, seed)
+        write_text(sample, "".join(f"{item.model_dump_json()}\n" for item in drawn))
+        kinds = Counter(item.kind for item in drawn)
+        available = Counter(item.kind for item in pool)
+        return Report(rows=tuple(
+            Row(benchmark=f"Claim audit, {kind}", measured=f"{kinds[kind]} of {available[kind]}")
+            for kind in SHARES
+        ))  # fmt: skip
+    if first is None or second is None:
+        raise InputError("give runs to draw from, or --first and --second readings to score")
+    drawn = read_sample(sample)
+    decided = read_readings(adjudicated, drawn) if adjudicated else None
+    scored = score(drawn, read_readings(first, drawn), read_readings(second, drawn), decided)
+    return report(scored, len({item.report for item in drawn}))

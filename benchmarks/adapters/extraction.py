@@ -1,15 +1,18 @@
-"""How well an extractor does against experts' annotation: entities, pairs, end to end."""
+"""Extraction: the rules against experts' annotation of entities and relations."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import BaseModel
 
-from benchmarks.adapters.corpora import AnnotatedDocument, Annotation, load_corpus
+from benchmarks.corpora import AnnotatedDocument, Annotation, load_corpus
+from benchmarks.runner import Report, Row
 from kg.corpus.textnorm import abbreviations, sentences
 from kg.extract.base import Mention, Statement
 from kg.extract.mentions import MentionFinder
@@ -45,12 +48,12 @@ class Score(BaseModel):
 
     @property
     def precision(self) -> float:
-        """Correct of what was found."""
+        """Share of found items that are correct."""
         return self.correct / self.found if self.found else 0.0
 
     @property
     def recall(self) -> float:
-        """Correct of what was expected."""
+        """Share of expected items that are found."""
         return self.correct / self.expected if self.expected else 0.0
 
     @property
@@ -95,31 +98,11 @@ class ExtractorScore(BaseModel):
     pairs_own_identifiers: Score
     entities_looked_up: dict[str, Score] = {}
 
-    def table(self) -> dict[str, object]:
-        """Everything as plain rounded figures."""
-        return {
-            "corpus": self.corpus,
-            "documents": self.documents,
-            "entities_exact": {k: v.row() for k, v in self.entities_exact.items()},
-            "entities_relaxed": {k: v.row() for k, v in self.entities_relaxed.items()},
-            "pairs_given_entities": self.pairs_given_entities.row(),
-            "pairs_given_entities_typed": (
-                self.pairs_given_entities_typed.row() if self.pairs_given_entities_typed else None
-            ),
-            "pairs_given_entities_broad": self.pairs_given_entities_broad.row(),
-            "pairs_in_a_sentence": self.pairs_in_a_sentence.row(),
-            "pairs_end_to_end": self.pairs_end_to_end.row(),
-            "concepts": {k: v.row() for k, v in self.concepts.items()},
-            "pairs_own_identifiers": self.pairs_own_identifiers.row(),
-            "entities_looked_up": {k: v.row() for k, v in self.entities_looked_up.items()},
-        }
-
 
 def score_extractor(
     corpus: Path,
     ontology: Ontology,
     lexicons: Sequence[Lexicon] = (),
-    progress: Callable[[str, int, int], None] | None = None,
     look_up: Path | None = None,
 ) -> ExtractorScore:
     """Score the `rules` extractor on a PubTator file or a brat folder.
@@ -131,11 +114,8 @@ def score_extractor(
 
     Parameters
     ----------
-    corpus : file or folder
-    ontology : whose concepts are found
     lexicons : further vocabularies
-    progress : called with the document's name, how many are done, and how many there are
-    look_up : another corpus, whose annotated strings are looked up as a baseline of the mentions
+    look_up : another corpus, whose annotated strings are a baseline of the mentions
 
     Raises
     ------
@@ -146,8 +126,8 @@ def score_extractor(
     strings = None
     if look_up is not None:
         others = load_corpus(look_up)
-        _apart(corpus, documents, look_up, others)
-        strings = annotated_strings(others)
+        _check_disjoint(corpus, documents, look_up, others)
+        strings = collect_strings(others)
     extractor = RulesExtractor(ontology, lexicons)
     finder = extractor.mentions
     labels = {label for d in documents for found in d.relations.values() for label in found}
@@ -163,7 +143,7 @@ def score_extractor(
     given, typed, end_to_end, own = Score(), Score(), Score(), Score()
     broad, together = Score(), Score()
     baseline: dict[str, Score] = defaultdict(Score)
-    for number, document in enumerate(documents, 1):
+    for document in documents:
         mentions = find_mentions(finder, document.text)
         for kind in kinds:
             # A corpus that knows no cell lines annotates them as cells.
@@ -182,8 +162,6 @@ def score_extractor(
         _count_related(document, read, broad, together, related_types)
         _count_end_to_end(extractor, document, mentions, end_to_end, related_types)
         _count_own(extractor, document, mentions, ontology, own, related_types)
-        if progress:
-            progress("score", number, len(documents))
     return ExtractorScore(
         corpus=str(corpus),
         documents=len(documents),
@@ -200,8 +178,8 @@ def score_extractor(
     )
 
 
-def annotated_strings(documents: Iterable[AnnotatedDocument]) -> dict[str, EntityType]:
-    """Every string that is annotated, in lower case, with the type that it most often has."""
+def collect_strings(documents: Iterable[AnnotatedDocument]) -> dict[str, EntityType]:
+    """Map annotated strings, in lower case, to their most frequent type."""
     seen: dict[str, Counter[EntityType]] = defaultdict(Counter)
     for document in documents:
         for annotation in document.entities:
@@ -209,10 +187,12 @@ def annotated_strings(documents: Iterable[AnnotatedDocument]) -> dict[str, Entit
     return {text: types.most_common(1)[0][0] for text, types in seen.items()}
 
 
-def looked_up(text: str, strings: Mapping[str, EntityType]) -> list[tuple[int, int, EntityType]]:
-    """Where `strings` stand in `text` as whole words, in any case, the longest of each place."""
+def look_up_strings(
+    text: str, strings: Mapping[str, EntityType]
+) -> list[tuple[int, int, EntityType]]:
+    """Find `strings` in `text` as whole words, in any case, the longest at each place."""
     words = [(m.start(), m.end()) for m in re.finditer(r"\w+|[^\w\s]", text)]
-    longest = max((len(re.findall(r"\w+|[^\w\s]", one)) for one in strings), default=0)
+    longest = max((len(re.findall(r"\w+|[^\w\s]", string)) for string in strings), default=0)
     found, at = [], 0
     while at < len(words):
         for last in range(min(at + longest, len(words)), at, -1):
@@ -227,8 +207,8 @@ def looked_up(text: str, strings: Mapping[str, EntityType]) -> list[tuple[int, i
     return found
 
 
-def given_mentions(document: AnnotatedDocument) -> list[Mention]:
-    """The annotated entities as mentions, one for each concept of an annotation."""
+def convert_mentions(document: AnnotatedDocument) -> list[Mention]:
+    """Convert annotated entities to mentions, one per concept."""
     return [
         Mention(a.start, a.end, name, a.type)
         for a in document.entities
@@ -237,7 +217,7 @@ def given_mentions(document: AnnotatedDocument) -> list[Mention]:
 
 
 def find_mentions(finder: MentionFinder, text: str) -> list[Mention]:
-    """Mentions of a whole document, with its own abbreviations."""
+    """Find mentions in a document, with its own abbreviations."""
     return finder.find(text, sorted(abbreviations(text).items()))
 
 
@@ -264,7 +244,7 @@ def _count_strings(
     kinds: Iterable[EntityType],
     scores: dict[str, Score],
 ) -> None:
-    found = looked_up(document.text, strings)
+    found = look_up_strings(document.text, strings)
     for kind in kinds:
         spans = {(a.start, a.end) for a in document.entities if a.type == kind}
         ours = [(start, end) for start, end, named in found if named == kind]
@@ -274,7 +254,7 @@ def _count_strings(
         score.correct += sum(span in spans for span in ours)
 
 
-def _apart(
+def _check_disjoint(
     corpus: Path,
     documents: Sequence[AnnotatedDocument],
     look_up: Path,
@@ -283,8 +263,7 @@ def _apart(
     both = {document.id for document in documents} & {document.id for document in others}
     if both:
         raise InputError(
-            f"{look_up}: document {min(both)} stands in {corpus} too; a baseline takes its strings "
-            "from documents that are not scored: name another part of the corpus"
+            f"{look_up}: document {min(both)} is in {corpus} too; name a corpus that is not scored"
         )
 
 
@@ -295,8 +274,8 @@ _SPACES = {
 }  # fmt: skip
 
 
-def own_identifiers(mention: Mention, ontology: Ontology) -> tuple[str, ...]:
-    """A mention's identifiers in the spaces of the corpora, without a look at the annotation."""
+def find_identifiers(mention: Mention, ontology: Ontology) -> tuple[str, ...]:
+    """Find a mention's identifiers in the corpora's namespaces, without the annotation."""
     space = _SPACES.get(_SAME.get(mention.type, mention.type))
     entity = mention.entity_id
     if entity is None and (entry := ontology.find(mention.name)) is not None:
@@ -308,7 +287,7 @@ def own_identifiers(mention: Mention, ontology: Ontology) -> tuple[str, ...]:
 def _count_concepts(
     ours: Sequence[Mention], theirs: Sequence[Annotation], ontology: Ontology, score: Score
 ) -> None:
-    found = {identifier for mention in ours for identifier in own_identifiers(mention, ontology)}
+    found = {identifier for mention in ours for identifier in find_identifiers(mention, ontology)}
     expected = {identifier for annotation in theirs for identifier in annotation.ids}
     score.found += len(found)
     score.expected += len(expected)
@@ -323,13 +302,13 @@ def _count_own(
     score: Score,
     related_types: Types,
 ) -> None:
-    """Pairs of the identifiers that ontology and lexicons give; nothing is borrowed."""
+    """Count pairs of identifiers from ontology and lexicons alone."""
     kinds = {a.type for a in document.entities}
     named = [
         Mention(
             mention.start,
             mention.end,
-            "\x1f".join(own_identifiers(mention, ontology)) or f"?{mention.name}",
+            "\x1f".join(find_identifiers(mention, ontology)) or f"?{mention.name}",
             mention.type,
         )
         for mention in mentions
@@ -341,7 +320,7 @@ def _count_own(
 def _pairs(
     extractor: RulesExtractor, document: AnnotatedDocument, mentions: Sequence[Mention]
 ) -> set[frozenset[str]]:
-    """Pairs of names that statements relate."""
+    """Collect pairs of names that statements relate."""
     return {
         frozenset({head, tail})
         for statement in _statements(extractor, document.text, mentions)
@@ -354,7 +333,7 @@ def _pairs(
 def _statements(
     extractor: RulesExtractor, text: str, mentions: Sequence[Mention]
 ) -> Iterable[Statement]:
-    """Affirmed statements that the extractor keeps."""
+    """Yield affirmed statements that the extractor keeps."""
     for statement in extractor.read_text(text, mentions):
         if statement.confidence >= extractor.threshold and not statement.negated:
             yield statement
@@ -377,7 +356,7 @@ def _count_pairs(
     typed: Score,
     related_types: Types,
 ) -> set[frozenset[str]]:
-    """Pairs when the annotated entities are given; returns those found."""
+    """Count pairs of given entities; return those found."""
     mentions = [
         Mention(a.start, a.end, "\x1f".join(a.ids) or a.text, a.type) for a in document.entities
     ]
@@ -405,7 +384,7 @@ def _count_related(
 ) -> None:
     """Pairs that are read or likely related, and every pair that meets in a sentence."""
     spans = list(sentences(document.text))
-    found = list(score_pairs(document.text, spans, given_mentions(document)))
+    found = list(score_pairs(document.text, spans, convert_mentions(document)))
     _tally([frozenset(pair) for pair, _, _ in found], document, together, related_types)
     likely = {frozenset(pair) for pair, _, probability in found if probability >= BROAD}
     _tally(likely | read, document, broad, related_types)
@@ -455,3 +434,41 @@ def _count_end_to_end(
         name = "\x1f".join(hit.ids) if hit is not None and hit.ids else f"?{mention.name}"
         located.append(Mention(mention.start, mention.end, name, mention.type))
     _tally(_pairs(extractor, document, located), document, score, related_types)
+
+
+def run(
+    corpus: Annotated[Path, typer.Argument(help="A PubTator file or a brat folder.")],
+    lexicon: Annotated[list[Path] | None, typer.Option(help="Compiled vocabularies.")] = None,
+    look_up: Annotated[Path | None, typer.Option(help="Corpus for the string baseline.")] = None,
+) -> Report:
+    """Score the rules on an annotated corpus."""
+    from sage.core.data import data_root
+
+    ontology = Ontology.load(data_root() / "ontology")
+    lexicons = [Lexicon.open(path) for path in lexicon or ()]
+    found = score_extractor(corpus, ontology, lexicons, look_up)
+
+    def show(score: Score | None) -> str:
+        if score is None:
+            return "–"
+        return f"F1 {score.f1:.3f} (P {score.precision:.3f}, R {score.recall:.3f})"
+
+    rows = [
+        Row(benchmark=f"Entities, {kind}", measured=f"{found.documents} documents; exact; relaxed",
+            baseline=show(found.entities_looked_up.get(kind)),
+            sage=f"{show(score)}; {show(found.entities_relaxed[kind])}")
+        for kind, score in found.entities_exact.items()
+    ]  # fmt: skip
+    pairs = {
+        "entities given": found.pairs_given_entities,
+        "entities given, with the label": found.pairs_given_entities_typed,
+        "entities given, broad": found.pairs_given_entities_broad,
+        "end to end": found.pairs_end_to_end,
+        "own identifiers": found.pairs_own_identifiers,
+    }
+    rows += [
+        Row(benchmark=f"Relations, {name}", measured=f"{found.documents} documents",
+            baseline=f"{show(found.pairs_in_a_sentence)} (same sentence)", sage=show(score))
+        for name, score in pairs.items()
+    ]  # fmt: skip
+    return Report(rows=tuple(rows), data=found.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""How right merges are, measured on names whose identity is known."""
+"""Fusion: merges of names against known identities, over thresholds of similarity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from benchmarks.runner import Report, Row
 from kg.embedding.embed import Embedder
 from kg.fusion.mentions import Mentions
 from kg.fusion.merge import Clusters, merge_guarded, merge_paper
@@ -33,14 +37,14 @@ NAMESPACE_TYPES: Mapping[str, EntityType] = {
 
 @dataclass(frozen=True)
 class KnownNames:
-    """Names with types, and which of them are one thing: `identity` has a number for each name."""
+    """Names with types; `identity` numbers the concept of each name."""
 
     names: tuple[tuple[str, EntityType], ...]
     identity: Mapping[str, int]
 
 
 class FusionScore(Strict):
-    """Pairs of names merged against pairs that are one thing.
+    """Merged pairs of names against pairs of one concept.
 
     Known identity is incomplete, so `precision` is a lower bound.
     """
@@ -60,15 +64,15 @@ class FusionScore(Strict):
     wrong: tuple[tuple[str, str], ...] = ()
 
 
-def read_identity(path: str | Path) -> KnownNames:
-    """Names of known identity from a table of mappings.
+def load_identities(path: str | Path) -> KnownNames:
+    """Load names of known identity from a table of mappings.
 
     Columns, tab-separated, no header: namespace, id, name, other namespace, other id, other name.
 
     Raises
     ------
     InputError
-        If the file is missing, or a row has not six columns.
+        If the file is missing, or a row has other than six columns.
     """
     path = Path(path)
     parent: dict[str, str] = {}
@@ -114,15 +118,7 @@ def cluster_names(
     ontology: OntologyLike | None = None,
     pair_cache: Path | None = None,
 ) -> Clusters:
-    """Fusion of bare names, each mentioned once, as a build would do it.
-
-    Parameters
-    ----------
-    names : each with its type of entity
-    options : rules and threshold of fusion
-    embedder : None where the options ask for no similarity
-    ontology : whose synonyms merge
-    pair_cache : file that keeps similar pairs
+    """Fuse bare names, each mentioned once, as a build does.
 
     Raises
     ------
@@ -148,19 +144,7 @@ def score_fusion(
     pair_cache: Path | None = None,
     show: int = 20,
 ) -> FusionScore:
-    """Pairwise precision and recall of the merges that fusion makes of known names.
-
-    `show` wrong pairs are returned as examples.
-
-    Parameters
-    ----------
-    known : names with the number of the concept that each stands for
-    options : rules and threshold of fusion
-    embedder : None where the options ask for no similarity
-    ontology : whose synonyms merge
-    pair_cache : file that keeps similar pairs
-    show : at most
-    """
+    """Score merges of known names pairwise; `show` wrong pairs are returned as examples."""
     clusters = cluster_names(known.names, options, embedder, ontology, pair_cache)
     groups = [sorted({m[0] for m in c.members}) for c in clusters.clusters]
     merged, correct = 0, 0
@@ -175,7 +159,7 @@ def score_fusion(
             if other is not None:
                 wrong.append((group[0], other))
     true = sum(_pairs(c) for c in Counter(known.identity.values()).values())
-    tiers = Counter(m.tier.value for m in clusters.merges(ids_of(clusters)))
+    tiers = Counter(m.tier.value for m in clusters.merges({c.id for c in clusters.clusters}))
     return FusionScore(
         mode=options.mode,
         tau=options.tau,
@@ -193,10 +177,57 @@ def score_fusion(
     )
 
 
-def ids_of(clusters: Clusters) -> set[str]:
-    """Identifiers of all clusters."""
-    return {c.id for c in clusters.clusters}
-
-
 def _pairs(n: int) -> int:
     return n * (n - 1) // 2
+
+
+def calibrate(
+    known: KnownNames,
+    embedder: Embedder,
+    *,
+    precision: float = 0.8,
+    taus: tuple[float, ...] = (0.85, 0.875, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99),
+    options: FusionOptions | None = None,
+    pair_cache: Path | None = None,
+) -> tuple[float | None, list[FusionScore]]:
+    """Find the lowest threshold from which on merges reach a precision, with all scores.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than 50 pairs of known identity.
+    """
+    base = options or FusionOptions()
+    scores = [
+        score_fusion(known, base.model_copy(update={"tau": tau}), embedder, pair_cache=pair_cache)
+        for tau in sorted(taus)
+    ]
+    if scores[0].true_pairs < 50:
+        raise InputError(f"only {scores[0].true_pairs} pairs of known identity; at least 50 needed")
+    chosen = None
+    for score in reversed(scores):
+        if score.precision < precision:
+            break
+        chosen = score.tau
+    return chosen, scores
+
+
+def run(
+    identities: Annotated[Path, typer.Argument(help="Table of mapped names.")],
+    precision: Annotated[float, typer.Option(min=0.01, max=1)] = 0.8,
+) -> Report:
+    """Score merges over thresholds, and choose one."""
+    from sage.run.wiring import make_embedder
+    from sage.settings import load
+
+    tau, scores = calibrate(load_identities(identities), make_embedder(load()), precision=precision)
+    rows = tuple(
+        Row(
+            benchmark=f"Fusion, threshold {score.tau:g}{' (chosen)' * (score.tau == tau)}",
+            measured=f"{score.names:,} names, {score.true_pairs:,} pairs of one concept",
+            sage=f"precision {score.precision:.3f}, recall {score.recall:.3f}",
+            notes=("known identities are incomplete: precision is a lower bound.",),
+        )
+        for score in scores
+    )  # fmt: skip
+    return Report(rows=rows, data=[score.model_dump() for score in scores])

@@ -1,4 +1,4 @@
-"""Planted spatial truth: is what is measured on slides found, and what is claimed that is false?
+"""Spatial measures: planted arrangements on simulated slides, found or falsely claimed.
 
 Simulated slides hold tumor, B and T cells whose numbers vary beside three arrangements: how tightly
 B cells cluster, how deep T cells sit in the tumor, how many T cells stand beside B cells. In a
@@ -15,22 +15,24 @@ every supported claim is false.
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
-from benchmarks.runner import rate
+from benchmarks.runner import Report, Row, load_lines, rate
 from mcp_servers.measures.enumeration import enumerate_measurements
 from mcp_servers.measures.gate import gate, spearman
 from mcp_servers.measures.maps import CellMap, RegionMap, SlideMaps, multipolygon, shape_map
 from mcp_servers.measures.table import Measured, measure_patients
 from mcp_servers.measures.variables import write_table
 from mcp_servers.slides.arrays import F64, BoolArray
-from sage.core.files import write_text
+from sage.core.files import append_line, write_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 
@@ -148,15 +150,7 @@ def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMAT
 
 
 def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
-    """Draw outcomes, screen in discovery, confirm the best, and clean up.
-
-    Parameters
-    ----------
-    place : folder in which the cohort is made, and removed
-    given : slides that were measured
-    seed : of the outcomes
-    truth : which planted arrangement acts on them, or none
-    """
+    """Draw outcomes, screen in discovery, confirm the best, and clean up."""
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
     from validation.screening.cohort import screen_cohort
@@ -279,15 +273,7 @@ censored_values = [0]
 
 
 def cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) -> Iterator[Line]:
-    """Lines of all cohorts: from each set of slides so many per truth, and so many null ones.
-
-    Parameters
-    ----------
-    place : folder for the cohorts
-    sets : seeds of the sets of slides
-    draws : cohorts per truth and set
-    null_draws : cohorts per set in which nothing acts
-    """
+    """Lines of all cohorts: from each set of slides so many per truth, and so many null ones."""
     for slides in sets:
         given = prepare(slides)
         truths = [truth for truth in TRUTHS for _ in range(draws)] + [NULL] * null_draws
@@ -295,18 +281,38 @@ def cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) -> It
             yield one_cohort(place, given, 1000 * slides + number, truth)
 
 
-def summary(lines: Sequence[Line]) -> dict[str, Any]:
-    """Shares found by truth, and of false claims in null and in planted cohorts."""
+def summarize(lines: Sequence[Line]) -> Report:
+    """Shares found by truth, and false claims in null and in planted cohorts."""
     planted = [line for line in lines if line.truth != NULL]
     null = [line for line in lines if line.truth == NULL]
-    rates = [rate("found: " + t, [x.found for x in planted if x.truth == t]) for t in TRUTHS]
-    rates.append(rate("found: any truth", [line.found for line in planted]))
-    rates.append(rate("false claim in a planted cohort", [line.false for line in planted]))
-    rates.append(rate("false claim in a null cohort", [line.false for line in null]))
-    return {
-        "hazard_ratio": HAZARD_RATIO,
-        "discovery": DISCOVERY,
-        "confirmation": CONFIRMATION,
-        "sets": len({line.slides for line in lines}),
-        "rates": [asdict(item) for item in rates],
-    }
+    rates = [rate(f"found: {t}", [x.found for x in planted if x.truth == t]) for t in TRUTHS]
+    rates += [
+        rate("found: any truth", [line.found for line in planted]),
+        rate("false claim in a planted cohort", [line.false for line in planted]),
+        rate("false claim in a null cohort", [line.false for line in null]),
+    ]
+    sets = len({line.slides for line in lines})
+    rows = tuple(
+        Row(benchmark=f"Measures, {item.name}", measured=f"{item.runs} cohorts on {sets} sets",
+            sage=str(item))
+        for item in rates
+    )  # fmt: skip
+    return Report(rows=rows, data=[item.model_dump() for item in rates])
+
+
+def run(
+    keep: Annotated[Path, typer.Option(help="Results so far, to resume.")],
+    sets: Annotated[int, typer.Option(min=1, help="Sets of slides; two minutes each.")] = 5,
+    first: Annotated[int, typer.Option(help="Number of the first set.")] = 1,
+    draws: Annotated[int, typer.Option(min=0, help="Cohorts per truth and set.")] = 10,
+    null: Annotated[int, typer.Option(min=0, help="Null cohorts per set.")] = 42,
+) -> Report:
+    """Look for planted arrangements, and for claims where there is none."""
+    lines = load_lines(keep, Line)
+    done = {line.slides for line in lines}
+    missing = [number for number in range(first, first + sets) if number not in done]
+    with tempfile.TemporaryDirectory() as folder:
+        for line in cohorts(Path(folder), missing, draws, null):
+            append_line(keep, line.model_dump_json())
+            lines.append(line)
+    return summarize(lines)

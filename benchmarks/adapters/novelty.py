@@ -1,4 +1,4 @@
-"""Calibration of the novelty panel: time travel over known cases, and human-scored sets.
+"""Novelty: time travel over known cases and labeled ideas, in four configurations of the critics.
 
 Source: SAGE, 4.4, D.1, Tables 3, 10 and 11.
 """
@@ -9,18 +9,25 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
-from agents.core.base import View
+from agents.core.base import Reasoner, Resources, View
+from agents.core.rules import RulesReasoner
 from agents.core.types import ExpandedHypothesis
-from agents.novelty.debate import Retriever
+from agents.novelty.debate import Retriever, hold_debate
+from agents.novelty.settings import DebateSettings
 from agents.novelty.types import CRITICS, DebateOutcome
-from benchmarks.novelty_sets import Tier
+from benchmarks.novelty_sets import Tier, read_ideas, read_literature, read_proposals
+from benchmarks.runner import Report, Row
 from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
 from kg.literature.rank import Embed, rank
 from kg.literature.types import Query, Record, SearchAnswer, title_key
+from sage.core.errors import InputError
 from sage.core.llm.turns import Spent
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
@@ -55,8 +62,8 @@ class Scored(View):
     tokens: int
 
 
-def as_expanded(id: str, statement: str, parts: tuple[str, ...]) -> ExpandedHypothesis:
-    """A proposal in the form that the critics read; they see its statement and parts alone."""
+def expand(id: str, statement: str, parts: tuple[str, ...]) -> ExpandedHypothesis:
+    """Convert a proposal to the critics' input; they see its statement and parts alone."""
     return ExpandedHypothesis(
         hypothesis=Hypothesis(
             id=id,
@@ -74,8 +81,8 @@ def as_expanded(id: str, statement: str, parts: tuple[str, ...]) -> ExpandedHypo
     )
 
 
-def without_own(retrieve: Retriever, own_title: str) -> Retriever:
-    """The retriever, blind to the paper that the proposal is taken from."""
+def hide_paper(retrieve: Retriever, own_title: str) -> Retriever:
+    """Hide the paper that the proposal is taken from."""
     own = title_key(own_title)
 
     def blind(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
@@ -95,8 +102,8 @@ def without_own(retrieve: Retriever, own_title: str) -> Retriever:
     return blind
 
 
-def over(papers: Sequence[Record], k: int) -> Retriever:
-    """A retriever over a fixed set of papers."""
+def retrieve_from(papers: Sequence[Record], k: int) -> Retriever:
+    """Build a retriever over a fixed set of papers."""
     pool = merge(papers)
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
@@ -108,18 +115,10 @@ def over(papers: Sequence[Record], k: int) -> Retriever:
     return retrieve
 
 
-def local_retriever(
+def retrieve_locally(
     index: LocalIndex, k: int, as_of: date, embed: Embed | None = None
 ) -> Retriever:
-    """A retriever over a local index, bounded in time; `embed` joins in the ranking.
-
-    Parameters
-    ----------
-    index : of the papers
-    k : papers per query, at most
-    as_of : day after which papers are not seen
-    embed : vectors of texts; None ranks by words alone
-    """
+    """Build a retriever over a local index, bounded in time."""
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         answers = {}
@@ -134,8 +133,8 @@ def local_retriever(
     return retrieve
 
 
-def scored(id: str, tier: Tier | None, outcome: DebateOutcome) -> Scored:
-    """The four configurations out of one debate: its opening scores are those without debate."""
+def score(id: str, tier: Tier | None, outcome: DebateOutcome) -> Scored:
+    """Score the four configurations from one debate; its opening scores are those without."""
     first = [outcome.initial[critic] for critic in CRITICS]
     spent: Spent = outcome.spent
     return Scored(
@@ -152,7 +151,7 @@ def scored(id: str, tier: Tier | None, outcome: DebateOutcome) -> Scored:
         debated=outcome.debated,
         rounds=outcome.debate_rounds,
         retrieved=len(outcome.records),
-        cited=len(cited_refs(outcome)),
+        cited=len(list_cited(outcome)),
         contradictions=outcome.contradictions,
         specious=bool(outcome.specious),
         seconds=spent.seconds,
@@ -161,8 +160,8 @@ def scored(id: str, tier: Tier | None, outcome: DebateOutcome) -> Scored:
     )
 
 
-def cited_refs(outcome: DebateOutcome) -> set[str]:
-    """Records that any critic cited."""
+def list_cited(outcome: DebateOutcome) -> set[str]:
+    """Collect the records that any critic cited."""
     found: set[str] = set()
     for turn in outcome.transcript:
         position = turn.position
@@ -175,7 +174,7 @@ def cited_refs(outcome: DebateOutcome) -> set[str]:
     return found
 
 
-def accuracy(rows: Sequence[Scored], configuration: str) -> float:
+def measure_accuracy(rows: Sequence[Scored], configuration: str) -> float:
     """Share of proposals whose score lies in its tier's range."""
     judged = [row for row in rows if row.tier is not None]
     hits = 0
@@ -186,13 +185,13 @@ def accuracy(rows: Sequence[Scored], configuration: str) -> float:
     return hits / len(judged) if judged else math.nan
 
 
-def gap(rows: Sequence[Scored], configuration: str) -> float:
+def measure_gap(rows: Sequence[Scored], configuration: str) -> float:
     """Mean score of tier A less that of tier E."""
-    means = tier_means(rows, configuration)
+    means = average_by_tier(rows, configuration)
     return means.get("A", math.nan) - means.get("E", math.nan)
 
 
-def tier_means(rows: Iterable[Scored], configuration: str) -> dict[Tier, float]:
+def average_by_tier(rows: Iterable[Scored], configuration: str) -> dict[Tier, float]:
     """Mean score per tier."""
     groups: dict[Tier, list[float]] = defaultdict(list)
     for row in rows:
@@ -201,7 +200,7 @@ def tier_means(rows: Iterable[Scored], configuration: str) -> dict[Tier, float]:
     return {tier: float(np.mean(values)) for tier, values in sorted(groups.items())}
 
 
-def tier_statistics(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
+def summarize_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
     """Per tier: share debated, mean rounds of those debated, retrieval, contradictions, cost."""
     groups: dict[str, list[Scored]] = defaultdict(list)
     for row in rows:
@@ -224,26 +223,26 @@ def tier_statistics(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
     }
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's rho; NaN where a side is constant."""
+def correlate_ranks(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's rho; NaN if a side is constant."""
     from scipy.stats import spearmanr
 
-    if len(set(one)) < 2 or len(set(other)) < 2:
+    if len(set(first)) < 2 or len(set(second)) < 2:
         return math.nan
-    return float(spearmanr(one, other).statistic)
+    return float(spearmanr(first, second).statistic)
 
 
-def tier_correlation(rows: Sequence[Scored], configuration: str) -> float:
+def correlate_tiers(rows: Sequence[Scored], configuration: str) -> float:
     """Spearman's rho between score and tier (A highest)."""
     judged = [row for row in rows if row.tier is not None]
     ranks = [-float("ABCDE".index(scored.tier or "E")) for scored in judged]
-    return rank_correlation(
+    return correlate_ranks(
         ranks,
         [scored.scores[configuration] for scored in judged],
     )
 
 
-def separation(labels: Sequence[float], scores: Sequence[float]) -> float:
+def measure_separation(labels: Sequence[float], scores: Sequence[float]) -> float:
     """Probability that a novel idea scores above a known one (ties half): area under the ROC."""
     high = [score for label, score in zip(labels, scores, strict=True) if label > 0.5]
     low = [score for label, score in zip(labels, scores, strict=True) if label <= 0.5]
@@ -251,3 +250,85 @@ def separation(labels: Sequence[float], scores: Sequence[float]) -> float:
         return math.nan
     wins = sum((a > b) + 0.5 * (a == b) for a in high for b in low)
     return wins / (len(high) * len(low))
+
+
+def judge_proposals(
+    path: Path, critics: Reasoner, threshold: float, limit: int | None
+) -> list[Scored]:
+    """Debate each proposal as of its date, over the literature that ships."""
+    from sage.core.data import data_root
+
+    debate = DebateSettings(threshold=threshold)
+    records = read_literature(data_root() / "novelty" / "literature.jsonl")
+    index = LocalIndex([*records, *LocalIndex.from_folder(data_root() / "corpus").records])
+    rows = []
+    for proposal in read_proposals(path)[:limit]:
+        search = retrieve_locally(index, debate.records_per_critic, proposal.as_of)
+        outcome = hold_debate(
+            expand(proposal.id, proposal.statement, proposal.parts), critics,
+            hide_paper(search, proposal.own_title), debate, as_of=proposal.as_of,
+        )  # fmt: skip
+        rows.append(score(proposal.id, proposal.tier, outcome))
+    return rows
+
+
+def judge_ideas(
+    path: Path, critics: Reasoner, limit: int | None
+) -> tuple[list[float], list[float]]:
+    """Debate each labeled idea over its own papers; return labels and scores."""
+    debate = DebateSettings()
+    ideas = read_ideas(path)[:limit]
+    scores = [
+        hold_debate(expand(idea.id, idea.statement, idea.parts), critics,
+             retrieve_from(idea.papers, debate.records_per_critic), debate).score
+        for idea in ideas
+    ]  # fmt: skip
+    return [idea.label for idea in ideas], scores
+
+
+def run(
+    dataset: Annotated[Path, typer.Argument(help="Proposals (.jsonl) or labeled ideas (.csv).")],
+    chat: Annotated[bool, typer.Option("--chat", help="Ask the settings' model.")] = False,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="First cases only.")] = None,
+) -> Report:
+    """Judge known cases, and compare with their tiers or labels."""
+    from kg.lexicon.ontology import Ontology
+    from sage.core.data import data_root
+    from sage.run.wiring import make_chat
+    from sage.settings import load
+
+    settings = load(reasoner="chat" if chat else "rules")
+    critics: Reasoner = RulesReasoner(Resources(ontology=Ontology.load(data_root() / "ontology")))
+    if chat:
+        critics = make_chat(settings, settings.cache_dir.expanduser() / "bench",
+                            budget_usd=budget_usd)  # fmt: skip
+    if dataset.suffix.lower() == ".csv":
+        labels, scores = judge_ideas(dataset, critics, limit)
+        row = Row(
+            benchmark="Novelty, labeled ideas",
+            measured=f"{len(labels)} ideas, {sum(labels):.0f} novel; AUC, Spearman",
+            baseline="0.50, 0.00 (chance)",
+            sage=f"{measure_separation(labels, scores):.2f}, {correlate_ranks(labels, scores):.2f}",
+        )
+        return Report(rows=(row,), data={"labels": labels, "scores": scores})
+    if dataset.suffix.lower() != ".jsonl":
+        raise InputError(f"{dataset}: expected proposals (.jsonl) or labeled ideas (.csv)")
+    rows = judge_proposals(dataset, critics, settings.novelty_threshold, limit)
+    tiers = "; ".join(
+        f"{tier}: {stats['debated']:.0%} debated, {stats['rounds']:.2f} rounds,"
+        f" {stats['retrieved']:.1f} retrieved, {stats['contradictions']:.1f} contradictions"
+        for tier, stats in summarize_tiers(rows).items()
+    )
+    notes = (f"by {critics.name}. {tiers}.",)
+    table = tuple(
+        Row(
+            benchmark=f"Novelty, {name}",
+            measured=f"{len(rows)} proposals; accuracy, gap A to E, Spearman",
+            sage=f"{measure_accuracy(rows, name):.1%}, {measure_gap(rows, name):.2f},"
+            f" {correlate_tiers(rows, name):.2f}",
+            notes=notes if name == "full" else (),
+        )
+        for name in CONFIGURATIONS
+    )
+    return Report(rows=table, data=[row.model_dump(mode="json") for row in rows])

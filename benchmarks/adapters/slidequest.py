@@ -1,4 +1,4 @@
-"""SlideQuest's scores: the published scorer's rules beside repaired ones, over repeated answers.
+"""SlideQuest: answers scored by the published rules and by repaired ones.
 
 A question's score is the share of its values that lie within tolerance of the truth; a missing or
 unreadable answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). Two of the
@@ -20,19 +20,22 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from scipy.optimize import linear_sum_assignment
 
+from benchmarks.runner import NONE, Report, Row
 from sage.core.errors import InputError
 from sage.core.models import Strict
 
 CATEGORIES = ("data_qa", "cellular_qa", "patch_qa", "slide_qa")
 LARGEST_ANSWER = 16 << 20
 ABSENT = "no answer.json"
-Row = dict[str, Any]
+Cells = dict[str, Any]
 
 
 class Question(Strict):
@@ -42,11 +45,11 @@ class Question(Strict):
     number: int
     id_column: str | None
     tolerances: dict[str, Any]
-    truth: tuple[Row, ...]
+    truth: tuple[Cells, ...]
 
     @property
     def name(self) -> str:
-        """As its folder is called."""
+        """Name of its folder."""
         return f"{self.category}/question_{self.number}"
 
 
@@ -75,10 +78,13 @@ class Summary(Strict):
     failure_error: float | None
 
 
-def read_questions(folder: Path) -> tuple[list[Question], int]:
-    """The questions whose truth is at hand, and how many there are in all.
+def load_questions(folder: Path) -> tuple[list[Question], int]:
+    """Load the questions whose truth is available, and count all.
 
-    Raises `InputError` when the folder is no SlideQuest.
+    Raises
+    ------
+    InputError
+        If the folder is not SlideQuest's.
     """
     found, total = [], 0
     for category in CATEGORIES:
@@ -107,12 +113,12 @@ def read_questions(folder: Path) -> tuple[list[Question], int]:
     return found, total
 
 
-def capability_of(label: str) -> str:
+def parse_capability(label: str) -> str:
     """A label of notes.csv without what stands in parentheses."""
     return re.sub(r"\s*\(.*\)", "", label).strip()
 
 
-def needs_of(benchmark: Path) -> dict[str, list[set[str]]]:
+def load_needs(benchmark: Path) -> dict[str, list[set[str]]]:
     """The capabilities that each question of each category needs.
 
     Raises `InputError` when a notes.csv is absent or another table.
@@ -123,7 +129,7 @@ def needs_of(benchmark: Path) -> dict[str, list[set[str]]]:
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 found[category] = [
-                    {capability_of(part) for part in row["capabilities"].split(",")}
+                    {parse_capability(part) for part in row["capabilities"].split(",")}
                     for row in csv.DictReader(file)
                 ]
         except (OSError, KeyError) as error:
@@ -131,7 +137,7 @@ def needs_of(benchmark: Path) -> dict[str, list[set[str]]]:
     return found
 
 
-def read_answer(path: Path) -> list[Row]:
+def read_answer(path: Path) -> list[Cells]:
     """Rows of an answer.json; a single object is one row, or its columns where they are lists.
 
     Raises `InputError` for other files.
@@ -152,7 +158,7 @@ def read_answer(path: Path) -> list[Row]:
     return rows
 
 
-def score(question: Question, answer: Sequence[Row], repaired: bool) -> float:
+def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
     """Share of the question's values that an answer has within tolerance, 0 to 1."""
     truth, rows = list(question.truth), list(answer)
     # Likenesses of all pairs take hours for an answer that lists anything.
@@ -161,7 +167,7 @@ def score(question: Question, answer: Sequence[Row], repaired: bool) -> float:
     if question.id_column is None and len(rows) > len(truth) and not repaired:
         return 0.0
     if question.id_column is None:
-        matched: list[Row | None] = [*rows[: len(truth)], *[None] * (len(truth) - len(rows))]
+        matched: list[Cells | None] = [*rows[: len(truth)], *[None] * (len(truth) - len(rows))]
     elif any(question.id_column not in row for row in rows):
         return 0.0
     else:
@@ -198,12 +204,12 @@ def score(question: Question, answer: Sequence[Row], repaired: bool) -> float:
 
 
 def _alike(one: object, other: object) -> int:
-    """Characters that two ids share in order."""
+    """Number of characters that two IDs share in order."""
     blocks = difflib.SequenceMatcher(None, str(one), str(other)).get_matching_blocks()
     return sum(block.size for block in blocks)
 
 
-def _matched(question: Question, rows: list[Row], repaired: bool) -> list[Row | None]:
+def _matched(question: Question, rows: list[Cells], repaired: bool) -> list[Cells | None]:
     """For each row of the truth the answer's row, by the likeness of their ids."""
     key = question.id_column or ""
     by_id = {str(row[key]): row for row in rows}
@@ -222,7 +228,7 @@ def _matched(question: Question, rows: list[Row], repaired: bool) -> list[Row | 
                 exact = str(truth[key]) == str(row[key])
                 gain[i, j] += 1000 * exact + 0.1 * same - 1e-6 * abs(i - j)
     chosen = dict(zip(*linear_sum_assignment(-gain), strict=True))
-    out: list[Row | None] = []
+    out: list[Cells | None] = []
     for i in range(len(question.truth)):
         found = rows[chosen[i]] if i in chosen else None
         out.append(by_id[str(found[key])] if found is not None and not repaired else found)
@@ -230,13 +236,13 @@ def _matched(question: Question, rows: list[Row], repaired: bool) -> list[Row | 
 
 
 def _plain(value: object) -> str:
-    """A text without case, dashes, doubled spaces and a final stop."""
+    """Normalize case, dashes, spaces and a final stop."""
     text = re.sub(r"\s+", " ", str(value).lower().strip())
     return re.sub(r"[.:!?]$", "", re.sub(r"[-–—]", "", text))
 
 
 def _number(value: object) -> float | None:
-    """A given value as a number; None for a text that is none."""
+    """Parse a value as a number; None if it is not one."""
     try:
         return float(str(value).strip("[](){}\"' "))
     except ValueError:
@@ -262,12 +268,12 @@ def _within(truth: object, given: object, tolerance: object, repaired: bool) -> 
 
 
 def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Scored]:
-    """Scores of one repeat, from FOLDER/CATEGORY/question_N/answer.json; None: the truth itself."""
+    """Score one repeat, from FOLDER/CATEGORY/question_N/answer.json; None: the truth itself."""
     out = []
     for question in questions:
         try:
             if answers is None:
-                rows: Sequence[Row] = question.truth
+                rows: Sequence[Cells] = question.truth
             elif not (path := answers / question.name / "answer.json").is_file():
                 raise InputError(ABSENT)
             else:
@@ -282,14 +288,14 @@ def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Sc
 
 
 def summarize(repeats: Sequence[Sequence[Scored]]) -> list[Summary]:
-    """Means over questions, with the standard error over repeats, per category and in all."""
+    """Average over questions per category and in all, with the standard error over repeats."""
     return _summaries(repeats, (*CATEGORIES, "all"), lambda one: {"all", one.partition("/")[0]})
 
 
-def by_capability(
+def summarize_capabilities(
     repeats: Sequence[Sequence[Scored]], needs: Mapping[str, Sequence[set[str]]]
 ) -> list[Summary]:
-    """The same per capability, over the questions that need it."""
+    """Average per capability, over the questions that need it."""
     known = {
         f"{category}/question_{number}": need
         for category, rows in needs.items()
@@ -302,7 +308,7 @@ def by_capability(
 def _summaries(
     repeats: Sequence[Sequence[Scored]], names: Sequence[str], groups: Callable[[str], set[str]]
 ) -> list[Summary]:
-    """A row for each group that has a question."""
+    """Summarize each group that has a question."""
     out = []
     for name in names:
         parts = [[row for row in rows if name in groups(row.question)] for rows in repeats]
@@ -328,3 +334,72 @@ def _summaries(
 
 def _error(values: Any) -> float | None:
     return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(help="data_qa, cellular_qa, patch_qa, slide_qa.")],
+    answers: Annotated[
+        list[Path] | None, typer.Option(help="Folder of answers, per repeat. Default: the truth.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Ask the agent: folder of the data.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder of the agent's runs.")] = Path("slidequest"),
+    repeats: Annotated[int, typer.Option(min=1, max=20, help="With --data.")] = 3,
+    only: Annotated[list[str] | None, typer.Option(help="Questions or categories.")] = None,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
+) -> Report:
+    """Score answers, or ask the agent first."""
+    from benchmarks.slidequest_run import Cost, ask_agent, prepare
+
+    if data is not None and answers:
+        raise InputError("give --answers or --data, not both")
+    questions, total = load_questions(folder)
+    costs: list[Cost] = []
+    notes = []
+    if data is not None:
+        ready, absent = prepare(folder, data, only or ())
+        if absent:
+            notes.append(f"not asked, as their data are missing: {', '.join(absent)}.")
+        answers = [runs / f"repeat_{number}" for number in range(1, repeats + 1)]
+        costs = [ask_agent(ready, place, budget_usd, runs) for place in answers]
+        only = [question.name for question in ready]
+    if only:
+        questions = [item for item in questions if {item.name, item.category} & set(only)]
+    if not questions:
+        raise InputError(f"{folder}: no ground_truth/question_N/answer.json to score with")
+    for place in answers or []:
+        if not place.is_dir():
+            raise InputError(f"--answers {place}: folder not found")
+    scored = [score_folder(questions, place) for place in answers or [None]]
+    below = [row.question for row in score_folder(questions, None) if row.original < 1]
+    if below:
+        notes.append(f"the truth itself scores below 1 by the published rules: {', '.join(below)}.")
+    notes += [
+        f"repeat {number}: {cost.steps} steps, {cost.tokens:,} tokens, {cost.no_answer} without an"
+        f" answer, {'no prices' if cost.usd is None else f'{cost.usd:.2f} USD'}."
+        for number, cost in enumerate(costs, 1)
+    ]
+    groups = summarize(scored)
+    with suppress(InputError):
+        groups += summarize_capabilities(scored, load_needs(folder))
+
+    def show(value: float, error: float | None) -> str:
+        return f"{value:.3f}" + ("" if error is None else f" ± {error:.3f}")
+
+    rows = tuple(
+        Row(
+            benchmark=f"SlideQuest, {group.category}",
+            measured=f"{group.questions} of {total} questions, {len(scored)} repeats; published"
+            " rules; repaired rules; failed",
+            baseline="0.000 (a language model alone)" if group.category == "all" else NONE,
+            published="0.477 (NOVA, GPT-4.1)" if group.category == "all" else NONE,
+            sage="; ".join((
+                show(group.original, group.original_error),
+                show(group.repaired, group.repaired_error),
+                show(group.failure_rate, group.failure_error),
+            )) + ("" if answers else " (the truth against itself)"),
+            notes=tuple(notes) if group.category == "all" else (),
+        )
+        for group in groups
+    )  # fmt: skip
+    return Report(command="slidequest FOLDER --json", rows=rows,
+                  data=[[row.model_dump() for row in part] for part in scored])  # fmt: skip

@@ -31,10 +31,6 @@ PROGRAMS = (
 """First words by which a line of a block is known to be a command, and no output."""
 
 NOT_RUN = {
-    "sage bench slidequest": "needs SlideQuest; tests/sage/test_bench_slidequest.py runs it",
-    "sage bench page": "needs the repository's results; tests/sage/test_bench_page.py runs it",
-    "sage bench claims": "needs runs and readers; tests/sage/test_bench_claims.py scores some",
-    "sage bench hypobench": "needs HypoBench; tests/sage/test_bench_hypobench.py runs it",
     "sage nova ask": "needs slides and a sandbox",
     "sage nova explore": "needs a model or a program of yours",
     "sage cohort fetch": "asks GDC and cBioPortal over the network",
@@ -61,9 +57,6 @@ NOT_RUN = {
     "hundreds of megabytes; the example of --help imports two small ones",
     "export": "sets a variable",
     "sage board ask": "needs a model; plugins/sage_tumor_board/tests/test_ask.py plays one",
-    "sage bench discoverybench": "needs DiscoveryBench; tests/sage/test_bench_discoverybench.py"
-    " writes the like",
-    "sage bench novelty": "takes a minute; tests/agents/test_nov_calibration.py runs it",
     "python benchmarks": "takes minutes; that file and options exist is checked",
     "python -m benchmarks": "takes minutes; that file and options exist is checked",
     "for peer in": "installs other toolkits",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.paths_judged import SHEETS, judgments, score
 from kg.graph.belief import CAUSAL
 from kg.paths.concepts import NodeClass, parse_prompt
 from kg.paths.find import COMPOSITE_WARNING, PathOptions, find_between, find_paths
@@ -185,14 +184,6 @@ def test_linked_ends_are_marked_and_papers_on_both_are_counted() -> None:
         assert path.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
 
 
-@pytest.mark.parametrize("sheet", sorted(SHEETS.glob("*.tsv")), ids=lambda sheet: sheet.stem)
-def test_the_page_gives_what_the_judged_paths_come_to(sheet: Path) -> None:
-    share = score(sheet)[0].removeprefix("known or plausible, both ").partition(",")[0]
-    page = (SHEETS.parents[2] / "kg" / "README.md").read_text(encoding="utf-8")
-    assert f"{len(judgments(sheet)[0])} paths" in page
-    assert share in page
-
-
 R = EntityType.TISSUE_REGION
 
 
@@ -237,10 +228,3 @@ def test_what_runs_on_from_end_to_end_is_a_mechanism(edges, carried) -> None:  #
     assert len(ahead) < 2  # the steps shown are those that run one way
     assert carried or any("nothing passes between" in note for note in found.notes)
     assert find_between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths
-
-
-def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> None:
-    sheet = tmp_path / "sheet.tsv"
-    sheet.write_text("prompt\tjudgment\tsecond\na\tknown\tknown\nb\tknown\t\n")
-    with pytest.raises(ValueError, match="expected known, plausible"):
-        judgments(sheet)

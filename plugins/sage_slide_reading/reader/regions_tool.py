@@ -64,11 +64,8 @@ class PredictRegionsResult(SlideResult):
             "it learned where readers look, not what disease is",
             "slides that look different from those of its sessions",
         ),
-        accuracy="on the model's card; of the one that ships, against scripted readers on "
-        "simulated nodes of patients it did not see: mAP 0.35 (find metastatic tumor), 0.64 "
-        "(glance), 0.62 (screen, then look closer), 0.94 (row by row); another such reader: "
-        "0.57, 0.93, 0.55, 0.99; best baseline 0.01, 0.03, 0.01, 0.25 "
-        "(benchmarks/results/behavior.md, docs/behavior.md). Not measured against a person",
+        accuracy="on the model's card, measured in training on slides of other patients; of the "
+        "one that ships, against scripted readers of simulated nodes, not against a person",
     ),
 )
 def predict_regions_tool(given: PredictRegionsInput, context: ToolContext) -> PredictRegionsResult:

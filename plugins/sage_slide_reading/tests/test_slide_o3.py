@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.adapters.behavior import NodeRead, diagnostic, node_table
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
@@ -286,26 +285,3 @@ def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_pat
     ):
         wrong = sage("reading", "read", str(node), QUESTION.text, *more, cwd=tmp_path)
         assert wrong.code == 2 and words in wrong.err
-
-
-def row(answer: str | None, burden: str, **more: Any) -> NodeRead:
-    given = {"guide": "g", "cap": None, "order": "forward", "slide": "s", "patient": "p",
-             "burden": burden, "truth": "no" if burden == "none" else "yes", "answer": answer,
-             "regions": 4, "high_power": 0.1, "completeness": 0.5, "efficiency": None}  # fmt: skip
-    return NodeRead(**(given | more))
-
-
-def test_the_papers_table_by_hand() -> None:
-    rows = [
-        row("yes", "micrometastasis", patient="a"), row("no", "isolated tumor cells", patient="b"),
-        row("yes", "none", patient="c"), row("no", "none", patient="d"),
-        row(None, "none", patient="e"),
-    ]  # fmt: skip
-    found = diagnostic(rows)
-    assert (found["precision"], found["recall"], found["accuracy"]) == (0.5, 0.5, 0.4)
-    assert (found["recall, micrometastasis"], found["recall, isolated tumor cells"]) == (1.0, 0.0)
-    assert found["abstained"] == 0.2 and np.isnan(found["efficiency"])
-    (table,) = node_table(rows, draws=200)
-    value, low, high = table.values["accuracy"]
-    assert value == 0.4 and low < 0.4 < high
-    assert {r.cap for r in node_table([*rows, row("yes", "none", cap=2)], draws=10)} == {None, 2}

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.adapters.slide_reading import DEVELOPED_ON, REPORTED_ON, plant
+from benchmarks.adapters.slides_read import DEVELOPED_ON, REPORTED_ON, plant
 from mcp_servers.context import ToolContext
 from mcp_servers.formats.geojson import read_objects
 from mcp_servers.pathology.nuclei_net.model import shipped_network

@@ -1,22 +1,26 @@
-"""Questions about slides with planted truth: how often a reader is right, and how much it reads.
+"""Reading slides: questions about painted slides with planted truth, and about real images.
 
 A slide is painted with one tumor focus, none to two lymphoid aggregates, a necrosis or none, and
 mitoses in the tumor; eight questions are asked of it. Readers are scored on slides of seeds that
-took no part in setting their thresholds (`DEVELOPED_ON`).
+took no part in setting their thresholds (`DEVELOPED_ON`). Answers on real images were judged by eye
+(`slide_reading_real.json`, seen while thresholds were chosen; `slide_reading_held_out.json`).
 """
 
 from __future__ import annotations
 
+import json
 import math
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
+from benchmarks.runner import Report, Row, bootstrap, percent, run_missing, share
 from mcp_servers.slides.slide import Slide
 from sage.core.models import Strict
 from sage.core.seeds import generator
@@ -29,9 +33,9 @@ from validation.simulate.slide import Scene, render_slide
 from validation.statistics.base import FloatArray
 
 DEVELOPED_ON = range(8)
-"""Seeds that the thresholds were chosen on."""
+"""Seeds on which thresholds were chosen."""
 REPORTED_ON = range(100, 126)
-"""Seeds that were first read for the report."""
+"""Seeds first read for the report."""
 SIZE_PX = (4096, 3072)
 MPP = 0.5
 PATCH_PX = 128
@@ -40,7 +44,11 @@ FIELD_UM = 250.0
 QUADRANTS = ("upper left", "upper right", "lower left", "lower right")
 FIVE = (*QUADRANTS, "center")
 SIDES = ("left", "right", "upper", "lower")
-NONE = ("none", "no", "0")
+FIELD, WHOLE_FIELD_MM2 = (
+    Options(patch_px=PATCH_PX, levels=1) if False else Options(patch_px=PATCH_PX),
+    4.0,
+)
+HERE = Path(__file__).resolve().parent
 COUNTS = ("0", "1 to 3", "4 to 7", "8 or more")
 
 
@@ -54,7 +62,7 @@ class Asked(Strict):
 
 @dataclass(frozen=True)
 class Planted:
-    """What is painted on a slide, and what is asked of it."""
+    """A painted scene and its questions."""
 
     seed: int
     scene: Scene
@@ -64,7 +72,7 @@ class Planted:
 
 
 def plant(seed: int) -> Planted:
-    """A scene and its eight questions, by the seed alone.
+    """Plant a scene with eight questions by its seed.
 
     The tissue is an ellipse of about 0.95 x 0.71 mm half axes around the middle.
     """
@@ -85,7 +93,7 @@ def plant(seed: int) -> Planted:
     taken = [(tumor, radius)]
 
     def free(where: str, size: float) -> Any:
-        """A place in a quadrant or on a side, clear of what is there; None after 300 tries."""
+        """Find a free place in a quadrant or on a side; None after 300 tries."""
         for _ in range(300):
             point = middle + rng.uniform(-0.7, 0.7, 2) * half
             offset = (point - middle) / half
@@ -156,7 +164,7 @@ def plant(seed: int) -> Planted:
 def _mitoses(
     tumor: Any, middle: Any, radius: float, count: int, rng: np.random.Generator
 ) -> tuple[tuple[float, float], ...]:
-    """Figures at least 22 µm apart within a field, on the tumor's inner side."""
+    """Place figures at least 22 µm apart on the tumor's inner side."""
     inward = middle - tumor
     length = float(np.hypot(*inward))
     center = tumor + (inward / length * 0.35 * radius if length > 1 else 0)
@@ -177,7 +185,7 @@ READERS: dict[str, Options] = {
     "one look": Options(patch_px=PATCH_PX, look_once=True),
     "random": Options(patch_px=PATCH_PX, random_navigator=True),
 }
-"""The default eyes, and what is left out of them."""
+"""The default eyes, and two ablations."""
 
 
 class Answered(Strict):
@@ -191,12 +199,10 @@ class Answered(Strict):
     right: bool
     regions: int
     high_power: float
-    rounds: int
-    seconds: float
 
 
-def painted(seed: int, folder: Path) -> Path:
-    """The slide of a seed, painted once per folder."""
+def paint(seed: int, folder: Path) -> Path:
+    """Paint the slide of a seed, once per folder."""
     path = folder / f"reading-{seed}.tiff"
     if not path.is_file():
         planted = plant(seed)
@@ -207,104 +213,105 @@ def painted(seed: int, folder: Path) -> Path:
     return path
 
 
-def ask(
-    seeds: Iterable[int],
-    folder: Path,
-    readers: dict[str, Options],
-    tell: Callable[[str], None] = lambda _: None,
-) -> list[Answered]:
-    """Let every reader answer every question of the seeds' slides.
-
-    Parameters
-    ----------
-    seeds : of the slides
-    folder : for the painted slides
-    readers : Algorithm 1's options by name
-    tell : gets a line per slide
-    """
+def ask_slide(seed: int, folder: Path) -> list[Answered]:
+    """Let every reader answer every question of one painted slide."""
     out = []
-    for seed in seeds:
-        cells: dict[str, FloatArray] = {}
-        tables: dict[tuple[str, float], FloatArray] = {}
-        with Slide.open(painted(seed, folder), threads=1) as slide:
-            for name, options in readers.items():
-                for place, asked in enumerate(plant(seed).questions):
-                    begun = time.perf_counter()
-                    own = options.model_copy(update={"seed": seed * 100 + place})
-                    eyes = computed_eyes(Sight(cells, tables))
-                    reading = read_slide(Scope(slide, own), eyes, asked.question, own)
-                    out.append(
-                        Answered(
-                            reader=name,
-                            seed=seed,
-                            kind=asked.kind,
-                            truth=asked.truth,
-                            answer=reading.answer,
-                            right=reading.answer == asked.truth,
-                            regions=reading.read.regions,
-                            high_power=reading.read.high_power_share,
-                            rounds=reading.rounds,
-                            seconds=time.perf_counter() - begun,
-                        )
-                    )
-        tell(f"seed {seed}: {sum(a.right for a in out if a.seed == seed)} right")
+    cells: dict[str, FloatArray] = {}
+    tables: dict[tuple[str, float], FloatArray] = {}
+    with Slide.open(paint(seed, folder), threads=1) as slide:
+        for name, options in READERS.items():
+            for place, asked in enumerate(plant(seed).questions):
+                own = options.model_copy(update={"seed": seed * 100 + place})
+                eyes = computed_eyes(Sight(cells, tables))
+                reading = read_slide(Scope(slide, own), eyes, asked.question, own)
+                out.append(Answered(
+                    reader=name, seed=seed, kind=asked.kind, truth=asked.truth,
+                    answer=reading.answer, right=reading.answer == asked.truth,
+                    regions=reading.read.regions, high_power=reading.read.high_power_share,
+                ))  # fmt: skip
     return out
 
 
-class Row(Strict):
-    """One reader on one kind of question, with a 95% interval over slides."""
-
-    reader: str
-    kind: str
-    questions: int
-    accuracy: float
-    low: float
-    high: float
-    abstained: float
-    as_none: float
-    """Accuracy if every abstention were an answer of none, no or 0."""
-    guessing: float
-    """Accuracy of always giving the commonest truth of the kind."""
-    regions: float
-    high_power: float
-    rounds: float
+def ask_images(judged: Path, folder: Path) -> list[dict[str, Any]]:
+    """Answer every question of a file of judgments on real images."""
+    out = []
+    for item in json.loads(judged.read_text(encoding="utf-8"))["questions"]:
+        with Slide.open(folder / "histology" / item["file"], mpp=item["mpp"]) as slide:
+            area = slide.width * slide.height * (slide.need_mpp() / 1000) ** 2
+            options = FIELD if area < WHOLE_FIELD_MM2 else Options(patch_px=PATCH_PX)
+            question = Question(text=item["question"], options=tuple(item["options"]))
+            reading = read_slide(Scope(slide, options), computed_eyes(), question, options)
+        right = reading.answer == item["truth"]
+        out.append(item | {"answer": reading.answer, "right": right})
+    return out
 
 
-def table(answers: Sequence[Answered], *, seed: int = 1, draws: int = 2000) -> list[Row]:
-    """Accuracy by reader and kind; intervals by drawing slides with replacement."""
-    truths: dict[str, list[str]] = defaultdict(list)
-    for answer in answers:
-        truths[answer.kind].append(answer.truth)
-    guessed = {
-        kind: max(own.count(truth) for truth in own) / len(own) for kind, own in truths.items()
-    }
-    rows = []
+def summarize(answers: Sequence[Answered]) -> list[Row]:
+    """Accuracy by reader and kind; intervals draw slides."""
     groups: dict[tuple[str, str], list[Answered]] = defaultdict(list)
+    truths: dict[str, list[str]] = defaultdict(list)
     for answer in answers:
         groups[answer.reader, "all"].append(answer)
         groups[answer.reader, answer.kind].append(answer)
+        truths[answer.kind].append(answer.truth)
+    commonest = {kind: Counter(own).most_common(1)[0][1] / len(own) for kind, own in truths.items()}
+    rows = []
     for (reader, kind), own in groups.items():
         slides = sorted({answer.seed for answer in own})
         right = np.array([sum(a.right for a in own if a.seed == s) for s in slides], dtype=float)
         asked = np.array([sum(a.seed == s for a in own) for s in slides], dtype=float)
-        picks = generator(seed).integers(len(slides), size=(draws, len(slides)))
-        means = right[picks].sum(axis=1) / asked[picks].sum(axis=1)
-        rows.append(
-            Row(
-                reader=reader,
-                kind=kind,
-                questions=len(own),
-                accuracy=float(right.sum() / asked.sum()),
-                low=float(np.percentile(means, 2.5)),
-                high=float(np.percentile(means, 97.5)),
-                as_none=float(
-                    np.mean([a.right or (a.answer is None and a.truth in NONE) for a in own])
-                ),
-                abstained=float(np.mean([a.answer is None for a in own])),
-                guessing=float(np.mean([guessed[a.kind] for a in own])),
-                regions=float(np.mean([a.regions for a in own])),
-                high_power=float(np.mean([a.high_power for a in own])),
-                rounds=float(np.mean([a.rounds for a in own])),
-            )
-        )
-    return sorted(rows, key=lambda row: (row.reader, row.kind != "all", row.kind))
+        interval = bootstrap(slides, lambda at, r=right, n=asked: float(r[at].sum() / n[at].sum()))
+        guessing = float(np.mean([commonest[answer.kind] for answer in own]))
+        rows.append(Row(
+            benchmark=f"Slide reading, {reader}, {kind}",
+            measured=f"{len(own)} questions on {len(slides)} painted slides",
+            baseline=f"{guessing:.0%} (commonest truth)",
+            sage=percent(float(right.sum() / asked.sum()), interval),
+            cost=f"{np.mean([a.regions for a in own]):.1f} regions,"
+            f" {np.mean([a.high_power for a in own]):.1%} at high power",
+            notes=(f"abstained {sum(a.answer is None for a in own) / len(own):.0%}.",)
+            if kind == "all" else (),
+        ))  # fmt: skip
+    return rows
+
+
+class _Slide(Strict):
+    seed: int
+    answers: tuple[Answered, ...]
+
+
+def _ask_seed(seed: int) -> _Slide:
+    with tempfile.TemporaryDirectory() as folder:
+        return _Slide(seed=seed, answers=tuple(ask_slide(seed, Path(folder))))
+
+
+def run(
+    seeds: Annotated[str, typer.Option(help="First and last seed of painted slides.")] = "100-125",
+    shared: Annotated[Path | None, typer.Option(help="Folder with histology/.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
+) -> Report:
+    """Ask the computed eyes about painted slides, and about real images."""
+    first, _, last = seeds.partition("-")
+    slides = run_missing(
+        _ask_seed,
+        range(int(first), int(last or first) + 1),
+        _Slide,
+        lambda slide: slide.seed,
+        keep=keep,
+        jobs=jobs,
+        title="slides",
+    )
+    rows = summarize([answer for slide in slides for answer in slide.answers])
+    for name in ("real", "held_out") if shared is not None else ():
+        found = ask_images(HERE.with_name(f"slide_reading_{name}.json"), shared or HERE)
+        groups: dict[str, list[str]] = defaultdict(list)
+        for item in found:
+            groups[item["question"]].append(item["truth"])
+        guessed = sum(Counter(truths).most_common(1)[0][1] for truths in groups.values())
+        rows.append(Row(
+            benchmark=f"Slide reading, real images, {name}", measured=f"{len(found)} questions",
+            baseline=f"{share(guessed, len(found))} (commonest truth)",
+            sage=share(sum(item["right"] for item in found), len(found)),
+        ))  # fmt: skip
+    return Report(rows=tuple(rows))

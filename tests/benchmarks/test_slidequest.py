@@ -8,25 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from benchmarks.adapters.slidequest import (
     LARGEST_ANSWER,
     Question,
-    by_capability,
+    load_questions,
     read_answer,
-    read_questions,
+    run,
     score,
     score_folder,
     summarize,
+    summarize_capabilities,
 )
-from sage.cli.app import app
 from sage.core.errors import InputError
-from tests.end_to_end.harness import Done, sage
-from tests.openai_server import Answer, serve
-from tests.sandbox.boxes import working
-
-ROLES = ("nano", "mini", "high")
 
 
 def question(
@@ -106,13 +100,13 @@ def test_repeats_have_a_standard_error_and_failures_are_counted(tmp_path: Path) 
     assert (total.original, total.failure_rate) == (0.5, 0.5)
     assert total.original_error == total.failure_error == pytest.approx(0.5)
     needs = {"data_qa": [{"WSI reading", "morphometry"}], "patch_qa": [{"CSV reading"}]}
-    found = by_capability(repeats, needs)
+    found = summarize_capabilities(repeats, needs)
     assert [(row.category, row.questions) for row in found] == [
         ("morphometry", 1), ("WSI reading", 1),
     ]  # fmt: skip
     assert found[0] == total.model_copy(update={"category": "morphometry"})
-    with pytest.raises(InputError, match="not SlideQuest's folder"):
-        read_questions(tmp_path)
+    with pytest.raises(InputError, match="not SlideQuest"):
+        load_questions(tmp_path)
 
 
 def test_the_truth_against_itself_is_whole_by_the_repaired_rules() -> None:
@@ -120,17 +114,15 @@ def test_the_truth_against_itself_is_whole_by_the_repaired_rules() -> None:
     folder = root / "data" / "benchmarks" / "slidequest"
     if not folder.exists():
         pytest.skip(f"SlideQuest is absent: {folder}")
-    questions, total = read_questions(folder)
+    questions, total = load_questions(folder)
     assert total == 90
     rows = score_folder(questions, None)
     assert [row.question for row in rows if row.repaired < 1] == []
-    done = CliRunner().invoke(app, ["bench", "slidequest", str(folder), "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["with_truth"] == len(questions)
+    assert run(folder).rows[-1].sage
 
 
 def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path) -> None:
-    from benchmarks.adapters.slidequest_run import Prepared, answer_all, incomplete, prepare
+    from benchmarks.slidequest_run import Prepared, answer_all, count_incomplete, prepare
     from sage_nova.code_acting.types import Acted, CodeAnswer
 
     benchmark, data = tmp_path / "bench", tmp_path / "data"
@@ -155,7 +147,7 @@ def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path
     (data / "set" / "images" / "a.svs").touch()
     for ids, told in ((["a", "b", "c"], (1, 3)), (["a"], None), (["b"], None)):
         truth = question([{"slide_id": name, "n": 1} for name in ids], {"n": 0.1})
-        assert incomplete(ready, [truth]).get("data_qa/question_1") == told
+        assert count_incomplete(ready, [truth]).get("data_qa/question_1") == told
     assert ready[0].text == (
         "How many at /inputs/images?\nIn /output, with /inputs/meta.csv.\nSave answer.json."
     )
@@ -183,68 +175,3 @@ def test_the_agent_is_asked_with_a_questions_own_data_and_goes_on(tmp_path: Path
     assert json.loads(written.read_text(encoding="utf-8")) == [{"n": 3}]
     (tmp_path / "out" / "data_qa" / "question_1" / "session" / "files" / "answer.json").unlink()
     assert answer_all(ready, tmp_path / "out", put).no_answer == 1 and not written.exists()
-
-
-@pytest.mark.bubblewrap
-def test_the_command_tells_capabilities_money_and_the_whole_budget(tmp_path: Path) -> None:
-    working("bubblewrap")
-    rows = [
-        {
-            "id": str(n), "question": f"How many at {{path_to_dataset}}, {n}?", "id_column": None,
-            "dataset_relative_path": "set", "output_instructions": "Save answer.json.",
-            "columns_to_compare_and_tolerance": {"n": 0.15},
-        }
-        for n in (1, 2, 3)
-    ]  # fmt: skip
-    bench, data = tmp_path / "bench", tmp_path / "data" / "set"
-    data.mkdir(parents=True)
-    for category in ("data_qa", "cellular_qa", "patch_qa", "slide_qa"):
-        (bench / category).mkdir(parents=True)
-        held = rows if category == "data_qa" else []
-        (bench / category / "questions.json").write_text(json.dumps(held), encoding="utf-8")
-        notes = 'short_question,capabilities\na,"one, two (b)"\nb,one\nc,two\n'
-        (bench / category / "notes.csv").write_text(notes, encoding="utf-8")
-    for n, truth in ((1, 4.0), (2, -4.0)):
-        answer = bench / "data_qa" / "ground_truth" / f"question_{n}" / "answer.json"
-        answer.parent.mkdir(parents=True)
-        answer.write_text(json.dumps([{"n": truth}]), encoding="utf-8")
-
-    def played(body: dict[str, Any]) -> Answer:
-        if any(message["role"] == "tool" for message in body["messages"]):
-            return Answer('{"answer": "See answer.json.", "files": ["answer.json"]}')
-        code = "open('answer.json', 'w').write('[{\"n\": 4}]')"
-        call = {"name": "act", "arguments": json.dumps({"code": code})}
-        return Answer(delta={"tool_calls": [{"id": "c", "type": "function", "function": call}]})
-
-    def run(*more: str, out: str = "o") -> Done:
-        given = ("--data", str(data.parent), "--repeats", "2", "--out", out)
-        return sage(
-            "bench", "slidequest", str(bench), *given, *more, cwd=tmp_path,
-            SAGE_BASE_URL=server.url, SAGE_API_KEY="none", SAGE_SANDBOX="bubblewrap",
-        )  # fmt: skip
-
-    alone = sage("bench", "slidequest", str(bench), cwd=tmp_path)
-    assert "no truth is here of 1 more question" in alone.out
-    with serve(played) as server:
-        plain = run()
-        held = run("--json").json
-        scored = sage(
-            "bench", "slidequest", str(bench), "--answers", "o/repeat_1", "--answers",
-            "o/repeat_2", "--only", "data_qa/question_2", "--json", cwd=tmp_path,
-        ).json  # fmt: skip
-        prices = "price_in = 5.0\nprice_out = 5.0\n"
-        priced = [f"[models.{role}]\nname = '{role}'\n{prices}" for role in ROLES]
-        (tmp_path / "sage.toml").write_text("\n".join(priced), encoding="utf-8")
-        ended = run("--budget-usd", "0.2", out="bounded")
-    assert plain.code == 0, plain.err
-    assert "question_1: answered, 1 step, " in plain.err
-    assert "2 of 3 questions asked have their truth here" in plain.out
-    assert "no price set" in plain.out and "$" not in plain.out
-    assert "truth itself scores 0.000 by the published rules: data_qa/question_2" in plain.out
-    assert held["truth_below_1"] == {"data_qa/question_2": 0.0}
-    assert [(row["category"], row["original"]) for row in held["capabilities"]] == [
-        ("one", 0.5), ("two", 1.0),
-    ]  # fmt: skip
-    assert held["costs"][0]["usd"] is None and held["costs"][0]["models"]
-    assert scored["with_truth"] == 1 and scored["summary"][-1]["original"] == 0
-    assert ended.code == 1 and "budget of 0.20 USD" in ended.err and "same line" in ended.err

@@ -1,4 +1,4 @@
-"""SlideQuest's questions put to the code-acting agent, each with its own data and nothing else."""
+"""Ask the code-acting agent SlideQuest's questions, each with its own data and nothing else."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Prepared(Strict):
 
 
 class Cost(Strict):
-    """What the answers of one repeat took. `no_answer` counts those that left no answer.json.
+    """Cost of one repeat; `no_answer` counts questions without an answer.json.
 
-    `usd` is None where the model has no prices.
+    `usd` is None if the model has no prices.
     """
 
     models: tuple[str, ...]
@@ -46,13 +46,7 @@ class Cost(Strict):
 def prepare(
     benchmark: Path, data: Path, only: Sequence[str] = ()
 ) -> tuple[list[Prepared], list[str]]:
-    """The questions whose data lie below `data`, and the names of the others.
-
-    Parameters
-    ----------
-    benchmark : SlideQuest's folder
-    data : the folder that holds what its questions name, such as tcga_brca_to_use/
-    only : names of questions or categories to take; all when empty
+    """Return the questions whose data are below `data`, and the names of the others.
 
     Raises
     ------
@@ -111,13 +105,12 @@ def _prepared(name: str, row: dict[str, Any], data: Path) -> Prepared:
     return Prepared(name=name, text=text.replace("{working_dir}", "/output"), data=seen)
 
 
-def incomplete(ready: Sequence[Prepared], truths: Sequence[Question]) -> dict[str, tuple[int, int]]:
-    """By question, how many of the files that its truth has rows of are here, where some are not.
-
-    Those rows can only be wrong. Truths whose rows are no files are left out.
-    """
+def count_incomplete(
+    ready: Sequence[Prepared], truths: Sequence[Question]
+) -> dict[str, tuple[int, int]]:
+    """Count the files of each truth that are available, where some are missing."""
     found = {}
-    folders = {one.name: [path for path in one.data.values() if path.is_dir()] for one in ready}
+    folders = {item.name: [path for path in item.data.values() if path.is_dir()] for item in ready}
     for question in truths:
         ids = {str(row.get(question.id_column or "")) for row in question.truth}
         places = folders.get(question.name, [])
@@ -134,18 +127,10 @@ def answer_all(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> Cost:
-    """Put the questions one by one, each in a folder of its own; what is done stays done.
-
-    Parameters
-    ----------
-    questions : what is asked
-    out : gets CATEGORY/question_N/ with the session, and its answer.json where one was written
-    put : asks one question in a folder
-    say : told of each question in a line
-    """
+    """Ask the questions one by one, each in its own folder; finished ones are kept."""
     done, left = [], 0
     for number, question in enumerate(questions, 1):
-        acted = record_of(out / question.name)
+        acted = load_record(out / question.name)
         if acted is None:
             shutil.rmtree(out / question.name / "session", ignore_errors=True)
             acted = put(question, out / question.name / "session")
@@ -170,9 +155,59 @@ def answer_all(
     )
 
 
-def record_of(folder: Path) -> Acted | None:
-    """The record of a question that was put before; None where it was not, or was cut off."""
+def load_record(folder: Path) -> Acted | None:
+    """Load the record of a question; None if it was not asked, or was interrupted."""
     from sage_nova.code_acting.types import Acted
 
     path = folder / "session" / "session.json"
     return read_model(path, Acted) if path.is_file() else None
+
+
+def ask_agent(questions: list[Prepared], folder: Path, budget_usd: float | None, out: Path) -> Cost:
+    """Ask the code-acting agent; replies are kept per repeat, the budget covers all repeats."""
+    from mcp_servers.workers.jobs import Recipe
+    from mcp_servers.workers.pool import LocalPool
+    from sage.cli.console import err as console
+    from sage.core.llm.budget import BudgetError
+    from sage.core.llm.trace import Trace
+    from sage.run.wiring import make_chat
+    from sage.settings import load as load_settings
+    from sage_nova.code_acting.agent import ask
+    from sage_nova.code_acting.session import Session
+    from sage_nova.code_acting.write import write_session
+    from sandbox.chooser import choose
+
+    settings = load_settings(reasoner="chat")
+    engine = choose(settings.sandbox, packages=())
+    pool = LocalPool(Recipe("nova"), 1, max_attempts=1)
+
+    def put(question: Prepared, place: Path) -> Acted:
+        place.mkdir(parents=True)
+        trace = Trace(place / "trace.jsonl")
+        spent = sum(_spent(each) for each in out.glob("repeat_*") if each != folder)
+        left = None if budget_usd is None else max(0.0, budget_usd - spent)
+        reasoner = make_chat(settings, folder, budget_usd=left, trace=trace)
+        session = Session(question.data, pool.registry, engine, place, workers=pool)
+        acted = ask(session, question.text, reasoner, trace=trace)
+        write_session(acted, place)
+        return acted
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with pool:
+            cost = answer_all(questions, folder, put, say=console.print)
+    except BudgetError as reached:
+        spent = sum(map(_spent, out.glob("repeat_*")))
+        raise BudgetError(
+            f"the next call may exceed the budget of {budget_usd:.2f} USD ({spent:.4f} spent);"
+            " repeat with a larger --budget-usd to resume",
+            budget_usd or 0.0,
+        ) from reached
+    return cost if settings.models.high.priced else cost.model_copy(update={"usd": None})
+
+
+def _spent(folder: Path) -> float:
+    """Cost of a repeat so far, in USD."""
+    from sage.core.llm.budget import Meter
+
+    return Meter(folder / "spending.jsonl").total_usd

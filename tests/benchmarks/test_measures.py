@@ -40,7 +40,7 @@ def test_a_planted_and_a_null_cohort_go_the_whole_path(tmp_path: Path) -> None:
     assert all(line.variable.removeprefix("imaging:") in given.keep for line in lines)
     assert not lines[1].found and lines[1].along is None
     assert lines[0].along is not None and not (lines[0].found and lines[0].false)
-    rows = {row["name"]: row for row in measures.summary(lines)["rates"]}
+    rows = {row["name"]: row for row in measures.summarize(lines).data}
     assert rows["false claim in a null cohort"]["runs"] == 1
 
 

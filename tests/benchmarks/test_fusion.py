@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.adapters.fusion import KnownNames, cluster_names, read_identity, score_fusion
-from benchmarks.adapters.threshold import calibrate
+from benchmarks.adapters.fusion import (
+    KnownNames,
+    calibrate,
+    cluster_names,
+    load_identities,
+    score_fusion,
+)
 from kg.embedding import embed
 from kg.embedding.cache import VectorCache
 from kg.embedding.embed import MiniLM
@@ -63,7 +68,7 @@ def test_an_identity_table_links_names_by_shared_identifiers(tmp_path: Path) -> 
     path.write_text(
         "MESH\tM1\tone\tDOID\tD1\tuno\nMESH\tM2\tein\tDOID\tD1\tuno\nMESH\tM3\ttwo\tHGNC\t7\tdos\n"
     )
-    known = read_identity(path)
+    known = load_identities(path)
     assert known.identity["one"] == known.identity["ein"] != known.identity["two"]
     assert dict(known.names)["dos"] == EntityType.GENE
 
@@ -72,7 +77,7 @@ def test_a_bad_identity_table_names_the_row(tmp_path: Path) -> None:
     path = tmp_path / "names.tsv"
     path.write_text("MESH\tM1\tone\tDOID\tD1\tuno\nMESH\tM2\n")
     with pytest.raises(InputError, match="row 2: 2 columns"):
-        read_identity(path)
+        load_identities(path)
 
 
 def test_calibration_takes_the_lowest_threshold_that_holds() -> None:
@@ -82,10 +87,10 @@ def test_calibration_takes_the_lowest_threshold_that_holds() -> None:
         names += [(stem, D), (f"{stem.split()[0]} growing of renal pelves", D)]
         identity |= {names[-2][0]: n, names[-1][0]: n}
     known = KnownNames(tuple(names), identity)
-    got = calibrate(known, EMBEDDER, precision=0.9, taus=(0.3, 0.6, 0.75, 0.9))
-    assert got.tau is not None
-    below = [s for s in got.scores if s.tau < got.tau]
-    assert all(s.precision >= 0.9 for s in got.scores if s.tau >= got.tau)
+    tau, scores = calibrate(known, EMBEDDER, precision=0.9, taus=(0.3, 0.6, 0.75, 0.9))
+    assert tau is not None
+    below = [s for s in scores if s.tau < tau]
+    assert all(s.precision >= 0.9 for s in scores if s.tau >= tau)
     assert not below or below[-1].precision < 0.9
 
 
@@ -97,7 +102,7 @@ def test_calibration_refuses_too_few_names() -> None:
 @pytest.mark.shared
 @pytest.mark.slow
 def test_merges_of_names_with_known_identity_are_right_often_enough() -> None:
-    known = read_identity(shared("name_identity/mesh_to_other.tsv"))
+    known = load_identities(shared("name_identity/mesh_to_other.tsv"))
     # Every third pair of names: a third of the time, the same kinds of names.
     keep = {n for n, i in known.identity.items() if i % 3 == 0}
     part = KnownNames(tuple(x for x in known.names if x[0] in keep), known.identity)
@@ -110,7 +115,7 @@ def test_merges_of_names_with_known_identity_are_right_often_enough() -> None:
 @pytest.mark.shared
 @pytest.mark.slow
 def test_the_default_merges_names_as_its_weights_in_float32_do() -> None:
-    known = read_identity(shared("name_identity/mesh_to_other.tsv"))
+    known = load_identities(shared("name_identity/mesh_to_other.tsv"))
     names = tuple(x for x in known.names if known.identity[x[0]] % 120 == 0)
     part = KnownNames(names, {n: known.identity[n] for n, _ in names})
     options = FusionOptions(lexical=False)
