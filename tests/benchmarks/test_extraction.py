@@ -9,8 +9,8 @@ import pytest
 from benchmarks.adapters.extraction import score_extractor
 from benchmarks.corpora import load_corpus
 from kg.lexicon.index import Lexicon
-from sage_exchange.vocabularies import import_lexicons
 from sage.core.errors import InputError
+from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ontology, shared
 
 PUBTATOR = """1|t|FABP5 and cancer.
