@@ -75,7 +75,7 @@ def relevant_refs(
     """Records that are relevant to the claim, beyond its disease and survival.
 
     A record must mention a telling part (neither disease nor endpoint) and, where the claim has
-    more parts, one other. What counts as a part: see `kg.literature.expansion.kin`.
+    more parts, one other. What counts as a part: see `kg.literature.expansion.list_related`.
     """
     parts = parts_of(expanded, ontology)
     telling = [part.role == "subject" for part in parts]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 TOPIC_SHARE = 0.6
-"""Share of a topic's concepts that a document has to name (`kg.gather.topic.relevance`)."""
+"""Share of a topic's concepts that a document has to name (`kg.gather.topic.score_relevance`)."""
 _OPENING = 5000
 """Characters of a document that are compared with the topic."""
 

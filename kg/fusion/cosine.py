@@ -55,7 +55,7 @@ def find_pairs(vectors: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
 
 
 def find_cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
-    """Pairs (i of `new`, j of `old`) with cosine >= tau, by the same rule as `pairs`.
+    """Pairs (i of `new`, j of `old`) with cosine >= tau, by the same rule as `find_pairs`.
 
     Parameters
     ----------
