@@ -169,7 +169,7 @@ def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, s
 
 
 def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...]:
-    """An endpoint's two letters (OS), which `list_synonyms` leaves out: papers write little else."""
+    """An endpoint's two letters (OS), which `list_synonyms` omits: papers write little else."""
     entry = ontology.find(name) if ontology is not None and role == "outcome" else None
     return tuple(short for short in entry.synonyms if len(short) == 2) if entry else ()
 

@@ -14,7 +14,8 @@ Stage = Literal["screening", "full text"]
 class Plan(Strict):
     """Topic and limits of a gathering. `most` bounds records per catalog and papers kept.
 
-    `threshold` is the share of the topic's concepts that a paper must name (`topic.score_relevance`).
+    `threshold` is the share of the topic's concepts that a paper must name
+    (`topic.score_relevance`).
     """
 
     topic: str = Field(min_length=1, max_length=500)
