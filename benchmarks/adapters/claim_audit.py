@@ -147,14 +147,14 @@ def _said(page: HypothesisPage) -> Iterator[Said]:
             paragraph = paragraph.replace(f"“{quoted}”", "").replace(quoted, "")
         if paragraph.strip() != statement:
             yield "Summary", None, paragraph, ()
-    for text in page.reasons:
+    for text in page.results.reasons:
         yield "Reasons", None, f"\0{text}", ()
     for text in page.changes:
         yield "What would change this", "interpretive", f"\0{text}", ()
     for text in page.interpretation.findings if page.interpretation else ():
         yield "Interpretation", None, text, ()
     for text in page.limits if page.interpretation else ():
-        yield "Limits", None, f"\0{text}" if text in page.result_texts else text, ()
+        yield "Limits", None, f"\0{text}" if text in page.results.limits else text, ()
     evidence = _evidence(page)
     yield "Background", "literature", page.expanded.background, evidence
     yield "Mechanism proposed", "interpretive", page.expanded.mechanism, evidence
@@ -181,7 +181,7 @@ def _said(page: HypothesisPage) -> Iterator[Said]:
     for text in page.contract.statements if page.contract else ():
         if text.startswith("Power:"):
             yield "Validation contract", "data", f"\0{text}", ()
-    for figure in page.figures:
+    for figure in page.results.figures:
         if free_numbers(NO_RESULT.sub("", figure.caption), *page.names):
             yield "Figures", "data", f"\0{figure.caption}", ()
 
@@ -284,7 +284,7 @@ def _says(
         for one in (page.interpretation.findings if page.interpretation else ())
     ]
     printed = [_plain(one) for one in findings if any(one and one in line for line in here)]
-    return (f"Verdict: {page.verdict_words}", *page.reasons, *printed, *page.limits)
+    return (f"Verdict: {page.verdict_words}", *page.results.reasons, *printed, *page.limits)
 
 
 def _notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:

@@ -167,7 +167,7 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
                     if hypothesis.feasibility
                     else None,
                     "verdict": hypothesis.verdict_words,
-                    "answers": list(hypothesis.answers),
+                    "answers": list(hypothesis.results.answers),
                 }
             )
     report = folder.root / "report.html"

@@ -22,7 +22,6 @@ from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.report.candidates import CandidatesPage, read_candidates
-from sage.report.curve import Curve
 from sage.report.debate import Turn, debate_facts, debate_sources, describe_relevant, list_turns
 from sage.report.exploration import ExplorationPage, read_explorations
 from sage.report.facts import Facts
@@ -104,7 +103,7 @@ class HypothesisPage:
     title: str
     verdict: str
     verdict_words: str
-    answers: tuple[dict[str, str], ...]
+    results: ResultsPage
     expanded: ExpandedHypothesis
     review: str
     comment: str
@@ -118,21 +117,14 @@ class HypothesisPage:
     borne: str = ""
     feasibility: FeasibilityVerdict | None = None
     contract: ContractPage | None = None
-    contract_json: str = ""
     interpretation: Interpretation | None = None
     summary: Summary | None = None
     changes: tuple[str, ...] = ()
-    scale: str = ""
-    curve: Curve | None = None
     checklists: list[Checklist] = field(default_factory=list)
-    reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    result_texts: tuple[str, ...] = ()
     verdict_texts: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
     demands: Demands | None = None
-    figures: list[Any] = field(default_factory=list)
-    tables: list[Any] = field(default_factory=list)
     names: tuple[str, ...] = ()
     carries: str = ""
     support_absent: bool = False
@@ -210,7 +202,7 @@ def collect_page(folder: RunFolder) -> Page:
         pages.append(page)
     for page in pages:
         page.carries = describe_carried(folder, page.expanded.hypothesis)
-        page.checklists = checklists(page, facts) if page.contract and page.tables else []
+        page.checklists = checklists(page, facts) if page.contract and page.results.tables else []
     return Page(
         run=run,
         question=question_of(folder),
@@ -322,7 +314,7 @@ def _hypothesis(
         verdict_words=_verdict_words(folder, name, results.badge)
         if tested
         else VERDICT_WORDS[ended],
-        answers=results.answers,
+        results=results,
         expanded=expanded,
         review=_review_words(decision),
         comment=decision.comment if decision else "",
@@ -338,20 +330,13 @@ def _hypothesis(
         borne=describe_relevant(debate) if debate else "",
         feasibility=feasibility,
         contract=contract,
-        contract_json=contract.text if contract else "",
         interpretation=interpretation,
         summary=summary,
         changes=results.changes if tested else (),
-        reasons=results.reasons,
         limits=_limits(results, interpretation),
-        result_texts=results.limits,
         verdict_texts=_verdict_texts(debate, feasibility),
         blocked=_list_blockers(feasibility, ended),
         demands=_model(folder.output(f"demands-{name}"), Demands),
-        scale=results.scale,
-        curve=results.curve,
-        figures=results.figures,
-        tables=results.tables,
         names=_names(expanded, contract),
         coding=coding,
         reproduction=read_reproduction(

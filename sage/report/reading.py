@@ -175,7 +175,7 @@ class Reported(Protocol):
 
     id: str
     contract: Any
-    tables: list[Any]
+    results: Any
     limits: tuple[str, ...]
     summary: Any
 
@@ -194,7 +194,7 @@ def _has_key(*keys: str) -> Holds:
 
 
 def _has_table(*titles: str) -> Holds:
-    return lambda page, has: any(table.title in titles for table in page.tables)
+    return lambda page, has: any(table.title in titles for table in page.results.tables)
 
 
 REMARK: tuple[tuple[str, str, str, Holds], ...] = (
@@ -245,7 +245,7 @@ REMARK_LACKS = {
 
 def _prediction(page: Reported) -> bool:
     """A model whose predictions are judged."""
-    return any(table.title in (CALIBRATION, CONCORDANCE) for table in page.tables)
+    return any(table.title in (CALIBRATION, CONCORDANCE) for table in page.results.tables)
 
 
 CALIBRATION = "Calibration of the adjusted model"

@@ -131,9 +131,9 @@ def test_a_control_that_did_not_run_has_to() -> None:
     assert said.endswith("was not run. It would take this control, run.")
 
 
-def page(**more: Any) -> Any:
-    empty = {"id": "h1", "contract": None, "tables": [], "limits": (), "summary": None}
-    return SimpleNamespace(**(empty | more))
+def page(tables: Any = (), **more: Any) -> Any:
+    empty = {"id": "h1", "contract": None, "limits": (), "summary": None}
+    return SimpleNamespace(**(empty | more), results=SimpleNamespace(tables=tables))
 
 
 def remark(given: Any, facts: Facts) -> tuple[Item, ...]:
