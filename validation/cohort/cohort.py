@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
 from validation.cohort.columns import CohortColumns
@@ -14,9 +13,6 @@ from validation.cohort.model import (
 )
 from validation.cohort.timing import known_at
 from validation.core.dictionary import DataDictionary, JoinReport, Modality
-
-if TYPE_CHECKING:
-    pass
 
 UNITS = {"log2cpm": "log2(CPM+1)", "log2": "log2(x+1)"}
 

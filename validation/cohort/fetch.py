@@ -15,7 +15,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_bytes, write_text
@@ -24,9 +24,6 @@ from sage.core.http.client import BlockingClient
 from validation.cohort.derive import signatures
 from validation.cohort.fetched import description_of
 from validation.cohort.service import Service, field_of, policy
-
-if TYPE_CHECKING:
-    pass
 
 GDC = "https://api.gdc.cancer.gov"
 CBIOPORTAL = "https://www.cbioportal.org/api"

@@ -130,10 +130,6 @@ def cox_model(
     event : (n,) 1 where it ends in the event
     entry : (n,) times from which a record is at risk
     cluster : (n,) persons, whose rows share a robust variance
-
-    Returns
-    -------
-    A model that the curve asks for each of its choices.
     """
     t, e = survival_arrays(time, event)
     begin = np.full(len(t), -1.0) if entry is None else as_float(entry, "entry")

@@ -47,12 +47,7 @@ def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
 def planned_power(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
 ) -> Power:
-    """Power from the dictionary's counts: complete patients, expected events, expected groups.
-
-    Returns
-    -------
-    Events or patients, what is detectable with them, and what is required.
-    """
+    """Power from the dictionary's counts: complete patients, expected events, expected groups."""
     share = 1.0
     for condition in hypothesis.population.filters:
         share *= _kept_by(dictionary, condition)

@@ -31,10 +31,6 @@ def calibration_figure(
     ----------
     predictions : (n,) every patient's predicted risk at the horizon, for the histogram
     annotation : lines printed inside the plot (slope, concordance)
-
-    Returns
-    -------
-    The path written (.svg, or .png at 200 dpi).
     """
     risk = np.asarray(predictions, dtype=np.float64)
     if not len(risk):

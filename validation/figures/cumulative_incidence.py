@@ -55,10 +55,6 @@ def cumulative_incidence_figure(
 ) -> Path:
     """Draw the event solid with its band, the competing event dashed and thinner; one color and
     a marker per group, so that neither color nor dash is needed to distinguish the groups.
-
-    Returns
-    -------
-    The path written (.svg, or .png at 200 dpi).
     """
     from matplotlib.lines import Line2D
 

@@ -31,10 +31,6 @@ def decision_curve_figure(
     ----------
     thresholds : (m,) risks in (0, 1)
     benefit : (m,) net benefit by strategy ("with", "without", "all")
-
-    Returns
-    -------
-    The path written (.svg, or .png at 200 dpi).
     """
     at = 100.0 * np.asarray(thresholds, dtype=np.float64)
     if not len(at):

@@ -59,10 +59,6 @@ def forest(
     Intervals that leave the axis end in an arrow. A row whose value is NaN prints its `reason`
     where the interval would stand.
 
-    Returns
-    -------
-    The path written.
-
     Raises
     ------
     InputError

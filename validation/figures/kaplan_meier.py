@@ -26,12 +26,7 @@ def kaplan_meier_figure(
     description: str = "",
     **frame: Unpack[Frame],
 ) -> Path:
-    """Draw a curve per group and write the figure.
-
-    Returns
-    -------
-    The path written (.svg, or .png at 200 dpi).
-    """
+    """Draw a curve per group and write the figure."""
     with follow_up(curves, **frame) as (figure, axes, _, end):
         for number, (name, curve) in enumerate(curves.items()):
             color, dash = OKABE_ITO[number], DASHES[number % len(DASHES)]

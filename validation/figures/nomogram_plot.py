@@ -27,12 +27,7 @@ def nomogram_figure(
     simulated: bool = False,
     description: str = "",
 ) -> Path:
-    """Draw a line per variable, the sum of points, and the risk by the horizon.
-
-    Returns
-    -------
-    The path written (.svg, or .png at 200 dpi).
-    """
+    """Draw a line per variable, the sum of points, and the risk by the horizon."""
     rows = len(found.lines) + 3
     height = 0.75 + ROW * rows
     with canvas(7.2, height) as figure:

@@ -44,13 +44,7 @@ class Finished(Protocol):
 
 
 def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
-    """Draw every figure that the finished tests allow.
-
-    Returns
-    -------
-    The figures by name, and a note for each that failed: the tests are done, and their results
-    stand without it.
-    """
+    """Draw every figure that the finished tests allow."""
     done = {test.id: test for test in analysis.tests if test.status == "ok"}
     by_method = {
         "kaplan_meier": _kaplan_meier,

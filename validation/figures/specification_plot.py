@@ -42,10 +42,6 @@ def specification_curve_figure(
 
     Filled points have p below the curve's alpha; hollow points do not.
 
-    Returns
-    -------
-    The path written.
-
     Raises
     ------
     InputError

@@ -36,10 +36,6 @@ def spline_figure(
     grid : (m,) values of the exposure at which the curve is known, in its unit
     curve : hazard ratio, lower and upper limit, each (m,)
     values : (n,) the patients' values, for the rug
-
-    Returns
-    -------
-    The path written (.svg, or .png at 200 dpi).
     """
     at = np.asarray(grid, dtype=np.float64)
     ratio, lower, upper = (np.asarray(part, dtype=np.float64) for part in curve)

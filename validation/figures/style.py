@@ -81,10 +81,6 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
     ----------
     path : .svg, or .png at 200 dpi; without a suffix both are written, under the suffixes
 
-    Returns
-    -------
-    `path`.
-
     Raises
     ------
     InputError

@@ -66,10 +66,6 @@ def screened_before(
     Parameters
     ----------
     related : the stored populations that share patients with them
-
-    Returns
-    -------
-    A sentence for each exposure that was screened.
     """
     from validation.ledger.patients import unpack
 

@@ -29,10 +29,6 @@ from validation.results.results import Book, TestOutcome
 def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Run a registered test.
 
-    Returns
-    -------
-    How the test ended, with effect and p.
-
     Raises
     ------
     StatisticsError, InputError

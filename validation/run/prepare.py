@@ -110,10 +110,6 @@ def prepare(
         (with the discovery part's `cuts`); "replication" for a second cohort
     ledger : needed for "confirmation": it must hold the unlock
 
-    Returns
-    -------
-    The provenance, as written.
-
     Raises
     ------
     InputError

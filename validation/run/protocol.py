@@ -76,12 +76,7 @@ def carry_out(
     ledger: Ledger,
     replicate: Cohort | None = None,
 ) -> Parts:
-    """Compute the parts of a registered contract; each is in the ledger before the next is read.
-
-    Returns
-    -------
-    The part that the verdict rests on, with discovery and replication where there are such.
-    """
+    """Compute the parts of a registered contract; each is in the ledger before the next is read."""
     if frozen.contract.split.policy == "none":
         parts = Parts(compute("all", cohort, {}))
     else:

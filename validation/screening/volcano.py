@@ -37,10 +37,6 @@ def volcano(
     result : a screen's hazard ratios, p and q per feature
     alpha : the q below which a feature is colored, a share
 
-    Returns
-    -------
-    The path written.
-
     Raises
     ------
     InputError

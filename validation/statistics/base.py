@@ -209,10 +209,6 @@ def design(
     n : number of patients that the outcome has
     constant : accept columns that do not vary
 
-    Returns
-    -------
-    The (n, k) matrix as floats, and the labels.
-
     Raises
     ------
     ShapeError, MissingValuesError, ConstantFeatureError

@@ -222,10 +222,6 @@ def batched_cox(
     covariates : (n, q) standardized
     newton : False stops after the score test, whose statistic needs no iteration
     workers : threads; default the number of cores, at most 8
-
-    Returns
-    -------
-    Coefficients per standard deviation, standard errors, score tests.
     """
     n, p = features.shape
     c = np.zeros((n, 0)) if covariates is None else covariates

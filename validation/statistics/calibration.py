@@ -61,10 +61,6 @@ def baseline_hazard(
     event : (n,) 1 where it ends in the event
     linear : (n,) log hazard of each patient relative to a baseline patient
     when : the time at which it is asked, in the unit of `time`
-
-    Returns
-    -------
-    H0(when), without unit.
     """
     t, e = survival_arrays(time, event)
     eta = as_float(linear, "linear predictor")

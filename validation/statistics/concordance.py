@@ -31,10 +31,6 @@ def concordant_pairs(
     t, e, risk : (n,)
     first : (n, m) weight of each patient as the earlier event of a pair
     second : (n, m) weight of each patient as the later event
-
-    Returns
-    -------
-    Two (m,) arrays.
     """
     n = len(t)
     order = np.lexsort((e, -t))

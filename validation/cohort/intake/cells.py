@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess
@@ -19,9 +18,6 @@ from validation.cohort.intake.values import (
     find_sentinels,
     parse_date,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column], list[Guess]]:

@@ -168,12 +168,7 @@ def describe_sides(event: Column, time: Column) -> str:
 
 
 def event_guess(event: Column, happened: list[str], shown: str, confidence: str, why: str) -> Guess:
-    """Build the guess about a column of events.
-
-    Returns
-    -------
-    The guess, with all that shows it.
-    """
+    """Build the guess about a column of events."""
     return make_guess(
         "event",
         "event",

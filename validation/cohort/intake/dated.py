@@ -28,12 +28,7 @@ from validation.cohort.intake.values import Column
 def find_dated_outcomes(
     own: list[Column], columns: Mapping[tuple[str, str], Column], said: Corrections, taken: set[str]
 ) -> list[Outcome]:
-    """Overall survival from days to death and to last contact, or from dates.
-
-    Returns
-    -------
-    At most one outcome.
-    """
+    """Overall survival from days to death and to last contact, or from dates."""
     if "OS" in taken or any(name == "OS" for name, _, _ in pair_columns(own)):
         return []
     event = next(

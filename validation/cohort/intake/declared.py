@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -24,9 +24,6 @@ from validation.cohort.intake.names import (
 from validation.cohort.intake.values import (
     Column,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class ColumnGuess(Strict):

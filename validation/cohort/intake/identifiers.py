@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from validation.cohort.ids import BARCODE
 from validation.cohort.intake.names import (
     BIRTH,
@@ -14,10 +12,6 @@ from validation.cohort.intake.names import (
 from validation.cohort.intake.values import (
     Column,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 OWNERS = frozenset({"patient", "patientid", "subject", "participant", "pid"})
 TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})

@@ -49,12 +49,7 @@ def find_column(
 def time_guess(
     prefix: str, name: str, time: Column, event: Column, contact: Column | None = None
 ) -> Guess:
-    """Build the guess about a column of times, with range and median.
-
-    Returns
-    -------
-    The guess, with range and median.
-    """
+    """Build the guess about a column of times, with range and median."""
     values = time.numbers
     evidence = (
         f"{len(values)} of {len(time.cells)} known, {values.min():g} to {values.max():g}, "
@@ -68,12 +63,7 @@ def time_guess(
 def negative_times(
     prefix: str, name: str, spec: dict[str, Any], times: list[Column]
 ) -> list[Guess]:
-    """Times below zero, which are left out.
-
-    Returns
-    -------
-    A guess where there are any.
-    """
+    """Times below zero, which are left out."""
     below = sum(int((time.numbers < 0).sum()) for time in times)
     if not below:
         return []

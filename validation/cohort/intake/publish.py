@@ -21,10 +21,6 @@ MARK = "# Written by `sage cohort init`"
 def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Finding]:
     """Write the cohort's folder, after it was read back and checked.
 
-    Returns
-    -------
-    What `sage cohort check` finds in it.
-
     Raises
     ------
     InputError

@@ -26,10 +26,6 @@ def detect_time_unit(
     Parameters
     ----------
     event : of the same outcome; None if unknown
-
-    Returns
-    -------
-    The unit, and the guess that says what shows it.
     """
 
     def guess(value: str, evidence: str, confidence: str, *, still_open: bool = False) -> Guess:
