@@ -112,7 +112,7 @@ class CompetingResult(BaseModel):
 )
 def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingResult:
     """The event of interest is the endpoint's own; all competing events are pooled."""
-    from validation.figures import Incidences, cumulative_incidence_figure
+    from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
     from validation.figures.style import p_text
     from validation.statistics.competing import aalen_johansen
 

@@ -16,18 +16,13 @@ from hypothesis import strategies as st
 from sage.core.errors import InputError
 from validation.controls.curve import cox_model
 from validation.controls.curve import fit_specification_curve as curve_of
-from validation.figures import (
-    OKABE_ITO,
-    ForestRow,
-    Incidences,
-    cumulative_incidence_figure,
-    forest,
-    kaplan_meier_figure,
-    specification_curve_figure,
-    spline_figure,
-)
+from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
 from validation.figures.curves import at_risk
-from validation.figures.style import DASHES
+from validation.figures.forest_plot import ForestRow, forest
+from validation.figures.kaplan_meier import kaplan_meier_figure
+from validation.figures.specification_plot import specification_curve_figure
+from validation.figures.spline_plot import spline_figure
+from validation.figures.style import DASHES, OKABE_ITO
 from validation.screening.rank import screen
 from validation.screening.volcano import volcano
 from validation.simulate import competing_sample, survival_sample

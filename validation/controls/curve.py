@@ -134,18 +134,18 @@ def cox_model(
     t, e = survival_arrays(time, event)
     begin = np.full(len(t), -1.0) if entry is None else as_float(entry, "entry")
 
-    def cut(chosen: Chosen) -> tuple[BoolArray, FloatArray, BoolArray]:
+    def cut_follow_up(chosen: Chosen) -> tuple[BoolArray, FloatArray, BoolArray]:
         mine, flags = t[chosen.rows], e[chosen.rows]
         if chosen.limit is not None:
             mine, flags = np.minimum(mine, chosen.limit), flags & (mine <= chosen.limit)
         return np.asarray(begin[chosen.rows] < mine), mine, flags
 
     def size(chosen: Chosen) -> tuple[int, int]:
-        begun, _, flags = cut(chosen)
+        begun, _, flags = cut_follow_up(chosen)
         return int(begun.sum()), int(flags[begun].sum())
 
     def fit(chosen: Chosen) -> tuple[float, float, float, float]:
-        begun, mine, flags = cut(chosen)
+        begun, mine, flags = cut_follow_up(chosen)
         few = flags[begun].sum() / chosen.X.shape[1] < events_per_term
         model = partial(
             cox,
@@ -163,7 +163,7 @@ def cox_model(
             found = model(penalty="firth")
         return _first(found.hr, found.lower, found.upper, found.p)
 
-    return Model(len(t), 1.0, size, cut, fit)
+    return Model(len(t), 1.0, size, cut_follow_up, fit)
 
 
 def logistic_model(y: npt.ArrayLike) -> Model:

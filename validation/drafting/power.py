@@ -20,6 +20,7 @@ from validation.inputs.population import (
     describe_losses,
     expose,
     exposure_values,
+    level_text,
     outcome_mask,
     population_mask,
 )
@@ -160,7 +161,7 @@ def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
     if not total:
         return 1 - found.missing
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
-    texts = {_text(value).casefold() for value in values}
+    texts = {level_text(value).casefold() for value in values}
     matched = sum(count for level, count in found.levels.items() if level.casefold() in texts)
     if condition.op in ("eq", "in"):
         if not matched:
@@ -173,12 +174,6 @@ def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
     if condition.op == "ne":
         return (total - matched) / total * (1 - found.missing)
     return 1 - found.missing
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def exact_power(contract: Contract, cohort: Cohort) -> Power:

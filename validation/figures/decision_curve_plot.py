@@ -1,4 +1,4 @@
-"""Net benefit against the risk from which on a would act."""
+"""Net benefit against the threshold risk of treatment."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
 
 
 def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    from validation.figures import kaplan_meier_figure
+    from validation.figures.kaplan_meier import kaplan_meier_figure
     from validation.statistics.survival import kaplan_meier
 
     contract = analysis.contract
@@ -126,7 +126,7 @@ def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: P
 
 def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Kaplan-Meier curves of the four groups that two exposures form."""
-    from validation.figures import kaplan_meier_figure
+    from validation.figures.kaplan_meier import kaplan_meier_figure
     from validation.methods.groups import groups_of
     from validation.statistics.survival import kaplan_meier
 
@@ -166,7 +166,7 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
 
 
 def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    from validation.figures import calibration_figure
+    from validation.figures.calibration_plot import calibration_figure
     from validation.methods.predicting import design_for
     from validation.statistics.calibration import calibration
 
@@ -218,7 +218,7 @@ def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -
     """The hazard ratio along the exposure, between its 1st and 99th percentile."""
     import numpy as np
 
-    from validation.figures import spline_figure
+    from validation.figures.spline_plot import spline_figure
     from validation.methods.regression import fit_spline
 
     contract, numbers = analysis.contract, analysis.numbers
@@ -258,7 +258,7 @@ def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -
 
 
 def _decision(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    from validation.figures import decision_curve_figure
+    from validation.figures.decision_curve_plot import decision_curve_figure
     from validation.methods.clinical import curves_of
 
     contract = analysis.contract
@@ -292,7 +292,7 @@ def _risk_of(contract: Contract, key: str) -> str:
 
 
 def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
-    from validation.figures import nomogram_figure
+    from validation.figures.nomogram_plot import nomogram_figure
     from validation.figures.style import wrap_text
     from validation.methods.nomogram import nomogram_of
 
@@ -319,7 +319,7 @@ def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
 
 def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Incidence of the event and of the competing event by group, or of everybody for a slope."""
-    from validation.figures import Incidences, cumulative_incidence_figure
+    from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
     from validation.methods.competing import sides_of
     from validation.statistics.competing import aalen_johansen
 
@@ -370,7 +370,7 @@ def _short(name: str, role: str) -> str:
 
 def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figure | None:
     """Effects of the exposure in every model on the same scale, the primary first."""
-    from validation.figures import ForestRow, forest
+    from validation.figures.forest_plot import ForestRow, forest
 
     contract = analysis.contract
     primary = done.get(contract.primary)
@@ -452,7 +452,7 @@ def _model_label(contract: Contract, test: TestOutcome) -> str:
 
 
 def _specification(analysis: Finished, out: Path) -> Figure:
-    from validation.figures import specification_curve_figure
+    from validation.figures.specification_plot import specification_curve_figure
 
     contract = analysis.contract
     path = out / "specification.svg"

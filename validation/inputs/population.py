@@ -64,8 +64,8 @@ def _matches(column: pd.Series, condition: Filter) -> pd.Series:
         return known
     if condition.op in ("eq", "ne", "in"):
         values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
-        texts = {_text(value).casefold() for value in values}
-        same = column.map(_text).str.casefold().isin(texts)
+        texts = {level_text(value).casefold() for value in values}
+        same = column.map(level_text).str.casefold().isin(texts)
         return known & (~same if condition.op == "ne" else same)
     if not isinstance(condition.value, int | float):
         raise InputError(
@@ -80,7 +80,8 @@ def _matches(column: pd.Series, condition: Filter) -> pd.Series:
     return known & compare[condition.op](condition.value)
 
 
-def _text(value: Any) -> str:
+def level_text(value: Any) -> str:
+    """Text of a level: 1.0 and 1 are the same."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

@@ -123,22 +123,22 @@ def _pool_fits(
         complete_df=float(size) - len(terms),
     )
 
-    def shown(value: float) -> float:
+    def on_scale(value: float) -> float:
         return float(value) if scale == "difference (SD)" else math.exp(float(value))
 
     effect = Effect(
-        value=shown(pooled.value[0]),
-        lower=shown(pooled.lower[0]),
-        upper=shown(pooled.upper[0]),
+        value=on_scale(pooled.value[0]),
+        lower=on_scale(pooled.lower[0]),
+        upper=on_scale(pooled.upper[0]),
         scale=scale,
     )
     book.add_effect(plan.id, effect, float(pooled.p[0]))
     tables[plan.id] = [
         row_of(
             name,
-            shown(pooled.value[at]),
-            shown(pooled.lower[at]),
-            shown(pooled.upper[at]),
+            on_scale(pooled.value[at]),
+            on_scale(pooled.lower[at]),
+            on_scale(pooled.upper[at]),
             pooled.p[at],
             scale,
         )

@@ -49,17 +49,17 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         draws=DRAWS, seed=study.contract.seed,
     )  # fmt: skip
 
-    def scaled(part: Part) -> Effect:
+    def scale_effect(part: Part) -> Effect:
         return Effect(
             value=part.value / unit, lower=part.lower / unit, upper=part.upper / unit, scale=scale
         )
 
-    effect = scaled(found.indirect)
+    effect = scale_effect(found.indirect)
     book.add_effect(plan.id, effect, found.p)
     rows = []
     parts = (("indirect", found.indirect), ("direct", found.direct), ("total", found.total))
     for name, part in parts:
-        mine = scaled(part)
+        mine = scale_effect(part)
         book.add_effect(f"{plan.id}.{name}", mine, None)
         interval = f"(95% CI {mine.lower:.2f} to {mine.upper:.2f})"
         rows.append({"effect": name, scale: f"{mine.value:.2f} {interval}"})

@@ -206,13 +206,13 @@ def _nested_models(
         y = study.outcome(plan.endpoint)[0][keep]
         y = y / float(y.std(ddof=1))
 
-        def left(block: Floats) -> float:
+        def residual_sum(block: Floats) -> float:
             M = np.column_stack([np.ones(len(y)), block])
             residual = y - M @ np.linalg.lstsq(M, y, rcond=None)[0]
             return float(residual @ residual)
 
         free = len(y) - full.shape[1] - 1
-        statistic = (left(Z) - left(full)) / k / (left(full) / free)
+        statistic = (residual_sum(Z) - residual_sum(full)) / k / (residual_sum(full) / free)
         p = float(f_distribution.sf(statistic, k, free))
         fit, mean = linear(y, full, labels, robust=True), linear(y, X, names, robust=True)
         return _Nested(fit, mean, statistic, p, "F", None)

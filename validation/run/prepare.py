@@ -81,7 +81,7 @@ def confirmation_key(frozen: FrozenContract) -> str:
 
     Seed and share are left out, since another draw from the same patients holds some that were seen
     before; so are the cohort's description and added feature tables, which leave the patients as
-    they are. The ledger keeps a such opening for each hypothesis.
+    they are. The ledger keeps such an opening for each hypothesis.
     """
     files = {
         digest

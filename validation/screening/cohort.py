@@ -79,17 +79,17 @@ class CohortScreen:
         """Features from the most to the least related; no numbers for those that were refused."""
         found = self.result
 
-        def known(values: NDArray[np.float64], at: int) -> float | None:
+        def value_at(values: NDArray[np.float64], at: int) -> float | None:
             return float(values[at]) if found.ok[at] else None
 
         return [
             {
                 "feature": found.names[at],
-                "hr": known(found.hr, at),
-                "lower": known(found.lower, at),
-                "upper": known(found.upper, at),
-                "p": known(found.p, at),
-                "p_score": known(found.p_score, at),
+                "hr": value_at(found.hr, at),
+                "lower": value_at(found.lower, at),
+                "upper": value_at(found.upper, at),
+                "p": value_at(found.p, at),
+                "p_score": value_at(found.p_score, at),
                 "q": float(found.q[at]),
                 "n": int(found.n_used[at]),
                 "status": found.status[at],

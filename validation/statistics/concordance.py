@@ -42,10 +42,10 @@ def concordant_pairs(
     partners = cases[leader][np.searchsorted(leader, np.arange(len(cases)), side="right") - 1]
     mine, weight = rank[cases], first[cases]
 
-    def added(values: FloatArray) -> FloatArray:
+    def cumulate(values: FloatArray) -> FloatArray:
         return np.concatenate((np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)))
 
-    comparable = (weight * added(second)[partners]).sum(axis=0)
+    comparable = (weight * cumulate(second)[partners]).sum(axis=0)
     start = partners & ~(_RUN - 1)
     near = start[:, None] + np.arange(min(_RUN, n))
     inside = near < partners[:, None]
@@ -58,7 +58,7 @@ def concordant_pairs(
         run = (partners[here] >> (level + 1)) << 1
         keys = (place >> level) * n + rank
         sort = np.argsort(keys, kind="stable")
-        keys, sums = keys[sort], added(second[sort])
+        keys, sums = keys[sort], cumulate(second[sort])
         low = np.searchsorted(keys, run * n + mine[here], side="left")
         high = np.searchsorted(keys, run * n + mine[here], side="right")
         total = 0.5 * (sums[low] + sums[high]) - sums[run << level]

@@ -311,7 +311,7 @@ def _profile(
         free = np.ones(k, dtype=bool)
         free[j] = False
 
-        def profiled(
+        def maximize_profile(
             value: float, start: FloatArray, j: int = j, free: BoolArray = free
         ) -> Maximum:
             at = start.copy()
@@ -319,13 +319,15 @@ def _profile(
             return maximize(evaluate, at, z, free=free, penalized=True)
 
         for side, limits in ((-1.0, low), (1.0, high)):
-            limits[j] = _root(profiled, best.beta, j, side * z_of(level) * float(se[j]), target)
-        p[j] = chi2_p(2.0 * (best.at.value - profiled(0.0, best.beta).at.value), 1)
+            limits[j] = _root(
+                maximize_profile, best.beta, j, side * z_of(level) * float(se[j]), target
+            )
+        p[j] = chi2_p(2.0 * (best.at.value - maximize_profile(0.0, best.beta).at.value), 1)
     return low, high, p
 
 
 def _root(
-    profiled: Callable[[float, FloatArray], Maximum],
+    maximize_profile: Callable[[float, FloatArray], Maximum],
     beta: FloatArray,
     j: int,
     reach: float,
@@ -335,7 +337,7 @@ def _root(
     inside, outside = float(beta[j]), float("nan")
     value, start = inside + reach, beta
     for _ in range(60):
-        found = profiled(value, start)
+        found = maximize_profile(value, start)
         start = found.beta
         gap = found.at.value - target
         if abs(gap) < 1e-9:

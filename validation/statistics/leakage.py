@@ -37,11 +37,11 @@ ASSOCIATED = 3.0
 """Standard errors from no effect; what is not associated cannot mislead."""
 BEYOND_MARKERS = 0.88
 """Concordance of a single variable. The best honest variable among 318 reached 0.85 (16 events)."""
-TELLS_THE_EVENT = 0.85
+REVEALS_THE_EVENT = 0.85
 """Area under the curve of the event flag, whenever it happened."""
-TELLS_NOISILY = 0.78
+REVEALS_NOISILY = 0.78
 """The same, where nearly none of its carriers is censored."""
-TELLS_A_BINARY_OUTCOME = 0.97
+REVEALS_A_BINARY_OUTCOME = 0.97
 SLOPE = 0.3
 """Log hazard ratio per standard deviation, of the event or of censoring, from which it counts."""
 FOLLOWS_THE_TIME = 0.6
@@ -84,15 +84,15 @@ def find_leak(values: FloatArray, event: FloatArray, time: FloatArray | None = N
     x, e = values[known], event[known]
     if len(x) < FEWEST or min((e == 1).sum(), len(x)) < FEWEST_EVENTS or np.ptp(x) == 0:
         return None
-    tells = _area(x, e == 1)
+    auc = _area(x, e == 1)
     if time is None:
-        if max(tells, 1 - tells) < TELLS_A_BINARY_OUTCOME:
+        if max(auc, 1 - auc) < REVEALS_A_BINARY_OUTCOME:
             return None
-        return Leak("outcome", f"it tells who has the outcome (AUC {max(tells, 1 - tells):.2f})")
-    return _in_time(x, e, time[known], tells)
+        return Leak("outcome", f"it tells who has the outcome (AUC {max(auc, 1 - auc):.2f})")
+    return _in_time(x, e, time[known], auc)
 
 
-def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak | None:
+def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | None:
     z = ndtri((ranks(x) - 0.5) / len(x))
     z = (z - z.mean()) / z.std()
     had, censored = e == 1, e == 0
@@ -100,7 +100,7 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak 
     if abs(far) < ASSOCIATED:
         return None
     side = float(np.sign(far))
-    slope, z, tells = abs(slope), side * z, max(tells, 1 - tells)
+    slope, z, auc = abs(slope), side * z, max(auc, 1 - auc)
     # From here on a higher value goes with more events.
     order = harrell(t, had, z)
     if order >= BEYOND_MARKERS:
@@ -115,10 +115,10 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak 
         f"event and {without:.2f} among censored patients"
     )
     apart = without < SLOPE  # an early date of entry goes with a long time among the censored
-    told = tells >= TELLS_THE_EVENT and lead < -2.0
-    noisily = tells >= TELLS_NOISILY and leaving < -0.25 and lead < -4.0
+    clear = auc >= REVEALS_THE_EVENT and lead < -2.0
+    noisily = auc >= REVEALS_NOISILY and leaving < -0.25 and lead < -4.0
     spared = slope > 0.5 and leaving < -0.5 and lead < -4.0
-    if slope > 0.25 and apart and (told or noisily or spared):
+    if slope > 0.25 and apart and (clear or noisily or spared):
         return Leak("outcome", f"it tells who has the event rather than when: {numbers}")
     grown = slope > SLOPE and leaving > SLOPE and lead > ASSOCIATED
     together = with_event < -0.15 and with_event < 0.4 * without

@@ -10,18 +10,15 @@ from validation.cohort.intake.coding import detect_coding, is_number_of_death, s
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess
 from validation.cohort.intake.names import (
     BIRTH,
-    CONTACT,
     DEATH,
     LABELS,
     LAST,
     START,
-    TIME,
     stem,
-    tokens,
     words,
 )
 from validation.cohort.intake.outcome import Outcome
-from validation.cohort.intake.paired import build_endpoint, is_event, pair_columns
+from validation.cohort.intake.paired import build_endpoint, find_contact, is_event, pair_columns
 from validation.cohort.intake.values import Column
 
 
@@ -42,16 +39,7 @@ def find_dated_outcomes(
         None,
     )
     death = next((column for column in own if is_number_of_death(column)), None)
-    contact = next(
-        (
-            column
-            for column in own
-            if CONTACT.search(words(column.name))
-            and column.numeric
-            and set(tokens(column.name)) & TIME
-        ),
-        None,
-    )
+    contact = find_contact(own)
     if event is not None and death is not None and contact is not None:
         made = build_endpoint("OS", event, death, own, columns, said)
         return [made] if made is not None else []

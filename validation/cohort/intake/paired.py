@@ -118,7 +118,7 @@ def build_endpoint(
     if coded is None:
         return None
     happened, censored, guess = coded
-    contact = contact_of(event, time, own) if "death" in tokens(time.name) else None
+    contact = find_contact(own) if "death" in tokens(time.name) else None
     unit, how = detect_time_unit(time, event, happened, own)
     prefix = f"{name}."
     spec = {
@@ -145,7 +145,8 @@ def build_endpoint(
     return Outcome(name, time.table, spec, used, guesses)
 
 
-def contact_of(event: Column, time: Column, own: list[Column]) -> Column | None:
+def find_contact(own: list[Column]) -> Column | None:
+    """Find the column of times to the last contact."""
     return next(
         (
             column
