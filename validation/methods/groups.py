@@ -44,9 +44,9 @@ def groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
         for a in (False, True)
         for b in (False, True)
     )
-    first, second = study.exposed.parts
-    known = ~(np.isnan(first) | np.isnan(second))
-    codes = np.where(known, 2 * np.nan_to_num(first) + np.nan_to_num(second), -1).astype(np.int64)
+    x, y = study.exposed.parts
+    known = ~(np.isnan(x) | np.isnan(y))
+    codes = np.where(known, 2 * np.nan_to_num(x) + np.nan_to_num(y), -1).astype(np.int64)
     return names, codes
 
 
