@@ -93,7 +93,7 @@ def ask(
     if settings.effective_reasoner != "chat":
         raise InputError(
             "sage board ask needs a language model: set base_url or api_key"
-            ' (`sage config` shows where) and reasoner = "chat"'
+            ' (`sage admin config` shows where) and reasoner = "chat"'
         )
     try:
         day = date.fromisoformat(as_of) if as_of is not None else now().date()

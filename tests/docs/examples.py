@@ -57,7 +57,6 @@ NOT_RUN = {
     "hundreds of megabytes; the example of --help imports two small ones",
     "export": "sets a variable",
     "sage board ask": "needs a model; plugins/sage_tumor_board/tests/test_ask.py plays one",
-    "python benchmarks": "takes minutes; that file and options exist is checked",
     "python -m benchmarks": "takes minutes; that file and options exist is checked",
     "for peer in": "installs other toolkits",
     "make": "sets an environment up; that the target exists is checked",
