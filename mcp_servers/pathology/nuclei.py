@@ -67,7 +67,7 @@ class NucleiInput(SlideInput):
     weights: InputPath | None = Field(
         default=None,
         description="Your own network instead of the shipped network: safetensors of `sage "
-        "models train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) "
+        "training train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) "
         "to a label image or a probability, as InstanSeg exports it, or to the maps np, hv and tp "
         "of HoVer-Net (CellViT's names are known too), which bring types of their own. A "
         "TorchScript file is code: use only files that you trust",
