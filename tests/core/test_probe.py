@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 import sage
 from tests.core.http_server import Answer, as_json, serving
+from tests.warm import run_warm
 
 HOUSE = Path(sage.__file__).parents[1]
 
@@ -21,12 +20,9 @@ def reasoner(url: str, folder: Path) -> dict[str, Any]:
     environment = {
         **os.environ, "PYTHONPATH": str(HOUSE), "SAGE_BASE_URL": url, "SAGE_API_KEY": "SECRET99",
     }  # fmt: skip
-    told = subprocess.run(
-        [sys.executable, "-m", "sage", "doctor", "--probe", "--json"],
-        cwd=folder, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
-    assert "SECRET99" not in told.stdout + told.stderr
-    found = json.loads(told.stdout)
+    done = run_warm(["doctor", "--probe", "--json"], cwd=folder, env=environment, timeout=120)
+    assert "SECRET99" not in done.stdout + done.stderr
+    found = json.loads(done.stdout)
     checks = found if isinstance(found, list) else found["checks"]
     return next(check for check in checks if check["what"] == "reasoner")
 

@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.warm import run_warm
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")
 
 
 def sage(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sage", "tools", *words],
-        capture_output=True, text=True, cwd=cwd, env=environment(), timeout=120,
-    )  # fmt: skip
+    return run_warm(["tools", *words], cwd=cwd, env=environment(), timeout=120)
 
 
 def environment() -> dict[str, str]:

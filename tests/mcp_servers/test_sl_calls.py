@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.end_to_end.harness import sage
 from tests.mcp_servers.slide_tools import Image, context, png, pyramid, run, shared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,13 +18,9 @@ PINK, NUCLEUS = (225, 165, 200), (85, 60, 135)
 
 def sage_tool(name: str, *words: str, cwd: Path) -> dict[str, Any]:
     """The result of `sage tools run NAME ... --json`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sage", "tools", "run", name, *words, "--json", "--out", "out"],
-        capture_output=True, text=True, cwd=cwd, timeout=200,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout)["result"])
+    done = sage("tools", "run", name, *words, "--json", "--out", "out", cwd=cwd, timeout=200)
+    assert done.code == 0, done.err
+    return dict(done.json["result"])
 
 
 def crowded(whole: bool, seed: int = 3) -> Image:

@@ -19,6 +19,7 @@ import pytest
 from mcp_servers.formats.hdf5 import Grid, write_coords, write_features
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run, shared
+from tests.warm import run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
 HAVE = importlib.util.find_spec("spatialdata") is not None
@@ -31,6 +32,8 @@ def sage(
 ) -> subprocess.CompletedProcess[str]:
     paths = [str(item) for item in (python_path, ROOT) if item is not None]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    if python_path is None:
+        return run_warm(["tools", "run", *words], cwd=cwd, env=environment, timeout=200)
     return subprocess.run(
         [sys.executable, "-m", "sage", "tools", "run", *words],
         capture_output=True, text=True, cwd=cwd, env=environment, timeout=200,

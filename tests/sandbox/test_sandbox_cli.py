@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.sandbox.boxes import BOTH, working
+from tests.warm import run_warm
 
 ROOT = Path(__file__).parents[2]
 
 
 def sage(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sage", "admin", "sandbox", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return run_warm(["admin", "sandbox", *words], cwd=ROOT, env=os.environ, timeout=120)
 
 
 @pytest.fixture

@@ -20,16 +20,14 @@ import shapely
 from mcp_servers.measures.compute import compute, of_patient
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import CellMap, SlideMaps, read_maps, write_maps
+from tests.warm import run_warm
 
 ROOT = Path(__file__).resolve().parents[3]
 FORMULAS = ("pooled(density(cells.lymphoid))", "mean(nearest(cells.lymphoid, cells.other, median))")
 
 
 def sage(*words: str, cwd: Path, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "sage", *words],
-        capture_output=True, text=True, cwd=cwd, env=environment(), timeout=240,
-    )  # fmt: skip
+    done = run_warm(words, cwd=cwd, env=environment(), timeout=240)
     assert done.returncode == code, done.stderr + done.stdout
     return done.stdout if code in (0, 1) else done.stderr
 
