@@ -207,10 +207,12 @@ def promote(
 
 
 def _suite_of(name: str) -> str:
-    """Find the plugin's suite that has a tool of this name; "all" otherwise."""
+    """Find the suite on request that has a tool of this name; "all" otherwise."""
     from mcp_servers.registry import load
     from sage.core.plugins import find_plugins
 
+    if name in load().tools:
+        return "all"
     return next((s for s in find_plugins("sage.tools") if name in load(s).tools), "all")
 
 
