@@ -14,7 +14,7 @@ from sage.core.errors import InputError, SageError
 from sage.core.log import logger
 
 OF_RUNS = {"run", "resume", "review", "campaign", "worker"}
-"""Commands whose work `sage resume` goes on with."""
+"""Commands whose work `sage resume` continues with."""
 INTERRUPTED = "interrupted; nothing finished is lost"
 PACKAGES = ("agents", "kg", "mcp_servers", "sandbox", "validation")
 """Import names beside `sage`; other distributions use some of them, too."""

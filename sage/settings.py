@@ -51,7 +51,7 @@ class Weights(Strict):
 
 
 class LedgerSettings(Strict):
-    """Where the ledger of what was asked of which patients lies: a file, or `postgresql://…`."""
+    """Where the ledger of what was asked of which patients is: a file, or `postgresql://…`."""
 
     url: SecretStr | None = None
 

@@ -1,4 +1,4 @@
-"""The one clock: what is stamped into files, and what waits and ages are measured by."""
+"""The clock: what is stamped into files, and what waits and ages are measured by."""
 
 from __future__ import annotations
 

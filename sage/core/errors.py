@@ -1,4 +1,4 @@
-"""The errors that a user sees: one line and an exit code, whichever package raises them."""
+"""The errors that a user sees: a line and an exit code, whichever package raises them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def writing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 def replacing(path: Path, tag: str = "") -> Iterator[Path]:
     """As `writing`, for a library that insists on a path: a hidden one with the same suffix.
 
-    `tag` stands in the hidden name, so that whoever gave it finds what a kill left.
+    `tag` appears in the hidden name, so that whoever gave it finds what a kill left.
     """
     unique = f"{tag or os.getpid()}-{secrets.token_hex(4)}"
     temporary = path.with_name(f".{path.stem[:40]}.{unique}.part{path.suffix}")
@@ -112,7 +112,7 @@ def read_json(path: Path) -> Any:
 
 
 def append_line(path: Path, line: str, *, durable: bool = False) -> None:
-    """Add one line with a single call, so that lines of several writers stay whole."""
+    """Add a line with a single call, so that lines of several writers stay whole."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab", buffering=0) as stream:

@@ -50,7 +50,7 @@ _IS_NAME = re.compile(_NAME, re.IGNORECASE)
 
 
 class Log:
-    """Events of one module."""
+    """Events of a module."""
 
     def __init__(self, name: str) -> None:
         self._logger = _ROOT.getChild(name.removeprefix("sage."))

@@ -78,7 +78,7 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
     Parameters
     ----------
     url : `postgresql://…`
-    what : of SAGE lies there, as an error says it
+    what : of SAGE is there, as an error says it
 
     Raises
     ------

@@ -50,7 +50,7 @@ def as_cell(text: str) -> str:
 
 
 def quote_text(text: object) -> str:
-    """A text from outside as data for a prompt: one line in quotation marks, none within it.
+    """A text from outside as data for a prompt: a line in quotation marks, none within it.
 
     It can neither begin a line of the prompt nor end its own quotation.
     """

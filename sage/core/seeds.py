@@ -1,4 +1,4 @@
-"""The one source of chance: every generator comes from a seed that somebody gave."""
+"""The source of chance: every generator comes from a seed that somebody gave."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _find_edited(folder: RunFolder) -> set[str]:
     if not path.exists():
         return set()
     decisions = read_json(path).get("decisions", [])
-    return {one["hypothesis_id"] for one in decisions if one["action"] == "edit"}
+    return {item["hypothesis_id"] for item in decisions if item["action"] == "edit"}
 
 
 def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:

@@ -97,7 +97,7 @@ class Chain:
 
 @dataclass
 class HypothesisPage:
-    """Everything the report says of one hypothesis."""
+    """Everything the report says of a hypothesis."""
 
     id: str
     title: str

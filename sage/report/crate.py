@@ -1,4 +1,4 @@
-"""An RO-Crate description of a run folder, so that others' software can read what lies in it."""
+"""An RO-Crate description of a run folder, so that others' software can read what is in it."""
 
 from __future__ import annotations
 

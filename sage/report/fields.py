@@ -123,7 +123,7 @@ def _slides(
             own = list(MapsOnDisk(maps, {str(values.index[place])}))
         except InputError:
             return []
-        measured = [compute(measurement, one) for one in own]
+        measured = [compute(measurement, slide) for slide in own]
         patient = of_patient(measurement, measured).value
         if patient is None or not math.isclose(patient, wanted, rel_tol=1e-6, abs_tol=1e-12):
             return []  # other maps than those that were measured

@@ -240,7 +240,7 @@ REMARK_LACKS = {
     "6": "prospective or retrospective, matching, and the dates",
     "7": "from when time counts, and who judged an event",
 }
-"""What of an item of REMARK no run can hold: it stands in the paper of the cohort."""
+"""What of an item of REMARK no run can hold: it appears in the paper of the cohort."""
 
 
 def _prediction(page: Reported) -> bool:
@@ -333,7 +333,7 @@ class Checklist:
 
 
 def checklists(page: Reported, facts: Facts) -> list[Checklist]:
-    """The checklists of one hypothesis, filled from its contract, tables and keys.
+    """The checklists of a hypothesis, filled from its contract, tables and keys.
 
     TRIPOD+AI stands beside REMARK where predictions of a model are judged.
     """

@@ -62,7 +62,7 @@ def read_reproduction(
     instructions: tuple[str, ...],
     facts: Facts,
 ) -> ReproductionPage | None:
-    """The reproduction of one hypothesis; None where nothing was analyzed.
+    """The reproduction of a hypothesis; None where nothing was analyzed.
 
     Parameters
     ----------
@@ -135,19 +135,21 @@ def _format_number(comparison: Compared, value: float, which: str) -> str:
 def _round(attempt: dict[str, Any], results: Path) -> Round:
     from agents.coding.types import Attempt
 
-    one = Attempt.model_validate(attempt)
-    author = "SAGE" if one.compiled_by_sage else "a person" if one.by == "a person" else "a model"
-    ended = one.result.message or "it ran to its end"
-    if one.result.ok:
-        agreed = "its numbers agree" if one.accepted else "its numbers do not all agree"
-        ended = agreed if one.reproduction is not None else "it left no numbers that can be read"
-    program = results / one.code_path
+    tried = Attempt.model_validate(attempt)
+    author = (
+        "SAGE" if tried.compiled_by_sage else "a person" if tried.by == "a person" else "a model"
+    )
+    ended = tried.result.message or "it ran to its end"
+    if tried.result.ok:
+        agreed = "its numbers agree" if tried.accepted else "its numbers do not all agree"
+        ended = agreed if tried.reproduction is not None else "it left no numbers that can be read"
+    program = results / tried.code_path
     code = program.read_text(encoding="utf-8")[:LONGEST_CODE] if program.is_file() else ""
     return Round(
-        title=f"Round {one.number}{_find_deviation(one.part)}, {AUTHORS[author]}",
+        title=f"Round {tried.number}{_find_deviation(tried.part)}, {AUTHORS[author]}",
         ended=ended,
-        feedback=one.feedback,
-        program=f"{results.parent.name}/{results.name}/{one.code_path}",
+        feedback=tried.feedback,
+        program=f"{results.parent.name}/{results.name}/{tried.code_path}",
         code="".join(sign for sign in code if sign == "\n" or sign.isprintable()),
     )
 
@@ -159,19 +161,21 @@ def _appendices(folder: Path) -> list[Exploratory]:
     return [exploratory(Appendix.model_validate(read_json(path)), folder) for path in paths]
 
 
-def exploratory(one: Appendix, folder: Path) -> Exploratory:
-    """An appendix with its images, which lie in `folder`."""
+def exploratory(appendix: Appendix, folder: Path) -> Exploratory:
+    """An appendix with its images, which are in `folder`."""
     tables = [
         Table(
             table.name.replace("_", " "),
             ["", *(column.replace("_", " ") for column in table.columns)],
             [[Cell(row[0].replace("_", " ")), *map(Cell, row[1:])] for row in table.rows],
         )
-        for table in one.tables
+        for table in appendix.tables
     ]
     images = [
         base64.b64encode((folder / image).read_bytes()).decode()
-        for image in one.images
+        for image in appendix.images
         if "/" not in image and (folder / image).is_file()
     ]
-    return Exploratory(_find_deviation(one.part).strip(" ()"), tables, images, one.refused)
+    return Exploratory(
+        _find_deviation(appendix.part).strip(" ()"), tables, images, appendix.refused
+    )

@@ -1,4 +1,4 @@
-"""Contract, results and ledger of one hypothesis, as the report shows them."""
+"""Contract, results and ledger of a hypothesis, as the report shows them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FigurePage:
     source : as a `data:` address, inert inside an `<img>`; empty where there are words alone
     caption : below it
     name : by which it is saved
-    file : where it lies as a file, from the report's folder
+    file : where it is as a file, from the report's folder
     data : its numbers as CSV, a `data:` address; empty where no table holds them
     places : what is shown of slides, and where the pages of `sage serve` lead to it
     """
@@ -341,7 +341,7 @@ CURVE_NOTE = (
     " same fit are one row, which names them under “same fit”."
 )
 LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
-"""Steps of which each goes on from the one before."""
+"""Steps of which each continues from the one before."""
 
 
 def _flow(results: Results) -> list[Table]:

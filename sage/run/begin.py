@@ -57,7 +57,7 @@ def begin(
 
     Parameters
     ----------
-    out : the run's folder; by default a new one in `settings.runs_dir`
+    out : the run's folder; by default a new folder in `settings.runs_dir`
     progress : receives stage, steps done and steps in all while a graph is built
     agree : receives the question's contract before anything runs; raises `InputError` to stop
 

@@ -1,4 +1,4 @@
-"""Candidates of one visit to the scientist: drafted, ranked before anything is tested, the best
+"""Candidates of a visit to the scientist: drafted, ranked before anything is tested, the best
 kept."""
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Pause:
 def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
     """Run until the next checkpoint for a person, or the end (None).
 
-    `answer` maps interrupt ids to the values they waited for. Called without one, a run goes on
+    `answer` maps interrupt ids to the values they waited for. Called without one, a run continues
     from its last checkpoint; finished nodes do not run again.
 
     Raises
@@ -43,7 +43,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
     from sage.run.graph import build
 
     folder = services.folder
-    if folder.manifest().status == "paused":  # who goes on takes the wish back
+    if folder.manifest().status == "paused":  # who continues takes the wish back
         folder.pause_path.unlink(missing_ok=True)
     folder.update(status="running", problem=None)
     with checkpointer(services) as saver:

@@ -1,4 +1,4 @@
-"""Nodes that evaluate one reviewed hypothesis: from expansion to the summary."""
+"""Nodes that evaluate a reviewed hypothesis: from expansion to the summary."""
 
 from __future__ import annotations
 

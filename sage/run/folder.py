@@ -1,4 +1,4 @@
-"""A run is a folder: manifest, event log, one JSON per agent output, and everything computed."""
+"""A run is a folder: manifest, event log, a JSON per agent output, and everything computed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ LOOKS = 6
 
 
 class RunFolder:
-    """Paths, manifest, event log and record of one run."""
+    """Paths, manifest, event log and record of a run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -122,17 +122,17 @@ class RunFolder:
 
     @property
     def events_path(self) -> Path:
-        """The event log, one JSON object per line."""
+        """The event log, a JSON object per line."""
         return self.root / "events.jsonl"
 
     @property
     def trace_path(self) -> Path:
-        """The trace of every agent's turns, one JSON object per line."""
+        """The trace of every agent's turns, a JSON object per line."""
         return self.root / "trace.jsonl"
 
     @property
     def spending_path(self) -> Path:
-        """Every paid model call, one JSON object per line."""
+        """Every paid model call, a JSON object per line."""
         return self.root / "spending.jsonl"
 
     def output(self, name: str) -> Path:
@@ -140,7 +140,7 @@ class RunFolder:
         return self.root / "outputs" / f"{name}.json"
 
     def hypothesis(self, hypothesis_id: str) -> Path:
-        """The folder of one hypothesis: contract, code, results, figures."""
+        """The folder of a hypothesis: contract, code, results, figures."""
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", hypothesis_id):
             raise InputError(f'hypothesis id "{hypothesis_id}": use letters, digits, - and _')
         return self.root / "hypotheses" / hypothesis_id
@@ -233,8 +233,8 @@ class RunFolder:
         Raises
         ------
         InputError
-            If a file is not as the run left it: nothing goes on from what somebody changed. Or if
-            another folder beside it holds the same run, and neither lies where it was.
+            If a file is not as the run left it: nothing continues from what somebody changed. Or if
+            another folder beside it holds the same run, and neither is where it was.
         """
         self.verify(under_way=True)
         manifest, here = self.manifest(), str(self.root)
@@ -277,7 +277,7 @@ class RunFolder:
         return False
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Append one event; a line is written with a single call so that lines stay whole."""
+        """Append an event; a line is written with a single call so that lines stay whole."""
         line = {"time": clock.stamp(), "event": kind, **fields}
         with self._lock:
             append_line(self.events_path, json.dumps(line, ensure_ascii=False))
@@ -351,7 +351,7 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
     Raises
     ------
     InputError
-        If there is no such run, or more than one.
+        If no such run, or more than one.
     """
     direct = Path(name)
     if (direct / "manifest.json").is_file():

@@ -68,7 +68,7 @@ def after_redesign(state: RunState) -> str:
 
 
 def build_evaluation(services: Services) -> Any:
-    """The evaluation of one hypothesis, from expansion to summary."""
+    """The evaluation of a hypothesis, from expansion to summary."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(HypothesisState)
@@ -96,7 +96,7 @@ def build_evaluation(services: Services) -> Any:
 
 
 def build_interpretation(services: Services) -> Any:
-    """The interpretation of one tested hypothesis."""
+    """The interpretation of a tested hypothesis."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(InterpretationState)

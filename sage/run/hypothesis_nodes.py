@@ -33,7 +33,7 @@ def path_generation(services: Services, state: PathGenerationIn) -> dict[str, An
     """Turn the prompt into a graph query, walk the graph, keep the best paths.
 
     A query that leads to no path goes back to the agent, a bounded number of times. Where the graph
-    has none, or is about another disease, a question that names what the cohort measures goes on
+    has none, or is about another disease, a question that names what the cohort measures continues
     without: the claim is then tested as asked, and the literature says what is known of it.
     """
     with services.node("path_generation"):
@@ -163,7 +163,7 @@ def _why_infeasible(services: Services, name: str) -> str:
 
 
 def review(state: ReviewIn) -> dict[str, Any]:
-    """The human checkpoint: one interrupt and nothing else.
+    """The human checkpoint: an interrupt and nothing else.
 
     The value sent back by `sage review` is a `ReviewAnswer`; an id that is not waiting is ignored
     by construction, because only waiting drafts are looked up in it.

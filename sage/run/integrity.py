@@ -40,7 +40,7 @@ class _Chain:
 
 
 class Record:
-    """The record of one run folder.
+    """The record of a run folder.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Record:
         return self.path.is_file()
 
     def snapshot(self) -> Snapshot:
-        """Size, time and inode of every recorded file as it lies there now."""
+        """Size, time and inode of every recorded file as it is there now."""
         found = {}
         for path in self._files():
             stat = path.stat()
@@ -110,7 +110,7 @@ class Record:
         Parameters
         ----------
         sealed : a head that the chain once had
-        under_way : the run is about to go on, so an interrupted step may have begun to write its
+        under_way : the run is about to continue, so an interrupted step may have begun to write its
             own files again
         mended : a person was asked to change the program of a hypothesis' last attempt
 

@@ -1,6 +1,6 @@
 """Measurements that a scientist defines in a run: gated, then variables of the run's cohort.
 
-Their tables lie in the run folder (`outputs/defined`), so that a run that goes on finds them.
+Their tables are in the run folder (`outputs/defined`), so that a run that continues finds them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Decision(Strict):
 
 
 class ReviewAnswer(Strict):
-    """All decisions of one visit to the review checkpoint."""
+    """All decisions of a visit to the review checkpoint."""
 
     decisions: tuple[Decision, ...] = Field(min_length=1)
 
@@ -128,7 +128,7 @@ class RankIn(TypedDict):
 
 
 class HypothesisState(TypedDict, total=False):
-    """Channels of one hypothesis' evaluation."""
+    """Channels of a hypothesis' evaluation."""
 
     reviewed_one: ReviewedHypothesis
     reasons: list[str]
@@ -144,7 +144,7 @@ class HypothesisState(TypedDict, total=False):
 
 
 class InterpretationState(TypedDict, total=False):
-    """Channels of one tested hypothesis' interpretation."""
+    """Channels of a tested hypothesis' interpretation."""
 
     expanded: ExpandedHypothesis
     contract_hash: str

@@ -1,4 +1,4 @@
-"""Contract, analysis and verdict of one hypothesis, in its folder of the run."""
+"""Contract, analysis and verdict of a hypothesis, in its folder of the run."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def analyze(
     name : id of the hypothesis
     sha256 : of the contract as it was frozen
     tasks : the coding instructions' tasks, for the plan; not read where `mended`
-    mended : go on after an escalation, with the last program as a person left it
+    mended : continue after an escalation, with the last program as a person left it
 
     Returns
     -------

@@ -66,7 +66,7 @@ def make_chat(
 
 
 def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:
-    """The one client for the settings' endpoint."""
+    """The client for the settings' endpoint."""
     from sage.core.llm.client import Client
 
     return Client(settings.endpoint, meter, cache)

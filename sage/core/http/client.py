@@ -1,4 +1,4 @@
-"""The one HTTP client: rate, concurrency, retries, breaker, size and time limits, disk cache."""
+"""The HTTP client: rate, concurrency, retries, breaker, size and time limits, disk cache."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ USER_AGENT = "SAGE/0.1 (computational pathology literature client)"
 class Policy:
     """Limits of the client's patience, in seconds and bytes.
 
-    `deadline` bounds one call with all its retries; `attempt` bounds one attempt from first to last
+    `deadline` bounds a call with all its retries; `attempt` bounds one attempt from first to last
     byte, so that a server which drips bytes cannot hold a run. `longest_wait` is the longest
     `Retry-After` that is honored; a longer one ends the call. `patience` is the longest wait for a
     slot under the service's rate (None: as long as the deadline allows).
@@ -105,7 +105,7 @@ def meter_requests() -> Iterator[Usage]:
 class ServiceClient:
     """Fetches from many services, each at its own rate, and remembers answers on disk.
 
-    Belongs to one event loop. `fetch` either returns what `read` made of the body or raises a
+    Belongs to an event loop. `fetch` either returns what `read` made of the body or raises a
     `ServiceError`; nothing else leaves it for what a server does.
     """
 

@@ -82,7 +82,7 @@ def _add_entry(log: InMemoryBucket, at: int) -> None:
 
 
 class Breaker:
-    """Opens after `threshold` failures in a row; after `cool_off` seconds lets one call probe."""
+    """Opens after `threshold` failures in a row; after `cool_off` seconds lets a call probe."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class Runner:
             raise
 
     def close(self) -> None:
-        """Stop the loop; a later `run` starts a new one."""
+        """Stop the loop; a later `run` starts another."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

@@ -61,7 +61,7 @@ class Meter:
 
     Parameters
     ----------
-    path : append-only file of JSON lines, one per paid call, answered or not; None keeps no file
+    path : append-only file of JSON lines, a line per paid call, answered or not; None keeps no file
     budget_usd : hard bound on what is spent and reserved together
     """
 
@@ -113,7 +113,7 @@ class Meter:
 
 
 class Reservation:
-    """Money set aside for one call: settled once with what the call cost, or released."""
+    """Money set aside for a call: settled once with what the call cost, or released."""
 
     def __init__(self, meter: Meter, usd: float) -> None:
         self.usd = usd
@@ -145,7 +145,7 @@ class Reservation:
 
 
 def charges(path: Path | None) -> list[dict[str, Any]]:
-    """The lines that a meter wrote; one cut short by a kill is left out."""
+    """The lines that a meter wrote; a line cut short by a kill is left out."""
     if path is None or not path.exists():
         return []
     found = []

@@ -1,8 +1,8 @@
-"""The one client for language models: OpenAI, Azure, and any server that speaks their protocol.
+"""The client for language models: OpenAI, Azure, and any server that speaks their protocol.
 
 A reply is streamed under one deadline. What a call may cost is reserved from the run's budget
 before it is made and settled after it; a generation that ran out of time is paid as well, and never
-asked for again on its own. A reply that goes on past its limit is cut off: by what came of it, no
+asked for again on its own. A reply that continues past its limit is cut off: by what came of it, no
 reply costs more than twice what was reserved for it.
 """
 
@@ -79,7 +79,7 @@ class Endpoint(Strict):
     base_url : the server's address up to `/v1`; with `api_version`, Azure's resource address
     api_key : sent with every call; local servers need none
     api_version : makes the endpoint an Azure one, whose deployments are named as the models
-    timeout_s : deadline in seconds of one reply, from the request to its last token
+    timeout_s : deadline in seconds of a reply, from the request to its last token
     retries : how often a request that was not served is sent again
     concurrency : calls under way at once
     requests_per_minute : calls begun per minute at most

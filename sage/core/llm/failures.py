@@ -1,4 +1,4 @@
-"""Failures of model calls, each as one line with a remedy."""
+"""Failures of model calls, each as a line with a remedy."""
 
 from __future__ import annotations
 

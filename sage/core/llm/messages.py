@@ -37,7 +37,7 @@ class ModelChoice(Strict):
         return here and (self.fallback is None or self.fallback.has_prices)
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """USD for one call; zero where no price is known."""
+        """USD for a call; zero where no price is known."""
         return (
             prompt_tokens * (self.price_in or 0.0) + completion_tokens * (self.price_out or 0.0)
         ) / 1e6

@@ -30,7 +30,7 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def extract_json(text: str) -> object:
-    """Parse the one JSON object of a reply, with or without a code fence around it.
+    """Parse the JSON object of a reply, with or without a code fence around it.
 
     Raises
     ------

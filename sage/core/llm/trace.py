@@ -1,6 +1,6 @@
-"""The record of what agents asked, decided, called and answered: one JSON object per line.
+"""The record of what agents asked, decided, called and answered: a JSON object per line.
 
-An *episode* is one question to one agent, from its `ask` line to its `end` line; between them stand
+An *episode* is one question to an agent, from its `ask` line to its `end` line; between them stand
 its turns. A line tells only what its kind has to tell. docs/traces.md documents the fields.
 """
 
@@ -91,7 +91,7 @@ class Trace:
         return Episode(self, agent)
 
     def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:
-        """A person's decision, as an episode of one turn.
+        """A person's decision, as an episode of a turn.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Trace:
         self.episode(agent).add("human", text=text, decision=decision, hypothesis=hypothesis)
 
     def write(self, line: TraceLine) -> None:
-        """Append one line with a single call, so that lines stay whole."""
+        """Append a line with a single call, so that lines stay whole."""
         if self.path is None:
             return
         plain = line.model_dump(mode="json", exclude_none=True)
@@ -121,7 +121,7 @@ class Episode:
         self._turns = 0
 
     def add(self, kind: Kind, **fields: Any) -> None:
-        """Write one line."""
+        """Write a line."""
         node, hypothesis = current_step()
         line = {"node": node, "hypothesis": hypothesis, **fields}
         self.trace.write(
@@ -148,7 +148,7 @@ def traced_message(message: Message) -> dict[str, Any]:
 
 
 def read_trace(path: Path) -> list[TraceLine]:
-    """The lines of a trace; a last one cut short by a kill is left out.
+    """The lines of a trace; a last line cut short by a kill is left out.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The one loop in which an agent works: decide, call a tool or answer, be told, decide again.
+"""The loop in which an agent works: decide, call a tool or answer, be told, decide again.
 
 A *policy* decides: a model, a deterministic rule, or a recorded trace. The loop runs the tools,
 holds the bounds, has the answer checked, and writes every turn to the trace. A question without
@@ -37,8 +37,8 @@ class Tool(Generic[A]):
     name : as the model calls it; letters, digits and underscores
     description : what it does and returns, in a sentence or two
     takes : its input schema
-    call : the function; an `InputError` it raises is told to the agent, others end the run
-    usd : what one call costs
+    call : the function; an `InputError` it raises is reported to the agent, others end the run
+    usd : what a call costs
     """
 
     name: str
@@ -58,7 +58,7 @@ class Tool(Generic[A]):
 
 
 class Bounds(Strict):
-    """Bounds of an agent for one answer; None is no bound.
+    """Bounds of an agent for an answer; None is no bound.
 
     Tokens, USD and seconds are looked at before every turn: the turn under way is finished.
     """
@@ -382,7 +382,7 @@ class ModelPolicy:
     ----------
     client : asks the model
     request : the first question
-    show : makes text from outside fit to stand on one line of a prompt
+    show : makes text from outside fit to stand on a line of a prompt
     admit : raises if a tool's result must not reach a model
     """
 

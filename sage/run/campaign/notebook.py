@@ -136,7 +136,7 @@ class Notebook:
         Raises
         ------
         InputError
-            If the file is no notebook, or of a newer SAGE.
+            If the file is not a notebook, or of a newer SAGE.
         """
         if not self.path.exists():
             return Pages()

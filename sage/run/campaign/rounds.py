@@ -2,7 +2,7 @@
 
 A campaign is a folder: `campaign.json` says what was asked and how far it came, `round-1`,
 `round-2` … are runs like any other, and `notebook.json` holds what they found (or a file that
-several campaigns share). Kill it anywhere: `sage resume` goes on with the round under way.
+several campaigns share). Kill it anywhere: `sage resume` continues with the round under way.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Plan(Strict):
 
 
 class CampaignFolder:
-    """Paths and plan of one campaign."""
+    """Paths and plan of a campaign."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -190,7 +190,7 @@ def begin_campaign(
     overrides : settings from the command line
     rounds, least_bits : where to stop
     notebook : a file that several campaigns share; by default one in the folder
-    out : the folder; by default a new one under the settings' runs
+    out : the folder; by default a new folder under the settings' runs
 
     Raises
     ------
@@ -303,7 +303,7 @@ def _opening(
     settings: Settings,
     agree: Callable[[Question], None],
 ) -> tuple[Services, tuple[Move, ...]] | str:
-    """The round under way or a new one with the moves that it makes; or why there is none."""
+    """Open the round under way, or a new round with its moves; or return why there is none."""
     from sage.run.begin import begin, reopen
     from sage.run.questions import refuse
     from sage.run.spec import Corrections

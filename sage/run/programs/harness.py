@@ -1,4 +1,4 @@
-"""Runs in the sandbox beside one program: gives it slide after slide and writes its numbers.
+"""Runs in the sandbox beside a program: gives it slide after slide and writes its numbers.
 
 This file is copied as text; nothing of ours can be imported where it runs. What the program does to
 it changes that program's own numbers alone, which are checked again outside.
@@ -28,7 +28,7 @@ class Cells:
 
 @dataclass
 class Shapes:
-    """Objects or regions of one kind: a list of rings (k, 2) per shape, the outer one first, in µm.
+    """Objects or regions of a kind: a list of rings (k, 2) per shape, the outer one first, in µm.
 
     A shape whose outline is unknown is a ring of one point.
     """

@@ -26,7 +26,7 @@ from sage.run.programs.contract import Contract, Program
 from sandbox.types import Job, Limits, Reason, Sandbox
 
 AT_ONCE = 40
-"""Slides of one run in the sandbox."""
+"""Slides of a run in the sandbox."""
 SECONDS, SECONDS_PER_SLIDE = 20.0, 5.0
 MEMORY_MB = 1024
 MAX_BYTES = 4 << 20
