@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli.options import AsJson
+from sage.cli.options import AsJson, CohortOption, CohortRoot, GraphPath, ReasonerName
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,21 +97,21 @@ def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
 
 def ask(
     prompt: str = typer.Argument(..., metavar="QUESTION", help="The research question."),
-    kg: Path | None = typer.Option(None, help="A knowledge graph; default: the one that ships."),
-    cohort: str = typer.Option("demo", help="A cohort folder or built-in name."),
-    cohort_root: Path | None = typer.Option(None, help="Where the cohort's files lie."),
+    kg: GraphPath = None,
+    cohort: CohortOption = "demo",
+    cohort_root: CohortRoot = None,
     exposure: Exposure = None,
     endpoint: Endpoint = None,
     modifier: Modifier = None,
     treatment: Treatment = None,
     population: Populations = None,
     drop: Drop = None,
-    reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
+    reasoner: ReasonerName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how a question is read: its parts, what is unknown, and what is missing.
 
-    Nothing runs. Exit code 2 where the question cannot be answered as it stands. What is printed
+    Nothing runs. Exit code 2 if the question cannot be answered as it is. What is printed
     with --json can be edited and given to `sage run --spec FILE`.
 
     Example: sage ask "Which stromal genes relate to lymph-node positivity?"

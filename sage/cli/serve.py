@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from sage.cli.options import GraphPath
 from sage.core.errors import InputError
 
 
@@ -15,7 +16,7 @@ def serve(
     root: list[Path] | None = typer.Option(
         None, help="Folder below which cohorts and slides may be shown; repeatable."
     ),
-    kg: Path | None = typer.Option(None, help="A knowledge graph; default: the graph that ships."),
+    kg: GraphPath = None,
     reviewers: int = typer.Option(
         1, min=1, max=5, help="Number of different people who must agree on a hypothesis."
     ),
