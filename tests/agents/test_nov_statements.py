@@ -95,7 +95,7 @@ def test_a_receptor_s_letters_and_a_marker_s_cell_are_read(
     part: str, text: str, met: str | None
 ) -> None:
     [looked_for] = [one for one in parts_of(expanded((part,)), ONTOLOGY) if one.name == part]
-    assert looked_for.met(body_key(Record(title="t", snippets=(text,)))) == met
+    assert looked_for.find_mention(body_key(Record(title="t", snippets=(text,)))) == met
 
 
 def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_against_it() -> None:
