@@ -77,7 +77,6 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
 
     Parameters
     ----------
-    url : `postgresql://…`
     what : of SAGE is there, as an error says it
 
     Raises

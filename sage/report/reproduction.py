@@ -66,7 +66,6 @@ def read_reproduction(
 
     Parameters
     ----------
-    home : the hypothesis' folder
     coding : the coding agent's outcome, with its attempts
     instructions : the tasks as they were registered
     """

@@ -57,7 +57,6 @@ class FigurePage:
     Parameters
     ----------
     source : as a `data:` address, inert inside an `<img>`; empty where there are words alone
-    caption : below it
     name : by which it is saved
     file : where it is as a file, from the report's folder
     data : its numbers as CSV, a `data:` address; empty where no table holds them

@@ -44,7 +44,6 @@ class Record:
 
     Parameters
     ----------
-    root : the run folder
     manifest_digest : hash of what does not change in the manifest over a run
     """
 

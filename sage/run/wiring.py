@@ -49,10 +49,8 @@ def make_chat(
     Parameters
     ----------
     settings : server, models by role, limits
-    folder : of the run
     budget_usd : dollars that the run may spend; None for no bound
     withheld : texts that no prompt may hold
-    trace : gets every turn
     """
     from agents.core.chat import ChatReasoner, ChatSettings
     from sage.core.llm.budget import Meter
@@ -96,7 +94,6 @@ def load_cohort(
     name : a folder, a built-in cohort, or "demo"
     settings : for the folder of caches
     root : of the cohort's files
-    features : files of features
     """
     from validation import cohort
 

@@ -42,8 +42,6 @@ class DiskCache:
         Parameters
         ----------
         service : name of the service that is asked
-        method : of HTTP
-        url : without the query
         params : of the query, in any order
         body : of the request, as JSON or text
 

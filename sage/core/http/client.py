@@ -301,7 +301,7 @@ class ServiceClient:
         """
         import httpx
 
-        http = self._opened()
+        http = self._open()
         try:
             url = httpx.URL(request.url)
         except httpx.InvalidURL:
@@ -350,7 +350,7 @@ class ServiceClient:
                 ) from None
         raise Unavailable(request.service, "redirects in a circle")
 
-    def _opened(self) -> httpx.AsyncClient:
+    def _open(self) -> httpx.AsyncClient:
         if self._http is None:
             import httpx
 

@@ -37,7 +37,7 @@ class Throttle:
 
     def next_slot(self) -> float:
         """The earliest time on the clock for which a slot can be reserved."""
-        return _fits(self._reserved, self._allowed()) / 1000
+        return _fits(self._reserved, self._next_allowed()) / 1000
 
     def book(self, patience: float | None = None) -> float | None:
         """Seconds to wait for the slot now reserved, or None (none reserved) beyond `patience`."""
@@ -50,7 +50,7 @@ class Throttle:
 
     def still_to_wait(self) -> float:
         """Seconds until another request may go out, judged by those that went."""
-        return max(0.0, self._allowed() / 1000 - clock.monotonic())
+        return max(0.0, self._next_allowed() / 1000 - clock.monotonic())
 
     def sent(self) -> None:
         """A request goes out now."""
@@ -60,7 +60,7 @@ class Throttle:
         """Send nothing for `seconds`: the service asked for a pause."""
         self._closed_until = max(self._closed_until, clock.monotonic() + seconds)
 
-    def _allowed(self) -> int:
+    def _next_allowed(self) -> int:
         """The earliest millisecond at which a request may go out."""
         now, held = math.floor(clock.monotonic() * 1000), math.ceil(self._closed_until * 1000)
         return _fits(self._sent, max(now, held))

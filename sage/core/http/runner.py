@@ -24,7 +24,7 @@ class Runner:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for `work`. An interrupt of the caller cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        future = asyncio.run_coroutine_threadsafe(work, self._start())
         try:
             return future.result()
         except BaseException:
@@ -42,7 +42,7 @@ class Runner:
             if not loop.is_running():
                 loop.close()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

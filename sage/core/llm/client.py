@@ -195,7 +195,7 @@ class Client:
         async with self._slots:
             while True:
                 try:
-                    reply, usd = await self._metered(request, model)
+                    reply, usd = await self._call_metered(request, model)
                     break
                 except Unavailable as unavailable:
                     if model.fallback is None:
@@ -205,7 +205,7 @@ class Client:
             self.cache.save(key, reply)
         return Answer(reply, usd, key)
 
-    async def _metered(self, request: Request, model: ModelChoice) -> tuple[Reply, float]:
+    async def _call_metered(self, request: Request, model: ModelChoice) -> tuple[Reply, float]:
         """Make a call within the budget; generated tokens are charged, however it ends."""
         wire = self._wires.setdefault(model.name, _Wire(self.endpoint.structured))
         limit = model.max_tokens
@@ -263,12 +263,12 @@ class Client:
             except BrokenOff as broken:
                 charge("broke off")
                 raise ModelError(
-                    f"{self._where()} broke off the reply to agent {request.agent} ({broken});"
+                    f"{self._place()} broke off the reply to agent {request.agent} ({broken});"
                     " what came is counted as paid; `sage resume` asks again"
                 ) from None
             if not received.completion:
                 raise FaultError(
-                    f"{self._where()} sent no chat completion (agent {request.agent}); check that"
+                    f"{self._place()} sent no chat completion (agent {request.agent}); check that"
                     " base_url ends in /v1"
                 )
             paid = charge("answered")
@@ -285,7 +285,7 @@ class Client:
             if error.wait >= self.endpoint.timeout_s:
                 raise Unavailable(
                     ModelError(
-                        f"{self._where()} asks agent {call.request.agent} to wait"
+                        f"{self._place()} asks agent {call.request.agent} to wait"
                         f" {error.wait:.0f} s, longer than timeout_s"
                         f" ({self.endpoint.timeout_s:g}); `sage resume` after that"
                     )
@@ -305,11 +305,11 @@ class Client:
         try:
             async for attempt in tries:
                 with attempt:
-                    await self._once(call)
+                    await self._call_once(call)
         except RetryError as ended:
             raise cast(_NotServed, ended.last_attempt.exception()).problem from None
 
-    async def _once(self, call: _Call) -> None:
+    async def _call_once(self, call: _Call) -> None:
         """Send and read the reply, in a simpler form where the server takes no other."""
         import openai
 
@@ -323,9 +323,9 @@ class Client:
                 raise TimeoutError(f"HTTP {error.status_code}") from None
             call.received.under_way = False
             if error.status_code == 400 and call.wire.simplify(provider_reason(error)):
-                await self._once(call)
+                await self._call_once(call)
                 return
-            problem = explain(error, self._where(), call.request.agent, call.model.name)
+            problem = explain(error, self._place(), call.request.agent, call.model.name)
             if not passes(error):
                 raise problem from None
             raise _NotServed(problem, retry_after(error)) from None
@@ -334,7 +334,7 @@ class Client:
                 raise BrokenOff("the connection was lost") from None
             call.received.under_way = False
             problem = ModelError(
-                f"{self._where()} cannot be reached (agent {call.request.agent}); check the"
+                f"{self._place()} cannot be reached (agent {call.request.agent}); check the"
                 " address, then `sage resume`, or run with --reasoner rules"
             )
             raise _NotServed(Unavailable(problem)) from None
@@ -407,7 +407,7 @@ class Client:
         address = self.endpoint.base_url
         return address is None or bool(self.endpoint.api_version) or "api.openai.com" in address
 
-    def _where(self) -> str:
+    def _place(self) -> str:
         return f"the model endpoint {self.endpoint.base_url or '(OpenAI)'}"
 
 

@@ -90,7 +90,6 @@ def explain(error: openai.APIStatusError, where: str, agent: str, model: str) ->
     ----------
     error : what the client raised for a status of 400 and above
     where : the server's address, for the message
-    agent : who asked
     model : which model was asked
 
     Returns

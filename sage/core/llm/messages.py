@@ -111,7 +111,6 @@ class Request:
     model : the model, its prices and its limits
     messages : the conversation so far
     schema : JSON schema that the reply must follow, or None for plain text
-    title : the schema's name
     tools : functions that the model may call, as chat completions describe them
     """
 

@@ -25,7 +25,6 @@ def spans_of(
 
     Parameters
     ----------
-    lines : the trace
     run : the run's identity; becomes the trace's
     version : of SAGE, for the resource
     content : also export prompts, replies, arguments and results

@@ -36,7 +36,6 @@ class Tool(Generic[A]):
     ----------
     name : as the model calls it; letters, digits and underscores
     description : what it does and returns, in a sentence or two
-    takes : its input schema
     call : the function; an `InputError` it raises is reported to the agent, others end the run
     usd : what a call costs
     """
@@ -131,9 +130,6 @@ class Task(Generic[O]):
 
     Parameters
     ----------
-    agent : who is asked
-    given : its input
-    returns : its output schema
     check : reasons why an output of the right schema is not acceptable
     salvage : the output to take instead when the repairs are used up, or None
     tools : what the agent may call
@@ -212,8 +208,6 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
     Parameters
     ----------
     task : the question, its tools and its bounds
-    policy : decides each turn
-    trace : gets every turn
     reasoner : the policy's name in the trace
 
     Raises
@@ -380,8 +374,6 @@ class ModelPolicy:
 
     Parameters
     ----------
-    client : asks the model
-    request : the first question
     show : makes text from outside fit to stand on a line of a prompt
     admit : raises if a tool's result must not reach a model
     """

@@ -188,7 +188,6 @@ def begin_campaign(
     ----------
     spec : shared by all rounds; its budget is the campaign's
     overrides : settings from the command line
-    rounds, least_bits : where to stop
     notebook : a file that several campaigns share; by default one in the folder
     out : the folder; by default a new folder under the settings' runs
 

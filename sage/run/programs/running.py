@@ -64,7 +64,6 @@ def run_program(
     ----------
     program : checked, perhaps by `check_program`; treated as hostile all the same
     slides : maps; the program gets what its contract reads, without names of slides or patients
-    box : the sandbox
     parameters : in place of the contract's
 
     Raises
@@ -152,7 +151,6 @@ def measure_items(
     program : approved by a person (`review.approved_program`)
     items : the slides' maps (`maps.json`) with their patients
     out : gets `measure_maps/SLIDE/values.jsonl` and, last, `program.json`
-    box : the sandbox
     on_outcome : called with each slide's end, how many have ended, and how many there are
     """
     outcomes: list[Outcome] = []
