@@ -263,6 +263,6 @@ def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
                 competing=value(other.incidence, at),
                 at_risk=int(count),
             )
-            for month, at, count in zip(months, event.at(months), left, strict=True)
+            for month, at, count in zip(months, event.index_at(months), left, strict=True)
         ],
     )
