@@ -243,13 +243,13 @@ def test_a_study_that_crashes_is_on_record_too(
 def test_a_figure_that_fails_leaves_a_note_and_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from validation import figures
+    from validation.figures import kaplan_meier
 
     def half(*_: object, path: Path, **__: object) -> None:
         path.with_suffix(".svg").write_text("half")
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(figures, "kaplan_meier_figure", half)
+    monkeypatch.setattr(kaplan_meier, "kaplan_meier_figure", half)
     found = validate(tmp_path, write(tmp_path / "cohort", patients(60)), figures=True)
     note = "figure kaplan_meier could not be drawn (RuntimeError)"
     assert note in found["notes"]
