@@ -134,8 +134,8 @@ def _brat(folder: Path) -> Iterator[AnnotatedDocument]:
                     (role, target) for role, _, target in (a.partition(":") for a in arguments)
                 ]
             elif line.startswith("R") and len(cells) >= 2:
-                kind_name, one, two = cells[1].split()[:3]
-                pair = frozenset({one.split(":")[1], two.split(":")[1]})
+                kind_name, item, two = cells[1].split()[:3]
+                pair = frozenset({item.split(":")[1], two.split(":")[1]})
                 document.relations[pair].add(kind_name)
         for event, roles in events.items():
             reached = [_reach(target, events, known, 0) for _role, target in roles]

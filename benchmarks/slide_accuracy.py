@@ -263,8 +263,8 @@ def labelled(folder: Path, shared: Path) -> None:
         result = run(context, "til", slide=f"til_patches/{path.name}", mpp=0.5)
         densities.append(result["tissue"]["per_mm2"] or 0.0)
         # 150 µm hold few aggregates: laid out with their mirror images they make 600 µm
-        one = np.asarray(Image.open(path).convert("RGB"))
-        two = np.hstack([one, one[:, ::-1]])
+        item = np.asarray(Image.open(path).convert("RGB"))
+        two = np.hstack([item, item[:, ::-1]])
         field = np.tile(np.vstack([two, two[::-1]]), (2, 2, 1))
         Image.fromarray(field).save(folder / f"mirrored_{path.name}")
         own = ToolContext(Roots.of([folder], folder / "out"))

@@ -217,7 +217,7 @@ def statements(root: Path) -> list[Statement]:
     notes = _notes(Path(manifest.spec.corpus) if manifest.spec.corpus else data_root() / "corpus")
     pen = Pen(page.facts, page.sources, markdown_text)
     found: dict[str, Statement] = {}
-    for name, hypothesis in ((one.id, one) for one in page.hypotheses):
+    for name, hypothesis in ((item.id, item) for item in page.hypotheses):
         within = _lines_of(name, lines)
         says = _says(name, hypothesis, pen, lines, within)
         for section, kind, raw, cited in _said(hypothesis):
@@ -249,7 +249,7 @@ def statements(root: Path) -> list[Statement]:
 def _split(text: str) -> list[str]:
     """Sentences; what is quoted stays whole."""
     parts = BETWEEN_QUOTATIONS.split(text)
-    return [one for part in parts for one in ([part] if part[:1] == "“" else sentences(part))]
+    return [item for part in parts for item in ([part] if part[:1] == "“" else sentences(part))]
 
 
 def _lines_of(name: str, lines: Sequence[str]) -> range:
@@ -280,10 +280,10 @@ def _says(
     """Verdict, reasons, findings and limits as printed: what an interpretation must follow from."""
     here = [lines[at] for at in within]
     findings = [
-        _shown(one, False, pen, name, page.names)
-        for one in (page.interpretation.findings if page.interpretation else ())
+        _shown(item, False, pen, name, page.names)
+        for item in (page.interpretation.findings if page.interpretation else ())
     ]
-    printed = [_plain(one) for one in findings if any(one and one in line for line in here)]
+    printed = [_plain(item) for item in findings if any(item and item in line for line in here)]
     return (f"Verdict: {page.verdict_words}", *page.results.reasons, *printed, *page.limits)
 
 
@@ -306,20 +306,21 @@ def _sources(
 ) -> Iterator[Source]:
     """What a statement cites; of the debate all records, as it speaks of what none of them says."""
     records = [
-        (Citation(**{key: one["record"].get(key) for key in ("title", "year", "doi", "pmid")}),
-         str(one["ref"]))
-        for one in page.debate["records"]
+        (Citation(**{key: item["record"].get(key) for key in ("title", "year", "doi", "pmid")}),
+         str(item["ref"]))
+        for item in page.debate["records"]
     ]  # fmt: skip
     labels = {record.key: label for record, label in records}
     listed = list(cited)
     if section == "Novelty debate":
-        keys = {one.key for one in cited}
+        keys = {item.key for item in cited}
         listed += [record for record, _ in records if record.key not in keys]
-    for place, one in enumerate(listed):
-        path, passages = notes.get(one.key, (None, ()))
+    for place, item in enumerate(listed):
+        path, passages = notes.get(item.key, (None, ()))
         yield Source(
-            title=one.title, year=one.year, doi=one.doi, pmid=one.pmid, retracted=one.retracted,
-            label=labels.get(one.key, ""), cited=place < len(cited), quoted=one.quote,
+            title=item.title, year=item.year, doi=item.doi, pmid=item.pmid,
+            retracted=item.retracted,
+            label=labels.get(item.key, ""), cited=place < len(cited), quoted=item.quote,
             note=str(path) if path else "", passages=passages,
         )  # fmt: skip
 
@@ -351,15 +352,17 @@ def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement
     InputError
         If a kind has too few statements.
     """
-    ordered = sorted(pool, key=lambda one: (one.report, one.hypothesis, one.line, one.statement))
+    ordered = sorted(
+        pool, key=lambda item: (item.report, item.hypothesis, item.line, item.statement)
+    )
     exact = {kind: count * share / sum(SHARES.values()) for kind, share in SHARES.items()}
     wanted = {kind: int(value) for kind, value in exact.items()}
-    for kind in sorted(exact, key=lambda one: wanted[one] - exact[one]):
+    for kind in sorted(exact, key=lambda item: wanted[item] - exact[item]):
         wanted[kind] += sum(wanted.values()) < count
     chosen: list[Statement] = []
     seen: set[str] = set()
     for number, kind in enumerate(SHARES):
-        of_kind = [one for one in ordered if one.kind == kind]
+        of_kind = [item for item in ordered if item.kind == kind]
         place = generator(seed, PURPOSE, number).permutation(len(of_kind))
         runs: dict[str, list[Statement]] = {}
         for at in place:
@@ -394,12 +397,12 @@ def read_sample(path: Path) -> list[Statement]:
     """
     found: dict[str, Statement] = {}
     for place, row in _rows(path):
-        one = _checked(Statement, row, place)
-        if one.id in found:
+        item = _checked(Statement, row, place)
+        if item.id in found:
             raise InputError(
-                f'{place}: statement "{one.id}" was there before; draw the sample anew'
+                f'{place}: statement "{item.id}" was there before; draw the sample anew'
             )
-        found[one.id] = one
+        found[item.id] = item
     return list(found.values())
 
 
@@ -411,7 +414,7 @@ def read_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]
     InputError
         Naming the line that is wrong, twice there, or of no statement of the sample.
     """
-    known = {one.id for one in sample}
+    known = {item.id for item in sample}
     found: dict[str, Reading] = {}
     for place, row in _rows(path):
         wanted = {key: row.get(key) for key in Reading.model_fields}
@@ -498,7 +501,7 @@ def score(
     """
     decided = adjudicated or {}
     for which, given in (("first", first), ("second", second)):
-        missing = [one.id for one in sample if one.id not in given]
+        missing = [item.id for item in sample if item.id not in given]
         if missing:
             raise InputError(
                 f"the {which} reading lacks {len(missing)} of {len(sample)} statements, "
@@ -506,41 +509,41 @@ def score(
             )
     if not sample:
         raise InputError("the sample holds no statement")
-    if all((first[one.id].verdict, first[one.id].reason)
-           == (second[one.id].verdict, second[one.id].reason) for one in sample):  # fmt: skip
+    if all((first[item.id].verdict, first[item.id].reason)
+           == (second[item.id].verdict, second[item.id].reason) for item in sample):  # fmt: skip
         raise InputError(
             "the two readings have the same words for every statement: one is a copy of the other;"
             " give one that was made without it"
         )
-    disputed = {one.id for one in sample if first[one.id].verdict != second[one.id].verdict}
+    disputed = {item.id for item in sample if first[item.id].verdict != second[item.id].verdict}
     if undisputed := sorted(decided.keys() - disputed):
         raise InputError(
             f"{undisputed[0]} was adjudicated, but both readers agree on it; take the row out"
         )
     final = {
-        one.id: first[one.id].verdict
-        if one.id not in disputed
-        else decided[one.id].verdict
-        if one.id in decided
+        item.id: first[item.id].verdict
+        if item.id not in disputed
+        else decided[item.id].verdict
+        if item.id in decided
         else "open"
-        for one in sample
+        for item in sample
     }
     groups: dict[str, list[Statement]] = {"all": list(sample)}
     for kind in get_args(Kind):
-        groups[kind] = [one for one in sample if one.kind == kind]
-    for reasoner in sorted({one.reasoner for one in sample}):
-        groups[f"reasoner {reasoner}"] = [one for one in sample if one.reasoner == reasoner]
+        groups[kind] = [item for item in sample if item.kind == kind]
+    for reasoner in sorted({item.reasoner for item in sample}):
+        groups[f"reasoner {reasoner}"] = [item for item in sample if item.reasoner == reasoner]
     groups = {name: group for name, group in groups.items() if group}
 
     def agreement(group: Sequence[Statement]) -> float | None:
         return kappa(
-            [first[one.id].verdict for one in group], [second[one.id].verdict for one in group]
+            [first[item.id].verdict for item in group], [second[item.id].verdict for item in group]
         )
 
     return Scored(
-        shares=[_share(name, [final[one.id] for one in group]) for name, group in groups.items()]
+        shares=[_share(name, [final[item.id] for item in group]) for name, group in groups.items()]
         + [
-            _share(f"{which} reader alone", [given[one.id].verdict for one in sample])
+            _share(f"{which} reader alone", [given[item.id].verdict for item in sample])
             for which, given in (("first", first), ("second", second))
         ],
         agreement=1 - len(disputed) / len(sample),
@@ -548,11 +551,11 @@ def score(
         kappas={name: agreement(group) for name, group in groups.items()},
         disagreements=[
             Disagreement(
-                id=one.id, kind=one.kind, statement=one.statement, first=first[one.id].verdict,
-                second=second[one.id].verdict,
-                decided=decided[one.id].verdict if one.id in decided else "",
+                id=item.id, kind=item.kind, statement=item.statement, first=first[item.id].verdict,
+                second=second[item.id].verdict,
+                decided=decided[item.id].verdict if item.id in decided else "",
             )
-            for one in sample if one.id in disputed
+            for item in sample if item.id in disputed
         ],
     )  # fmt: skip
 

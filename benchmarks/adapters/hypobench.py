@@ -240,8 +240,8 @@ def _best(
         longer = {}
         for _, chosen, mask in beam:
             for number, hit in enumerate(held):
-                if any(conditions[one].column == conditions[number].column and
-                       bool(conditions[one].values) for one in chosen):  # fmt: skip
+                if any(conditions[each].column == conditions[number].column and
+                       bool(conditions[each].values) for each in chosen):  # fmt: skip
                     continue
                 key = tuple(sorted({*chosen, number}))
                 if len(key) == len(chosen) or key in longer:
@@ -281,7 +281,7 @@ def _confirmed(rule: Rule, rows: Rows, free: Mask) -> Rule | None:
 
 
 def _others(rule: Rule, condition: Condition, rows: Rows) -> Mask:
-    met = [one.holds(rows) for one in rule.conditions if one is not condition]
+    met = [each.holds(rows) for each in rule.conditions if each is not condition]
     every = np.ones(len(rows.label), bool)
     return np.asarray(np.logical_and.reduce([every, *met]), dtype=bool)
 
@@ -296,10 +296,10 @@ def _p(hit: Mask, label: Mask, among: Mask) -> float:
 
 def predict(rules: Sequence[Rule], known: Sequence[Rows], rows: Rows) -> Mask:
     """Predict each row's label by the first rule that it meets, else by the majority."""
-    label = np.concatenate([one.label for one in known])
+    label = np.concatenate([each.label for each in known])
     left = np.ones(len(label), bool)
     for rule in rules:
-        left &= ~np.concatenate([rule.holds(one) for one in known])
+        left &= ~np.concatenate([rule.holds(each) for each in known])
     rest = label[left] if left.any() else label
     out = np.full(len(rows.label), bool(rest.mean() > 0.5))
     for rule in reversed(rules):

@@ -203,9 +203,9 @@ def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
     return total / (len(truth) * len(names))
 
 
-def _alike(one: object, other: object) -> int:
+def _alike(each: object, other: object) -> int:
     """Number of characters that two IDs share in order."""
-    blocks = difflib.SequenceMatcher(None, str(one), str(other)).get_matching_blocks()
+    blocks = difflib.SequenceMatcher(None, str(each), str(other)).get_matching_blocks()
     return sum(block.size for block in blocks)
 
 
@@ -289,7 +289,7 @@ def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Sc
 
 def summarize(repeats: Sequence[Sequence[Scored]]) -> list[Summary]:
     """Average over questions per category and in all, with the standard error over repeats."""
-    return _summaries(repeats, (*CATEGORIES, "all"), lambda one: {"all", one.partition("/")[0]})
+    return _summaries(repeats, (*CATEGORIES, "all"), lambda each: {"all", each.partition("/")[0]})
 
 
 def summarize_capabilities(
@@ -302,7 +302,7 @@ def summarize_capabilities(
         for number, need in enumerate(rows, 1)
     }
     names = sorted(set().union(*known.values()), key=str.lower)
-    return _summaries(repeats, names, lambda one: known.get(one, set()))
+    return _summaries(repeats, names, lambda each: known.get(each, set()))
 
 
 def _summaries(
