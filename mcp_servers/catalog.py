@@ -49,6 +49,8 @@ def modules(suite: str = "all") -> Iterator[ModuleType]:
         package = importlib.import_module(package_name)
         if suite == "all" and getattr(package, "ON_REQUEST", False):
             continue
+        if not hasattr(package, "TOOL_MODULES"):
+            yield package
         for module_name in getattr(package, "TOOL_MODULES", ()):
             yield importlib.import_module(f"{package_name}.{module_name}")
 

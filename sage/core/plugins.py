@@ -1,8 +1,8 @@
 """Installed plugins, found through Python's entry points and loaded when asked for.
 
-Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a package that lists its
-tool modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page of the server),
-`sage.hooks` (see `sage.core.hooks`).
+Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a module of tools, or a
+package that lists such modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page
+of the server), `sage.hooks` (see `sage.core.hooks`).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from sage.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from agents.core.base import Reasoner
     from agents.core.chat import ChatReasoner
     from agents.core.disclosure import Withheld
     from agents.question.types import QuestionInput, Reading
@@ -241,16 +242,22 @@ def graph_path(
 
 def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
     """Make a reader of questions outside runs: rules, or the settings' model."""
-    from agents.core.base import Reasoner, Resources
-    from agents.core.rules import RulesReasoner
     from agents.question.agent import QUESTION
 
-    reasoner: Reasoner = RulesReasoner(Resources(ontology=make_ontology()))
+    reasoner = make_reasoner(settings)
+    return lambda given: reasoner.ask(QUESTION, given).output
+
+
+def make_reasoner(settings: Settings) -> Reasoner:
+    """Make the configured reasoner for questions outside runs; replies stay in the cache folder."""
+    from agents.core.base import Resources
+    from agents.core.rules import RulesReasoner
+
     if settings.effective_reasoner == "chat":
         place = settings.cache_dir / "questions"
         place.mkdir(parents=True, exist_ok=True)
-        reasoner = make_chat(settings, place, budget_usd=None)
-    return lambda given: reasoner.ask(QUESTION, given).output
+        return make_chat(settings, place, budget_usd=None)
+    return RulesReasoner(Resources(ontology=make_ontology()))
 
 
 def make_literature(
