@@ -45,13 +45,13 @@ PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/graph", "/coho
 
 
 def vendored() -> dict[str, Any]:
-    """The modules that others wrote: name, version, license, file and its hash."""
+    """Vendored modules: name, version, license, file and its hash."""
     found: dict[str, Any] = json.loads((STATIC / "vendor" / "vendor.json").read_text("utf-8"))
     return found
 
 
 def import_map() -> str:
-    """The page's import map: where each module lies, and the hash that its file must have."""
+    """Import map of the page: address and hash of each module."""
     modules = {name: item for name, item in vendored().items() if item["file"].endswith("js")}
     place = {name: f"/static/vendor/{item['file']}" for name, item in modules.items()}
     integrity = {place[name]: item["integrity"] for name, item in modules.items()}
@@ -59,7 +59,7 @@ def import_map() -> str:
 
 
 def shell() -> tuple[str, str]:
-    """The one HTML page, and the CSP source of its import map."""
+    """HTML page, and the CSP source of its import map."""
     text = (STATIC / "index.html").read_text(encoding="utf-8")
     imports = import_map()
     digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
@@ -143,14 +143,14 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
 
 
 def _reviews(site: Site) -> Reviews:
-    """What reviewers say, kept until the process ends."""
+    """Open reviewers' comments and votes, until the process ends."""
     kept = ExitStack()
     atexit.register(kept.close)
     return kept.enter_context(open_reviews(site.settings))
 
 
 def measured(site: Site) -> list[Metric]:
-    """What is counted of the runs here and in the queue."""
+    """Metrics of the runs here and in the queue."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
     found = [make_gauges("sage_runs", "Runs in this server's folder by status.", "status", here)]
     up = False  # where it is not, what else is measured is told all the same

@@ -1,4 +1,4 @@
-"""Who may speak to the server: Host and Origin, then the token, then what a page may do.
+"""Guard of the server: Host and Origin, then the token, then what a page may do.
 
 Nothing is answered without the token, static files included. A browser gets it once in the address
 that `sage serve` prints, and keeps a cookie that no script can read; a program sends it as a
@@ -47,7 +47,7 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Secrets:
-    """What is derived from the token: the cookie's value and the value that changes need."""
+    """Values derived from the token: the cookie's, and the value that changes need."""
 
     token: str
 
@@ -62,7 +62,7 @@ class Secrets:
 
     @property
     def csrf(self) -> str:
-        """What a request that changes something sends as X-CSRF-Token."""
+        """Value of X-CSRF-Token in requests that change something."""
         return self.derived("csrf")
 
 
@@ -189,7 +189,7 @@ class Guard:
         return True
 
     def _not_allowed(self, scope: Any) -> str:
-        """Why the named person may not do this; who may is noted with the request."""
+        """Reason why the named person may not do this; note the person with the request."""
         who = self.people.named(scope)
         if who is None:
             return UNNAMED

@@ -64,16 +64,16 @@ class Commands:
                 )
 
     def log(self, name: str) -> Path:
-        """Where the words of a run's last command lie; `name` may be anything that was asked."""
+        """Path of the output of a run's last command; `name` is unchecked."""
         return self.home / f"{Path(name).name[:200]}.log"
 
     def alive(self, name: str) -> bool:
-        """Whether a command that this server started for the run goes on."""
+        """True if a command that this server started for the run still runs."""
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
     def failure(self, name: str) -> str:
-        """What the last command said when it ended with an error; empty where it did not."""
+        """Message of the last command if it failed; else empty."""
         process = self._running.get(name)
         code = process.poll() if process is not None else 0
         if not code or code == 130:

@@ -1,4 +1,4 @@
-"""What reviewers said of a run: comments and votes, in its folder or in PostgreSQL."""
+"""Comments and votes of reviewers, in a run's folder or in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reviews:
         self._write(run, _line(who, fields))
 
     def of(self, run: RunFolder) -> list[dict[str, Any]]:
-        """What was said of a run, oldest first."""
+        """Comments and votes of a run, oldest first."""
         return [json.loads(line) for line in _lines(run)]
 
     def _write(self, run: RunFolder, line: str) -> None:

@@ -1,4 +1,4 @@
-"""What the pages stand on: settings, folders that may be shown, cohorts and graph loaded once."""
+"""State of the pages: settings, folders that may be shown, cohorts and graph loaded once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAME = re.compile(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,150}")
 
 @dataclass
 class Site:
-    """One server's view of the machine.
+    """A server's view of the machine.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where readers look: a small detector of regions learned from recorded sessions.
+"""Model of where readers look: a small detector of regions learned from recorded sessions.
 
 Source: "Pathology-CoT: Learning Visual Chain-of-Thought Agent from Expert Whole Slide Image
 Diagnosis Behavior", 4.6.

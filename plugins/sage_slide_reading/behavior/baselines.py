@@ -1,4 +1,4 @@
-"""What a detector must beat: the middle, the tissue, the cells, and chance."""
+"""Baselines of a detector: the middle, the tissue, the cells, and chance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Heat = Callable[[U8], F64]
 
 
 def tissue_mask(thumbnail: U8) -> BoolArray:
-    """Where a thumbnail shows tissue."""
+    """Mask of the tissue on a thumbnail."""
     import cv2
 
     return np.asarray(cv2.GaussianBlur(thumbnail, (0, 0), 1.0).min(axis=2) < GLASS, dtype=bool)

@@ -1,4 +1,4 @@
-"""What is learned from: a slide's thumbnail, and the regions that readers visited on it."""
+"""Training examples: a slide's thumbnail, and the regions that readers visited on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Visits = tuple[Action, ...]
 
 @dataclass
 class Example:
-    """One slide, and for each behavior the sessions that showed it there."""
+    """A slide with its sessions by behavior."""
 
     slide: str
     patient: str

@@ -31,7 +31,7 @@ MOST = 200
 
 
 class Behavior(Strict):
-    """One entry of the bank: what readers were asked to do, and what their sessions hold."""
+    """Entry of the bank: the task of its readers, and what their sessions hold."""
 
     task: str = Field(min_length=1, max_length=500)
     sessions: int = Field(ge=1)
@@ -44,7 +44,7 @@ class Behavior(Strict):
 
 
 class Score(Strict):
-    """One metric of one guide for one behavior on slides that training did not see."""
+    """Metric of a guide for a behavior on slides that training did not see."""
 
     behavior: str
     guide: str
@@ -55,7 +55,7 @@ class Score(Strict):
 
 
 class BehaviorCard(Strict):
-    """What a behavior model is, what it learned from, and how well it does."""
+    """Description of a behavior model: network, training data, scores."""
 
     format: Literal["sage-behavior-1"] = "sage-behavior-1"
     behaviors: tuple[Behavior, ...] = Field(min_length=1, max_length=64)
@@ -189,7 +189,7 @@ class BehaviorModel:
 
     def predict(self, slide: Slide, task: str | None = None, most: int | None = None
                 ) -> list[Proposed]:  # fmt: skip
-        """Where a reader would look, best first; as many as readers visit when `most` is None."""
+        """Regions a reader would visit, best first; as many as readers visit if `most` is None."""
         thumbnail = thumbnail_of(slide, self.card.thumbnail_px)
         return propose(
             self.net, self.card, thumbnail, (slide.width, slide.height), self.card.behavior(task),

@@ -1,4 +1,4 @@
-"""How well proposed regions recover recorded ones: boxes, heat, order, bins.
+"""Scores of proposed regions against recorded ones: boxes, heat, order, bins.
 
 Boxes are (n, 4) arrays of x, y, width, height; scores run beside them.
 """

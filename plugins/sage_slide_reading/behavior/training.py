@@ -54,7 +54,7 @@ Tell = Callable[[str], None]
 
 
 class TrainSettings(Strict):
-    """How a model is trained; the paper's network is larger, its rate 1e-4 and its batch 32."""
+    """Settings of training; the paper's network is larger, its rate 1e-4 and its batch 32."""
 
     thumbnail_px: int = Field(default=192, ge=64, le=2048, description="Longer side")
     epochs: int = Field(default=100, ge=1, le=10_000)
@@ -76,7 +76,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Measured:
-    """One guide against one recorded session on one slide."""
+    """Scores of a guide against a recorded session on a slide."""
 
     guide: str
     behavior: str
@@ -517,7 +517,7 @@ def bootstrap(
 
 
 def told_of(sessions: Path, examples: Sequence[Example]) -> str:
-    """What a model was trained on, in a sentence for its card."""
+    """Describe the training data in a sentence for the card."""
     count = sum(len(visits) for e in examples for visits in e.visits.values())
     return f"{count} recorded sessions of {sessions.name} on {len(examples)} slides"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EyesName(StrEnum):
-    """Who looks."""
+    """Eyes of a reader."""
 
     COMPUTED = "computed"
     CLIP = "clip"
@@ -25,7 +25,7 @@ class EyesName(StrEnum):
 
 
 class AgentName(StrEnum):
-    """How the slide is moved through."""
+    """Ways of moving through a slide."""
 
     PATHAGENT = "pathagent"
     O3 = "o3"

@@ -32,7 +32,7 @@ SessionFile = Annotated[Path, typer.Argument(metavar="SESSION", help="A *.sessio
 
 
 class Log(StrEnum):
-    """Whose log it is."""
+    """Program that wrote a log."""
 
     AUTO = "auto"
     OPENSEADRAGON = "openseadragon"
@@ -43,7 +43,7 @@ class Log(StrEnum):
 
 
 class DraftEyes(StrEnum):
-    """Who drafts."""
+    """Writer of drafts."""
 
     COMPUTED = "computed"
     MODEL = "model"
@@ -62,7 +62,7 @@ def list_sessions(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sessions of a folder: reader, slide, events, actions, and how far their review is.
+    """List the sessions of a folder: reader, slide, events, actions, review.
 
     Example: sage reading sessions
     """
@@ -124,7 +124,7 @@ def actions(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The actions that a session comes to: commands such as <10x-inspect>, each with its box.
+    """List the actions of a session: commands such as <10x-inspect>, each with its box.
 
     By the rules of Pathology-CoT: stays, pans and peeks; overviews removed, similar boxes merged,
     boxes that hold others removed, sizes normalized.
@@ -292,7 +292,7 @@ def review(
     reviewer: Annotated[str, typer.Option(help="Who decides; needed to decide.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """How far a review is, and what it took: seconds, clicks and keys per round.
+    """Show a review's progress, and its seconds, clicks and keys per round.
 
     Decide on the sessions page of `sage serve`, where the pictures are; --accept and --reject
     decide here, by the number that is shown, and count no time.

@@ -121,7 +121,7 @@ def predict_regions(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Where a reader would look on a slide: boxes, scores, magnification bins.
+    """Predict where a reader would look on a slide: boxes, scores, magnification bins.
 
     The model that ships learned from scripted readers of simulated lymph nodes; it has a behavior
     for each of four strategies. A proposed region is a place to look at, not a finding.

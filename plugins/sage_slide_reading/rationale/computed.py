@@ -129,7 +129,7 @@ def tissue_sentences(found: dict[FindingName, Finding], where: str) -> list[str]
 
 
 def nuclei_sentences(found: dict[FindingName, Finding]) -> list[str]:
-    """How many nuclei there are, of which kinds."""
+    """Number of nuclei by kind."""
     lines = [f"There are {found['cellularity'].value:,.0f} nuclei per mm² of tissue."]
     if lymphoid := found["lymphoid_share"].value:
         lines.append(

@@ -26,7 +26,7 @@ VERBS = {"stay": "stayed", "pan": "panned", "peek": "peeked"}
 
 @dataclass(frozen=True)
 class Place:
-    """One action on its slide: the region and the crop of its center."""
+    """An action on its slide: the region and the crop of its center."""
 
     action: Action
     number: int
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def doing(self) -> str:
-        """What the reader did, in words."""
+        """Describe what the reader did."""
         action = self.action
         return (
             f"The reader {VERBS[action.kind]} here for {action.seconds:.1f} s at "

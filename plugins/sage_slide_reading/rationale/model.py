@@ -25,7 +25,7 @@ Text = Annotated[str, Field(min_length=10, max_length=3000)]
 
 
 class PlaceShown(View):
-    """What the model is told of a place."""
+    """Input of the model about a place."""
 
     task: str
     doing: str

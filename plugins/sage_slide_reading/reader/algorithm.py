@@ -38,7 +38,7 @@ Stage = Literal["selected", "described", "missing"]
 
 
 class Intervention(View):
-    """What a person changes at a step; any of the four."""
+    """A person's changes at a step; any of the four."""
 
     region: Box | None = Field(default=None, description="Look here too, level-0 pixels")
     edit: tuple[str, str] | None = Field(default=None, description="Region id, its description")
@@ -67,7 +67,7 @@ class Person(Protocol):
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
     ) -> list[Intervention]:
-        """What to change now; empty to let it go on.
+        """Changes to make now; empty to continue.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Magnified(View):
 
 
 class GivenSlide(View):
-    """What the reader is given."""
+    """Input of the reader."""
 
     slide: str
     question: Question
@@ -217,7 +217,7 @@ class Session:
         return found.model_copy(update={"answer": answer})
 
     def reflect(self, _: Nothing) -> dict[str, Any]:
-        """Whether S_t is sufficient to support the answer."""
+        """Ask if S_t is sufficient to support the answer."""
         assert self.prediction is not None
         state = self._state(list(self.current.values()))
         self.reflection = self.eyes.executor.reflect(
@@ -226,7 +226,7 @@ class Session:
         return self.reflection.model_dump(mode="json")
 
     def missing(self, _: Nothing) -> dict[str, Any]:
-        """What is missing, and whether to zoom."""
+        """Ask what is missing, and if zooming in would show it."""
         state = self._state(list(self.current.values()))
         self.gap = self.eyes.executor.missing(self.scope, state, self.question)
         return self._gap()
@@ -307,7 +307,7 @@ class Session:
         return done
 
     def wanted(self) -> bool:
-        """Whether a person asked for a further look that was not taken yet."""
+        """True if a person asked for a look that was not taken yet."""
         return bool(self.extra or self.asked_info or self.asked_magnification)
 
     def tools(self) -> tuple[Tool[Any], ...]:
@@ -493,7 +493,7 @@ def read_slide(
 
 
 def reading_problems(reading: Reading) -> list[str]:
-    """What must hold of every reading, whoever the eyes are."""
+    """Check rules that hold for every reading, with any eyes."""
     known = reading.regions()
     found = [
         f"it rests on {name}, which was not seen" for name in reading.rests_on if name not in known

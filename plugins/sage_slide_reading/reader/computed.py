@@ -72,7 +72,7 @@ TELLING: dict[Concept, FindingName] = {
 
 
 class Sight:
-    """What was measured on one slide, kept so that no region is measured twice.
+    """Measurements of a slide, kept so that no region is measured twice.
 
     `cells` and `tables` may be shared by readings of one slide: they hold what does not depend on
     what else was looked at.
@@ -412,7 +412,7 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
 
 
 def mantled(scope: Scope, x: float, y: float) -> bool:
-    """Whether most ways from a point (level-0 pixels) lead to a mantle darker than around it.
+    """True if most rays from a point (level-0 pixels) reach a mantle darker than around it.
 
     By how much darker, and on how much of the rim, is that of the tool for germinal centers.
     """

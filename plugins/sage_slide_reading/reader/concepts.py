@@ -11,7 +11,7 @@ from sage_slide_reading.reader.types import Question, plain
 
 
 class Concept(StrEnum):
-    """What the computed eyes can look for."""
+    """Concepts that the computed eyes can look for."""
 
     TUMOR = "tumor"
     LYMPHOID = "lymphoid"
@@ -26,7 +26,7 @@ class Concept(StrEnum):
 
 
 class Asked(StrEnum):
-    """What kind of answer a question wants."""
+    """Kind of answer to a question."""
 
     WHERE = "where"
     PRESENT = "present"
@@ -56,7 +56,7 @@ POSITIVE = re.compile(r"^(?:yes|present|positive|involved)\b")
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a question asks: concepts in order of weight, and the kind of answer."""
+    """Meaning of a question: concepts in order of weight, and the kind of answer."""
 
     concepts: tuple[Concept, ...]
     asked: Asked
@@ -74,7 +74,7 @@ FIELD_UM = 450.0
 
 
 def meaning(question: Question) -> Meaning:
-    """What is asked. Options count where the question itself names nothing."""
+    """Parse a question. Options count if the question itself names nothing."""
     text = question.text.lower()
     found = concepts_of(text)
     named = [concepts_of(option) for option in question.options]
@@ -119,7 +119,7 @@ MANY_FIELDS = re.compile(r"\b(?:[2-9]|\d{2,}) ?(?:hpfs?\b|high[- ]power)|(?:\bpe
 
 
 def out_of_reach(question: Question, asked: Meaning) -> str:
-    """Why these rules cannot take a question; empty where they can.
+    """Reason why these rules cannot take a question; empty if they can.
 
     A rule that looks for a thing and says yes would answer "Is there no tumor?" the wrong way
     round. Options that name the state itself (present, absent) are right in either form.
@@ -201,7 +201,7 @@ def option_at(question: Question, u: float, v: float, x: float, y: float) -> str
 
 
 def words_at(u: float, v: float) -> str:
-    """Where a point lies, in words."""
+    """Describe a point's position."""
     if max(abs(u), abs(v)) < CENTRAL:
         return "center"
     down = "upper" if v < -0.15 else "lower" if v > 0.15 else ""

@@ -88,7 +88,7 @@ def _locked(folder: Path) -> TextIO:
 
 
 def holder(folder: Path) -> tuple[str, int] | None:
-    """Who moves the view of a folder, and their process; None where nobody does."""
+    """Name and process of the reader that holds a folder; None if nobody does."""
     try:
         with (folder / LOCK).open("rb") as lock:
             try:

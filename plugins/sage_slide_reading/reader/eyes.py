@@ -43,7 +43,7 @@ class Navigator(Protocol):
     def relevance(
         self, scope: Scope, regions: Sequence[Region], question: Question, query: str
     ) -> list[float]:
-        """One score per region; higher is looked at first.
+        """Score each region; the highest is visited first.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class Perceptor(Protocol):
     name: str
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """What is seen; with a question, what bears on it."""
+        """Describe a region; with a question, describe what bears on it."""
         ...
 
 
@@ -77,7 +77,7 @@ class Executor(Protocol):
     def reflect(
         self, scope: Scope, state: State, question: Question, prediction: Prediction
     ) -> Reflection:
-        """Whether what was described is sufficient to support the answer.
+        """Judge if the descriptions support the answer.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Executor(Protocol):
         ...
 
     def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
-        """What is missing, and whether zooming in would show it."""
+        """Name what is missing, and if zooming in would show it."""
         ...
 
     def at_once(
@@ -101,7 +101,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Eyes:
-    """Who navigates, who describes, who decides; and what the three are, in a sentence or two.
+    """Navigator, describer and decider, with a sentence or two about them.
 
     `in_parts` says that a proposed region is described in patches of the finest size, as
     measurements are, and not as one picture.

@@ -29,7 +29,7 @@ class ReadFindingsInput(SlideInput):
 
 
 class Answered(BaseModel):
-    """One question on one slide."""
+    """Answer to a question on a slide."""
 
     question: str
     answer: str | None = Field(description="None: the eyes abstain, and the reasoning says why")
@@ -38,7 +38,7 @@ class Answered(BaseModel):
 
 
 class ReadFindingsResult(SlideResult):
-    """Where the maps are, and what was answered."""
+    """Maps and answers of a slide."""
 
     statement: str = Field(description="What the eyes are, and what they are not")
     maps: OutputName = Field(description="maps.json of the folder of typed maps")
@@ -86,7 +86,7 @@ def check_questions(texts: list[str]) -> list[Question]:
     fingerprint=lambda given: f"{SPEC.name} {SPEC.version}",
 )
 def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFindingsResult:
-    """One reading per question; nothing but the slide and the questions is seen."""
+    """Read once per question, given the slide and the questions alone."""
     from mcp_servers.measures.maps import MANIFEST, write_maps
     from sage.core.files import write_json
     from sage_slide_reading.reader.algorithm import read_slide

@@ -1,4 +1,4 @@
-"""Who proposes regions: a trained bank of behaviors, or what it must beat."""
+"""Proposers of regions: a trained bank of behaviors, and its baselines."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class UnguidedPlaces:
 
 @dataclass(frozen=True)
 class RecordedVisits:
-    """What one reader did on this slide: the upper bound of a learned behavior."""
+    """Regions a reader visited on this slide: the upper bound of a learned behavior."""
 
     recorded: tuple[Visit, ...]
     name: str = "a recorded reader"

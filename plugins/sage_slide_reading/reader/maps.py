@@ -56,7 +56,7 @@ def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
 
 
 def concept_of(question: Question) -> Concept:
-    """What a question that is asked of every slide of a cohort is about.
+    """Concept of a question that is asked of every slide of a cohort.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def concept_of(question: Question) -> Concept:
 def findings_of(
     readings: Sequence[Reading], window: Any, *, patient: str | None = None
 ) -> SlideMaps:
-    """What readings of one slide found, each about something else, as typed maps.
+    """Turn readings of a slide, each about something else, into typed maps.
 
     The regions that the reading about tumor inspected are "cells" of the type `inspected_tumor`,
     their findings columns with units; what they show of tumor are objects `read_tumor`. Where a

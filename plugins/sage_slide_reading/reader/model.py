@@ -47,7 +47,7 @@ class FieldShown(View):
 
 
 class Picture(View):
-    """What the Perceptor is told of a picture."""
+    """Input of the Perceptor about a picture."""
 
     width_um: float
     height_um: float
@@ -62,7 +62,7 @@ class Perceived(View):
 
 
 class Shown(View):
-    """What the Executor is shown."""
+    """Input of the Executor."""
 
     question: str
     options: tuple[str, ...]
@@ -75,7 +75,7 @@ class Shown(View):
 
 
 class Judged(View):
-    """What is to be reflected on."""
+    """Input of a reflection."""
 
     question: str
     answer: str
@@ -148,7 +148,7 @@ def gap_problems(given: Shown, output: MissingInfo) -> list[str]:
 
 
 def at_once_problems(given: Shown, output: AtOnce) -> list[str]:
-    """Those of its parts."""
+    """Statements of its parts."""
     return answer_problems(given, output.prediction) + gap_problems(given, output.missing)
 
 
@@ -238,13 +238,13 @@ class ModelExecutor:
         return self.reasoner.ask(REFLECT, given).output
 
     def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
-        """What the model misses."""
+        """Ask the model what is missing."""
         return self.reasoner.ask(MISSING, _shown(scope, state, question)).output
 
     def at_once(
         self, scope: Scope, state: State, question: Question
     ) -> tuple[Prediction, Reflection, MissingInfo]:
-        """One prompt in place of three."""
+        """Ask with a single prompt in place of three."""
         said = self.reasoner.ask(AT_ONCE, _shown(scope, state, question)).output
         reflection = said.reflection
         if said.prediction.answer is None:

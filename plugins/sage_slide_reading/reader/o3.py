@@ -72,7 +72,7 @@ class Guide(Protocol):
 
     @property
     def name(self) -> str:
-        """Who it is."""
+        """Name of the guide."""
         ...
 
     @property
@@ -86,14 +86,14 @@ class Guide(Protocol):
 
 
 class Routed(View):
-    """Which behavior of the bank suits the task, and why."""
+    """Behavior of the bank that suits the task, with the reason."""
 
     behavior: str = Field(max_length=500)
     why: str = Field(max_length=500)
 
 
 class Routing(View):
-    """What a router is shown."""
+    """Input of a router."""
 
     question: str
     impression: str
@@ -104,7 +104,7 @@ class Router(Protocol):
     """Chooses a behavior of the bank."""
 
     def route(self, given: Routing) -> Routed:
-        """One of the behaviors."""
+        """Choose a behavior."""
         ...
 
 
@@ -169,7 +169,7 @@ class Propose(View):
 
 
 class GivenO3(View):
-    """What the agent is given."""
+    """Input of the agent."""
 
     slide: str
     question: Question

@@ -68,7 +68,7 @@ def model_eyes(reasoner: ChatReasoner, weights: Path | None = None, device: str 
 
 
 def router_of(eyes: Eyes) -> Router:
-    """Who chooses a behavior: the model that decides, or words that the tasks share."""
+    """Chooser of a behavior: the model that decides, or words that the tasks share."""
     if isinstance(eyes.executor, model.ModelExecutor):
         return ModelRouter(eyes.executor.reasoner)
     return WordRouter()

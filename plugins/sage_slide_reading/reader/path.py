@@ -22,7 +22,7 @@ MOST_VISITS = 5000
 
 
 class Visit(View):
-    """One look at a region, and what followed from it."""
+    """A visit to a region, and what followed from it."""
 
     round: int
     looked_for: Words
@@ -101,7 +101,7 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
 
 
 def _words(tool: str, result: Any) -> list[str]:
-    """What a move of Algorithm 1 came to, in words."""
+    """Describe the result of a move of Algorithm 1."""
     if tool in ("predict", "synthesize"):
         before = "answer from all that was seen" if tool == "synthesize" else "answer so far"
         answer = "none" if result["answer"] is None else result["answer"]

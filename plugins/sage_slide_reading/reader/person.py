@@ -99,7 +99,7 @@ class TerminalPerson:
                 self.tell(f"   {error}")
 
     def parsed(self, line: str) -> Intervention:
-        """One line as an intervention.
+        """Parse a line as an intervention.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class TerminalPerson:
 
 
 class Said(View):
-    """One line of `said.jsonl`: a change, or that the reader is to stop at every step, or go on."""
+    """Line of `said.jsonl`: a change, or a wish to stop at every step or to continue."""
 
     at: str = Field(max_length=40)
     by: str = Field(default="", max_length=80)

@@ -88,7 +88,7 @@ SHARE_OF_FIELD: dict[Concept, float] = {
 
 
 def speaks_for(seen: Described, concept: Concept) -> bool:
-    """Whether a region shows a concept. A person's words count before what was measured."""
+    """True if a region shows a concept. A person's words outrank measurements."""
     if seen.edited:
         return concept in concepts_of(seen.text) and not _denied(seen.text, concept)
     found = seen.value(TELLING[concept])
@@ -112,7 +112,7 @@ def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
 
 
 def _denied(text: str, concept: Concept) -> bool:
-    """Whether a person's sentence about a concept says no, none or without."""
+    """True if a person's sentence about a concept says no, none or without."""
     return any(
         set(plain(sentence).split()) & {"no", "none", "not", "without", "absent"}
         for sentence in text.replace(";", ".").split(".")

@@ -26,7 +26,7 @@ ONE_UM = 10.0
 
 
 class Scope:
-    """One slide under one reader's eyes.
+    """A slide under a reader's eyes.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Scope:
 
     @cached_property
     def unlike_he(self) -> str:
-        """Why this can be no section stained with H&E; empty where nothing speaks against it.
+        """Reason why this cannot be an H&E section; empty if nothing contradicts it.
 
         Seen on at most 16 fields of 256 µm at low power, spread over the tissue.
         """
@@ -176,7 +176,7 @@ class Scope:
 
     @property
     def doubt(self) -> str:
-        """What speaks against every figure of this slide, as sentences."""
+        """Reasons to doubt every figure of this slide, as sentences."""
         notes = filter(None, (self.slide.mpp_conflict, self.unlike_he))
         return " ".join(f"Not to be trusted: {note}." for note in notes)
 
@@ -275,7 +275,7 @@ class Scope:
         self._described.add(region.id)
 
     def read(self) -> PixelsRead:
-        """How much was read so far."""
+        """Pixels read so far."""
         first = self.options.magnification
         tissue = max(self.tissue_px, 1.0)
         overview = sum(self._read.get(first, {}).values())

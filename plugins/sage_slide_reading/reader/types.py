@@ -1,4 +1,4 @@
-"""What a reading is made of: regions, findings, descriptions, predictions, steps."""
+"""Parts of a reading: regions, findings, descriptions, predictions, steps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Box(View):
         return self.x + self.width / 2, self.y + self.height / 2
 
     def holds(self, x: float, y: float) -> bool:
-        """Whether a point lies in it."""
+        """True if a point is in the box."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
 
@@ -66,7 +66,7 @@ class Region(View):
 
 
 class Finding(View):
-    """One quantity of a region, with its unit; `points` are level-0 pixels of what it counts."""
+    """Quantity of a region, with its unit; `points` are level-0 pixels of what it counts."""
 
     name: FindingName
     value: float
@@ -75,7 +75,7 @@ class Finding(View):
 
 
 class Described(View):
-    """What was seen in a region: words, and numbers where the eyes measure.
+    """Description of a region: words, and numbers if the eyes measure.
 
     `edited` says that a person wrote the words.
     """
@@ -141,14 +141,14 @@ class Prediction(View):
 
 
 class Reflection(View):
-    """Whether the descriptions are sufficient to support the answer: `{"sufficient": "Yes"}`."""
+    """Judgment that the descriptions support the answer or not: `{"sufficient": "Yes"}`."""
 
     sufficient: Yes
     reason: Words = ""
 
 
 class Missing(View):
-    """What is missing at one place: the fields of the paper's figure 3."""
+    """Missing information at a place: the fields of the paper's figure 3."""
 
     zoom_to: float | None = Field(default=None, ge=1, le=80, description="10 is 10x")
     location: tuple[int, int] | None = Field(default=None, description="Upper left, level-0 pixels")
@@ -164,13 +164,13 @@ class Missing(View):
 
 
 class MissingInfo(View):
-    """What is missing, place by place; the most said recommendation decides."""
+    """Missing information by place; the most frequent recommendation decides."""
 
     items: tuple[Missing, ...] = Field(min_length=1, max_length=20)
 
     @property
     def zoom(self) -> bool:
-        """Whether at least half of the places are to be looked at closer."""
+        """True if at least half of the places need a closer look."""
         return 2 * sum(item.zoom_recommendation == "Yes" for item in self.items) >= len(self.items)
 
     @property
@@ -205,7 +205,7 @@ Action = Literal["look", "zoom", "explore", "conclude", "stop"]
 
 
 class Step(View):
-    """One round: what was looked at, what was seen, what was thought of it, and what came next."""
+    """A round: regions, descriptions, judgment, and next step."""
 
     round: int
     action: Action
@@ -221,7 +221,7 @@ class Step(View):
 
 
 class O3Options(View):
-    """How Pathologist-o3 reads: how many regions, in which order, how close."""
+    """Options of Pathologist-o3: number of regions, order, magnification."""
 
     most: int | None = Field(
         default=None, ge=1, le=200, description="Cap on regions; as many as readers visit"
@@ -246,7 +246,7 @@ class Visit(View):
 
 
 class Guidance(View):
-    """Who proposed the regions of a reading, by which behavior and why."""
+    """Guide that proposed a reading's regions, its behavior and the reason."""
 
     guide: str
     behavior: str
@@ -256,7 +256,7 @@ class Guidance(View):
 
 
 class PixelsRead(View):
-    """How much of the slide was read, as areas over that of its tissue."""
+    """Area read, as shares of the tissue."""
 
     patches: int = Field(description="N: patches with tissue at the first magnification")
     regions: int = Field(description="Regions that were described")

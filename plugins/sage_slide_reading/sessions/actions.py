@@ -76,7 +76,7 @@ class ActionSettings(Strict):
 
 
 class Action(Strict):
-    """What was done: a box in level-0 pixels, for how long, at which power, and its command.
+    """An action: a box in level-0 pixels, its duration, magnification and command.
 
     `magnification` is that of the view, `bin` the standard one, `command` such as
     `<10x-inspect>`.
@@ -95,7 +95,7 @@ class Action(Strict):
 
     @property
     def seconds(self) -> float:
-        """How long it took, from its first start to its last end."""
+        """Seconds from its first start to its last end."""
         return self.end_s - self.start_s
 
     @property

@@ -42,7 +42,7 @@ _ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9“\"(])")
 
 
 class Rationale(Strict):
-    """Why a region was looked at and what is there, sentence by sentence."""
+    """Reason for a visit to a region, and its findings, sentence by sentence."""
 
     thumbnail_impression: Panel = ()
     why_zoom: Panel = ()
@@ -60,7 +60,7 @@ class Rationale(Strict):
 
 
 class Round(Strict):
-    """One action with its drafted rationale; `navigation_s` is what the reader took to get there:
+    """An action with its drafted rationale; `navigation_s` is the reader's time to get there:
     from the end of the action before to the start of this one."""
 
     action: Action
@@ -88,7 +88,7 @@ class Drafts(Strict):
 
 
 class Decision(Strict):
-    """What a reviewer made of a round, and what it took from its load to the decision.
+    """A reviewer's decision on a round, and the effort from its load to the decision.
 
     `seconds`, `clicks` and `keys` are null where nothing was timed.
     """
@@ -121,12 +121,12 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def drafts_path(session: Path) -> Path:
-    """Where the drafts of a session lie: beside it."""
+    """Path of a session's drafts, beside it."""
     return session.with_name(session.name.removesuffix(SUFFIX) + DRAFTS)
 
 
 def decisions_path(drafts: Path) -> Path:
-    """Where the decisions on drafts lie: beside them."""
+    """Path of the decisions on drafts, beside them."""
     return drafts.with_name(drafts.name.removesuffix(DRAFTS) + DECISIONS)
 
 
@@ -218,7 +218,7 @@ class Audit(Strict):
 
 
 def audit(drafts: Drafts, decisions: Mapping[int, Decision]) -> Audit:
-    """What the review of these drafts took."""
+    """Effort of the review of these drafts."""
     made = sorted(decisions.items())
     of = {
         state: [decision.seconds for _, decision in made if decision.state == state]

@@ -57,7 +57,7 @@ def export(reviewed: Sequence[Reviewed], folder: Path, *, unreviewed: bool = Fal
 
 
 def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
-    """One session per line: per round the decision to look, then what is found (4.4).
+    """Write a session per line: per round the decision to look, then the findings (4.4).
 
     A round is a command with its box by the user's viewer, and the assistant's `think` (why) and
     `answer` (findings). Boxes are x, y, w, h in level-0 pixels.
@@ -140,12 +140,12 @@ def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, An
 
 
 def _slide(drafts: Drafts) -> tuple[str, int, int]:
-    """What tells slides apart: those of two folders may have one name."""
+    """Key that distinguishes slides of two folders with the same name."""
     return drafts.header.slide, drafts.header.width, drafts.header.height
 
 
 def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
-    """What the data are, who made them, how, and where they end (after Gebru et al., 2021)."""
+    """Datasheet: content, authors, method and limits (after Gebru et al., 2021)."""
     kept = [row for each in reviewed for row in each.kept(unreviewed)]
     drafts = [each.drafts for each in reviewed]
     commands = Counter(action.command for action, *_ in kept)

@@ -99,7 +99,7 @@ class SessionHeader(Strict):
 
 
 class ViewEvent(Strict):
-    """What the screen shows from `t` on: its upper left corner and sides in level-0 pixels."""
+    """View of the screen from `t` on: upper left corner and sides in level-0 pixels."""
 
     t: float = Field(ge=0, le=LONGEST_S, allow_inf_nan=False, description="s since the start")
     kind: EventKind
@@ -111,7 +111,7 @@ class ViewEvent(Strict):
 
 
 def kind_of(before: ViewEvent | None, width: float) -> EventKind:
-    """What led to a view of this width, where a log does not say: open, zoom or pan."""
+    """Kind of event that led to a view of this width: open, zoom or pan."""
     if before is None or before.kind == "close":
         return "open"
     return "zoom" if abs(width / before.w - 1) > 1e-3 else "pan"

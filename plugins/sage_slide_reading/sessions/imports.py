@@ -101,7 +101,7 @@ def read_log(
 def _each(
     entries: Iterable[Any], kind: LogKind, what: str, read: Callable[[Any], Seen | None]
 ) -> list[Seen]:
-    """What the entries of a log come to; an error names the entry by its number, from 1."""
+    """Parse the entries of a log; an error names the entry by its number, from 1."""
     found = []
     for number, entry in enumerate(entries, 1):
         try:
@@ -124,7 +124,7 @@ def _each(
 
 
 def _lacking(error: Exception) -> str:
-    """Which field was looked for, where one was."""
+    """Name of the field that was looked for."""
     return f': it lacks "{one_line(str(error.args[0]))[:40]}"' if type(error) is KeyError else ""
 
 

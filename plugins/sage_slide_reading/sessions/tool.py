@@ -28,7 +28,7 @@ MOST_SHOWN = 200
 
 
 class ViewGiven(Given):
-    """What was on the screen from `t` on, until the next view."""
+    """View of the screen from `t` until the next view."""
 
     t: float = Field(ge=0, allow_inf_nan=False, description="Seconds since the start")
     x: Coordinate
@@ -80,7 +80,7 @@ class RecordSessionResult(SlideResult):
     cacheable=False,
 )
 def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSessionResult:
-    """One reading of one slide."""
+    """A recorded reading of a slide."""
     slide = open_slide(given, context)
     try:
         header = SessionHeader(

@@ -71,7 +71,7 @@ class ChosenBox(Strict):
 
 
 class Word(Strict):
-    """What a person says to a reader; any of it."""
+    """A person's message to a reader; any of its fields."""
 
     reading: str
     person: str = Field(default="", max_length=80)
@@ -107,7 +107,7 @@ def _question(asking: Asking) -> Question:
 
 
 def _state(request: Request, folder: Path) -> str:
-    """Where a reading stands, in a word."""
+    """State of a reading, in a word."""
     from sage_slide_reading.reader.export import holder
     from sage_slide_reading.reader.person import NOW, Now
 
@@ -266,7 +266,7 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
 
 @router.post("/say")
 def say(word: Word, request: Request) -> dict[str, bool]:
-    """Step into a reading that is under way: a change, a pause, or a word to go on.
+    """Change, pause or continue a reading that is running.
 
     Raises
     ------
@@ -282,7 +282,7 @@ def say(word: Word, request: Request) -> dict[str, bool]:
         raise InputError("the reader is not at work")
     said = folder / SAID
     if said.is_file() and said.stat().st_size > MOST_SAID - 8192:
-        raise InputError("too much was said in this reading")
+        raise InputError("this reading has too many messages; start another")
     fields = word.model_dump(include={"region", "edit", "missing_info", "magnification"})
     given = {name: value for name, value in fields.items() if value is not None}
     if not given and word.pause is None and not word.go:
@@ -291,7 +291,7 @@ def say(word: Word, request: Request) -> dict[str, bool]:
         slide = request.app.state.tiles.slide(Path(read_model(folder / ASKED, Asked).slide))
         box = word.region
         if box.x + box.width > slide.width or box.y + box.height > slide.height:
-            raise InputError("the region does not lie on the slide")
+            raise InputError("the region is not on the slide")
     if word.edit is not None and not word.edit[1].strip():
         raise InputError("a description has words")
     change = Intervention.model_validate(given) if given else None

@@ -31,7 +31,7 @@ AGREED = "The reader agreed to be recorded."
 
 
 class Begun(Strict):
-    """Who is to be recorded, on which slide and screen, looking for what."""
+    """A recording to begin: reader, slide, screen and task."""
 
     slide: str
     reader: str = Field(min_length=1, max_length=80)
@@ -41,7 +41,7 @@ class Begun(Strict):
 
 
 class Looked(Strict):
-    """What the screen shows from `t` on; `zoom` is pixels of the screen per level-0 pixel."""
+    """View of the screen from `t` on; `zoom` is pixels of the screen per level-0 pixel."""
 
     t: float
     kind: str = Field(max_length=10)
@@ -84,7 +84,7 @@ def recorded(request: Request, name: str) -> Path:
 
 
 def may_see(request: Request, name: str) -> bool:
-    """Whether the person may see a session and what was drafted from it.
+    """True if the person may see a session and its drafts.
 
     Who reviews or administers sees all of them, others what was recorded of themselves.
     """
@@ -108,7 +108,7 @@ def _is_own(request: Request, name: str) -> bool:
 
 
 def _owner(request: Request, name: str) -> Path:
-    """Who recorded it, apart from the session, which knows its reader by a pseudonym."""
+    """File with the person who recorded a session, whose header has a pseudonym."""
     return recordings(request).folder / f"{name}.owner"
 
 

@@ -1,1 +1,1 @@
-"""What the pages ask for, one module per page."""
+"""Routes of the pages, one module per page."""

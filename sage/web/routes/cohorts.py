@@ -99,7 +99,7 @@ def _clean(home: Path) -> None:
 
 @router.post("/look")
 def look(asked: Import, request: Request) -> dict[str, Any]:
-    """What the import reads off the files; nothing is written."""
+    """Guesses of the import about the files; nothing is written."""
     files = sorted(_folder(request.app.state.site, asked.upload).iterdir())
     return _plain(propose(files, asked.settings))
 
@@ -167,6 +167,6 @@ def dictionary(name: str, request: Request) -> dict[str, Any]:
 
 @router.get("/{name}/findings")
 def findings(name: str, request: Request) -> list[dict[str, Any]]:
-    """What `sage cohort check` finds, errors first, each with its remedy."""
+    """Findings of `sage cohort check`, errors first, each with its remedy."""
     found = check_cohort(request.app.state.site.cohort(name))
     return [finding.model_dump(mode="json") for finding in found]

@@ -51,7 +51,7 @@ class Past:
 
 @router.get("")
 def about(request: Request) -> dict[str, Any]:
-    """How large the graph is, and which years it spans."""
+    """Size of the graph, and its years."""
     site: Site = request.app.state.site
     found: Graph = request.app.state.past.graph(site, 0)
     return found.stats().model_dump(mode="json")

@@ -52,7 +52,7 @@ class Start(Ask):
 
 @router.get("/here")
 def here(request: Request) -> dict[str, Any]:
-    """Who serves, and the value that changes need."""
+    """Describe the server, with the value that changes need."""
     site: Site = request.app.state.site
     return {
         "csrf": request.app.state.csrf,
@@ -73,7 +73,7 @@ def here(request: Request) -> dict[str, Any]:
 
 @router.get("/doctor")
 def doctor(request: Request) -> list[dict[str, Any]]:
-    """What is missing on this machine, and how to get it."""
+    """List what is missing on this machine, with remedies."""
     from sage.cli.diagnose import diagnose
 
     return [check.model_dump() for check in diagnose(request.app.state.site.settings)]
@@ -81,7 +81,7 @@ def doctor(request: Request) -> list[dict[str, Any]]:
 
 @router.post("/ask")
 def ask(asked: Ask, request: Request) -> dict[str, Any]:
-    """What SAGE understands of a question, by the rules that `sage ask` reads with.
+    """Parse a question by the rules of `sage ask`.
 
     With a language model configured, a run has the question read by the model; while somebody
     types, nothing is paid for.

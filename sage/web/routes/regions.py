@@ -70,7 +70,7 @@ class Drawn(Strict):
 
 
 def regions_path(site: Site, slide: Path) -> Path:
-    """Where the regions of a slide are kept: slides' own folders may be read-only."""
+    """File of a slide's regions; slides' own folders may be read-only."""
     digest = hashlib.sha256(str(slide).encode()).hexdigest()[:12]
     return site.settings.runs_dir / FOLDER / f"{slide.stem}.{digest}.geojson"
 
@@ -217,7 +217,7 @@ def heat(
 
 
 class Asked(Strict):
-    """What is to be measured on a slide's maps."""
+    """Measurements to make on a slide's maps."""
 
     maps: str
     slide: str

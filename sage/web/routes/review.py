@@ -55,7 +55,7 @@ class Comment(Strict):
 
 
 class Vote(Strict):
-    """What a reviewer decides about the hypotheses that wait, by id."""
+    """A reviewer's decisions about the waiting hypotheses, by ID."""
 
     reviewer: str = Field(default="", max_length=80)
     responses: dict[str, HumanResponse] = Field(min_length=1)
@@ -252,7 +252,7 @@ def _decided(name: str, vote: Vote, request: Request) -> dict[str, Any]:
 
 
 def _agreed(notes: list[dict[str, Any]], hypothesis: str, needed: int) -> tuple[list[str], Any]:
-    """Who agrees on what, where as many different people as needed last said the same.
+    """Decisions on which enough different people agree.
 
     Names that differ in case alone are one person. Comments may differ, and so may the reasons for
     a rejection: all of them are kept.
@@ -272,7 +272,7 @@ def _agreed(notes: list[dict[str, Any]], hypothesis: str, needed: int) -> tuple[
 
 
 def _meaning(response: dict[str, Any]) -> tuple[Any, ...]:
-    """What has to be the same for two people to agree."""
+    """Part of a decision that must be equal for two people to agree."""
     kind = response["type"]
     return (kind, None if kind in ("accept", "ignore") else response["args"])
 

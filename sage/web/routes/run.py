@@ -215,7 +215,7 @@ def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict
 
 
 def _turn(line: dict[str, Any]) -> dict[str, Any]:
-    """One line of a trace, every long text cut with a word that it was."""
+    """Shorten the long texts of a trace's line, marking each."""
     shown: dict[str, Any] = {}
     for key in ("kind", "seconds", "prompt_tokens", "completion_tokens", "usd", "model", "tool",
                 "text", "content", "reasoning", "error", "outcome", "cached"):  # fmt: skip
@@ -354,7 +354,7 @@ def pause(name: str, request: Request) -> dict[str, bool]:
 
 
 class GoOn(Strict):
-    """How to go on; `answer` is for an analysis that was escalated to a person."""
+    """Options to resume a run; `answer` is for an analysis that was escalated to a person."""
 
     answer: Literal["", "retry", "abandon"] = ""
 
@@ -376,7 +376,7 @@ def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
 
 
 def _allowance(request: Request, run: RunFolder) -> tuple[str, float | None]:
-    """Whose a run is that goes on, and its bound where their month has less left than it had."""
+    """Owner of a resumed run, and its bound if their month has less left."""
     manifest = run.manifest()
     with open_runs(request.app.state.site.settings) as table:
         known = table.get(manifest.run_id) if table is not None else None

@@ -177,7 +177,7 @@ class Tiles:
                 self._slides.pop(key).slide.close()
 
     def tile(self, path: Path, level: int, x: int, y: int) -> bytes:
-        """One tile of the pyramid in powers of two, as JPEG.
+        """Tile of the pyramid in powers of two, as JPEG.
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ def listed(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/about")
 def about(path: str, request: Request) -> dict[str, Any]:
-    """What a slide says of itself, and what was found on it."""
+    """Describe a slide and its overlays."""
     place = slide_file(request, path)
     slide = request.app.state.tiles.slide(place)
     return {
@@ -308,7 +308,7 @@ def about(path: str, request: Request) -> dict[str, Any]:
 
 @router.get("/tile")
 def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
-    """One tile of a slide, as JPEG.
+    """Tile of a slide, as JPEG.
 
     Parameters
     ----------
