@@ -73,7 +73,7 @@ def test_tool_and_agent_over_mcp(
 
     async def call() -> Any:
         async with Client(parameters) as client:
-            assert [listed.name for listed in (await client.list_tools()).tools] == [tool]
+            assert tool in {listed.name for listed in (await client.list_tools()).tools}
             return await client.call_tool(tool, given)
 
     answer = asyncio.run(call())
