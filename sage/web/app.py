@@ -44,7 +44,7 @@ KINDS = {
 PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/graph", "/cohorts")
 
 
-def vendored() -> dict[str, Any]:
+def read_vendored() -> dict[str, Any]:
     """Vendored modules: name, version, license, file and its hash."""
     found: dict[str, Any] = json.loads((STATIC / "vendor" / "vendor.json").read_text("utf-8"))
     return found
@@ -52,7 +52,7 @@ def vendored() -> dict[str, Any]:
 
 def import_map() -> str:
     """Import map of the page: address and hash of each module."""
-    modules = {name: item for name, item in vendored().items() if item["file"].endswith("js")}
+    modules = {name: item for name, item in read_vendored().items() if item["file"].endswith("js")}
     place = {name: f"/static/vendor/{item['file']}" for name, item in modules.items()}
     integrity = {place[name]: item["integrity"] for name, item in modules.items()}
     return json.dumps({"imports": place, "integrity": integrity}, sort_keys=True)
@@ -89,7 +89,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     page, imports = shell()
 
     @app.exception_handler(SageError)
-    def refused(request: Request, error: SageError) -> JSONResponse:
+    def answer_refusal(request: Request, error: SageError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
         if entry is not None and (isinstance(error, OverQuotaError) or entry.what in COUNTED):
             site.people.cancel(entry)  # what did not begin does not count
@@ -99,12 +99,12 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
         return JSONResponse({"error": str(error)}, status)
 
     @app.exception_handler(ModuleNotFoundError)
-    def absent(request: Request, error: ModuleNotFoundError) -> JSONResponse:
+    def answer_absence(request: Request, error: ModuleNotFoundError) -> JSONResponse:
         said = explain_absence(error)
         return JSONResponse({"error": str(said or error)}, 422 if said else 500)
 
     @app.exception_handler(RequestValidationError)
-    def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
+    def answer_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
         if entry is not None and entry.what in COUNTED:
             site.people.cancel(entry)
@@ -112,11 +112,11 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
         where = ".".join(str(part) for part in first["loc"][1:]) or "request"
         return JSONResponse({"error": f"{where}: {first['msg']}"}, 422)
 
-    def shown() -> HTMLResponse:
+    def send_page() -> HTMLResponse:
         return HTMLResponse(page)
 
     for path in (*PAGES, *(added.path for added in pages.values())):
-        app.get(path)(shown)
+        app.get(path)(send_page)
 
     @app.get("/static/{name:path}")
     def static(name: str) -> FileResponse:

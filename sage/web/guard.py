@@ -51,19 +51,19 @@ class Secrets:
 
     token: str
 
-    def derived(self, purpose: str) -> str:
+    def derive(self, purpose: str) -> str:
         """A value that tells nothing of the token."""
         return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
     @property
     def session(self) -> str:
         """The cookie's value."""
-        return self.derived("session")
+        return self.derive("session")
 
     @property
     def csrf(self) -> str:
         """Value of X-CSRF-Token in requests that change something."""
-        return self.derived("csrf")
+        return self.derive("csrf")
 
 
 class Guard:
@@ -138,7 +138,7 @@ class Guard:
         if not await self._keep(scope):
             await _answer(send, 503, "the audit log cannot be written; nothing was done")
             return
-        receive = self._bounded(receive, scope["path"])
+        receive = self._bound_body(receive, scope["path"])
         if self.listener is None:
             await self.app(scope, receive, send)
         else:
@@ -209,11 +209,11 @@ class Guard:
         return cookies[self.cookie].value if self.cookie in cookies else ""
 
     @staticmethod
-    def _bounded(receive: Any, path: str) -> Any:
+    def _bound_body(receive: Any, path: str) -> Any:
         """A body that states no length is counted as it comes."""
         seen = 0
 
-        async def bounded() -> Any:
+        async def receive_bounded() -> Any:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
@@ -221,7 +221,7 @@ class Guard:
                 return {"type": "http.disconnect"}
             return message
 
-        return bounded
+        return receive_bounded
 
     def _with_policy(self, send: Any, path: str) -> Any:
         async def sending(message: Any) -> None:

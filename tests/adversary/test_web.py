@@ -23,7 +23,7 @@ from sage.web.app import STATIC, create_app
 from sage.web.guard import BODY, Guard, Secrets
 from sage.web.people import Role, person, required_role
 from sage.web.reviews import Reviews
-from sage.web.routes.review import _agreed
+from sage.web.routes.review import _find_agreement
 from sage.web.site import Site
 from sage_hospital.people import open_people
 from sage_hospital.roles import Roles, Trust, parse_trust
@@ -257,7 +257,7 @@ def test_two_people_agree_who_say_the_same(tmp_path: Path, said: Any, agreed: An
     for who, kind, args in said:
         response = {"type": kind, "args": args, "comment": f"says {who}", "reviewers": []}
         reviews.add(run, who, hypothesis="h1", response=response)
-    people, response = _agreed(reviews.of(run), "h1", 2)
+    people, response = _find_agreement(reviews.of(run), "h1", 2)
     assert ((people, response["args"]) if response else None) == agreed
     if response:
         assert response["comment"] == "says Ana; says Ben"

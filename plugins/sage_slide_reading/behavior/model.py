@@ -114,7 +114,7 @@ class Proposed(Strict):
         return self.x, self.y, self.w, self.h
 
 
-def shipped() -> Path:
+def shipped_model() -> Path:
     """The model that ships: scripted readers of simulated lymph nodes.
 
     Raises
@@ -197,7 +197,7 @@ class BehaviorModel:
         )[0]  # fmt: skip
 
 
-def prepared(thumbnail: U8) -> F32:
+def prepare_thumbnail(thumbnail: U8) -> F32:
     """(7, H, W) input of the network: colors, and where a place lies within the tissue."""
     from sage_slide_reading.behavior.network import INPUTS, MULTIPLE
 
@@ -239,12 +239,14 @@ def propose(
     import cv2
     import torch
 
-    from sage_slide_reading.behavior.network import STRIDE, decoded
+    from sage_slide_reading.behavior.network import STRIDE, decode_outputs
 
     height, width = thumbnail.shape[:2]
     sides = torch.tensor([b.sides for b in card.behaviors], dtype=torch.float32) * height
     with torch.inference_mode():
-        logits, boxes, order = decoded(net(torch.from_numpy(prepared(thumbnail))[None]), sides)
+        logits, boxes, order = decode_outputs(
+            net(torch.from_numpy(prepare_thumbnail(thumbnail))[None]), sides
+        )
     chance = torch.sigmoid(logits[0, behavior]).numpy()
     rows, columns = -(-height // STRIDE), -(-width // STRIDE)
     inside = chance[:, :rows, :columns]

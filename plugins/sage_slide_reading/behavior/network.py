@@ -72,7 +72,7 @@ class RegionNet(nn.Module):
         return out.reshape(len(out), self.behaviors, self.bins * BOX + 1, *out.shape[2:])
 
 
-def decoded(out: Tensor, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def decode_outputs(out: Tensor, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Raw outputs as relevance logits, boxes and order.
 
     Parameters
@@ -133,7 +133,7 @@ def loss(
         where nobody showed the behavior on this slide
     ordered : images whose order counts; that of mirrored ones does not
     """
-    logits, boxes, order = decoded(out, sides)
+    logits, boxes, order = decode_outputs(out, sides)
     rows, columns = logits.shape[-2:]
     total = out.new_zeros(())
     shown = 0

@@ -29,7 +29,7 @@ def ious(one: F64, other: F64) -> F64:
     return np.asarray(shared / np.maximum(whole, 1e-12), dtype=np.float64)
 
 
-def matched(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int | None]:
+def match_boxes(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int | None]:
     """For each proposed box, in their order, the recorded box that it finds, each found once."""
     overlap = ious(proposed, recorded)
     taken: set[int] = set()
@@ -56,7 +56,7 @@ def hits(
     iou : a box is found above this, and once
     """
     order = np.argsort(-scores, kind="stable")
-    found = matched(boxes[order], recorded, iou)
+    found = match_boxes(boxes[order], recorded, iou)
     return [
         (float(score), hit is not None) for score, hit in zip(scores[order], found, strict=True)
     ]
@@ -161,7 +161,9 @@ def auc_judd(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
     return float(np.trapezoid([*hit, 1.0], [*false, 1.0]))
 
 
-def spelled(boxes: F64, size: tuple[float, float], cells: int = SCANPATH_CELLS) -> tuple[int, ...]:
+def spell_scanpath(
+    boxes: F64, size: tuple[float, float], cells: int = SCANPATH_CELLS
+) -> tuple[int, ...]:
     """The grid cells of box centers in their order; size is the slide's width and height."""
     centers = boxes[:, :2] + boxes[:, 2:] / 2
     places = (centers / np.asarray(size) * cells).astype(int).clip(0, cells - 1)

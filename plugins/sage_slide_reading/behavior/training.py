@@ -25,7 +25,7 @@ from sage_slide_reading.behavior.model import (
     BehaviorCard,
     Proposed,
     Score,
-    prepared,
+    prepare_thumbnail,
     propose,
 )
 from sage_slide_reading.behavior.model import boxes_of as proposed_boxes
@@ -41,7 +41,7 @@ from sage_slide_reading.behavior.scores import (
     pooled_precision,
     recall_at,
     scanpath_distance,
-    spelled,
+    spell_scanpath,
 )
 
 PURPOSE = 24
@@ -168,7 +168,7 @@ def goal_of(example: Example, visits: Visits, bins: tuple[float, ...]) -> F64:
 
 
 def fit(
-    examples: Sequence[Example], card: BehaviorCard, settings: TrainSettings, tell: Tell
+    examples: Sequence[Example], card: BehaviorCard, settings: TrainSettings, report: Tell
 ) -> tuple[Any, int]:
     """A network trained on examples, in evaluation mode, and its number of parameters.
 
@@ -179,7 +179,7 @@ def fit(
     examples : slides with their sessions; of several sessions of a behavior one is drawn each time
     card : behaviors and bins
     settings : how
-    tell : gets a line now and then
+    report : gets a line now and then
     """
     import torch
 
@@ -195,7 +195,7 @@ def fit(
         optimizer, settings.learning_rate, total_steps=max(2, steps), pct_start=0.15
     )
     net.train()
-    inputs = {e.slide: torch.from_numpy(prepared(e.thumbnail)) for e in examples}
+    inputs = {e.slide: torch.from_numpy(prepare_thumbnail(e.thumbnail)) for e in examples}
     # the network is fully convolutional, but images of a batch have one size
     tall = max(image.shape[1] for image in inputs.values())
     wide = max(image.shape[2] for image in inputs.values())
@@ -245,7 +245,7 @@ def fit(
             schedule.step()
             lost += float(total.detach()) * len(chosen)
         if epoch == 0 or epoch % 10 == 9 or epoch + 1 == settings.epochs:
-            tell(f"epoch {epoch + 1} of {settings.epochs}: loss {lost / len(examples):.3f}")
+            report(f"epoch {epoch + 1} of {settings.epochs}: loss {lost / len(examples):.3f}")
     return net.eval(), sum(parameter.numel() for parameter in net.parameters())
 
 
@@ -253,7 +253,7 @@ def train(
     examples: Sequence[Example],
     settings: TrainSettings,
     told: str,
-    tell: Tell = lambda _: None,
+    report: Tell = lambda _: None,
     each_fold: Callable[[Any, BehaviorCard, list[Example]], None] = lambda net, card, held: None,
 ) -> Trained:
     """Measure by patient-grouped folds, then train on everything.
@@ -263,7 +263,7 @@ def train(
     examples : slides with their sessions
     settings : how
     told : what the sessions are, for the card
-    tell : gets a line now and then
+    report : gets a line now and then
     each_fold : gets each fold's network, its card and the slides that it has not seen
 
     Raises
@@ -274,13 +274,13 @@ def train(
     card = card_of(examples, settings, told)
     measured: list[Measured] = []
     if settings.folds:
-        groups = grouped(examples, settings.folds, settings.seed)
+        groups = split_patients(examples, settings.folds, settings.seed)
         for fold, held in enumerate(groups):
             rest = [example for example in examples if example.patient not in held]
             unseen = [example for example in examples if example.patient in held]
             own = card.model_copy(update={"behaviors": bank_of(rest, card.bins)})
-            tell(f"fold {fold + 1} of {settings.folds}: {len(rest)} slides, {len(unseen)} unseen")
-            net, parameters = fit(rest, own, settings, tell)
+            report(f"fold {fold + 1} of {settings.folds}: {len(rest)} slides, {len(unseen)} unseen")
+            net, parameters = fit(rest, own, settings, report)
             own = own.model_copy(
                 update={
                     "parameters": parameters, "slides": len(rest),
@@ -289,8 +289,8 @@ def train(
             )  # fmt: skip
             measured += measure(net, own, unseen, settings.seed)
             each_fold(net, own, unseen)
-    tell(f"all: {count_noun(len(examples), 'slide')}")
-    net, parameters = fit(examples, card, settings, tell)
+    report(f"all: {count_noun(len(examples), 'slide')}")
+    net, parameters = fit(examples, card, settings, report)
     scores = tuple(table(measured, settings.seed)) if measured else ()
     card = card.model_copy(
         update={"parameters": parameters, "folds": settings.folds, "scores": scores}
@@ -298,7 +298,7 @@ def train(
     return Trained(net, card, tuple(measured))
 
 
-def grouped(examples: Sequence[Example], folds: int, seed: int) -> list[set[str]]:
+def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[set[str]]:
     """Patients dealt into folds; every behavior must keep sessions outside each fold.
 
     Raises
@@ -380,7 +380,9 @@ def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int
                     guides[READER] = _as_proposed(other), None
                 for name, (regions, heat_map) in guides.items():
                     out.append(
-                        _measured(name, behavior.task, example, regions, heat_map, visits, count)
+                        _measure_guide(
+                            name, behavior.task, example, regions, heat_map, visits, count
+                        )
                     )
     return out
 
@@ -394,7 +396,7 @@ def _as_proposed(visits: Visits) -> list[Proposed]:
     ]  # fmt: skip
 
 
-def _measured(
+def _measure_guide(
     guide: str,
     behavior: str,
     example: Example,
@@ -414,7 +416,7 @@ def _measured(
         "recall at 10": recall_at(every, truth, 10),
         "IoU": mean_iou(boxes, truth),
         "scanpath distance": scanpath_distance(
-            spelled(in_order, example.size), spelled(truth, example.size)
+            spell_scanpath(in_order, example.size), spell_scanpath(truth, example.size)
         ),
     }
     if heat is not None:
@@ -516,7 +518,7 @@ def bootstrap(
     ])  # fmt: skip
 
 
-def told_of(sessions: Path, examples: Sequence[Example]) -> str:
+def describe_sessions(sessions: Path, examples: Sequence[Example]) -> str:
     """Describe the training data in a sentence for the card."""
     count = sum(len(visits) for e in examples for visits in e.visits.values())
     return f"{count} recorded sessions of {sessions.name} on {len(examples)} slides"

@@ -211,7 +211,7 @@ def read_slide(
     if as_json:
         print_json(reading.model_dump(mode="json"))
         return
-    for line in told(reading):
+    for line in describe_reading(reading):
         show(line)
     meter = Meter(folder / "spending.jsonl")
     if meter.calls:
@@ -219,7 +219,7 @@ def read_slide(
     show(f"{folder}: {', '.join(names.values())}, trace.jsonl")
 
 
-def told(reading: Reading) -> list[str]:
+def describe_reading(reading: Reading) -> list[str]:
     """A reading in lines for the terminal."""
     from sage.core.printable import count_noun
 

@@ -393,7 +393,7 @@ def export(
     for path in dict.fromkeys(map(Path.resolve, drafts)):  # each once, however often it is named
         made = read_drafts(path)
         reviewed.append(Reviewed(made, read_decisions(path, made)))
-    kept = sum(len(each.kept(unreviewed)) for each in reviewed)
+    kept = sum(len(each.select_kept(unreviewed)) for each in reviewed)
     if not kept:
         raise InputError(
             "export: no round was accepted; review them first, or take drafts by --unreviewed"

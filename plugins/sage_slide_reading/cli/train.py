@@ -56,7 +56,7 @@ def train_sessions(
     from sage.core.extras import require_extra
     from sage_slide_reading.behavior.examples import read_examples
     from sage_slide_reading.behavior.model import save
-    from sage_slide_reading.behavior.training import TrainSettings, told_of, train
+    from sage_slide_reading.behavior.training import TrainSettings, describe_sessions, train
 
     require_extra("slides", "training on slides")
     require_extra("models", "training a network")
@@ -68,20 +68,20 @@ def train_sessions(
 
     examples = read_examples(sessions, slides, thumbnail_px, patient=patient)
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         err.print(line, markup=False, highlight=False)
 
-    trained = train(examples, settings, told_of(sessions, examples), tell)
+    trained = train(examples, settings, describe_sessions(sessions, examples), report)
     save(out, trained.net.state_dict(), trained.card)
     if as_json:
         print_json(trained.card.model_dump(mode="json"))
         return
-    for line in told(trained.card):
+    for line in describe_card(trained.card):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"{out}: behavior.safetensors, card.json", markup=False)
 
 
-def told(card: BehaviorCard) -> list[str]:
+def describe_card(card: BehaviorCard) -> list[str]:
     """A card in lines for the terminal."""
     lines = [
         f"{card.parameters:,} parameters, {count_noun(card.slides, 'slide')} of "
@@ -132,11 +132,11 @@ def predict_regions(
     from sage.cli.console import out as console
     from sage.cli.console import print_json
     from sage.core.extras import require_extra
-    from sage_slide_reading.behavior.model import BehaviorModel, shipped, write_regions
+    from sage_slide_reading.behavior.model import BehaviorModel, shipped_model, write_regions
 
     require_extra("slides", "reading slides")
     require_extra("models", "a network")
-    loaded = BehaviorModel(model or shipped())
+    loaded = BehaviorModel(model or shipped_model())
     with Slide.open(slide) as opened:
         regions = loaded.predict(opened, behavior, most)
     if out is not None:

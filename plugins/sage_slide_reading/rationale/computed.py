@@ -44,7 +44,7 @@ class ComputedWriter:
         """See `sage_slide_reading.rationale.draft.Writer`."""
         return Rationale(
             thumbnail_impression=tuple(self._impression(scope, place)),
-            why_zoom=tuple(self._why(scope, place)),
+            why_zoom=tuple(self._explain_visit(scope, place)),
             findings=tuple(self._findings(scope, place)),
         )
 
@@ -62,7 +62,7 @@ class ComputedWriter:
             lines.append(f"Its center is {edge:.0f} µm from the nearest edge of the tissue.")
         return lines
 
-    def _why(self, scope: Scope, place: Place) -> list[str]:
+    def _explain_visit(self, scope: Scope, place: Place) -> list[str]:
         lines = [place.doing]
         rank = self._rank(scope, place.region)
         if rank is not None:

@@ -46,7 +46,7 @@ class Intervention(View):
     magnification: float | None = Field(default=None, ge=1, le=80)
     by: str = Field(default="", max_length=80, description="Who, where people are named")
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In words, for the trace."""
         said = []
         if self.region is not None:
@@ -202,10 +202,10 @@ class Session:
         """An answer from S_t or all states; regions that were never seen are refused."""
         seen = list((self.merged if merged else self.current).values())
         found = self.eyes.executor.predict(self.scope, self._state(seen), self.question)
-        self.prediction = self._checked(found)
+        self.prediction = self._check_prediction(found)
         return self.prediction.model_dump(mode="json")
 
-    def _checked(self, found: Prediction) -> Prediction:
+    def _check_prediction(self, found: Prediction) -> Prediction:
         unseen = [name for name in found.regions if name not in self.merged]
         if unseen:
             raise InputError(f"the answer rests on regions that were never seen: {unseen[:3]}")
@@ -247,7 +247,7 @@ class Session:
         found, self.reflection, self.gap = self.eyes.executor.at_once(
             self.scope, state, self.question
         )
-        self.prediction = self._checked(found)
+        self.prediction = self._check_prediction(found)
         return {
             "prediction": self.prediction.model_dump(mode="json"),
             "reflection": self.reflection.model_dump(mode="json"),
@@ -302,11 +302,11 @@ class Session:
                 self.asked_info = change.missing_info
             if change.magnification is not None:
                 self.asked_magnification = change.magnification
-            done.append(change.told())
+            done.append(change.describe())
         self.notes.extend(done)
         return done
 
-    def wanted(self) -> bool:
+    def has_request(self) -> bool:
         """True if a person asked for a look that was not taken yet."""
         return bool(self.extra or self.asked_info or self.asked_magnification)
 
@@ -397,7 +397,7 @@ def moves(session: Session) -> Generator[Use, Any, Reading]:
             if not options.no_reflection:
                 yield Use("reflect", nothing)  # 5
         sufficient = session.reflection is not None and session.reflection.sufficient == "Yes"
-        if sufficient and not session.wanted():  # 6
+        if sufficient and not session.has_request():  # 6
             assert session.reflection is not None
             session.close_step(f"sufficient: {session.reflection.reason}")
             break  # 7
@@ -419,7 +419,7 @@ def moves(session: Session) -> Generator[Use, Any, Reading]:
             yield Use("navigate", Select(query=query, among="magnified", k=k))  # 12
             yield Use("describe", Look(guided=options.guided))  # 13, merged
             yield from ask("described")
-            if session.wanted() and session.round < options.rounds:
+            if session.has_request() and session.round < options.rounds:
                 session.round += 1  # a person asks for more
                 continue
             session.close_step("a closer look ends the search")

@@ -177,7 +177,7 @@ def coarse_cells(scope: Scope, patch: Region) -> F64:
     rows, columns = max(1, round(height * mpp / CELL_UM)), max(1, round(width * mpp / CELL_UM))
     size = (columns, rows)
 
-    def averaged(layer: F32 | BoolArray) -> F64:
+    def average(layer: F32 | BoolArray) -> F64:
         whole = np.asarray(layer, dtype=np.float32)
         return np.asarray(
             cv2.resize(whole, size, interpolation=cv2.INTER_AREA), dtype=np.float64
@@ -205,10 +205,10 @@ def coarse_cells(scope: Scope, patch: Region) -> F64:
     )
     return np.column_stack(
         (
-            averaged(nuclear),
-            averaged(nuclear > 0.12),
-            averaged(np.maximum(green - 1.1 * nuclear, 0.0)),
-            averaged(green < 0.08),
+            average(nuclear),
+            average(nuclear > 0.12),
+            average(np.maximum(green - 1.1 * nuclear, 0.0)),
+            average(green < 0.08),
             dark.ravel(),
             scope.edge_um(points),
             share,
@@ -345,7 +345,9 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
     tumor = (crowd >= TUMOR_PER_MM2) & (crowd > round_)
     tumor &= ~germinal_like(scope, region, crowd, tumor)
     cellular = _density(table[large | figures], region, shape) >= 0.6 * TUMOR_PER_MM2
-    figures &= _within(table, region, cellular & (crowd > round_))  # keratin and ink have none
+    figures &= _select_nuclei(
+        table, region, cellular & (crowd > round_)
+    )  # keratin and ink have none
     import cv2
 
     gaps = cv2.resize(
@@ -355,7 +357,7 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
     gap = gaps > 0.5
     dead = ~gap & (((alive < 330.0) & (eosin > 0.10)) | ((dust >= DEBRIS_PER_MM2) & (dust > crowd)))
     stroma = ~gap & ~dead & ~tumor & (round_ < LYMPHOID_PER_MM2)
-    grouped = table[large & _within(table, region, tumor), :2].tolist()
+    grouped = table[large & _select_nuclei(table, region, tumor), :2].tolist()
     far = scope.edge_um([(x, y) for x, y in grouped]) if grouped else None
     values: dict[FindingName, float] = {
         "cellularity": len(table) / mm2,
@@ -406,12 +408,12 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
             rows, columns = np.nonzero(own)
             x = region.box.x + (columns.mean() + 0.5) * region.box.width / tumor.shape[1]
             y = region.box.y + (rows.mean() + 0.5) * region.box.height / tumor.shape[0]
-            if mantled(scope, float(x), float(y)):
+            if has_mantle(scope, float(x), float(y)):
                 out |= own
     return out
 
 
-def mantled(scope: Scope, x: float, y: float) -> bool:
+def has_mantle(scope: Scope, x: float, y: float) -> bool:
     """True if most rays from a point (level-0 pixels) reach a mantle darker than around it.
 
     By how much darker, and on how much of the rim, is that of the tool for germinal centers.
@@ -462,7 +464,7 @@ def _density(table: F64, region: Region, shape: tuple[int, ...]) -> F64:
     return np.asarray(smooth / cell_mm2, dtype=np.float64)
 
 
-def _within(table: F64, region: Region, mask: BoolArray) -> BoolArray:
+def _select_nuclei(table: F64, region: Region, mask: BoolArray) -> BoolArray:
     """Nuclei that lie where a mask over the region is set."""
     down, across = mask.shape
     column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
@@ -508,7 +510,9 @@ class ComputedPerceptor:
         return Described(
             region=region,
             text="; ".join(
-                worded(found[name]) for name in order if _shown(found[name], name in first)
+                describe_finding(found[name])
+                for name in order
+                if _is_relevant(found[name], name in first)
             ),
             guided=question is not None,
             findings=tuple(found[name] for name in order),
@@ -530,11 +534,11 @@ class ComputedPerceptor:
         return Described(region=region, text=text, guided=question is not None)
 
 
-def _shown(found: Finding, asked: bool) -> bool:
+def _is_relevant(found: Finding, asked: bool) -> bool:
     return asked or (found.value > 0 and found.name != "edge_distance")
 
 
-def worded(found: Finding) -> str:
+def describe_finding(found: Finding) -> str:
     """A finding in words: name, value, unit."""
     name = found.name.replace("_", " ")
     if found.name in SHARES:

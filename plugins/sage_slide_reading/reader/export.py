@@ -44,7 +44,7 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
     """
     absent = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        with _locked(folder) as handle:
+        with _lock_folder(folder) as handle:
             handle.truncate(0)
             handle.write(f"{one_line(who)[:200]} (process {os.getpid()})")
             handle.flush()
@@ -59,7 +59,7 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
         raise
 
 
-def _locked(folder: Path) -> TextIO:
+def _lock_folder(folder: Path) -> TextIO:
     """The lock file of a folder, made where there is none, and held until it is closed."""
     path = folder / LOCK
     held = ""

@@ -46,10 +46,10 @@ def bank(folder: Path | None) -> BehaviorBank:
     InputError
         If there is none.
     """
-    from sage_slide_reading.behavior.model import BehaviorModel, shipped
+    from sage_slide_reading.behavior.model import BehaviorModel, shipped_model
 
     if folder is None:
-        return BehaviorBank(BehaviorModel(shipped()), "the behavior model that ships")
+        return BehaviorBank(BehaviorModel(shipped_model()), "the behavior model that ships")
     return BehaviorBank(BehaviorModel(folder), f'the behavior model "{folder.resolve().name}"')
 
 

@@ -120,7 +120,7 @@ def findings_of(
             np.array([code for code, _ in looks], dtype=np.int64),
             columns={
                 name: Column(
-                    np.array([_known(seen, name) for _, seen in looks], dtype=np.float64),
+                    np.array([_measured_value(seen, name) for _, seen in looks], dtype=np.float64),
                     COLUMN_UNITS.get(name, "1"),
                 )
                 for name in get_args(FindingName)
@@ -142,7 +142,7 @@ COLUMN_UNITS: dict[str, str] = {
 """Units of findings as columns; the others are pure numbers."""
 
 
-def _known(seen: Described, name: FindingName) -> float:
+def _measured_value(seen: Described, name: FindingName) -> float:
     """A finding; NaN where the region does not bear it."""
     value = seen.value(name)
     if value is None or (name == "edge_distance" and value < 0):

@@ -218,7 +218,7 @@ class ModelExecutor:
 
     def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
         """The model's answer."""
-        return self.reasoner.ask(PREDICT, _shown(scope, state, question)).output
+        return self.reasoner.ask(PREDICT, _make_input(scope, state, question)).output
 
     def reflect(
         self, scope: Scope, state: State, question: Question, prediction: Prediction
@@ -239,13 +239,13 @@ class ModelExecutor:
 
     def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
         """Ask the model what is missing."""
-        return self.reasoner.ask(MISSING, _shown(scope, state, question)).output
+        return self.reasoner.ask(MISSING, _make_input(scope, state, question)).output
 
     def at_once(
         self, scope: Scope, state: State, question: Question
     ) -> tuple[Prediction, Reflection, MissingInfo]:
         """Ask with a single prompt in place of three."""
-        said = self.reasoner.ask(AT_ONCE, _shown(scope, state, question)).output
+        said = self.reasoner.ask(AT_ONCE, _make_input(scope, state, question)).output
         reflection = said.reflection
         if said.prediction.answer is None:
             reflection = Reflection(sufficient="No", reason="there is no answer yet")
@@ -267,7 +267,7 @@ def _fields(state: State) -> tuple[FieldShown, ...]:
     )
 
 
-def _shown(scope: Scope, state: State, question: Question) -> Shown:
+def _make_input(scope: Scope, state: State, question: Question) -> Shown:
     return Shown(
         question=question.text,
         options=question.options,

@@ -112,14 +112,14 @@ def words_route(given: Routing, resources: Resources | None = None) -> Routed:
     """The behavior whose task shares the largest share of its words with the question."""
     asked = set(plain(given.question).split()) - SMALL_WORDS
 
-    def shared(behavior: str) -> set[str]:
+    def shared_words(behavior: str) -> set[str]:
         return (set(plain(behavior).split()) - SMALL_WORDS) & asked
 
     def weight(behavior: str) -> float:
-        return len(shared(behavior)) / max(1, len(set(plain(behavior).split()) - SMALL_WORDS))
+        return len(shared_words(behavior)) / max(1, len(set(plain(behavior).split()) - SMALL_WORDS))
 
     best = max(given.behaviors, key=lambda behavior: (weight(behavior), -len(behavior)))
-    common = ", ".join(sorted(shared(best)))
+    common = ", ".join(sorted(shared_words(best)))
     why = f"its task shares {common}" if common else "no task shares a word; the shortest is taken"
     return Routed(behavior=best, why=f"{why} with the question"[:500])
 
@@ -253,7 +253,7 @@ class O3Session:
                 magnification=region.magnification,
                 seen=tuple(seen),
                 relevance=tuple(visit.score for _ in seen),
-                predicted=self._checked(found),
+                predicted=self._check_prediction(found),
             )
         )
         return self.steps[-1].model_dump(mode="json")
@@ -274,7 +274,7 @@ class O3Session:
         if seen:
             state = self._state(seen, True)
             found = self.eyes.executor.predict(self.scope, state, self.question)
-            self.prediction = self._checked(found)
+            self.prediction = self._check_prediction(found)
         else:
             self.prediction = Prediction(answer=None, thinking_steps=NOWHERE)
         return self.prediction.model_dump(mode="json")
@@ -292,7 +292,7 @@ class O3Session:
             last_round=last,
         )
 
-    def _checked(self, found: Prediction) -> Prediction:
+    def _check_prediction(self, found: Prediction) -> Prediction:
         if found.answer is None or not self.question.options:
             return found
         answer = self.question.chosen(found.answer)

@@ -64,11 +64,13 @@ class TerminalPerson:
     ----------
     scope : the slide, to hold regions against
     read : the next line that was typed; raises EOFError at the end
-    tell : shows a line
+    report : shows a line
     """
 
-    def __init__(self, scope: Scope, read: Callable[[], str], tell: Callable[[str], None]) -> None:
-        self.scope, self.read, self.tell = scope, read, tell
+    def __init__(
+        self, scope: Scope, read: Callable[[], str], report: Callable[[str], None]
+    ) -> None:
+        self.scope, self.read, self.report = scope, read, report
         self.ended = False
         self.known: set[str] = set()
 
@@ -79,10 +81,10 @@ class TerminalPerson:
         if self.ended:
             return []
         self.known |= {one.region.id for one in seen}
-        self.tell(f"-- round {round_}, {STAGES[stage]}; ? for help, an empty line to go on")
+        self.report(f"-- round {round_}, {STAGES[stage]}; ? for help, an empty line to go on")
         if stage == "described":
             for one in seen:
-                self.tell(f"   {one.region.id} at {one.region.magnification:.3g}x: "
+                self.report(f"   {one.region.id} at {one.region.magnification:.3g}x: "
                           f"{clean_text(one.text)}")  # fmt: skip
         changes: list[Intervention] = []
         while True:
@@ -94,11 +96,11 @@ class TerminalPerson:
             if not line:
                 return changes
             try:
-                changes.append(self.parsed(line))
+                changes.append(self.parse_line(line))
             except InputError as error:
-                self.tell(f"   {error}")
+                self.report(f"   {error}")
 
-    def parsed(self, line: str) -> Intervention:
+    def parse_line(self, line: str) -> Intervention:
         """Parse a line as an intervention.
 
         Raises

@@ -70,9 +70,9 @@ class PredictRegionsResult(SlideResult):
 )
 def predict_regions_tool(given: PredictRegionsInput, context: ToolContext) -> PredictRegionsResult:
     """The regions of one behavior on one slide."""
-    from sage_slide_reading.behavior.model import BehaviorModel, shipped, write_regions
+    from sage_slide_reading.behavior.model import BehaviorModel, shipped_model, write_regions
 
-    folder = shipped() if given.model is None else context.input(given.model, "folder")
+    folder = shipped_model() if given.model is None else context.input(given.model, "folder")
     model = BehaviorModel(folder)
     task = given.behavior
     if task is None and given.model is None:

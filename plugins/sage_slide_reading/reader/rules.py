@@ -13,7 +13,7 @@ from sage_slide_reading.reader.computed import (
     NETWORK_MPP,
     NUCLEI_FROM,
     TELLING,
-    worded,
+    describe_finding,
 )
 from sage_slide_reading.reader.concepts import (
     NEGATIVE,
@@ -90,7 +90,7 @@ SHARE_OF_FIELD: dict[Concept, float] = {
 def speaks_for(seen: Described, concept: Concept) -> bool:
     """True if a region shows a concept. A person's words outrank measurements."""
     if seen.edited:
-        return concept in concepts_of(seen.text) and not _denied(seen.text, concept)
+        return concept in concepts_of(seen.text) and not _is_denied(seen.text, concept)
     found = seen.value(TELLING[concept])
     if found is None or concept not in EVIDENCE or found < EVIDENCE[concept]:
         return False
@@ -111,7 +111,7 @@ def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
     return positive if area >= LEAST_UM2.get(concept, 0.0) else []
 
 
-def _denied(text: str, concept: Concept) -> bool:
+def _is_denied(text: str, concept: Concept) -> bool:
     """True if a person's sentence about a concept says no, none or without."""
     return any(
         set(plain(sentence).split()) & {"no", "none", "not", "without", "absent"}
@@ -142,7 +142,7 @@ class RulesExecutor:
         measured = any(not seen.edited for seen in fine) or len(fine) == len(state.seen)
         state = state.model_copy(update={"screened": state.screened and measured})
         if asked.asked is Asked.WHAT:
-            return _what(fine, question, asked)
+            return _choose_concept(fine, question, asked)
         concept = known[0]
         if concept is Concept.CELLULARITY or asked.asked is Asked.HOW_MUCH:
             return _how_much(fine, question, concept)
@@ -153,7 +153,7 @@ class RulesExecutor:
         positive = showing(fine, concept)
         if asked.asked is Asked.PRESENT:
             return _present(scope, positive, fine, question, concept, state.screened)
-        return _where(scope, positive, fine, question, concept, state.screened)
+        return _locate(scope, positive, fine, question, concept, state.screened)
 
     def reflect(
         self, scope: Scope, state: State, question: Question, prediction: Prediction
@@ -235,11 +235,11 @@ def _negative(question: Question) -> str | None:
     return next(none, None)
 
 
-def _told(seen: Described, concept: Concept) -> str:
+def _describe_region(seen: Described, concept: Concept) -> str:
     if seen.edited:
         return f"{seen.region.id}: a person wrote: {seen.text[:120]}"
     found = next(f for f in seen.findings if f.name == TELLING[concept])
-    return f"{seen.region.id} at {seen.region.magnification:.3g}x: {worded(found)}"
+    return f"{seen.region.id} at {seen.region.magnification:.3g}x: {describe_finding(found)}"
 
 
 def _absent(
@@ -266,7 +266,7 @@ def _absent(
     best = max(fine, key=lambda seen: seen.value(TELLING[concept]) or 0.0)
     why = (
         f"Every patch was ranked at low power; of {count_noun(len(fine), 'region')} inspected none"
-        f" shows {NAMES[concept]}; the nearest is {_told(best, concept)}."
+        f" shows {NAMES[concept]}; the nearest is {_describe_region(best, concept)}."
     )
     if concept in (Concept.TUMOR, Concept.MARGIN):
         why += " Isolated tumor cells, and groups of a few, cannot be seen by these eyes."
@@ -300,12 +300,12 @@ def _present(
         return _abstain("none of the options says yes")
     return Prediction(
         answer=yes or f"Yes: {NAMES[concept]} ({', '.join(places)})",
-        thinking_steps="; ".join(_told(seen, concept) for seen in positive[:5]) + ".",
+        thinking_steps="; ".join(_describe_region(seen, concept) for seen in positive[:5]) + ".",
         regions=tuple(seen.region.id for seen in positive[:20]),
     )
 
 
-def _where(
+def _locate(
     scope: Scope, positive: list[Described], fine: list[Described], question: Question,
     concept: Concept, screened: bool,
 ) -> Prediction:  # fmt: skip
@@ -330,7 +330,7 @@ def _where(
     answer = best if question.options else f"{NAMES[concept]}: {', '.join(map(str, votes))}"
     return Prediction(
         answer=answer,
-        thinking_steps="; ".join(_told(seen, concept) for seen in chosen[:5]) + ".",
+        thinking_steps="; ".join(_describe_region(seen, concept) for seen in chosen[:5]) + ".",
         regions=tuple(seen.region.id for seen in chosen[:20]),
     )
 
@@ -429,7 +429,7 @@ def _touch(one: Box, other: Box) -> bool:
     )
 
 
-def _what(fine: list[Described], question: Question, asked: Meaning) -> Prediction:
+def _choose_concept(fine: list[Described], question: Question, asked: Meaning) -> Prediction:
     """The concept that takes the largest share of what was looked at."""
     shares = {}
     for concept in asked.concepts:

@@ -297,7 +297,7 @@ def _corners(action: Action) -> tuple[float, float, float, float]:
     return action.x, action.y, action.x + action.w, action.y + action.h
 
 
-def _shared(box: F64, boxes: F64) -> F64:
+def _overlap(box: F64, boxes: F64) -> F64:
     """Area that a box shares with each of (n, 4) boxes."""
     sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
     return np.asarray(np.prod(np.maximum(sides, 0.0), axis=1), dtype=np.float64)
@@ -305,7 +305,7 @@ def _shared(box: F64, boxes: F64) -> F64:
 
 def _ious(box: F64, boxes: F64) -> F64:
     """IoU of a box with (n, 4) boxes of left, top, right, bottom; NaN where there is none."""
-    shared = _shared(box, boxes)
+    shared = _overlap(box, boxes)
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     whole: F64 = np.prod(box[2:] - box[:2]) + areas - shared
     return np.asarray(shared / whole, dtype=np.float64)
@@ -326,7 +326,7 @@ def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
     return [
         action
         for action, box, area in zip(actions, boxes, areas, strict=True)
-        if not ((areas < area) & (_shared(box, boxes) > share * areas)).any()
+        if not ((areas < area) & (_overlap(box, boxes) > share * areas)).any()
     ]
 
 

@@ -143,7 +143,7 @@ def read_drafts(path: Path) -> Drafts:
     InputError
         If there are none, they are too large, or are no drafts.
     """
-    _bounded(path)
+    _check_size(path)
     return read_model(path, Drafts)
 
 
@@ -158,7 +158,7 @@ def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
     path = decisions_path(drafts_file)
     if not path.exists():
         return {}
-    _bounded(path)
+    _check_size(path)
     found: dict[int, Decision] = {}
     digest = drafts.digest
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
@@ -184,7 +184,7 @@ def state_of(drafted: Rationale, left: Rationale, *, accepted: bool) -> State:
     return "accepted" if left == drafted else "revised"
 
 
-def _bounded(path: Path) -> None:
+def _check_size(path: Path) -> None:
     try:
         size = path.stat().st_size
     except OSError as error:

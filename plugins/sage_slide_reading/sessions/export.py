@@ -30,7 +30,7 @@ class Reviewed:
     drafts: Drafts
     decisions: dict[int, Decision]
 
-    def kept(self, unreviewed: bool) -> list[tuple[Action, Rationale, str]]:
+    def select_kept(self, unreviewed: bool) -> list[tuple[Action, Rationale, str]]:
         """Rounds that a reviewer kept, and with `unreviewed` those that nobody decided on."""
         found: list[tuple[Action, Rationale, str]] = []
         for number, round_ in enumerate(self.drafts.rounds):
@@ -64,7 +64,7 @@ def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str
     """
     lines = []
     for each in reviewed:
-        kept = each.kept(unreviewed)
+        kept = each.select_kept(unreviewed)
         if not kept:
             continue
         header = each.drafts.header
@@ -111,7 +111,7 @@ def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, An
     rows = [
         (each.drafts, action, state)
         for each in reviewed
-        for action, _, state in each.kept(unreviewed)
+        for action, _, state in each.select_kept(unreviewed)
     ]
     category = {
         command: number
@@ -146,7 +146,7 @@ def _slide(drafts: Drafts) -> tuple[str, int, int]:
 
 def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
     """Datasheet: content, authors, method and limits (after Gebru et al., 2021)."""
-    kept = [row for each in reviewed for row in each.kept(unreviewed)]
+    kept = [row for each in reviewed for row in each.select_kept(unreviewed)]
     drafts = [each.drafts for each in reviewed]
     commands = Counter(action.command for action, *_ in kept)
     states = Counter(state for *_, state in kept)
@@ -169,14 +169,14 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
         f"{count_noun(len(kept), 'round')}; {hours:.2f} h from the start to the last action.",
         *(f"- {count} × `{command}`" for command, count in sorted(commands.items())),
         f"- {sum(words) / len(words):.0f} words per round." if words else "- No round was kept.",
-        f"- Tasks: {_listed({each.header.task or 'not stated' for each in drafts})}.",
+        f"- Tasks: {_join_names({each.header.task or 'not stated' for each in drafts})}.",
         "- `conversations.jsonl`: one session per line, each round a command with its box, why "
         "(`think`) and what was found (`answer`). `boxes.coco.json`: the boxes, level-0 pixels.",
         "",
         "## Who",
         "",
-        f"- Readers (pseudonyms): {_listed(readers)}.",
-        f"- Reviewers: {_listed(reviewers)}.",
+        f"- Readers (pseudonyms): {_join_names(readers)}.",
+        f"- Reviewers: {_join_names(reviewers)}.",
         *(f"- {escape(note, quote=False)}" for note in notes),
         "",
         "## How",
@@ -207,7 +207,7 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _listed(names: Sequence[str] | set[str]) -> str:
+def _join_names(names: Sequence[str] | set[str]) -> str:
     """Names and tasks as they were typed, which Markdown must not take for HTML."""
     return escape(", ".join(sorted(names)), quote=False) or "none"
 

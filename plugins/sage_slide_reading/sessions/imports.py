@@ -239,7 +239,7 @@ def _openseadragon(data: bytes, header: SessionHeader, second: float) -> list[Se
         read = _json(text)
         entries = read["events"] if isinstance(read, dict) else read
 
-    def seen(entry: Any) -> Seen | None:
+    def parse_entry(entry: Any) -> Seen | None:
         box = _osd_box(entry, header)
         if box is None:
             return None
@@ -247,7 +247,7 @@ def _openseadragon(data: bytes, header: SessionHeader, second: float) -> list[Se
         kind = kind if kind in ("open", "close", "resize", "peek") else ""
         return Seen(*box, seconds=_time_of(entry, second), kind=kind)
 
-    return _each(entries, "openseadragon", "event", seen)
+    return _each(entries, "openseadragon", "event", parse_entry)
 
 
 def _osd_box(entry: Mapping[str, Any], header: SessionHeader) -> Sides | None:
@@ -277,21 +277,21 @@ def _qupath(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
         return _geojson(data, second)
     rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig")), delimiter="\t")
 
-    def seen(row: Mapping[str, Any]) -> Seen:
+    def parse_entry(row: Mapping[str, Any]) -> Seen:
         named = {str(key).strip().lower(): value for key, value in row.items()}
         down = named.get("downsample factor") or named.get("downsample")
         power = header.native / _number(down) if down else None
         time = _seconds(named["timestamp"], second)
         return Seen(*_sides(named), seconds=time, magnification=power)
 
-    return _each(rows, "qupath", "view", seen)
+    return _each(rows, "qupath", "view", parse_entry)
 
 
 def _geojson(data: bytes, second: float) -> list[Seen]:
     read = _json(data)
     features = read["features"] if isinstance(read, dict) else read
 
-    def seen(feature: Mapping[str, Any]) -> Seen:
+    def parse_entry(feature: Mapping[str, Any]) -> Seen:
         points = list(_points(feature["geometry"]["coordinates"]))
         said = feature.get("properties") or {}
         numbers = said.get("measurements") or said.get("metadata") or {}
@@ -299,7 +299,7 @@ def _geojson(data: bytes, second: float) -> list[Seen]:
         time = _time_of(numbers, second) if time is None and isinstance(numbers, dict) else time
         return _around(points, time)
 
-    return _each(features, "qupath", "feature", seen)
+    return _each(features, "qupath", "feature", parse_entry)
 
 
 def _points(coordinates: Any) -> Iterable[tuple[float, float]]:
@@ -334,20 +334,20 @@ def _xml(data: bytes) -> Any:
 def _asap(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
     """ASAP: `Annotation` with `Coordinate`s of X and Y, in the order of their `Order`."""
 
-    def seen(annotation: Any) -> Seen | None:
+    def parse_entry(annotation: Any) -> Seen | None:
         points = [
             (_number(point.get("X")), _number(point.get("Y")))
             for point in annotation.iter("Coordinate")
         ]
         return _around(points, _time_of(annotation.attrib, second)) if points else None
 
-    return _each(_xml(data).iter("Annotation"), "asap", "annotation", seen)
+    return _each(_xml(data).iter("Annotation"), "asap", "annotation", parse_entry)
 
 
 def _aperio(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
     """Aperio ImageScope: `Region`s of `Vertex`, with the `Zoom` at which they were drawn."""
 
-    def seen(region: Any) -> Seen | None:
+    def parse_entry(region: Any) -> Seen | None:
         points = [
             (_number(point.get("X")), _number(point.get("Y"))) for point in region.iter("Vertex")
         ]
@@ -357,7 +357,7 @@ def _aperio(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
         power = zoom * header.native if zoom > 0 else None
         return _around(points, _time_of(region.attrib, second), power)
 
-    return _each(_xml(data).iter("Region"), "aperio", "region", seen)
+    return _each(_xml(data).iter("Region"), "aperio", "region", parse_entry)
 
 
 READERS: Mapping[LogKind, Callable[[bytes, SessionHeader, float], list[Seen]]] = {

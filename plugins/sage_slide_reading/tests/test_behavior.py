@@ -24,13 +24,19 @@ from sage.core.errors import InputError
 from sage.core.seeds import generator
 from sage_slide_reading.behavior import baselines
 from sage_slide_reading.behavior.examples import Example, boxes_of, read_examples
-from sage_slide_reading.behavior.model import WEIGHTS, BehaviorModel, prepared, save, shipped
+from sage_slide_reading.behavior.model import (
+    WEIGHTS,
+    BehaviorModel,
+    prepare_thumbnail,
+    save,
+    shipped_model,
+)
 from sage_slide_reading.behavior.network import (
     MULTIPLE,
     STRIDE,
     RegionNet,
     complete_iou,
-    decoded,
+    decode_outputs,
     loss,
 )
 from sage_slide_reading.behavior.training import (
@@ -40,7 +46,7 @@ from sage_slide_reading.behavior.training import (
     TrainSettings,
     card_of,
     goal_of,
-    grouped,
+    split_patients,
     train,
 )
 from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent, write_session
@@ -165,11 +171,11 @@ def test_training_is_repeatable(recorded: Path) -> None:
 def test_folds_need_patients_and_behaviors_need_several(recorded: Path) -> None:
     every = examples_of(recorded)
     with pytest.raises(InputError, match="6 folds need at least 6 patients, and there are 5"):
-        grouped(every, 6, 0)
+        split_patients(every, 6, 0)
     once = [Example(e.slide, e.patient, e.size, e.thumbnail, {TASK: e.visits[TASK]}) for e in every]
     once[0].visits["rare"] = once[0].visits[TASK]
     with pytest.raises(InputError, match=r'"rare" was shown .* too few patients \(1\)'):
-        grouped(once, 2, 0)
+        split_patients(once, 2, 0)
     with pytest.raises(InputError, match="nobody stayed"):
         card_of([], SMALL, "x")
 
@@ -217,7 +223,7 @@ def test_the_loss_falls_to_that_of_a_perfect_answer() -> None:
         total.backward()
         optimizer.step()
         slower.step()
-    logits, boxes, order = decoded(out.detach(), sides)
+    logits, boxes, order = decode_outputs(out.detach(), sides)
     row, column = np.unravel_index(int(logits[0, 0, 0].argmax()), (8, 8))
     assert boxes[0, 0, 0, row, column].numpy() == pytest.approx(goal[0, :4].numpy(), abs=1.0)
     assert float(order[0, 0, row, column]) > 0.9
@@ -229,7 +235,7 @@ def test_the_network_takes_any_size_and_its_input_tells_the_tissue() -> None:
     net = RegionNet(3, 2, (8, 8, 8, 8)).eval()
     image = np.full((50, 70, 3), 250, dtype=np.uint8)
     image[10:40, 20:60] = (180, 90, 150)
-    given = prepared(image)
+    given = prepare_thumbnail(image)
     assert all(side % MULTIPLE == 0 for side in given.shape[1:])
     out = net(torch.from_numpy(given)[None])
     assert out.shape == (1, 3, 11, given.shape[1] // STRIDE, given.shape[2] // STRIDE)
@@ -391,7 +397,7 @@ def test_predict_regions_is_a_tool_and_stays_within_its_roots(
 
 
 def test_the_accuracy_that_the_tool_tells_is_that_of_the_model_that_ships() -> None:
-    scores = [s for s in BehaviorModel(shipped()).card.scores if s.metric == "mAP"]
+    scores = [s for s in BehaviorModel(shipped_model()).card.scores if s.metric == "mAP"]
     best: dict[tuple[str, str], float] = {}
     for score in scores:
         kind = score.guide if score.guide in (MODEL, READER) else "best baseline"

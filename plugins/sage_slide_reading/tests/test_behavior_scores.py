@@ -20,14 +20,14 @@ from sage_slide_reading.behavior.scores import (
     f1_of_bins,
     hits,
     ious,
-    matched,
+    match_boxes,
     mean_average_precision,
     mean_iou,
     nss,
     pooled_precision,
     recall_at,
     scanpath_distance,
-    spelled,
+    spell_scanpath,
 )
 
 box = st.tuples(*[st.integers(0, 40)] * 2, *[st.integers(1, 30)] * 2)
@@ -84,7 +84,7 @@ def test_each_recorded_box_is_found_once_and_the_best_score_has_it() -> None:
     truth = np.array([[0.0, 0, 10, 10], [30, 30, 10, 10]])
     proposed = np.array([[0.0, 0, 10, 9], [0, 0, 10, 10], [29, 30, 10, 10], [80, 80, 5, 5]])
     scores = np.array([0.9, 0.8, 0.7, 0.95])
-    assert matched(proposed, truth) == [0, None, 1, None]
+    assert match_boxes(proposed, truth) == [0, None, 1, None]
     assert hits(proposed, scores, truth, 0.5) == [(0.95, False), (0.9, True), (0.8, False),
                                                   (0.7, True)]  # fmt: skip
     # precision 1/2 for the first, 2/4 for the second recorded box
@@ -148,7 +148,7 @@ def test_scanpaths_by_the_definition_of_the_edit_distance(one: list[int], other:
 
 def test_scanpaths_are_spelled_row_by_row() -> None:
     path = np.array([[0.0, 0, 10, 10], [90, 0, 10, 10], [90, 45, 10, 10], [200, 200, 10, 10]])
-    assert spelled(path, (100, 50)) == (0, 4, 24, 24)
+    assert spell_scanpath(path, (100, 50)) == (0, 4, 24, 24)
 
 
 @given(st.lists(st.tuples(st.sampled_from([None, 5.0, 10.0]), st.sampled_from([5.0, 10.0])),

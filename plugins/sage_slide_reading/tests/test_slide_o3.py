@@ -102,7 +102,7 @@ def test_a_germinal_center_is_no_tumor_and_a_packed_deposit_without_a_mantle_is(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read(node, RecordedVisits((FOLLICLE,))).answer == "no"
-    monkeypatch.setattr(computed, "mantled", lambda *_: False)
+    monkeypatch.setattr(computed, "has_mantle", lambda *_: False)
     assert read(node, RecordedVisits((FOLLICLE,))).answer == "yes"
 
 
@@ -118,7 +118,7 @@ def test_a_mantle_is_darker_on_most_sides(around: int, sides: int, found: bool) 
     image = np.stack((level, level // 2, level), axis=-1)
     view = SimpleNamespace(mpp=4.0, scale=4.0, read=lambda x, y, w, h: image[y : y + h, x : x + w])
     scope: Any = SimpleNamespace(slide=SimpleNamespace(view=lambda mpp: view))
-    assert computed.mantled(scope, 800.0, 800.0) == found
+    assert computed.has_mantle(scope, 800.0, 800.0) == found
 
 
 def test_a_reading_has_the_thumbnail_then_a_step_per_region_and_says_who_guided(

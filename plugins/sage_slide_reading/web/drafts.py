@@ -30,7 +30,7 @@ MOST_LISTED = 500
 Picture = Literal["thumbnail", "region", "cytology"]
 
 
-def drafted(request: Request, name: str) -> tuple[Path, Drafts]:
+def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
     """The drafts of this name in the folder of sessions.
 
     Raises
@@ -72,7 +72,7 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
 
 
 @router.get("")
-def listed(request: Request) -> list[dict[str, Any]]:
+def list_drafts(request: Request) -> list[dict[str, Any]]:
     """Sessions that rationales were drafted for, and how far their review is."""
     from sage_slide_reading.sessions.drafts import DRAFTS, read_decisions
 
@@ -82,7 +82,7 @@ def listed(request: Request) -> list[dict[str, Any]]:
     names = (path.name.removesuffix(DRAFTS) for path in paths)
     for name in islice((name for name in names if may_see(request, name)), MOST_LISTED):
         try:
-            path, drafts = drafted(request, name)
+            path, drafts = find_drafts(request, name)
             decided = read_decisions(path, drafts)
         except InputError:
             continue
@@ -95,11 +95,11 @@ def listed(request: Request) -> list[dict[str, Any]]:
 
 
 @router.get("/{name}")
-def shown(name: str, request: Request) -> dict[str, Any]:
+def show_drafts(name: str, request: Request) -> dict[str, Any]:
     """Drafts with the last decision of each round, and what the review took so far."""
     from sage_slide_reading.sessions.drafts import PANELS, audit, read_decisions
 
-    path, drafts = drafted(request, name)
+    path, drafts = find_drafts(request, name)
     decisions = read_decisions(path, drafts)
     return {
         "name": name,
@@ -132,7 +132,7 @@ def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
     from mcp_servers.slides.slide import fit
     from sage_slide_reading.sessions.drafts import cytology_size
 
-    _, drafts = drafted(request, name)
+    _, drafts = find_drafts(request, name)
     if not 0 <= round < len(drafts.rounds):
         raise InputError(f"there is no round {round}")
     with request.app.state.tiles.held(slide_of(request, drafts.header)) as held:
@@ -194,7 +194,7 @@ def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
     )  # fmt: skip
     from sage_slide_reading.sessions.drafts import decide as keep
 
-    path, drafts = drafted(request, name)
+    path, drafts = find_drafts(request, name)
     if made.round >= len(drafts.rounds):
         raise InputError(f"there is no round {made.round}")
     try:

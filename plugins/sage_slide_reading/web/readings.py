@@ -19,7 +19,7 @@ from sage.core.files import write_json
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
 from sage.web.people import check_count, person
-from sage.web.routes.slides import allowed, escape_glob, slide_file
+from sage.web.routes.slides import escape_glob, resolve_allowed, slide_file
 
 if TYPE_CHECKING:
     from sage.web.site import Site
@@ -124,7 +124,7 @@ def _state(request: Request, folder: Path) -> str:
 
 
 @router.get("")
-def listed(path: str, request: Request) -> list[dict[str, Any]]:
+def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
     """Readings of a slide, newest first: started here, and those below the folders of `--root`."""
     from mcp_servers.slides.slide import slide_name
     from sage_slide_reading.reader.export import geojson_name
@@ -152,7 +152,7 @@ def listed(path: str, request: Request) -> list[dict[str, Any]]:
 
 
 @router.get("/one")
-def one(path: str, reading: str, request: Request) -> dict[str, Any]:
+def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
     """The path of a reading over its slide, as far as it came, and what the reader does now.
 
     Parameters
@@ -180,7 +180,7 @@ def one(path: str, reading: str, request: Request) -> dict[str, Any]:
             raise InputError("this reading is of another slide")
         said: dict[str, Any] = asked.model_dump(exclude={"slide"})
     else:
-        folder = allowed(site, reading, lambda at: (at / TRACE).is_file())
+        folder = resolve_allowed(site, reading, lambda at: (at / TRACE).is_file())
         said = {"by": "", "at": "", "question": "", "answers": ()}
     state = _state(request, folder) if own else "finished"
     trace = folder / TRACE

@@ -69,7 +69,7 @@ def recordings(request: Request) -> Recordings:
     return _recordings(request.app.state.site.settings.runs_dir / FOLDER)
 
 
-def recorded(request: Request, name: str) -> Path:
+def find_session(request: Request, name: str) -> Path:
     """The file of a session.
 
     Raises
@@ -113,7 +113,7 @@ def _owner(request: Request, name: str) -> Path:
 
 
 @router.get("")
-def listed(request: Request) -> list[dict[str, Any]]:
+def list_sessions(request: Request) -> list[dict[str, Any]]:
     """The latest sessions of this machine that the person may see."""
     from sage_slide_reading.sessions.format import SUFFIX, read_header
 
@@ -129,7 +129,7 @@ def listed(request: Request) -> list[dict[str, Any]]:
     seen = (name for name in names if NAME.fullmatch(name) and may_see(request, name))
     for name in islice(seen, MOST_LISTED):
         try:
-            header = read_header(recorded(request, name))
+            header = read_header(find_session(request, name))
         except InputError:
             continue
         found.append({"name": name, **header.model_dump(mode="json")})
@@ -185,7 +185,7 @@ def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
     """
     from sage_slide_reading.sessions.format import ViewEvent, read_header
 
-    path = recorded(request, name)
+    path = find_session(request, name)
     _own(request, name)
     native = read_header(path).native
     try:
@@ -201,12 +201,12 @@ def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
 
 
 @router.get("/{name}")
-def replayed(name: str, request: Request) -> dict[str, Any]:
+def replay(name: str, request: Request) -> dict[str, Any]:
     """A session with its views, of a long one every few, and the actions that it comes to."""
     from sage_slide_reading.sessions.actions import actions_of
     from sage_slide_reading.sessions.format import read_session
 
-    session = read_session(recorded(request, name))
+    session = read_session(find_session(request, name))
     step = -(-len(session.events) // MOST_SENT) or 1
     return {
         "header": session.header.model_dump(mode="json"),
@@ -219,7 +219,7 @@ def replayed(name: str, request: Request) -> dict[str, Any]:
 @router.post("/{name}/delete")
 def delete(name: str, request: Request) -> dict[str, bool]:
     """Delete a session for good."""
-    recorded(request, name)
+    find_session(request, name)
     _own(request, name)
     recordings(request).delete(name)
     _owner(request, name).unlink(missing_ok=True)

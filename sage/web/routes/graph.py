@@ -50,7 +50,7 @@ class Past:
 
 
 @router.get("")
-def about(request: Request) -> dict[str, Any]:
+def describe_graph(request: Request) -> dict[str, Any]:
     """Size of the graph, and its years."""
     site: Site = request.app.state.site
     found: Graph = request.app.state.past.graph(site, 0)

@@ -18,7 +18,7 @@ from sage.core.hashes import hash_file
 from sage.core.models import Strict
 from sage.core.printable import clean_text
 from sage.web.people import check_count, person
-from sage.web.routes.slides import allowed, slide_file
+from sage.web.routes.slides import resolve_allowed, slide_file
 
 if TYPE_CHECKING:
     from mcp_servers.measures.language import Measurement
@@ -155,7 +155,7 @@ def _maps(request: Request, path: str) -> SlideMaps:
     """The maps of a folder below the roots, read once while they stay the same."""
     from mcp_servers.measures.maps import MANIFEST, read_maps
 
-    place = allowed(request.app.state.site, path, lambda at: (at / MANIFEST).is_file())
+    place = resolve_allowed(request.app.state.site, path, lambda at: (at / MANIFEST).is_file())
     key = (place, (place / MANIFEST).stat().st_mtime_ns)
     with READING:
         kept: dict[Any, SlideMaps] = request.app.state.maps
@@ -254,7 +254,7 @@ def measure(asked: Asked, request: Request) -> dict[str, Any]:
     check_count(request)
     maps = _maps(request, asked.maps)
     mpp = _mpp(request, asked.slide, maps)
-    offered = _offered(maps)
+    offered = _list_offered(maps)
     chosen = [parse(text[:2000]) for text in asked.formulas] or _card(offered)
     whole = Prepared(maps)
     here = None
@@ -357,7 +357,7 @@ def _mm2(prepared: Any) -> float | None:
     return None if area is None else area / 1e6
 
 
-def _offered(maps: SlideMaps) -> list[Measurement]:
+def _list_offered(maps: SlideMaps) -> list[Measurement]:
     from mcp_servers.measures.enumeration import enumerate_measurements
 
     return enumerate_measurements(

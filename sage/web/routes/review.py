@@ -218,10 +218,10 @@ def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     """
     require_extra("literature", "going on with a run")
     with request.app.state.deciding:  # two who agree at once start one command, with one decision
-        return _decided(name, vote, request)
+        return _list_decisions(name, vote, request)
 
 
-def _decided(name: str, vote: Vote, request: Request) -> dict[str, Any]:
+def _list_decisions(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     run = site.run(name)
@@ -239,9 +239,11 @@ def _decided(name: str, vote: Vote, request: Request) -> dict[str, Any]:
         reviews.add(run, who, hypothesis=hypothesis, response=response.model_dump(mode="json"))
     notes, agreed = reviews.of(run), {}
     for hypothesis in drafts:
-        people, response = _agreed(notes, hypothesis, site.reviewers)
+        people, response = _find_agreement(notes, hypothesis, site.reviewers)
         if response is None:
-            waits = [item for item in drafts if _agreed(notes, item, site.reviewers)[1] is None]
+            waits = [
+                item for item in drafts if _find_agreement(notes, item, site.reviewers)[1] is None
+            ]
             return {"applied": False, "waits": waits, "notes": notes}
         agreed[hypothesis] = response | {"reviewers": people}
     path = commands.home / f"{name}.decisions.json"
@@ -251,7 +253,9 @@ def _decided(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     return {"applied": True, "waits": [], "notes": notes}
 
 
-def _agreed(notes: list[dict[str, Any]], hypothesis: str, needed: int) -> tuple[list[str], Any]:
+def _find_agreement(
+    notes: list[dict[str, Any]], hypothesis: str, needed: int
+) -> tuple[list[str], Any]:
     """Decisions on which enough different people agree.
 
     Names that differ in case alone are one person. Comments may differ, and so may the reasons for
@@ -264,9 +268,9 @@ def _agreed(notes: list[dict[str, Any]], hypothesis: str, needed: int) -> tuple[
     for _, response in last.values():
         same = [item for item in last.values() if _meaning(item[1]) == _meaning(response)]
         if len(same) >= needed:
-            said = {"comment": _joined(other["comment"] for _, other in same)}
+            said = {"comment": _comparable_part(other["comment"] for _, other in same)}
             if response["type"] == "ignore":
-                said["args"] = _joined(other["args"] for _, other in same)
+                said["args"] = _comparable_part(other["args"] for _, other in same)
             return [who for who, _ in same], response | said
     return [], None
 
@@ -277,7 +281,7 @@ def _meaning(response: dict[str, Any]) -> tuple[Any, ...]:
     return (kind, None if kind in ("accept", "ignore") else response["args"])
 
 
-def _joined(texts: Iterable[str]) -> str:
+def _comparable_part(texts: Iterable[str]) -> str:
     """Different texts in one, each once."""
     return "; ".join(dict.fromkeys(text for text in texts if text))
 

@@ -220,14 +220,14 @@ def _turn(line: dict[str, Any]) -> dict[str, Any]:
     for key in ("kind", "seconds", "prompt_tokens", "completion_tokens", "usd", "model", "tool",
                 "text", "content", "reasoning", "error", "outcome", "cached"):  # fmt: skip
         if key in line:
-            shown[key] = _cut(line[key])
+            shown[key] = _shorten_texts(line[key])
     for key in ("messages", "arguments", "result", "output", "decision"):
         if line.get(key) is not None:
-            shown[key] = _cut(json.dumps(line[key], indent=1, ensure_ascii=False))
+            shown[key] = _shorten_texts(json.dumps(line[key], indent=1, ensure_ascii=False))
     return shown
 
 
-def _cut(value: Any) -> Any:
+def _shorten_texts(value: Any) -> Any:
     if not isinstance(value, str) or len(value) <= LONGEST:
         return value
     return f"{value[:LONGEST]}\n… {len(value) - LONGEST:,} more characters in trace.jsonl"

@@ -230,7 +230,7 @@ def levels_of(width: int, height: int) -> int:
     return math.ceil(math.log2(max(width, height, 1)))
 
 
-def allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
+def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
     """A file or folder below the roots that `sage serve` was given.
 
     Raises
@@ -251,7 +251,7 @@ def allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
 def slide_file(request: Request, path: str) -> Path:
     """A slide below the roots."""
     request.app.state.tiles.prepare()
-    return allowed(
+    return resolve_allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix.lower() in SUFFIXES
     )
 
@@ -273,7 +273,7 @@ def slide_named(site: Site, stem: str) -> Path:
 
 
 @router.get("")
-def listed(request: Request) -> list[dict[str, Any]]:
+def list_slides(request: Request) -> list[dict[str, Any]]:
     """Files that may be slides, below the folders of `--root`."""
     site: Site = request.app.state.site
     found: list[dict[str, Any]] = []
@@ -288,7 +288,7 @@ def listed(request: Request) -> list[dict[str, Any]]:
 
 
 @router.get("/about")
-def about(path: str, request: Request) -> dict[str, Any]:
+def describe_slide(path: str, request: Request) -> dict[str, Any]:
     """Describe a slide and its overlays."""
     place = slide_file(request, path)
     slide = request.app.state.tiles.slide(place)
@@ -376,7 +376,7 @@ def outlines(path: str, request: Request) -> dict[str, Any]:
     """The polygons of a GeoJSON file, in level-0 pixels."""
     from mcp_servers.formats.geojson import MAX_BYTES
 
-    place = allowed(
+    place = resolve_allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix == ".geojson"
     )
     if place.stat().st_size > MAX_BYTES:
@@ -412,7 +412,7 @@ def cells(path: str, slide: str, request: Request) -> Response:
 
     from mcp_servers.measures.maps import read_maps
 
-    place = allowed(request.app.state.site, path, lambda at: (at / "maps.json").is_file())
+    place = resolve_allowed(request.app.state.site, path, lambda at: (at / "maps.json").is_file())
     maps = read_maps(place)
     mpp = request.app.state.tiles.slide(slide_file(request, slide)).mpp or maps.mpp
     if maps.cells is None or not mpp:
