@@ -121,7 +121,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
         for reading in readings
     ]
     with context.writing(ANSWERS) as path:
-        write_json(path, [one.model_dump(mode="json") for one in told])
+        write_json(path, [answer.model_dump(mode="json") for answer in told])
     return ReadFindingsResult(
         **of_slide(slide),
         warnings=[*slide.warnings, *outside],
@@ -129,7 +129,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
         maps=f"maps/{MANIFEST}",
         files=[f"maps/{name}" for name in names],
         answers=ANSWERS,
-        abstained=sum(one.answer is None for one in told),
-        regions=sum(one.regions for one in told),
+        abstained=sum(answer.answer is None for answer in told),
+        regions=sum(answer.regions for answer in told),
         high_power_share=max(reading.read.high_power_share for reading in readings),
     )

@@ -80,7 +80,7 @@ class TerminalPerson:
         """See `sage_slide_reading.reader.algorithm.Person`: what is typed until an empty line."""
         if self.ended:
             return []
-        self.known |= {one.region.id for one in seen}
+        self.known |= {region.region.id for region in seen}
         self.report(f"-- round {round_}, {STAGES[stage]}; ? for help, an empty line to go on")
         if stage == "described":
             for one in seen:
@@ -196,7 +196,7 @@ class FolderPerson:
 
         Where the reader is to stop at every step it waits for a word to go on.
         """
-        self.known |= {one.region.id for one in seen}
+        self.known |= {region.region.id for region in seen}
         self._tell(stage=stage, round=round_, looking_at=None)
         changes, go = self._hear()
         end = time.monotonic() + self.patience_s

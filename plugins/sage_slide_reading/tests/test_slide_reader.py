@@ -644,7 +644,7 @@ def test_the_exports_hold_every_region(painted: Path, tmp_path: Path) -> None:
     assert len(shapes) == len(objects)
     said = json.loads(conversation(reading))["messages"]
     assert said[-1]["content"].startswith("upper left")
-    assert all(one.region.id in json.dumps(said) for one in seen)
+    assert all(region.region.id in json.dumps(said) for region in seen)
     steps = (tmp_path / names["steps"]).read_text().splitlines()
     assert len(steps) == len(reading.steps)
 
@@ -750,7 +750,9 @@ def test_an_edited_description_changes_the_answer(painted: Path) -> None:
         ) -> list[Intervention]:
             if stage != "described":
                 return []
-            return [Intervention(edit=(one.region.id, "keratin, nothing else")) for one in seen]
+            return [Intervention(edit=(look.region.id, "keratin, nothing else")) for look in seen]
+                Intervention(edit=(region.region.id, "keratin, nothing else")) for region in seen
+            ]
 
     question = Question(text="Does the tissue show necrosis?", options=("yes", "no"))
     assert read(painted, question).answer == "yes"
@@ -1097,7 +1099,7 @@ def test_read_slide_is_a_tool(painted: Path, tmp_path: Path) -> None:
 
 
 def test_two_hundred_questions_with_planted_truth() -> None:
-    asked = [(seed, one) for seed in REPORTED_ON for one in plant(seed).questions]
+    asked = [(seed, question) for seed in REPORTED_ON for question in plant(seed).questions]
     assert len(asked) >= 200
     assert not set(REPORTED_ON) & set(DEVELOPED_ON)
     for kind in {one.kind for _, one in asked}:
