@@ -1,4 +1,4 @@
-"""Tool modules by suite. A suite is a package that lists its tool modules in `TOOL_MODULES`.
+"""Tool modules by suite. A suite is a module, or a package that lists modules in `TOOL_MODULES`.
 
 Tool modules keep heavy imports (torch, cv2, pandas) inside functions, so that listing is quick.
 """

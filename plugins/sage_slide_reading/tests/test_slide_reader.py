@@ -751,8 +751,6 @@ def test_an_edited_description_changes_the_answer(painted: Path) -> None:
             if stage != "described":
                 return []
             return [Intervention(edit=(look.region.id, "keratin, nothing else")) for look in seen]
-                Intervention(edit=(region.region.id, "keratin, nothing else")) for region in seen
-            ]
 
     question = Question(text="Does the tissue show necrosis?", options=("yes", "no"))
     assert read(painted, question).answer == "yes"
