@@ -162,104 +162,18 @@ def test_an_edit_that_returns_the_whole_hypothesis_with_the_old_statement_follow
     assert "longer overall survival" in edit(whole).hypothesis.statement
 
 
-def test_an_edit_of_the_statement_alone_changes_the_fields() -> None:
-    edited = edit(
-        {
-            "statement": "In bladder-9, high FABP5 expression identifies patients with longer"
-            " progression-free interval, compared with low FABP5 expression."
-        }
-    ).hypothesis
-    assert [exposure.variable for exposure in edited.exposures] == ["expression:FABP5"]
-    assert (edited.endpoint, edited.direction) == ("PFI", "lower_risk")
-    assert "PFI" not in edited.secondary_endpoints
-
-
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    "changes",
     [
-        # both sides, each saying something else
-        (
-            {
-                "statement": "In bladder-9, high CD8A expression identifies patients with shorter"
-                " overall survival, compared with low CD8A expression.",
-                "exposures": [{"variable": "expression:FABP5", "label": "", "level": "high"}],
-                "comparison": "exposed_vs_rest",
-            },
-            ("CD8A", "FABP5"),
-        ),
-        ({"statement": "COL1A1 was proven to kill."}, ("an exposure", "COL1A1 expression")),
-        (
-            {
-                "statement": "In men over seventy, high FABP5 expression identifies patients with"
-                " shorter overall survival."
-            },
-            ("men", "In bladder-9, high FABP5"),
-        ),
-        (
-            {
-                "statement": "High FABP5 expression was proven to mark patients with shorter"
-                " overall survival."
-            },
-            ("proven", "In bladder-9, high FABP5"),
-        ),
-        (
-            {
-                "statement": claim().statement.replace("COL1A1", "FABP5"),
-                "direction": "lower_risk",
-            },
-            ("FABP5", "longer"),
-        ),
+        {"statement": "In bladder-9, high FABP5 identifies patients with longer survival."},
+        {"statement": "High CD8A shortens survival.", "endpoint": "PFI", "secondary_endpoints": []},
+        {"statement": ""},
+        {"statement": 7},
     ],
-)
-def test_a_contradicting_pair_is_refused_with_both_sides_named(
-    changes: dict[str, Any], named: tuple[str, ...]
-) -> None:
-    with pytest.raises(InputError) as refused:
-        edit(changes)
-    message = str(refused.value)
-    assert "\n" not in message
-    for part in named:
-        assert part in message
-
-
-GRADED = {
-    "description": "",
-    "filters": [{"variable": "clinical:grade", "op": "ge", "value": 2}],
-}
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        # The 9 is a word of the cohort's name too.
-        ("at least 2", "at least 9"),
-        (", among patients whose grade is at least 2", ""),
-        ("grade is at least 2", "grade is at least 2 and age is at least 9"),
-        ("among patients whose grade is at least 2", "among patients with high FABP5 expression"),
-        ("whose grade", "without overall survival whose grade"),
-    ],
-)
-def test_a_statement_can_neither_drop_nor_change_the_subgroup_of_the_fields(
-    old: str, new: str
-) -> None:
-    before = claim(population=GRADED)
-    assert old in before.statement
-    with pytest.raises(InputError, match=r"subgroup|more than the fields"):
-        edit({"statement": before.statement.replace(old, new)}, before)
-    told = edit({"statement": before.statement.replace("COL1A1", "FABP5")}, before).hypothesis
-    assert told.population.filters == before.population.filters
-    assert told.exposures[0].variable == "expression:FABP5"
-
-
-@pytest.mark.parametrize(
-    "subgroup",
-    ["among patients whose age is at least 9", "among patients with low stroma fraction",
-     "within high grade", "restricted to bladder"],
 )  # fmt: skip
-def test_a_statement_that_names_a_subgroup_which_the_claim_lacks_is_refused(subgroup: str) -> None:
-    before = claim()
-    with pytest.raises(InputError, match="more than the fields can hold"):
-        edit({"statement": before.statement.replace("bladder-9,", f"bladder-9, {subgroup},")})
+def test_an_edited_statement_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="written from the fields"):
+        edit(changes)
 
 
 def test_what_was_found_for_the_old_claim_does_not_go_with_the_new_one() -> None:
@@ -333,7 +247,7 @@ def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: 
     changes.write_text(json.dumps(contradicting))
     refused = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
     assert refused.code == 2
-    assert "contradict" in refused.err
+    assert "written from the fields" in " ".join(refused.err.split())
     changes.write_text(json.dumps(told))
     ended = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
     assert ended.code == 0, ended.err
