@@ -371,8 +371,8 @@ def _load(url: str, place: Path, folders: dict[str, str]) -> int:
             with path.open("rb") as stream, live.cursor() as cursor:
                 named = stream.readline().decode().strip().split(",")
                 columns = sql.SQL(", ").join(map(sql.Identifier, named))
-                statement = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
-                with cursor.copy(statement) as copy:
+                load = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
+                with cursor.copy(load) as copy:
                     while block := stream.read(1 << 16):
                         copy.write(block)
                 rows += max(0, cursor.rowcount)

@@ -129,9 +129,9 @@ def serve(
     if trust_header and transport is not Transport.HTTP:
         raise InputError("--trust-header is for --transport http: on stdio there is no proxy")
     callers: AbstractContextManager[Any] = nullcontext()
-    if people and (hooks := load_hooks()) is None:
-        raise InputError("--trust-header needs a plugin that registers under sage.hooks")
     if people:
+        if (hooks := load_hooks()) is None:
+            raise InputError("--trust-header needs a plugin that registers under sage.hooks")
         callers = hooks.open_callers(load(), trust_header, trust_proxy or [], roles)
     roots = Roots.of(root or [Path.cwd()], out)
     http = None

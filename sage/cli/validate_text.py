@@ -37,8 +37,8 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         print_line(f"    {MARKS[reason.outcome]} {reason.rule}: {reason.text}")
     for limit in found.verdict.limits:
         print_line(f"    limit: {limit}", style="dim")
-    for reason, tests in _without_result(found).items():
-        print_line(f"    {', '.join(tests)}: {reason}")
+    for problem, tests in _without_result(found).items():
+        print_line(f"    {', '.join(tests)}: {problem}")
     for test in found.tests:
         key = found.key(test)
         summary = found.numbers.get(f"{key}.summary")

@@ -61,8 +61,9 @@ class Entry(Protocol):
 class People(Protocol):
     """Names people, decides what each may do, and logs it."""
 
-    identified: bool
-    """True if a reverse proxy names people; else they name themselves."""
+    @property
+    def identified(self) -> bool:
+        """True if a reverse proxy names people; else they name themselves."""
 
     def named(self, scope: Any) -> str | None:
         """Person of a request; None where no trusted proxy names exactly one."""
