@@ -125,11 +125,11 @@ def test_the_updated_graph_is_that_of_a_full_build(world: Catalogs, place: Path)
     assert one.read_bytes() == whole.read_bytes()
     assert "FABP5 once more" in one.read_text()
     ended = call(world, place, "kg", "update", "--graph", "graph/graph.graphml", "--runs", "runz")
-    assert ended.code == 2 and "runz is no folder" in ended.err
+    assert ended.code == 2 and "--runs" in ended.err
     assert call(world, place, "kg", "update", "--graph", "graph/graph.graphml").code == 0
     (place / "corpus").rename(place / "elsewhere")
     ended = call(world, place, "kg", "update", "--graph", "graph")
-    assert ended.code == 2 and f"not where they were ({place / 'corpus'})" in ended.err
+    assert ended.code == 2 and f"({place / 'corpus'})" in ended.err
 
 
 def test_a_graph_of_other_papers_or_of_an_earlier_version_has_nothing_to_repeat(
@@ -142,7 +142,7 @@ def test_a_graph_of_other_papers_or_of_an_earlier_version_has_nothing_to_repeat(
     assert ended.code == 2 and "none of its sources was gathered" in ended.err
     (tmp_path / "g" / "recipe.json").unlink()
     ended = call(world, tmp_path, "kg", "update", "--graph", "g")
-    assert ended.code == 2 and "must be built once more" in ended.err
+    assert ended.code == 2 and "no recipe.json" in ended.err
 
 
 def test_where_no_service_answers_the_exit_code_says_so(world: Catalogs, tmp_path: Path) -> None:
