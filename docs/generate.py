@@ -32,6 +32,7 @@ MEANING = {
     "concurrency": "calls of models under way at once",
     "requests_per_minute": "calls of models that begin in a minute",
     "repairs": "how often a refused reply goes back to the model with the reason",
+    "run": "defaults for the fields of a run, such as `cohort`, `features`, `corpus`, `as_of`",
     "runs_dir": "where `sage run` writes its runs",
     "cache_dir": "vectors, the demonstration graph and cohort, parsed matrices, replies",
     "checkpoint_url": "PostgreSQL for checkpoints; default: SQLite in the run folder",
@@ -113,13 +114,11 @@ def settings() -> str:
 
     rows = []
     for name, field in Settings.model_fields.items():
-        if name == "run":
-            continue
         default = field.default
         if hasattr(default, "model_dump"):
             default = ""
         variable = f"SAGE_{name.upper()}" + (
-            "__…" if name in ("models", "weights", "services") else ""
+            "__…" if name in ("models", "weights", "services", "run") else ""
         )
         rows.append(f"| `{name}` | `{variable}` | {shown_default(default)} | {MEANING[name]} |")
     return (
