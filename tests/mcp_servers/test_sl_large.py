@@ -1,4 +1,4 @@
-"""Memory on a slide of 75 x 25 mm, by the benchmark's own slide and measurement."""
+"""Memory on a slide of 75 x 25 mm, in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.large_slide import run_apart, tissue_cells, write_large_slide
 from mcp_servers.formats import spool
 from mcp_servers.formats.images import write_png_rows
 from mcp_servers.pathology.compute import survey as surveys
@@ -22,6 +21,7 @@ from mcp_servers.roots import Roots
 from mcp_servers.slides import arrays as grids
 from mcp_servers.slides.slide import Slide
 from mcp_servers.workers.jobs import make_job
+from tests.mcp_servers.large_slide import run_apart, tissue_cells, write_large_slide
 from tests.mcp_servers.slide_tools import blobs
 
 WIDTH, HEIGHT = 300_000, 100_000

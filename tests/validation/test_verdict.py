@@ -154,9 +154,9 @@ def test_a_control_that_did_not_run_says_why() -> None:
 
 
 def test_the_table_kills_the_mutants_of_the_rules() -> None:
-    from benchmarks.mutants import survivors_of_rules
+    from tests.validation.mutants import find_survivors
 
-    count, alive = survivors_of_rules()
+    count, alive = find_survivors()
     assert count >= 40
     assert not alive, "\n".join(str(mutant) for mutant in alive)
 

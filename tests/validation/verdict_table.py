@@ -1,7 +1,7 @@
 """The verdict's rules as a table: what is given, and what must be said. One row per rule, per
 limit of a comparison, and per thing that can be missing.
 
-The table is read by `test_verdict.py`, and by `benchmarks/mutants.py`, which changes the rules one
+The table is read by `test_verdict.py`, and by `mutants.py`, which changes the rules one
 at a time and asks whether a row notices.
 """
 

@@ -14,7 +14,6 @@ import pytest
 import shapely
 from PIL import Image
 
-from benchmarks.large_slide import tissue_cells, write_large_slide
 from mcp_servers.formats.geojson import read_objects
 from mcp_servers.measures.maps import CellMap, SlideMaps, multipolygon, write_maps
 from mcp_servers.servers.options import HttpOptions
@@ -26,6 +25,7 @@ from sage.web.guard import Secrets
 from sage.web.routes import slides
 from sage.web.routes.slides import TILE, Tiles, levels_of
 from sage.web.site import Site
+from tests.mcp_servers.large_slide import tissue_cells, write_large_slide
 from tests.mcp_servers.slide_tools import blobs, pyramid
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 
