@@ -77,8 +77,8 @@ def refuse_foreign_packages(root: Path) -> None:
     Raises
     ------
     InputError
-        If Python finds another package under one of the names, or another distribution has
-        overwritten one of SAGE's.
+        If Python finds another package under a name, or another distribution has
+        overwritten a package of SAGE's.
     """
     sizes = _recorded_sizes()
     for name in PACKAGES:

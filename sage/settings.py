@@ -33,7 +33,7 @@ class Models(Strict):
 
     Of each: `name`; `price_in` and `price_out`, USD per million tokens, needed for a budget;
     `temperature`; `max_tokens`, the longest reply; `reasoning_effort`, as the provider names it;
-    `fallback`, a model with the same fields that is asked when this one is not available.
+    `fallback`, a model with the same fields that is asked when this model is not available.
     """
 
     nano: ModelChoice = ModelChoice(name="gpt-5-nano")
@@ -71,7 +71,7 @@ class LedgerSettings(Strict):
 
     @property
     def place(self) -> str:
-        """The path or URL in force, with its password: the user's own file unless one is set."""
+        """The path or URL in force, with its password: the user's own file unless set."""
         if self.url is not None and self.url.get_secret_value():
             return self.url.get_secret_value()
         base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -157,7 +157,7 @@ class Settings(BaseSettings):
     """Settings of SAGE. `sage admin config` prints those in force and where they come from.
 
     Of the models: `base_url` names any OpenAI-compatible server, with `api_version` an Azure
-    resource whose deployments are named as the models. `timeout_s` is the deadline of one reply,
+    resource whose deployments are named as the models. `timeout_s` is the deadline of a reply,
     streamed, to its last token. `retries` counts requests that the server did not take.
     `concurrency` calls are under way at once, and `requests_per_minute` begin. `structured` is how
     a schema is asked for; a server without it is asked the next simpler way. `repairs` is how
@@ -274,7 +274,7 @@ USUAL = {
 
 
 def config_file() -> Path:
-    """`$SAGE_CONFIG`, else `./sage.toml`, else the one in the user's configuration folder."""
+    """`$SAGE_CONFIG`, else `./sage.toml`, else the file in the user's configuration folder."""
     named = os.environ.get("SAGE_CONFIG")
     if named:
         if not Path(named).is_file():
@@ -315,7 +315,7 @@ def load(**overrides: Any) -> Settings:
             name = str(first["loc"][-1])
             said, place = "there is no such setting", "found in"
             if name in Settings.model_fields:
-                said += f"; {name} stands at the top of the file"
+                said += f"; {name} belongs at the top of the file"
         raise InputError(
             f"setting {field}: {said} ({place} {config_file()}, as {variable}"
             " or on the command line; `sage admin config` shows all)"

@@ -1,1 +1,1 @@
-"""Command-line groups, one module each, loaded when they are called."""
+"""Command-line groups, a module each, loaded when they are called."""

@@ -148,7 +148,7 @@ def worker(
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Work on the runs that `sage run --queue` put in, one at a time, until Ctrl-C or SIGTERM.
+    """Work on the runs that `sage run --queue` put in, in turn, until Ctrl-C or SIGTERM.
 
     The queue is in PostgreSQL (`checkpoint_url`) or, for workers of one machine, in a file beside
     the runs. On SIGTERM a worker finishes its step and puts the run back; the run of a killed

@@ -28,7 +28,7 @@ Populations = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="Leave out a part of the question, by its words; the report says so."),
+    typer.Option(help="Leave out a part of the question, by its words; the report notes it."),
 ]
 
 
@@ -40,7 +40,7 @@ def corrections_of(
     population: list[str] | None,
     drop: list[str] | None,
 ) -> Corrections:
-    """The command line's corrections as one value."""
+    """The command line's corrections as a value."""
     from agents.question.types import PartRole
     from sage.run.spec import Corrections
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: one name and one type for each meaning."""
+"""Options that several commands share: a name and a type for each meaning."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ReasonerName = Annotated[
 AutoApprove = Annotated[
     bool | None,
     typer.Option(
-        "--auto-approve", help="Pass the human review without a human; the report says so."
+        "--auto-approve", help="Pass the human review without a human; the report notes it."
     ),
 ]
 Agreed = Annotated[

@@ -54,7 +54,7 @@ def ask_line(question: str) -> str:
 
 
 def choose(question: str, choices: tuple[str, ...]) -> str:
-    """Ask until the answer is one of `choices`."""
+    """Ask until the answer is in `choices`."""
     from sage.cli.console import print_line
 
     while True:
@@ -126,7 +126,7 @@ def edit_fields(services: Services, draft: Draft) -> Edit | None:
 
 
 def describe_power(power: DesignPower) -> str:
-    """Group sizes and detectable effect in one line."""
+    """Group sizes and detectable effect in a line."""
     if power.refused:
         return f"cannot be tested so: {power.refused}"
     groups = []

@@ -1,4 +1,4 @@
-"""`sage run`, `review`, `resume`, `replay`: one research question from prompt to report."""
+"""`sage run`, `review`, `resume`, `replay`: a research question from prompt to report."""
 
 from __future__ import annotations
 

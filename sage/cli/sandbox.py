@@ -159,12 +159,12 @@ def run(
         raise typer.Exit(1)
 
 
-def parse_inputs(words: list[str]) -> dict[str, Path]:
-    """Parse `NAME=PATH` words."""
+def parse_inputs(pairs: list[str]) -> dict[str, Path]:
+    """Parse `NAME=PATH` options."""
     from sage.core.errors import InputError
 
     found = {}
-    for word in words:
+    for word in pairs:
         name, sign, path = word.partition("=")
         if not sign or not name or not path:
             raise InputError(f"--input {word}: write NAME=PATH, e.g. --input cohort=data/cohort")

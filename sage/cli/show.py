@@ -1,4 +1,4 @@
-"""`sage show`: the runs, and what came of one."""
+"""`sage show`: the runs and their outcomes."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
 
 
 def _print_event(event: dict[str, Any]) -> str | None:
-    """Print an event; return the current activity, if it begins one."""
+    """Print an event; return the activity that it begins, if any."""
     from sage.cli.console import out
 
     node = str(event.get("node", "")).replace("_", " ")

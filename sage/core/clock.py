@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 
 class Clock:
-    """The machine's clock. Tests put another in its place with `using`."""
+    """The machine's clock. Tests replace it with `using`."""
 
     def now(self) -> datetime:
         """The time of day, in UTC."""

@@ -1,4 +1,4 @@
-"""Extras: what SAGE does only with further packages, and what to install where one is absent."""
+"""Extras: features that need further packages, and the commands that install them."""
 
 from __future__ import annotations
 

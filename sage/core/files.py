@@ -62,7 +62,7 @@ def writing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing(path: Path, tag: str = "") -> Iterator[Path]:
-    """As `writing`, for a library that insists on a path: a hidden one with the same suffix.
+    """As `writing`, for a library that insists on a path: a hidden file with the same suffix.
 
     `tag` appears in the hidden name, so that whoever gave it finds what a kill left.
     """

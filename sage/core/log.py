@@ -108,7 +108,7 @@ def configure(level: Level = "warning", file: Path | None = None) -> None:
 
 
 def keep_in(path: Path | None) -> None:
-    """Also append records from "info" on to `path`, a run's log, until told another; None ends."""
+    """Also append records from "info" on to `path`, a run's log, until the next call; None ends."""
     for handler in _ROOT.handlers[:]:
         if isinstance(handler, _RunLog):
             _ROOT.removeHandler(handler)
@@ -130,7 +130,7 @@ def struck(text: str) -> str:
     return _NAMED.sub(rf"\1{STRUCK}", _SECRET.sub(STRUCK, text))
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The text on one line, with what a terminal would obey instead of showing as `\\u` escapes."""
     if text.isascii() and text.isprintable():
         return text
@@ -168,7 +168,7 @@ class _Shown(logging.Handler):
         values = "".join(f" {name}={value}" for name, value in _values(record).items())
         line = f"{record.levelname.lower()}: {struck(record.getMessage())}{values}"
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"{escaped(line)} [{record.name}]\n")
+            sys.stderr.write(f"{escape(line)} [{record.name}]\n")
 
 
 class _JsonLines(logging.Handler):

@@ -19,7 +19,7 @@ Group = Literal["sage.commands", "sage.tools", "sage.agents", "sage.pages", "sag
 
 @cache
 def find_plugins(group: Group) -> dict[str, EntryPoint]:
-    """Entry points of one group by name, sorted; nothing is imported."""
+    """Entry points of a group by name, sorted; nothing is imported."""
     found = entry_points(group=group)
     return {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
 

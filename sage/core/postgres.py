@@ -1,4 +1,4 @@
-"""A PostgreSQL database that many processes share: connections that come back, set-up by one."""
+"""A PostgreSQL database that many processes share: reconnection, and set-up by one process."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
 def hold_lock(live: Connection[dict[str, Any]], key: int) -> Iterator[None]:
     """Hold the advisory lock `key` of the whole database; others wait.
 
-    They ask again and again: one that waited inside a statement would hold a snapshot, and an
+    They ask again and again: a process that waited inside a statement would hold a snapshot, and an
     index that is built meanwhile waits for all snapshots.
     """
     taken = "SELECT pg_try_advisory_lock(%s) AS taken"

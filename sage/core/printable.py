@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _BREAK = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# Invisible, or made to reorder what stands beside it: soft hyphens, bidi controls, tag characters.
+# Invisible, or made to reorder the text beside it: soft hyphens, bidi controls, tag characters.
 _INVISIBLE = re.compile(
     "[\xad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
@@ -32,7 +32,7 @@ def clean_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The printable text on one line, with single spaces."""
+    """The printable text on a line, with single spaces."""
     return " ".join(clean_text(text).split())
 
 
@@ -45,7 +45,7 @@ _FORMULA = re.compile(r"[=+@\t\r]|-(?![\d.])")
 
 
 def as_cell(text: str) -> str:
-    """A text as a cell of a CSV file for people: one that a spreadsheet would compute is quoted."""
+    """A text as a cell of a CSV file for people, quoted if a spreadsheet would compute it."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 

@@ -18,7 +18,7 @@ NAMED = (
 
 
 def own_version() -> str:
-    """SAGE's own version; a checkout that was never installed says so."""
+    """SAGE's own version; "not installed" for a plain checkout."""
     try:
         return metadata.version("sage-pathology")
     except metadata.PackageNotFoundError:

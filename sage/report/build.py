@@ -76,7 +76,7 @@ def template(name: str) -> Template:
 
 @lru_cache(maxsize=2)
 def style_hash(name: str) -> str:
-    """The page's own style block, the only one that its content security policy lets apply."""
+    """The page's own style block, alone permitted by its content security policy."""
     source = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
     block = source[source.index("<style>") + len("<style>") : source.index("</style>")]
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
@@ -118,7 +118,7 @@ def _render(page: Page, name: str) -> str:
         place = pen.cited[citation.key]
         return Inert(f'<sup><a href="#r{place}">{reference}</a></sup>' if as_html else reference)
 
-    def sourced(citation: Citation) -> Inert:
+    def cite_source(citation: Citation) -> Inert:
         """The reference with its identifier beside it."""
         named = f"doi:{citation.doi}" if citation.doi else ""
         named = named or (f"PMID {citation.pmid}" if citation.pmid else "no identifier")
@@ -139,7 +139,7 @@ def _render(page: Page, name: str) -> str:
         has=page.facts.contains,
         v=quote,
         prose=prose,
-        sourced=sourced,
+        sourced=cite_source,
         references=pen.references,
         style_hash=style_hash("report.html.j2"),
         appendix_title=TITLE,

@@ -24,7 +24,7 @@ class CandidateRow:
 
 @dataclass
 class CandidatesPage:
-    """Ranking of the scientist's candidates and the choice of the tested ones."""
+    """Ranking of the scientist's candidates and the choice of those tested."""
 
     key: str
     order: str

@@ -70,7 +70,7 @@ NOT_TESTED = "Clinical meaning, should a test bear the claim out; there was none
 class Step:
     """An edge of a mechanism path with its evidence.
 
-    `elsewhere` names the cancers that its passages are of, where every one names another than the
+    `elsewhere` names the cancers that its passages are of, where each names another than the
     question's.
     """
 
@@ -251,7 +251,7 @@ def _paths(folder: RunFolder) -> list[ScoredPath]:
 
 
 def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
-    """The verdict; to who named no direction, the other one than was tested is an answer too."""
+    """The verdict; without a named direction, the untested direction is an answer too."""
     if TURNED_ROUND not in badge or question_of(folder, name).direction is not None:
         return badge
     return (
@@ -261,14 +261,14 @@ def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
 
 
 def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
-    words = {"reject": "rejected", "another": "set aside for another"}
+    states = {"reject": "rejected", "another": "set aside for another"}
     found = []
     for decision in decisions:
-        if decision.action in words:
+        if decision.action in states:
             draft = _model(folder.output(f"draft-{decision.hypothesis_id}"), Draft)
             found.append(
                 Rejected(
-                    decision.hypothesis_id, draft.hypothesis.statement, words[decision.action],
+                    decision.hypothesis_id, draft.hypothesis.statement, states[decision.action],
                     decision.comment,
                 )
             )  # fmt: skip

@@ -47,7 +47,7 @@ class Curve:
 
     @property
     def height(self) -> int:
-        """Of one column, in pixels."""
+        """Height of a column, in pixels."""
         return HEIGHT + ROW * len(self.rows)
 
 

@@ -81,7 +81,7 @@ def describe_relevant(debate: dict[str, Any]) -> str:
 
 
 AGAINST = {"refutes": "against", "weakens": "in part against", "stands": "leaves it standing"}
-"""How a verifier's answer is called: one sentence of a record refutes nothing by itself."""
+"""How a verifier's answer is called: a sentence of a record refutes nothing by itself."""
 
 
 ORDINALS = ("initial assessment", "first round", "second round", "third round")

@@ -1,4 +1,4 @@
-"""Pictures of measured exposures: a patient with a high value beside one with a low value."""
+"""Pictures of measured exposures: a patient with a high value beside a patient with a low value."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pictures(home: Path) -> list[dict[str, str]]:
 def draw_measured(cohort: Cohort, keys: list[str], folder: Path) -> list[dict[str, str]]:
     """Draw each measured variable in the patients at its 90th and its 10th percentile.
 
-    Nobody is named in a picture. Variables that no formula tells of, cohorts without maps, and
+    Nobody is named in a picture. Variables without a formula, cohorts without maps, and
     maps that do not give the cohort's value have none. Returns file and caption of each
     picture, as written to `fields.json` in the folder.
     """

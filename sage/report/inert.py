@@ -29,7 +29,7 @@ def html_text(text: object) -> Inert:
 
 
 def markdown_text(text: object) -> Inert:
-    """Escaped for Markdown (CommonMark and GitHub's tables, math and bare links), on one line."""
+    """Escaped for Markdown (CommonMark and GitHub's tables, math and bare links), on a line."""
     line = re.sub(r"\s+", " ", clean_text(str(text)))
     line = _INLINE.sub(lambda found: f"\\{found[0]}", line)
     line = line.replace("://", "&#58;//").replace("www.", "www&#46;").replace("@", "&#64;")

@@ -28,7 +28,7 @@ OBJECTIONS = {
 """By the rule that objects, what would end its objection."""
 CONTROLS = ("permuted outcome", "random features", "known positive", "negative control")
 NOT_RUN = ("the registered control was", "the contract switches")
-"""How the texts of a control begin that told nothing."""
+"""Beginnings of the texts of a control that decided nothing."""
 ANSWERED = ("adjusted model", "relevant effect", "primary", "power", "direction")
 """Rules that are answers of the verdict themselves."""
 CLOSED = ("control", "data", "reproduction", "registration")
@@ -50,7 +50,7 @@ class Reached:
     missing: float = 0.0
 
     def answers(self, question: str, *answers: str) -> bool:
-        """True if the question has one of these answers."""
+        """True if the question has any of these answers."""
         found = next((row for row in self.verdict.answers if row.question == question), None)
         return found is not None and found.answer in answers
 
@@ -231,7 +231,7 @@ REMARK: tuple[tuple[str, str, str, Holds], ...] = (
      lambda page, has: page.summary is not None),
 )  # fmt: skip
 """The items of REMARK (McShane et al., Journal of the National Cancer Institute), and what shows
-each. What no contract or result of a run holds is said to be missing, for the authors to add."""
+each. What no contract or result of a run holds is reported missing, for the authors to add."""
 REMARK_LACKS = {
     "2": "where and by which criteria the study took its patients",
     "3": "how treatments were chosen",
@@ -335,17 +335,17 @@ class Checklist:
 def checklists(page: Reported, facts: Facts) -> list[Checklist]:
     """The checklists of a hypothesis, filled from its contract, tables and keys.
 
-    TRIPOD+AI stands beside REMARK where predictions of a model are judged.
+    TRIPOD+AI accompanies REMARK where predictions of a model are judged.
     """
 
-    def has(key: str) -> bool:
+    def has_fact(key: str) -> bool:
         return facts.contains(f"{page.id}.{key}")
 
-    def filled(
+    def fill_items(
         rows: tuple[tuple[str, str, str, Holds], ...], lacks: Mapping[str, str]
     ) -> tuple[Item, ...]:
         return tuple(
-            Item(number, asks, holds(page, has), to, lacks.get(number, ""))
+            Item(number, asks, holds(page, has_fact), to, lacks.get(number, ""))
             for number, asks, to, holds in rows
         )
 
@@ -354,7 +354,7 @@ def checklists(page: Reported, facts: Facts) -> list[Checklist]:
             "REMARK",
             "Reporting recommendations for tumor marker prognostic studies (McShane et al., Journal"
             " of the National Cancer Institute, 2005).",
-            filled(REMARK, REMARK_LACKS),
+            fill_items(REMARK, REMARK_LACKS),
         )
     ]
     if _prediction(page):
@@ -363,7 +363,7 @@ def checklists(page: Reported, facts: Facts) -> list[Checklist]:
                 "TRIPOD+AI",
                 "Reporting of clinical prediction models (Collins et al., BMJ, 2024), for the"
                 " adjusted model whose predictions are judged above.",
-                filled(TRIPOD_AI, {}),
+                fill_items(TRIPOD_AI, {}),
             )
         )
     return found

@@ -107,7 +107,7 @@ def _sentence(found: Reproduction) -> str:
 
 
 def _table(found: Reproduction, name: str, facts: Facts) -> Table:
-    """Every compared number; differing and missing ones first."""
+    """Every compared number; differing and missing numbers first."""
     order = ("differs", "missing", "reproduced", "no second implementation")
     rows = []
     for item in sorted(found.compared, key=lambda comparison: order.index(comparison.state)):

@@ -89,7 +89,7 @@ class ResultsPage:
 
 @dataclass
 class ContractPage:
-    """The contract in words and in full."""
+    """The contract as sentences and in full."""
 
     sha256: str
     statements: tuple[str, ...]
@@ -150,7 +150,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
 
 
 def _scale(tests: Sequence[TestOutcome]) -> str:
-    """Scale of the primary test's estimate, such as a hazard ratio; empty without one."""
+    """Scale of the primary test's estimate, such as a hazard ratio; empty if there is none."""
     return next((test.effect.scale for test in tests if test.role == "primary" and test.effect), "")
 
 
@@ -318,7 +318,7 @@ QUESTIONS = {
 
 
 def _answer_row(answer: Answer) -> dict[str, str]:
-    """Describe one of the three answers of a verdict."""
+    """Describe an answer of a verdict."""
     return {
         "question": QUESTIONS[answer.question],
         "answer": answer.answer,
@@ -340,7 +340,7 @@ CURVE_NOTE = (
     " same fit are one row, which names them under “same fit”."
 )
 LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
-"""Steps of which each continues from the one before."""
+"""Steps of which each continues from the last."""
 
 
 def _flow(results: Results) -> list[Table]:

@@ -14,7 +14,7 @@ class Spending(Strict):
     """A step of a run: completed executions, duration, and cost of model calls.
 
     `unanswered` counts paid calls that gave no whole reply, `estimated` those whose tokens no
-    server told.
+    server reported.
     """
 
     step: str
@@ -34,7 +34,7 @@ class Spending(Strict):
 def spending(folder: RunFolder) -> list[Spending]:
     """Build a row per completed step and hypothesis, in order of first completion.
 
-    It counts what the outputs tell, and so does the report: a replay shows the same.
+    The counts are those of the outputs, as in the report: a replay shows the same.
     """
     rows: _Rows = {}
     for event in folder.events():

@@ -1,4 +1,4 @@
-"""Begin a run, or open one that exists."""
+"""Begin a run, or open an existing run."""
 
 from __future__ import annotations
 

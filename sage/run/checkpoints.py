@@ -56,7 +56,7 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         thread: Any = {"configurable": {"thread_id": services.manifest.thread}}
         if own.exists() and saver.get_tuple(thread) is None:  # else it would begin anew
             raise InputError(
-                f"the run's checkpoints lie in {own}, and not in the database: go on with"
+                f"the run's checkpoints are in {own}, and not in the database: continue with"
                 " SAGE_CHECKPOINT_URL= (empty), or begin a new run"
             )
         yield saver
@@ -81,7 +81,7 @@ def _in_postgres(url: str, serde: Any, manifest: Manifest) -> Iterator[BaseCheck
         from langgraph.checkpoint.postgres import PostgresSaver
 
         class Persistent(PostgresSaver):
-            """Each call is whole by itself, and writing a checkpoint twice leaves one."""
+            """Each call is whole by itself, and writing a checkpoint twice leaves a single copy."""
 
             def get_tuple(self, *given: Any, **named: Any) -> Any:
                 return retry(lambda: super(Persistent, self).get_tuple(*given, **named))

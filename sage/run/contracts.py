@@ -1,4 +1,4 @@
-"""A frozen contract in words, for the interpreter and the report."""
+"""A frozen contract as sentences, for the interpreter and the report."""
 
 from __future__ import annotations
 

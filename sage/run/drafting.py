@@ -45,7 +45,7 @@ def draft_hypotheses(
     """The best `kept` of `wanted` candidates, as drafts.
 
     Where too few patients are in the subgroup that the question names, the claim is redesigned for
-    all patients; its account says so.
+    all patients, as its account states.
 
     Parameters
     ----------

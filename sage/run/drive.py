@@ -29,7 +29,7 @@ class Pause:
 def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
     """Run until the next checkpoint for a person, or the end (None).
 
-    `answer` maps interrupt ids to the values they waited for. Called without one, a run continues
+    `answer` maps interrupt ids to the values they waited for. Without an answer a run continues
     from its last checkpoint; finished nodes do not run again.
 
     Raises

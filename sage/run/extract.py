@@ -60,14 +60,14 @@ def extract(
     registry = tools.load("pathology")
     context = ToolContext(Roots.of([cohort.root], out / "tools"))
     reasoner = RulesReasoner(Resources(ontology=Ontology.load(data_root() / "ontology")))
-    extended, plan, told = resolve_cohort(
+    extended, plan, provenances = resolve_cohort(
         cohort,
         wanted,
         reasoner,
         registry,
         lambda name, arguments: registry.run(name, arguments, context),
         out / "extracted",
-        on_event=lambda _, said: progress(said["variable"], said["done"], said["total"]),
+        on_event=lambda _, event: progress(event["variable"], event["done"], event["total"]),
     )
     written = []
     for extraction in plan.extract:
@@ -81,6 +81,6 @@ def extract(
     return Extracted(
         found=plan.found,
         missing=plan.missing,
-        provenance=tuple(provenance.model_dump(mode="json") for provenance in told),
+        provenance=tuple(provenance.model_dump(mode="json") for provenance in provenances),
         features=tuple(written),
     )

@@ -191,7 +191,7 @@ class RunFolder:
         self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
 
     def hold(self) -> None:
-        """Take the run for this process until it ends, and clear what a killed one left half-done.
+        """Hold the run for this process until it ends, and clear what a killed process left.
 
         Raises
         ------
@@ -271,7 +271,7 @@ class RunFolder:
         if beside:
             raise InputError(
                 f"{self.root} and {beside[0].root} hold the same run, and which of them is the copy"
-                " cannot be told: move one out of this folder, `sage resume` the other, then move"
+                " is unknown: move one out of this folder, `sage resume` the other, then move"
                 " it back"
             )
         return False
@@ -351,7 +351,7 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
     Raises
     ------
     InputError
-        If no such run, or more than one.
+        If no such run, or several.
     """
     direct = Path(name)
     if (direct / "manifest.json").is_file():

@@ -110,7 +110,7 @@ def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:
 def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
     """Draft candidates, rank them before anything is tested, and keep the best.
 
-    As many are kept as the run asks for; for each wish of a reviewer, one more.
+    As many are kept as the run asks for; for each wish of a reviewer, another.
     """
     with services.node("scientist"):
         drafts: list[Draft] = list(state.get("drafts", []))

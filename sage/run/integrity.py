@@ -251,7 +251,7 @@ def _hash(path: Path, size: int | None = None) -> str:
 
 
 def _drop_torn_line(file: Any) -> None:
-    """Cut off what a kill left of a line, so that the next one stands on its own."""
+    """Cut off what a kill left of a line, so that the next begins a new line."""
     file.seek(0)
     content = file.read()
     if content and not content.endswith(b"\n"):

@@ -190,7 +190,7 @@ def refuse(question: Question) -> None:
 
 
 def describe_question(question: Question, *, begun: bool = False) -> list[str]:
-    """The contract in words, a line per part. Refusals end the command in a line of their own.
+    """The contract as text, a line per part. Refusals end the command in a line of their own.
 
     A run that has `begun` was agreed to: nobody is asked to.
     """

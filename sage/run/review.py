@@ -60,7 +60,7 @@ class HumanInterrupt(Strict):
 
 
 def interrupt_of(draft: Draft) -> HumanInterrupt:
-    """The interrupt of one draft: its fields to edit, its sentence to read."""
+    """The interrupt of a draft: its fields to edit, its sentence to read."""
     fields = json.loads(draft.hypothesis.model_dump_json())
     return HumanInterrupt(
         action_request=ActionRequest(action=f"test {draft.hypothesis.id}", args=fields),
@@ -104,8 +104,8 @@ class HumanResponse(Strict):
             decision = Decision(hypothesis_id=name, action=action, comment=said)
         if self.type == "response":  # a wish goes to the scientist, without anybody's name
             return decision
-        told = "; ".join(text for text in (decision.comment, by, self.comment) if text)
-        return decision.model_copy(update={"comment": told})
+        comment = "; ".join(text for text in (decision.comment, by, self.comment) if text)
+        return decision.model_copy(update={"comment": comment})
 
 
 def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple[Decision, ...]:
@@ -223,18 +223,18 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
 
 
 def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]) -> Hypothesis:
-    """Another claim without the words that were written for the old one."""
+    """Another claim without the words that were written for the old claim."""
     design = describe_design(after)
-    words: dict[str, Any] = {
+    replaced: dict[str, Any] = {
         "rationale": "",
         "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the dictionary.",
     }
     if [exposure.variable for exposure in before.exposures] != [
         exposure.variable for exposure in after.exposures
     ]:
-        words["untested"] = ()
+        replaced["untested"] = ()
     return after.model_copy(
-        update={name: value for name, value in words.items() if name not in edited}
+        update={name: value for name, value in replaced.items() if name not in edited}
     )
 
 
@@ -253,8 +253,8 @@ def _validate_hypothesis(services: Services, fields: dict[str, Any]) -> Hypothes
     return settle_fields(hypothesis, services.dictionary)
 
 
-def _same_words(one: str, other: str) -> bool:
-    return " ".join(one.lower().rstrip(".").split()) == " ".join(other.lower().rstrip(".").split())
+def _same_words(text: str, other: str) -> bool:
+    return " ".join(text.lower().rstrip(".").split()) == " ".join(other.lower().rstrip(".").split())
 
 
 def _format_value(value: Any) -> str:

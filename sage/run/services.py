@@ -20,7 +20,7 @@ from sage.core.files import write_json
 from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
 from sage.core.log import logger
-from sage.core.progress import Listener as ToldTo
+from sage.core.progress import Listener as ProgressListener
 from sage.core.progress import listen
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import question_of
@@ -127,7 +127,7 @@ class Services:
 
     @cached_property
     def second_cohort(self) -> Cohort | None:
-        """The cohort on which claims are repeated, if the run has one."""
+        """The cohort on which claims are repeated, if any."""
         from sage.run.measuring import SECOND, add_defined
         from sage.run.wiring import load_cohort
 
@@ -244,11 +244,11 @@ class Services:
         )
         return reply
 
-    def _teller(self, name: str, fields: dict[str, Any]) -> ToldTo:
-        """Passes on what a step is at: all of it to the listener, now and then to the event log."""
+    def _relay_progress(self, name: str, fields: dict[str, Any]) -> ProgressListener:
+        """Relay a step's progress: all of it to the listener, now and then to the event log."""
         last = time.monotonic()
 
-        def heard(what: str, done: int, total: int) -> None:
+        def relay(what: str, done: int, total: int) -> None:
             nonlocal last
             said = {"what": what, "done": done, "total": total}
             self.listener("progress", name, {**fields, "progress": said})
@@ -256,11 +256,11 @@ class Services:
                 last = time.monotonic()
                 self.folder.event("progress", **fields, **said)
 
-        return heard
+        return relay
 
     @contextmanager
     def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
-        """Log a node's start, end and duration, tell the listener, and record what it wrote.
+        """Log a node's start, end and duration, notify the listener, and record what it wrote.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class Services:
         self.listener("start", name, fields)
         begun = time.perf_counter()
         try:
-            with step(name, hypothesis), listen(self._teller(name, fields)):
+            with step(name, hypothesis), listen(self._relay_progress(name, fields)):
                 yield
         except GraphInterrupt:
             raise

@@ -107,8 +107,8 @@ def find_affected(
         try:
             for name, draft in _drafts(run):
                 statement = one_line(str(draft["hypothesis"]["statement"]))
-                told = [*_citations(draft, retracted), *_steps(run, draft, before, after)]
-                told += _links(draft, before, after)
+                touches = [*_citations(draft, retracted), *_steps(run, draft, before, after)]
+                touches += _links(draft, before, after)
                 found += [
                     Touched(
                         run=run.id,
@@ -118,7 +118,7 @@ def find_affected(
                         paper=paper,
                         what=what,
                     )
-                    for kind, paper, what in dict.fromkeys(told)
+                    for kind, paper, what in dict.fromkeys(touches)
                 ]
         except (
             InputError,

@@ -30,7 +30,7 @@ EVENTS = {
     "done": "the analysis is complete",
     "feature": "slides measured",
 }
-"""What the analysis says of itself, in words."""
+"""Sentences for the events of the analysis."""
 
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
@@ -71,23 +71,23 @@ def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> F
     from validation.drafting.freezing import freeze
     from validation.statistics.online import level
 
-    def at(place: int) -> FrozenContract:
+    def freeze_at(place: int) -> FrozenContract:
         online = Online(
             campaign=services.manifest.campaign,
             place=place,
             level=level(place, contract.rules.alpha),
         )
-        told = contract.model_copy(update={"online": online})
-        return freeze(Contract.model_validate(told.model_dump()), services.cohort)
+        placed = contract.model_copy(update={"online": online})
+        return freeze(Contract.model_validate(placed.model_dump()), services.cohort)
 
     for place in ledger.places():
-        taken = at(place)
+        taken = freeze_at(place)
         if ledger.registration(taken.sha256) is not None:
             return taken
     ledger.follow(services.cohort)
     if services.spec.confirms and services.second_cohort is not None:
         ledger.follow(services.second_cohort)
-    return at(ledger.next_place())
+    return freeze_at(ledger.next_place())
 
 
 def open_run_ledger(services: Services) -> Ledger:
@@ -151,7 +151,7 @@ def analyze(
     Raises
     ------
     FaultError
-        If the contract in the folder is not the one that was frozen.
+        If the contract in the folder is not the frozen contract.
     InputError
         If the cohort's data changed since then, or `mended` finds nothing escalated or no change.
     """

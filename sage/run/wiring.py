@@ -230,7 +230,7 @@ def graph_path(
     Raises
     ------
     InputError
-        If the given one is not there.
+        If the given path is not there.
     """
     path = kg.resolve() if kg else demo_graph(settings, progress)
     if not path.exists():
@@ -281,7 +281,7 @@ def make_literature(
     from kg.literature.search import Literature
 
     if not corpus.is_dir():
-        raise InputError(f"the run's corpus {corpus} is gone; put it back there to go on")
+        raise InputError(f"the run's corpus {corpus} is gone; put it back there to continue")
     local = LocalIndex.from_folder(corpus)
     cache = settings.cache_dir / "literature"
     if embed is None:
@@ -305,7 +305,7 @@ def make_literature(
 
 
 def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:
-    """The sandbox that settings ask for, or the best one that works here."""
+    """The sandbox that settings ask for, or the best that works here."""
     import sandbox
 
     return sandbox.choose(

@@ -72,7 +72,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     Parameters
     ----------
     site : what is shown
-    options : where it is served, with the token; the port is the one that is bound
+    options : where it is served, with the token; the port is the bound port
     listener : the socket that bounds connections
     """
     assert options.token is not None
@@ -137,7 +137,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     routers += [cohorts.uploads, *(added.router for added in pages.values() if added.router)]
     for router in routers:
         app.include_router(router, prefix="/api")
-    watch = Watch(lambda: measured(site))
+    watch = Watch(lambda: collect_metrics(site))
     rules = tuple(rule for added in pages.values() for rule in added.rules)
     return Guard(app, options, imports, site.people, listener, watch, rules)
 
@@ -149,11 +149,11 @@ def _reviews(site: Site) -> Reviews:
     return kept.enter_context(open_reviews(site.settings))
 
 
-def measured(site: Site) -> list[Metric]:
+def collect_metrics(site: Site) -> list[Metric]:
     """Metrics of the runs here and in the queue."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
     found = [make_gauges("sage_runs", "Runs in this server's folder by status.", "status", here)]
-    up = False  # where it is not, what else is measured is told all the same
+    up = False  # where it is not, everything else is still measured
     with suppress(FaultError):
         with open_runs(site.settings) as table:
             if table is not None:

@@ -32,7 +32,7 @@ BODY = 1 << 20
 UPLOADS = {"/api/uploads": 64 << 20}
 """Routes that take files, with their largest body."""
 VIEWER_STYLE = "'sha256-9xTiqzfwFaL2SGb1rmr8gysEwVVjIvqWAgmZgqFqpEE='"
-"""The one rule that OpenSeadragon adds to a page: its canvas has no outline on touch screens."""
+"""The rule that OpenSeadragon adds to a page: its canvas has no outline on touch screens."""
 POLICY = (
     "default-src 'none'; script-src 'self' {imports}; style-src 'self' {viewer};"
     " img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; frame-src 'self';"
@@ -52,7 +52,7 @@ class Secrets:
     token: str
 
     def derive(self, purpose: str) -> str:
-        """A value that tells nothing of the token."""
+        """A value that reveals nothing of the token."""
         return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
     @property
@@ -75,7 +75,7 @@ class Guard:
     options : where the server listens, and under which names it is called
     imports : CSP source of the page's import map, the only inline script that may apply
     people : names people, decides what each may do, and logs it
-    listener : is told which connections carry an allowed request
+    listener : learns which connections carry an allowed request
     watch : answers those who watch the server
     """
 
@@ -156,7 +156,7 @@ class Guard:
         return [(b"location", b"/"), (b"set-cookie", value.encode()), (b"content-length", b"0")]
 
     def _status(self, scope: Any) -> int | None:
-        """The status of a request that may not pass; None for one that may."""
+        """The status of a request that may not pass; None if it may."""
         headers = scope["headers"]
         bearer = self.gate.authorized(headers, self.secrets.token.encode())
         session = self._session(headers).encode()
@@ -182,7 +182,7 @@ class Guard:
         who = scope["state"].get("person", "") or "who holds the token"
         try:
             entry = await anyio.to_thread.run_sync(self.people.log, who, *request)
-        except Exception as error:  # noqa: BLE001 (whatever it is, nothing goes on unlogged)
+        except Exception as error:  # noqa: BLE001 (whatever it is, nothing passes unlogged)
             log.failed("audit log not written", error)
             return False
         scope["state"]["logged"] = entry

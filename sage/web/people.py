@@ -66,7 +66,7 @@ class People(Protocol):
         """True if a reverse proxy names people; else they name themselves."""
 
     def named(self, scope: Any) -> str | None:
-        """Person of a request; None where no trusted proxy names exactly one."""
+        """Person of a request; None where no trusted proxy names exactly one person."""
 
     def roles_of(self, who: str) -> frozenset[Role]:
         """Roles of a person."""
@@ -137,7 +137,7 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
     Raises
     ------
     InputError
-        If one option needs another, or no installed plugin knows people.
+        If an option needs another, or no installed plugin knows people.
     """
     if (hooks := load_hooks()) is not None:
         people: People = hooks.open_people(settings, header, proxies, roles)

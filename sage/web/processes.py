@@ -80,14 +80,16 @@ class Commands:
             return ""
         with contextlib.suppress(OSError):
             said = self.log(name).read_text(encoding="utf-8", errors="replace")
-            told = [line for line in said.splitlines() if line.startswith("error: ")]
+            errors = [line for line in said.splitlines() if line.startswith("error: ")]
             return (
-                clean_text(told[-1].removeprefix("error: ")) if told else clean_text(said[-2000:])
+                clean_text(errors[-1].removeprefix("error: "))
+                if errors
+                else clean_text(said[-2000:])
             )
         return f"the command ended with code {code}"
 
     def interrupt(self, name: str) -> bool:
-        """Ctrl-C to the command that this server started for the run, if it goes on."""
+        """Ctrl-C to the command that this server started for the run, if it still runs."""
         process = self._running.get(name)
         if process is None or process.poll() is not None:
             return False

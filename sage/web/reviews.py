@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sage.settings import Settings
 
 FILE = "reviews.jsonl"
-"""In a run's folder: one JSON object per line, oldest first."""
+"""In a run's folder: a JSON object per line, oldest first."""
 TABLES = """
 CREATE TABLE IF NOT EXISTS sage_reviews (
   run TEXT NOT NULL, seq BIGINT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, seq))
@@ -30,7 +30,7 @@ class Reviews:
         """Keep what a reviewer said; when this returns, it is on disk."""
         self._write(run, _line(who, fields))
 
-    def of(self, run: RunFolder) -> list[dict[str, Any]]:
+    def entries(self, run: RunFolder) -> list[dict[str, Any]]:
         """Comments and votes of a run, oldest first."""
         return [json.loads(line) for line in _lines(run)]
 
@@ -49,28 +49,28 @@ class SharedReviews(Reviews):
 
     def add(self, run: RunFolder, who: str, **fields: Any) -> None:
         """See `Reviews.add`."""
-        line, before, known = _line(who, fields), _lines(run), _known(run)
+        line, before, known = _line(who, fields), _lines(run), _identify(run)
 
         def body(execute: Execute) -> None:
             self.database.serialize(execute, "sage_reviews")
-            said = len(self._of(execute, known))
+            said = len(self._select(execute, known))
             for at, text in enumerate([line] if said else [*before, line], start=said + 1):
                 execute("INSERT INTO sage_reviews VALUES (?, ?, ?)", [known, at, text])
 
         self.database.transaction(body)
         self._write(run, line)
 
-    def of(self, run: RunFolder) -> list[dict[str, Any]]:
-        """See `Reviews.of`."""
-        known = _known(run)
-        rows = self.database.transaction(lambda execute: self._of(execute, known))
-        return [json.loads(row["body"]) for row in rows] or super().of(run)
+    def entries(self, run: RunFolder) -> list[dict[str, Any]]:
+        """See `Reviews.entries`."""
+        known = _identify(run)
+        rows = self.database.transaction(lambda execute: self._select(execute, known))
+        return [json.loads(row["body"]) for row in rows] or super().entries(run)
 
-    def _of(self, execute: Execute, known: str) -> list[dict[str, Any]]:
+    def _select(self, execute: Execute, known: str) -> list[dict[str, Any]]:
         return execute("SELECT body FROM sage_reviews WHERE run = ? ORDER BY seq", [known])
 
 
-def _known(run: RunFolder) -> str:
+def _identify(run: RunFolder) -> str:
     manifest = run.manifest()
     return manifest.run_id or manifest.id
 
@@ -88,7 +88,7 @@ def _lines(run: RunFolder) -> list[str]:
 
 @contextmanager
 def open_reviews(settings: Settings) -> Iterator[Reviews]:
-    """Of all runs: in PostgreSQL where the settings name one, else in the runs' folders."""
+    """Of all runs: in PostgreSQL where the settings name a database, else in the runs' folders."""
     if settings.checkpoint_url is None:
         yield Reviews()
         return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_server(site: Site, options: HttpOptions, started: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C; `started` is told the address with the token.
+    """Serve until Ctrl-C; `started` receives the address with the token.
 
     Raises
     ------

@@ -40,7 +40,7 @@ class Site:
     ----------
     settings : as for every command
     roots : folders below which cohorts and slides may be shown
-    kg : the graph that questions are read with; None for the one that ships
+    kg : the graph that questions are read with; None for the graph that ships
     reviewers : how many different people must agree on a hypothesis
     people : names people, decides what each may do, and logs it
     """

@@ -257,7 +257,7 @@ def test_two_people_agree_who_say_the_same(tmp_path: Path, said: Any, agreed: An
     for who, kind, args in said:
         response = {"type": kind, "args": args, "comment": f"says {who}", "reviewers": []}
         reviews.add(run, who, hypothesis="h1", response=response)
-    people, response = _find_agreement(reviews.of(run), "h1", 2)
+    people, response = _find_agreement(reviews.entries(run), "h1", 2)
     assert ((people, response["args"]) if response else None) == agreed
     if response:
         assert response["comment"] == "says Ana; says Ben"

@@ -80,7 +80,7 @@ def test_nothing_in_a_value_forges_a_line_or_moves_the_terminal(
 
 @given(st.text(st.characters(codec=None)))
 def test_every_text_is_shown_on_one_line_without_what_a_terminal_obeys(text: str) -> None:
-    shown = log.escaped(text)
+    shown = log.escape(text)
     assert all(char == " " or unicodedata.category(char)[0] not in "CZ" for char in shown)
     assert shown.splitlines() in ([shown], [])
 

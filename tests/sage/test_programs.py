@@ -216,7 +216,7 @@ def test_the_unit_is_checked_by_slides_twice_as_large(box: Sandbox) -> None:
     (hidden,) = check_values(
         check_program(literal.replace('"µm"', '"1"').replace("np.median", "np.mean")), held, box
     )
-    assert "a length stands in the code" in hidden
+    assert "a length is in the code" in hidden
 
 
 def test_the_order_of_cells_must_not_count(box: Sandbox) -> None:

@@ -13,7 +13,7 @@ from sage.core.errors import InputError
 from sage.run.folder import RunFolder
 from sage.run.queue.runs import open_runs
 from sage.settings import Settings, load
-from sage.web.app import measured
+from sage.web.app import collect_metrics
 from sage.web.site import Site
 from sage_hospital.audit import open_audit
 from sage_hospital.deployment import check_deployment
@@ -111,7 +111,7 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_listed(
     assert found.found.startswith("2 runs, of which 1 cannot be read:")
     assert "hurt/manifest.json is damaged" in found.found
     assert [name for name, _ in Site(settings).runs()] == ["first"]
-    assert "sage_runs" in str(measured(Site(settings)))
+    assert "sage_runs" in str(collect_metrics(Site(settings)))
     monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
     list_all(20, as_json=False)
     found_broken = capsys.readouterr()

@@ -21,7 +21,7 @@ from sage.run.queue.runs import open_runs
 from sage.run.review import HumanResponse
 from sage.run.spec import RunSpec
 from sage.settings import Settings
-from sage.web.app import create_app, measured
+from sage.web.app import collect_metrics, create_app
 from sage.web.guard import Guard
 from sage.web.people import describe_request
 from sage.web.routes import review
@@ -256,7 +256,7 @@ def test_a_server_without_its_database_is_measured_all_the_same(
     url: str | None, settings: Settings
 ) -> None:
     given = settings.model_dump() | {"checkpoint_url": url}
-    families = measured(Site(Settings.model_validate(given)))
+    families = collect_metrics(Site(Settings.model_validate(given)))
     found = {family.name: [sample.value for sample in family.samples] for family in families}
     assert found["sage_database_up"] == [float(url is None)]
     assert "sage_runs" in found

@@ -965,7 +965,7 @@ name = "m"
     ("settings", "words"),
     [
         (VISION.replace("vision = true\n", "") + "vision = true\n",
-         "models.mini.vision: there is no such setting; vision stands at the top of the file"),
+         "models.mini.vision: there is no such setting; vision belongs at the top of the file"),
         (VISION, "price_out (USD per million tokens) of models.nano, models.mini in"),
     ],
     ids=["misplaced", "unpriced"],

@@ -135,7 +135,7 @@ def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
     _, drafts = find_drafts(request, name)
     if not 0 <= round < len(drafts.rounds):
         raise InputError(f"there is no round {round}")
-    with request.app.state.tiles.held(slide_of(request, drafts.header)) as held:
+    with request.app.state.tiles.hold(slide_of(request, drafts.header)) as held:
         if kind == "thumbnail":
             image = held.thumbnail(THUMBNAIL_PX)
         else:

@@ -46,7 +46,7 @@ class Policy:
 
     `deadline` bounds a call with all its retries; `attempt` bounds one attempt from first to last
     byte, so that a server which drips bytes cannot hold a run. `longest_wait` is the longest
-    `Retry-After` that is honored; a longer one ends the call. `patience` is the longest wait for a
+    `Retry-After` that is honored; a longer wait ends the call. `patience` is the longest wait for a
     slot under the service's rate (None: as long as the deadline allows).
     """
 
@@ -136,7 +136,7 @@ class ServiceClient:
 
         `read` gets the body and raises `SourceChanged` (or ValueError, KeyError, TypeError, which
         become it) for a body that it does not know. Only a body that was read is cached. A body
-        cut short mid-transfer is retried; one that is complete but unreadable is retried once,
+        cut short mid-transfer is retried; a complete but unreadable response is retried once,
         since proxies do answer 200 with an error page.
 
         Raises
@@ -155,7 +155,7 @@ class ServiceClient:
             dict(request.params),
             [request.json, dict(request.data or {})],
         )
-        # The same request twice at once is one request: the second waits and finds it cached.
+        # Of two identical requests the second waits and finds the response cached.
         lock = self._flying.setdefault(key, asyncio.Lock())
         try:
             async with lock:
@@ -273,7 +273,7 @@ class ServiceClient:
         """Send one attempt when the throttle allows it, by the requests really sent."""
         held = False
 
-        def gone() -> None:
+        def mark_sent() -> None:
             nonlocal held
             gate.throttle.sent()
             self._count(requests=1)
@@ -287,15 +287,15 @@ class ServiceClient:
             while (wait := gate.throttle.still_to_wait()) > 0.0:
                 await self._sleep(wait)
             async with asyncio.timeout(self.policy.attempt):
-                return await self._send(request, gone)
+                return await self._send(request, mark_sent)
         finally:
             if held:
                 gate.door.release()
 
     async def _send(
-        self, request: Request, gone: Callable[[], None]
+        self, request: Request, mark_sent: Callable[[], None]
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request and return status, headers and body; `gone` is called when it leaves.
+        """Send a request and return status, headers and body; `mark_sent` is called when it leaves.
 
         Redirects are followed on the same host alone.
         """
@@ -311,7 +311,7 @@ class ServiceClient:
 
         async def trace(event: str, _: dict[str, Any]) -> None:
             if event.endswith(".send_request_headers.started"):
-                gone()
+                mark_sent()
 
         for _ in range(4):
             try:

@@ -23,7 +23,7 @@ class Limit:
 class Throttle:
     """Keeps every window of `per` seconds to `requests` requests, by when they were really sent.
 
-    Two sliding logs, in milliseconds: reservations, in order of arrival, which tell a caller its
+    Two sliding logs, in milliseconds: reservations, in order of arrival, which give a caller its
     wait before it commits to it; and the times at which requests went out, which decide. They
     differ where connecting takes time: a request that left late pushes those behind it.
     """

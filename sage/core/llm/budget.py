@@ -20,7 +20,7 @@ _step: ContextVar[tuple[str, str]] = ContextVar("step", default=("", ""))
 
 
 class BudgetError(FaultError):
-    """The budget is spent; a run can be resumed with a larger one."""
+    """The budget is spent; a run can be resumed with a larger budget."""
 
     def __init__(self, message: str, budget_usd: float = 0.0) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
 """The client for language models: OpenAI, Azure, and any server that speaks their protocol.
 
-A reply is streamed under one deadline. What a call may cost is reserved from the run's budget
+A reply is streamed under a deadline. What a call may cost is reserved from the run's budget
 before it is made and settled after it; a generation that ran out of time is paid as well, and never
 asked for again on its own. A reply that continues past its limit is cut off: by what came of it, no
 reply costs more than twice what was reserved for it.
@@ -78,7 +78,7 @@ class Endpoint(Strict):
     ----------
     base_url : the server's address up to `/v1`; with `api_version`, Azure's resource address
     api_key : sent with every call; local servers need none
-    api_version : makes the endpoint an Azure one, whose deployments are named as the models
+    api_version : makes it an Azure endpoint, whose deployments are named as the models
     timeout_s : deadline in seconds of a reply, from the request to its last token
     retries : how often a request that was not served is sent again
     concurrency : calls under way at once
@@ -221,7 +221,7 @@ class Client:
             def charge(outcome: Outcome) -> Charge:
                 reply = received.reply(model.name)
                 known = outcome == "answered"
-                # Nobody tells how much an unfinished generation took: at most its limit.
+                # The usage of an unfinished generation is unknown: at most its limit.
                 tokens = reply.completion_tokens if known else max(reply.completion_tokens, most)
                 paid = Charge(
                     agent=request.agent,
@@ -292,7 +292,7 @@ class Client:
                 )
             return error.wait
 
-        def tell(state: RetryCallState) -> None:
+        def log_retry(state: RetryCallState) -> None:
             seconds = round(state.upcoming_sleep, 2)
             log.info("asked again", agent=call.request.agent, model=call.model.name, wait_s=seconds)
 
@@ -300,7 +300,7 @@ class Client:
             retry=retry_if_exception_type(_NotServed),
             stop=stop_after_attempt(self.endpoint.retries + 1),
             wait=pause,
-            before_sleep=tell,
+            before_sleep=log_retry,
         )
         try:
             async for attempt in tries:
@@ -424,7 +424,7 @@ class _Call:
 
 
 class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
-    """A request that may be served if it is sent again, `wait` seconds from now if that is said."""
+    """A request that may be served if sent again, `wait` seconds from now if that is known."""
 
     def __init__(self, problem: Exception, wait: float | None = None) -> None:
         super().__init__(str(problem))
@@ -471,15 +471,15 @@ class _Wire:
 
     def simplify(self, reason: str) -> bool:
         """Leave out or replace what the server's reason names; False if nothing is left to try."""
-        words = reason.lower()
-        if self.usage and "stream_options" in words:
+        message = reason.lower()
+        if self.usage and "stream_options" in message:
             self.usage = False
-        elif not self.other_limit and re.search(r"max_(completion_)?tokens", words):
+        elif not self.other_limit and re.search(r"max_(completion_)?tokens", message):
             self.other_limit = True
-        elif self.tools and re.search(r"\btools?\b|tool_choice|function call", words):
+        elif self.tools and re.search(r"\btools?\b|tool_choice|function call", message):
             self.tools = False
         elif self.structured != "prompt" and re.search(
-            r"response_format|json_schema|json_object|structured output", words
+            r"response_format|json_schema|json_object|structured output", message
         ):
             self.structured = "json_object" if self.structured == "json_schema" else "prompt"
         else:

@@ -29,9 +29,9 @@ class Unavailable(Exception):  # noqa: N818 - carries the error to raise when no
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """A provider's words on one line, without control characters, cut at `limit` characters."""
-    words = " ".join(str(text).split())
-    plain = "".join(letter for letter in words if letter.isprintable())
+    """A provider's words on a line, without control characters, cut at `limit` characters."""
+    flat = " ".join(str(text).split())
+    plain = "".join(letter for letter in flat if letter.isprintable())
     plain = re.sub(r"\b(sk|key|Bearer)[-_ ][\w-]{6,}", "(key)", plain)
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
@@ -139,6 +139,6 @@ def explain(error: openai.APIStatusError, where: str, agent: str, model: str) ->
     return Unavailable(
         ModelError(
             f"{where} answered {status} to agent {agent} until the retries were used up"
-            f" ({reason}); `sage resume` goes on from here"
+            f" ({reason}); `sage resume` continues from here"
         )
     )

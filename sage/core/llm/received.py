@@ -38,7 +38,7 @@ class Received:
         self._model = ""
 
     async def read(self, raw: Any) -> None:
-        """Read a response to its end: a stream, or one object where the server does not stream."""
+        """Read a response to its end: a stream, or an object where the server does not stream."""
         if "event-stream" not in raw.headers.get("content-type", ""):
             self._add(json.loads(await raw.http_response.aread()), part="message")
             return

@@ -1,7 +1,7 @@
 """The record of what agents asked, decided, called and answered: a JSON object per line.
 
-An *episode* is one question to an agent, from its `ask` line to its `end` line; between them stand
-its turns. A line tells only what its kind has to tell. docs/traces.md documents the fields.
+An *episode* is a question to an agent, from its `ask` line to its `end` line; between them stand
+its turns. A line holds only the fields of its kind. docs/traces.md documents the fields.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TraceLine(Strict):
     prompt_tokens: int | None = Field(default=None, description="tokens read, of turn or episode")
     completion_tokens: int | None = Field(default=None, description="tokens written, likewise")
     usd: float | None = Field(default=None, description="cost in USD, likewise")
-    estimated: bool | None = Field(default=None, description="the server told no tokens")
+    estimated: bool | None = Field(default=None, description="the server reported no tokens")
     cached: bool | None = Field(default=None, description="the reply was kept; nothing was paid")
     tool: str | None = Field(default=None, description="`tool`: its name")
     call_id: str | None = Field(default=None, description="`tool`: the call that it answers")
@@ -87,7 +87,7 @@ class Trace:
         self.path = path
 
     def episode(self, agent: str) -> Episode:
-        """Begin to trace one question to `agent`."""
+        """Begin to trace a question to `agent`."""
         return Episode(self, agent)
 
     def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:

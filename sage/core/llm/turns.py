@@ -1,4 +1,4 @@
-"""The loop in which an agent works: decide, call a tool or answer, be told, decide again.
+"""The loop in which an agent works: decide, call a tool or answer, read the result, decide again.
 
 A *policy* decides: a model, a deterministic rule, or a recorded trace. The loop runs the tools,
 holds the bounds, has the answer checked, and writes every turn to the trace. A question without
@@ -47,7 +47,7 @@ class Tool(Generic[A]):
     usd: float = 0.0
 
     def wire(self) -> dict[str, Any]:
-        """The tool as chat completions describe one."""
+        """The tool as chat completions describe it."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -174,7 +174,7 @@ class UnansweredError(FaultError):
 
 
 class RefusedError(UnansweredError):
-    """Every answer was refused; `reason` says why the last one was."""
+    """Every answer was refused; `reason` says why the last was."""
 
     def __init__(self, agent: str, attempts: int, reason: str) -> None:
         super().__init__(
@@ -374,7 +374,7 @@ class ModelPolicy:
 
     Parameters
     ----------
-    show : makes text from outside fit to stand on a line of a prompt
+    show : makes text from outside fit for a line of a prompt
     admit : raises if a tool's result must not reach a model
     """
 
@@ -455,7 +455,7 @@ class ModelPolicy:
             self._say(Message(role="tool", text=text, call_id=call.id))
 
     def reconsider(self, reason: str) -> None:
-        """Hand the model the reason, on one line."""
+        """Hand the model the reason, on a line."""
         self._say(
             Message(
                 role="user",
@@ -607,7 +607,7 @@ def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
         return None
     results = [line for line in lines if line.kind == "tool"]
 
-    def recorded(_: BaseModel) -> object:
+    def replay_result(_: BaseModel) -> object:
         line = results.pop(0)
         if line.error is not None:
             raise InputError(line.error)
@@ -619,7 +619,7 @@ def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
         given=_Recorded(),
         returns=returns,
         check=lambda _: [],
-        tools=tuple(Tool(name, "recorded", _Recorded, recorded) for name in names),
+        tools=tuple(Tool(name, "recorded", _Recorded, replay_result) for name in names),
         bounds=Bounds(turns=len(lines) + 1),
         repairs=len(lines),
     )

@@ -279,7 +279,7 @@ class SharedNotebook(Notebook):
 
 
 def notebook_at(path: Path, settings: Settings) -> Notebook:
-    """The notebook that `path` names: in PostgreSQL where the settings name one, else the file."""
+    """Open the notebook `path`: in PostgreSQL where the settings name a database, else the file."""
     return Notebook(path) if settings.checkpoint_url is None else SharedNotebook(path, settings)
 
 

@@ -36,7 +36,7 @@ def findings_of(
     campaign : id of the campaign
     number : of the round, from 1
     services : of the round's run, which is over; its folder is read
-    moves : with which the round was opened; a hypothesis that makes one is entered with its kind
+    moves : with which the round was opened; a hypothesis that makes a move is entered with its kind
         and with the earlier finding that it follows
 
     Returns
@@ -147,7 +147,7 @@ def _finding(
 
 
 def _told_by(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
-    """The move that asked for this hypothesis, if one did."""
+    """The move that asked for this hypothesis, if any."""
     move = next(
         (move for move in moves if same_claim(move.hypothesis) == same_claim(hypothesis)), None
     )
@@ -173,15 +173,15 @@ def _state(folder: RunFolder) -> dict[str, dict[str, Any]]:
 
 
 def _why_not_tested(folder: RunFolder, name: str, state: dict[str, dict[str, Any]]) -> str:
-    told = state.get(name, {})
-    decision = told.get("decision", {})
+    evaluation = state.get(name, {})
+    decision = evaluation.get("decision", {})
     if decision.get("action") in ("reject", "another"):
         return f"not taken further at review: {decision.get('comment') or decision['action']}"
-    if told.get("ended") == "infeasible":
+    if evaluation.get("ended") == "infeasible":
         path = folder.output(f"feasibility-{name}")
         summary = read_json(path)["output"].get("summary", "") if path.exists() else ""
         return f"infeasible: {summary}" if summary else "infeasible"
-    if told.get("ended") == "abandoned":
+    if evaluation.get("ended") == "abandoned":
         return "its analysis was given up"
     return folder.manifest().problem or "it was not tested"
 
@@ -215,22 +215,22 @@ def effect_view(found: TestOutcome | None) -> EffectView | None:
         return None
     effect = found.effect
     return EffectView(
-        estimate=_list_sources(effect.value),
-        lower=_list_sources(effect.lower),
-        upper=_list_sources(effect.upper),
+        estimate=_round(effect.value),
+        lower=_round(effect.lower),
+        upper=_round(effect.upper),
         scale=effect.scale,
     )
 
 
-def _list_sources(value: float) -> float:
+def _round(value: float) -> float:
     """Four digits: what a reader can use, and what every machine computes alike."""
     return float(f"{value:.4g}")
 
 
 def _sources(citations: Sequence[Any], against: Sequence[Any]) -> tuple[Source, ...]:
-    told = [(citation, False) for citation in citations[:SOURCES]]
-    told += [(citation, True) for citation in against[:SOURCES]]
+    cited = [(citation, False) for citation in citations[:SOURCES]]
+    cited += [(citation, True) for citation in against[:SOURCES]]
     return tuple(
         Source(title=citation.title, year=citation.year, key=citation.key, against=opposed)
-        for citation, opposed in told
+        for citation, opposed in cited
     )

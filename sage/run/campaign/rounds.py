@@ -1,4 +1,4 @@
-"""The rounds of a campaign: each is a run in a folder of its own, and goes on from what was found.
+"""The rounds of a campaign: each is a run in a folder of its own that continues from the findings.
 
 A campaign is a folder: `campaign.json` says what was asked and how far it came, `round-1`,
 `round-2` … are runs like any other, and `notebook.json` holds what they found (or a file that
@@ -188,7 +188,7 @@ def begin_campaign(
     ----------
     spec : shared by all rounds; its budget is the campaign's
     overrides : settings from the command line
-    notebook : a file that several campaigns share; by default one in the folder
+    notebook : a file that several campaigns share; by default in the folder
     out : the folder; by default a new folder under the settings' runs
 
     Raises
@@ -218,22 +218,19 @@ def begin_campaign(
     return folder
 
 
-Tell = Callable[[str], None]
-
-
 def conduct(
     folder: CampaignFolder,
     settings: Settings,
     advance: Callable[[Services], Pause | None],
-    tell: Tell,
+    report: Callable[[str], None],
     agree: Callable[[Question], None],
 ) -> Pause | None:
-    """Run rounds until one waits for a person (its pause) or a rule stops the campaign (None).
+    """Run rounds until a person is needed (the round's pause) or a rule stops the campaign (None).
 
     Parameters
     ----------
     advance : takes a round's run to its end, or to where it waits
-    tell : called with what happens, in words
+    report : called with a line on each step
     agree : receives the question's contract before the first round; raises `InputError` to stop
     """
     from sage.run.campaign.page import write_pages
@@ -251,7 +248,7 @@ def conduct(
         services, moves = found
         folder.update(status="running", stopped="")
         notebook.enter(_describe_campaign(folder, ""))
-        tell(f"round {number} of {plan.rounds}: {_intention(moves)}")
+        report(f"round {number} of {plan.rounds}: {_intention(moves)}")
         try:
             finished = services.folder.manifest().status == "finished"
             pause = None if finished else advance(services)
@@ -273,7 +270,7 @@ def conduct(
         if all(finding.hypothesis is None for finding in new):
             folder.update(widened=plan.widened + 1)
         for finding in new:
-            tell(f"  {finding.id}: {finding.badge or finding.reason}")
+            report(f"  {finding.id}: {finding.badge or finding.reason}")
         write_pages(notebook)
 
 
@@ -346,7 +343,7 @@ def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
 def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
     """Select the findings on this cohort, from all campaigns of the notebook.
 
-    Where patients are held back, only from those that held back the same ones: what was explored
+    Where patients are held back, only from those that held back the same: what was explored
     in patients that are to confirm would choose the claims that they confirm.
     """
     mine = held_back(plan.spec.split, plan.spec.seed)

@@ -62,8 +62,8 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
             shown = value if isinstance(value, str) else f"{value:.6g}"
             found.append(
                 f"unit {program.contract.unit}: on slides twice as large {before[place]:.6g} should"
-                f" be {wanted[place]:.6g} and is {shown}; the unit is another one, or a length"
-                " stands in the code instead of in `parameters`"
+                f" be {wanted[place]:.6g} and is {shown}; the unit is another, or a length"
+                " is in the code instead of in `parameters`"
             )
             break
     return found

@@ -28,9 +28,9 @@ class Cells:
 
 @dataclass
 class Shapes:
-    """Objects or regions of a kind: a list of rings (k, 2) per shape, the outer one first, in µm.
+    """Objects or regions of a kind: a list of rings (k, 2) per shape, the outer first, in µm.
 
-    A shape whose outline is unknown is a ring of one point.
+    A shape whose outline is unknown is a ring of a single point.
     """
 
     rings: list[list[Any]]

@@ -1,4 +1,4 @@
-"""The review of a program by a person, recorded beside it: without one it measures no cohort."""
+"""The review of a program by a person, beside it: without a review it measures no cohort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs over slides, in the sandbox: typed maps in, one number or a reason per slide out."""
+"""Programs over slides, in the sandbox: typed maps in, a number or a reason per slide out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WHY = {
 """All that a program can say of a slide without a value: no text of its own leaves the sandbox."""
 
 
-class _Told(Strict):
+class _Row(Strict):
     value: float | None = Field(default=None, allow_inf_nan=False)
     why: Literal["none", "shape", "finite", "raised"] | None = None
 
@@ -155,7 +155,7 @@ def measure_items(
     """
     outcomes: list[Outcome] = []
 
-    def ended(outcome: Outcome) -> None:
+    def add_outcome(outcome: Outcome) -> None:
         outcomes.append(outcome)
         on_outcome(outcome, len(outcomes), len(items))
 
@@ -171,15 +171,15 @@ def measure_items(
             )
             try:
                 if _is_done(out / "measure_maps" / item.name, record):
-                    ended(Outcome(item, resumed=True))
+                    add_outcome(Outcome(item, resumed=True))
                 else:
                     todo.append((item, read_maps(folder), record))
             except InputError as error:
-                ended(Outcome(item, error=str(error)))
+                add_outcome(Outcome(item, error=str(error)))
         coded = with_values([program], [maps for _, maps, _ in todo], box)
         for (item, _, record), maps in zip(todo, coded, strict=True):
             _keep(out / "measure_maps" / item.name, compute(program.measurement, maps), record)
-            ended(Outcome(item))
+            add_outcome(Outcome(item))
     return outcomes
 
 
@@ -210,12 +210,12 @@ def _read_values(path: Path, count: int, name: str) -> list[float | str]:
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:
             raise InputError(f"{name}: what the program left is no table of values")
-        told = TypeAdapter(list[_Told]).validate_json(path.read_bytes(), strict=True)
+        rows = TypeAdapter(list[_Row]).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError):
         raise InputError(f"{name}: the program left no values") from None
-    if len(told) != count:
-        raise InputError(f"{name}: {len(told)} values for {count} slides")
-    return [WHY[row.why or "none"] if row.value is None else row.value for row in told]
+    if len(rows) != count:
+        raise InputError(f"{name}: {len(rows)} values for {count} slides")
+    return [WHY[row.why or "none"] if row.value is None else row.value for row in rows]
 
 
 def _arrays(maps: SlideMaps, contract: Contract) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Database(ABC):
 
 
 class SqliteDatabase(Database):
-    """SQLite file, for the processes of one machine."""
+    """SQLite file, for the processes of a machine."""
 
     def __init__(self, path: Path, tables: str) -> None:
         self.where = str(path)

@@ -80,7 +80,7 @@ class Runs:
     def claim(self, worker: str, lease_s: float) -> KnownRun | None:
         """Take the oldest run that is queued or whose lease ended; None if there is none.
 
-        A worker has one run at a time: a second call returns the same run.
+        A worker has a single run at a time: a second call returns the same run.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:

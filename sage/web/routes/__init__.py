@@ -1,1 +1,1 @@
-"""Routes of the pages, one module per page."""
+"""Routes of the pages, a module per page."""

@@ -1,4 +1,4 @@
-"""Cohorts: what each holds, what is missing in it, what would mislead, and files made into one."""
+"""Cohorts: what each holds, what is missing in it, what would mislead, and imported files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Import(Strict):
 
 @uploads.post("/uploads")
 async def upload(request: Request, name: str, to: str = "") -> dict[str, Any]:
-    """Keep one file, the request's body, until it is imported; `to` adds it to earlier ones.
+    """Keep a file, the request's body, until it is imported; `to` adds it to earlier files.
 
     Only its last name is kept, and only of kinds that the import reads.
     """

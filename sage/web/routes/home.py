@@ -177,13 +177,13 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
 
 
 def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -> dict[str, Any]:
-    """A run in one line of a list.
+    """A run in a line of a list.
 
     Parameters
     ----------
     name : of the run, as its address has it
     run : its folder
-    manifest : as it stands in the folder; a process that was killed leaves it at "running"
+    manifest : as the folder holds it; a process that was killed leaves it at "running"
     commands : those that this server started
 
     Returns

@@ -61,7 +61,7 @@ class Region(Strict):
 
 
 class Drawn(Strict):
-    """All regions of a slide, as one person leaves them."""
+    """All regions of a slide, as a person leaves them."""
 
     slide: str
     person: str = Field(default="", max_length=80)

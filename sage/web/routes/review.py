@@ -93,7 +93,7 @@ def inbox(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/runs/{name}/review")
 def review(name: str, request: Request) -> dict[str, Any]:
-    """The hypotheses of a run that wait, in words, with what is known of them."""
+    """The hypotheses of a run that wait, as text, with what is known of them."""
     site: Site = request.app.state.site
     run = site.run(name)
     blind = site.cohort_of(run)
@@ -109,7 +109,7 @@ def review(name: str, request: Request) -> dict[str, Any]:
             for endpoint in blind.dictionary.endpoints
         ],
         "cards": [_card(run, draft, brief, blind) for draft in _waiting(site, run)],
-        "notes": request.app.state.reviews.of(run),
+        "notes": request.app.state.reviews.entries(run),
     }  # fmt: skip
 
 
@@ -207,12 +207,12 @@ def comment(name: str, said: Comment, request: Request) -> list[dict[str, Any]]:
     reviews: Reviews = request.app.state.reviews
     who = person(request, said.reviewer)
     reviews.add(run, who, hypothesis=said.hypothesis, text=said.text)
-    return reviews.of(run)
+    return reviews.entries(run)
 
 
 @router.post("/runs/{name}/review")
 def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
-    """Keep a reviewer's decision; once as many people agree as must, the run goes on with it.
+    """Keep a reviewer's decision; once as many people agree as must, the run continues with it.
 
     Every decision is checked here, so that an edit that cannot be taken is refused at once.
     """
@@ -237,7 +237,7 @@ def _list_decisions(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     for hypothesis, response in vote.responses.items():
         site.people.log(who, DONE[response.type], name, hypothesis=hypothesis)
         reviews.add(run, who, hypothesis=hypothesis, response=response.model_dump(mode="json"))
-    notes, agreed = reviews.of(run), {}
+    notes, agreed = reviews.entries(run), {}
     for hypothesis in drafts:
         people, response = _find_agreement(notes, hypothesis, site.reviewers)
         if response is None:
@@ -282,7 +282,7 @@ def _meaning(response: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _comparable_part(texts: Iterable[str]) -> str:
-    """Different texts in one, each once."""
+    """Different texts joined, each once."""
     return "; ".join(dict.fromkeys(text for text in texts if text))
 
 

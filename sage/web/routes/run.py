@@ -34,7 +34,7 @@ POLL = 0.1
 """Seconds between two looks at a run's event log."""
 HEARTBEAT = 15.0
 LONGEST = 60_000
-"""Characters of one text of a trace that are shown."""
+"""Characters of a text of a trace that are shown."""
 LINES = 400
 FIGURE = re.compile(r"(?:results/figures|fields)/[A-Za-z0-9_.-]{1,120}\.(?:svg|png)")
 SCREEN = 800
@@ -59,7 +59,7 @@ READS = {
     "interpreter": "the expanded hypothesis, the contract, the typed results",
     "summary": "the interpretation, the expanded hypothesis, the verdict with its reasons",
 }
-"""What each agent is given, in words (docs/reference/architecture.md)."""
+"""Descriptions of each agent's input (docs/reference/architecture.md)."""
 
 
 def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _statements(run: RunFolder) -> list[dict[str, Any]]:
 
 @router.get("/events")
 def events(name: str, request: Request) -> StreamingResponse:
-    """The event log as it grows (server-sent events); who returns goes on where they were."""
+    """Stream the event log (server-sent events); a client that returns resumes where it was."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     _state(name, site, commands)  # refused before the stream begins
@@ -134,7 +134,7 @@ def events(name: str, request: Request) -> StreamingResponse:
 
     async def tail() -> AsyncIterator[str]:
         nonlocal offset
-        told, quiet = "", 0.0
+        sent_state, quiet = "", 0.0
         while not await request.is_disconnected():
             path, fresh = await asyncio.to_thread(_fresh, site, name, offset)
             sent = False
@@ -145,8 +145,8 @@ def events(name: str, request: Request) -> StreamingResponse:
                     yield f"id: {offset}\nevent: step\ndata: {text}\n\n"
                     sent = True
             state = json.dumps(await asyncio.to_thread(_state, name, site, commands))
-            if state != told or sent:
-                told = state
+            if state != sent_state or sent:
+                sent_state = state
                 yield f"event: state\ndata: {state}\n\n"
                 sent = True
             quiet = 0.0 if sent else quiet + POLL
@@ -174,7 +174,7 @@ def _fresh(site: Site, name: str, offset: int) -> tuple[Path | None, list[bytes]
 
 @router.get("/agents")
 def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict[str, Any]:
-    """The questions to agents within one step: what was sent, called, answered and spent.
+    """The questions to agents within a step: what was sent, called, answered and spent.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def field(
 
 @router.post("/stop")
 def interrupt(name: str, request: Request) -> dict[str, bool]:
-    """Ctrl-C: what is finished stays, and the run can go on later."""
+    """Ctrl-C: what is finished stays, and the run can be resumed later."""
     if not request.app.state.commands.interrupt(name):
         stop(request.app.state.site.run(name))
     return {"stopped": True}
@@ -344,7 +344,7 @@ def interrupt(name: str, request: Request) -> dict[str, bool]:
 def pause(name: str, request: Request) -> dict[str, bool]:
     """Wait before the next step: what is under way is finished first.
 
-    The wish lies in the run's folder, so that it holds when this server ends.
+    The request is kept in the run's folder, so that it holds when this server ends.
     """
     run = request.app.state.site.run(name)
     if not find_holder(run) and not request.app.state.commands.alive(name):
@@ -361,7 +361,7 @@ class GoOn(Strict):
 
 @router.post("/resume")
 def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
-    """Go on as `sage resume` does."""
+    """Continue as `sage resume` does."""
     run = request.app.state.site.run(name)
     if find_holder(run):
         raise InputError(f"run {run.id} is being worked on already")

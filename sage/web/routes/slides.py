@@ -142,11 +142,11 @@ class Tiles:
 
     def slide(self, path: Path) -> Slide:
         """The open slide, for what it says of itself; a file that changed is opened again."""
-        with self.held(path) as held:
+        with self.hold(path) as held:
             return held.slide
 
     @contextmanager
-    def held(self, path: Path) -> Iterator[Held]:
+    def hold(self, path: Path) -> Iterator[Held]:
         """The open slide, for its pixels: it is not closed until the block ends."""
         with self._opening:
             held = self._open(path)
@@ -182,7 +182,7 @@ class Tiles:
         Parameters
         ----------
         path : the slide
-        level : 0 is one pixel; each level doubles the sides, the last one is the slide's own
+        level : 0 is a single pixel; each level doubles the sides, the last is the slide's own
         x, y : column and row of the tile within the level
 
         Raises
@@ -195,7 +195,7 @@ class Tiles:
             if (kept := self._tiles.get(key)) is not None:
                 self._tiles.move_to_end(key)
                 return kept
-        with self.held(path) as held:
+        with self.hold(path) as held:
             slide = held.slide
             last = levels_of(slide.width, slide.height)
             scale = 2.0 ** (last - level) if 0 <= level <= last else math.inf
@@ -226,7 +226,7 @@ def encode(image: Any) -> bytes:
 
 
 def levels_of(width: int, height: int) -> int:
-    """The pyramid's last level, as Deep Zoom counts: level 0 is one pixel."""
+    """The pyramid's last level, as Deep Zoom counts: level 0 is a single pixel."""
     return math.ceil(math.log2(max(width, height, 1)))
 
 
@@ -313,7 +313,7 @@ def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
     Parameters
     ----------
     path : the slide, below a folder of `--root`
-    level : of the pyramid in powers of two, as Deep Zoom counts: level 0 is one pixel
+    level : of the pyramid in powers of two, as Deep Zoom counts: level 0 is a single pixel
     x, y : column and row of the tile at this level, from 0
     request : carries the open slides and the folders that may be shown
 

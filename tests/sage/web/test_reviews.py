@@ -31,7 +31,7 @@ def test_what_many_say_at_once_is_kept_in_order_and_apart(reviews: Reviews, tmp_
     """The folder is whole in either case, and what it held before a database is not lost."""
     one, other = write_run(tmp_path / "a", "q"), write_run(tmp_path / "b", "q")
     Reviews().add(one, "Eve", hypothesis="h1", text="before")
-    assert [note["text"] for note in reviews.of(one)] == ["before"]
+    assert [note["text"] for note in reviews.entries(one)] == ["before"]
 
     def say(who: str) -> None:
         for number in range(8):
@@ -42,16 +42,16 @@ def test_what_many_say_at_once_is_kept_in_order_and_apart(reviews: Reviews, tmp_
         person.start()
     for person in people:
         person.join()
-    notes = reviews.of(one)
+    notes = reviews.entries(one)
     assert [note["text"] for note in notes if note["reviewer"] == "Ben"] == [
         f"é {number}" for number in range(8)
     ]
     assert (len(notes), notes[0]["reviewer"]) == (25, "Eve")
-    assert sorted(map(str, Reviews().of(one))) == sorted(map(str, notes))
-    assert reviews.of(other) == []
+    assert sorted(map(str, Reviews().entries(one))) == sorted(map(str, notes))
+    assert reviews.entries(other) == []
     if type(reviews) is not Reviews:
         (one.root / FILE).unlink()
-        assert reviews.of(one) == notes
+        assert reviews.entries(one) == notes
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_odd_characters_of_a_comment_come_back_as_they_were(
     run = write_run(tmp_path / "a", "q")
     (run.root / FILE).write_text('{"text": "x\u2028y"}\n', encoding="utf-8")
     reviews.add(run, "Ana", hypothesis="h1", text=text)
-    assert [note["text"] for note in reviews.of(run)] == ["x\u2028y", text]
+    assert [note["text"] for note in reviews.entries(run)] == ["x\u2028y", text]

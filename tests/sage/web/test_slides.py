@@ -155,7 +155,7 @@ def test_a_slide_without_a_pyramid_is_decoded_whole_but_once(
         assert shown.shape == whole.shape
         if below <= 6:  # further down the image's border weighs in
             assert np.abs(shown.astype(int) - whole).mean() < 8
-    with tiles.held(path) as held:
+    with tiles.hold(path) as held:
         assert max(held.thumbnail(200).shape[:2]) == 200
     assert sum(decoded) < 1.2 * 5000 * 3000
 
@@ -165,7 +165,7 @@ def test_a_slide_that_is_read_is_not_closed_under_the_reader(tmp_path: Path) -> 
     for number, path in enumerate(paths):
         Image.fromarray(np.full((64, 64, 3), 10 * number, np.uint8)).save(path)
     tiles = Tiles()
-    with tiles.held(paths[0]) as held:
+    with tiles.hold(paths[0]) as held:
         for path in paths[1:]:
             tiles.tile(path, levels_of(64, 64), 0, 0)
         assert int(held.read(1.0, 0, 0, 8, 8).max()) == 0  # closed, it would be white
