@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pandas as pd
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
@@ -54,8 +55,6 @@ from validation.results.results import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from validation.controls.curve import SpecificationCurve
     from validation.core.types import Number
 
@@ -112,8 +111,6 @@ class Analysis:
         InputError
             If a file is missing or was changed since it was prepared.
         """
-        import pandas as pd
-
         try:
             provenance = json.loads((inputs / "provenance.json").read_text(encoding="utf-8"))
             frozen = FrozenContract.load(inputs / "contract.json")

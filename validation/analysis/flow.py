@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from validation.contracts.contract import Contract
 from validation.core.dictionary import JoinReport
 from validation.inputs.population import apply_filters, outcome_mask
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 def group_numbers(study: Study, book: Book) -> None:
     """Put the population's size, the groups' sizes and the cut-points into the book."""
-    import numpy as np
-
     x = study.exposed.x
     book.add("population.n", study.patients(), "patients")
     book.add("population.in_comparison", study.patients(~np.isnan(x)), "patients")

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 from validation.cohort.collapse import collapse
 from validation.cohort.data import CohortData
@@ -23,8 +26,6 @@ from validation.core.dictionary import SINCE
 from validation.core.signature import GeneSignature, genes_of, read_signature
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
 TURNED_AT_ONCE = 64
@@ -84,8 +85,6 @@ class CohortColumns(CohortData):
         InputError
             For a key that the cohort does not have, with the nearest keys it has.
         """
-        import pandas as pd
-
         if key in self.variables:
             if key not in self._columns:
                 self._columns[key] = self._table_column(key, self.variables[key])
@@ -129,8 +128,6 @@ class CohortColumns(CohortData):
 
         Outcome columns are `NAME.time` (months) and `NAME.event`, or `NAME.value`.
         """
-        import pandas as pd
-
         columns: dict[str, pd.Series] = {key: self.column(key) for key in dict.fromkeys(keys)}
         for name in dict.fromkeys(endpoints):
             outcome = self.outcome(name).reindex(self.patients)
@@ -143,8 +140,6 @@ class CohortColumns(CohortData):
 
     def block(self, genes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
         """Genes as (patients, genes) in the order of the pseudonyms, patients with expression."""
-        import numpy as np
-
         if self.expression is None:
             raise InputError(f'cohort "{self.id}" has no expression matrix')
         known = set(self.patients)
@@ -177,9 +172,6 @@ class CohortColumns(CohortData):
         return collapse(values, table.patient, rule, where)
 
     def _derived_column(self, key: str, spec: RatioSpec) -> pd.Series:
-        import numpy as np
-        import pandas as pd
-
         parts = [self.column(item).astype("float64") for item in spec.of]
         if spec.formula == "mean_z":
             block = np.asarray([part.to_numpy() for part in parts], dtype=np.float64)
@@ -199,9 +191,6 @@ class CohortColumns(CohortData):
         return self.expression.column(gene)
 
     def _signature(self, signature: Signature) -> pd.Series:
-        import numpy as np
-        import pandas as pd
-
         matrix = self.expression
         assert matrix is not None  # signatures exist only where there is a matrix
         genes = [gene for gene in signature.genes if gene in matrix]
@@ -213,9 +202,6 @@ class CohortColumns(CohortData):
         return pd.Series(scores, index=matrix.patients)
 
     def _compose_score(self, signature: GeneSignature) -> pd.Series:
-        import numpy as np
-        import pandas as pd
-
         matrix = self.expression
         if matrix is None:
             raise InputError(f'cohort "{self.id}" has no expression matrix, which a score needs')
@@ -243,8 +229,6 @@ class CohortColumns(CohortData):
 
 
 def _map_codes(raw: pd.Series, spec: VariableSpec, table: Loaded, where: str) -> pd.Series:
-    import pandas as pd
-
     seen = codes(raw)
     absent = raw.isin(table.missing)
     unknown = sorted(set(seen[~absent]) - set(spec.values))

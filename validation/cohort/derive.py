@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from pydantic import Field, ValidationError
 
 from sage.core.data import data_folder
@@ -20,10 +21,9 @@ from sage.core.models import Strict
 from validation.core.signature import GeneSignature
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 
 class Signature(Strict):
@@ -53,7 +53,7 @@ def signatures(folder: Path | None = None) -> dict[str, Signature]:
     return found
 
 
-def log2_cpm(counts: Floats, library_sizes: Floats) -> Floats:
+def log2_cpm(counts: FloatArray, library_sizes: FloatArray) -> FloatArray:
     """log2(counts per million + 1).
 
     Parameters
@@ -61,32 +61,26 @@ def log2_cpm(counts: Floats, library_sizes: Floats) -> Floats:
     counts : (genes, samples) raw counts
     library_sizes : (samples,) assigned reads of each sample, all above zero
     """
-    import numpy as np
-
     if (library_sizes <= 0).any():
         raise InputError("expression: a sample has no reads (library size 0)")
     return np.asarray(np.log2(counts / library_sizes * 1e6 + 1.0), dtype=float)
 
 
-def z_scores(values: Floats) -> Floats:
+def z_scores(values: FloatArray) -> FloatArray:
     """Each row to mean 0 and standard deviation 1 (n - 1); constant rows become NaN.
 
     Parameters
     ----------
     values : (genes, patients)
     """
-    import numpy as np
-
     mean = np.nanmean(values, axis=1, keepdims=True)
     spread = np.nanstd(values, axis=1, keepdims=True, ddof=1)
     spread = np.where(spread > 0, spread, np.nan)
     return np.asarray((values - mean) / spread, dtype=float)
 
 
-def mean_z(values: Floats) -> Floats:
+def mean_z(values: FloatArray) -> FloatArray:
     """Mean of the genes' z-scores per patient: (genes, patients) to (patients,)."""
-    import numpy as np
-
     scores = z_scores(values)
     kept = ~np.isnan(scores).all(axis=1)
     if not kept.any():
@@ -94,7 +88,7 @@ def mean_z(values: Floats) -> Floats:
     return np.asarray(np.nanmean(scores[kept], axis=0), dtype=float)
 
 
-def ssgsea(values: Floats, members: NDArray[np.bool_], weight: float = 0.25) -> Floats:
+def ssgsea(values: FloatArray, members: NDArray[np.bool_], weight: float = 0.25) -> FloatArray:
     """Single-sample gene-set enrichment score, not normalized.
 
     Genes are ranked within each patient; the score is the sum over the ranking of the difference
@@ -122,13 +116,12 @@ class Ranking:
     jumps at the set's genes is the sum over these genes of jump times `left`.
     """
 
-    gain: Floats
-    left: Floats
+    gain: FloatArray
+    left: FloatArray
 
     @classmethod
-    def build(cls, values: Floats, weight: float = 0.25) -> Ranking:
+    def build(cls, values: FloatArray, weight: float = 0.25) -> Ranking:
         """Rank the genes (rows) of each patient (column); ties share their mean rank."""
-        import numpy as np
         from scipy.stats import rankdata
 
         ranks = rankdata(values, method="average", axis=0)
@@ -137,17 +130,15 @@ class Ranking:
         np.put_along_axis(left, order, np.arange(len(values), 0, -1.0)[:, None], axis=0)
         return cls(np.asarray(ranks**weight, dtype=float), left)
 
-    def score(self, genes: NDArray[np.int64]) -> Floats:
+    def score(self, genes: NDArray[np.int64]) -> FloatArray:
         """(patients,) enrichment score of a set, by the positions of its genes."""
-        import numpy as np
-
         gain, left, total = self.gain[genes], self.left[genes], len(self.gain)
         inside = (gain * left).sum(axis=0) / gain.sum(axis=0)
         outside = (total * (total + 1) / 2 - left.sum(axis=0)) / (total - len(genes))
         return np.asarray(inside - outside, dtype=float)
 
 
-def weighted_z(values: Floats, weights: Floats) -> Floats:
+def weighted_z(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted sum of the genes' z-scores per patient, over the sum of the weights' sizes.
 
     Parameters
@@ -155,8 +146,6 @@ def weighted_z(values: Floats, weights: Floats) -> Floats:
     values : (genes, patients)
     weights : (genes,), of either sign; constant genes and unknown values leave the sums
     """
-    import numpy as np
-
     scores = z_scores(values)
     sizes = np.where(np.isnan(scores), 0.0, np.abs(weights)[:, None]).sum(axis=0)
     if not (sizes > 0).any():
@@ -166,16 +155,14 @@ def weighted_z(values: Floats, weights: Floats) -> Floats:
 
 
 def composed_scores(
-    signature: GeneSignature, values: Floats, sets: Sequence[NDArray[np.int64]]
-) -> list[Floats]:
+    signature: GeneSignature, values: FloatArray, sets: Sequence[NDArray[np.int64]]
+) -> list[FloatArray]:
     """Scores of gene sets as a signature computes them, a (patients,) array for each set.
 
     Parameters
     ----------
     values : (genes, patients) every gene
     """
-    import numpy as np
-
     if signature.method == "rank":
         ranking = Ranking.build(values)
         return [ranking.score(np.unique(genes)) for genes in sets]

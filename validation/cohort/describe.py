@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from validation.cohort.endpoints import coding_text
 from validation.cohort.model import CompetingSpec, ContinuousSpec, SurvivalSpec
 from validation.cohort.tables import text_of
@@ -147,8 +149,6 @@ def _levels(values: pd.Series, minimum: int) -> dict[str, int]:
 
 def _reverse_median(outcome: pd.DataFrame) -> float | None:
     """Median follow-up by the reverse Kaplan-Meier estimator (Schemper and Smith 1996)."""
-    import numpy as np
-
     if outcome.empty:
         return None
     time = outcome["time"].to_numpy(dtype=float)

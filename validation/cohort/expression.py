@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import pandas as pd
+
 from sage.core.clock import seconds
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
@@ -26,8 +29,6 @@ from validation.core.types import canonical_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
 GENES_AT_ONCE = 512
@@ -53,16 +54,11 @@ class Expression:
 
     def column(self, gene: str) -> pd.Series:
         """Return a gene's values, indexed by patient."""
-        import numpy as np
-        import pandas as pd
-
         row = np.asarray(self.values[self._row[gene]], dtype=float)
         return pd.Series(row, index=self.patients, name=f"expression:{gene}")
 
     def block(self, genes: Sequence[str]) -> NDArray[np.float64]:
         """Several genes as (genes, patients)."""
-        import numpy as np
-
         return np.asarray(self.values[[self._row[gene] for gene in genes]], dtype=float)
 
 
@@ -78,8 +74,6 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
     InputError
         If the file is missing, outside the folder or no such matrix.
     """
-    import numpy as np
-
     path = inside(root, spec.file, "cohort.toml: expression")
     if cache is None:
         planned = _plan_samples(spec, path, root, ids)
@@ -138,8 +132,6 @@ def _digest(path: Path, cache: Path) -> str:
 
 
 def _load_cached(folder: Path) -> Expression:
-    import numpy as np
-
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     return Expression(
         genes=index["genes"],
@@ -182,8 +174,6 @@ def _of_genes(
     spec: ExpressionSpec, raw: Matrix, rows: list[list[int]], sizes: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
     """(genes, samples) on the analysis scale, rows of a symbol merged by the stated rule."""
-    import numpy as np
-
     flat = [row for at in rows for row in at]
     values = _transform(spec, np.ascontiguousarray(raw.values[flat], dtype=float), sizes)
     if len(flat) == len(rows):
@@ -224,8 +214,6 @@ def _of_patients(
 
 
 def _library_sizes(spec: ExpressionSpec, root: Path, raw: Matrix) -> NDArray[np.float64] | None:
-    import numpy as np
-
     if spec.scale != "counts":
         return None
     if spec.library_sizes is None:
@@ -248,8 +236,6 @@ def _library_sizes(spec: ExpressionSpec, root: Path, raw: Matrix) -> NDArray[np.
 def _transform(
     spec: ExpressionSpec, values: NDArray[np.float64], sizes: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    import numpy as np
-
     from validation.cohort.derive import log2_cpm
 
     if spec.scale in ("counts", "cpm", "tpm", "rsem") and np.nanmin(values, initial=0.0) < 0:

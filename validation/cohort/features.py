@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from sage.core.errors import InputError
@@ -51,8 +52,6 @@ def feature_table(
     ----------
     path : a text table, a row per patient
     """
-    import pandas as pd
-
     where = inside(path.resolve().parent, path.name, "features")
     rows = read_text_table(where)
     if key not in rows.columns:

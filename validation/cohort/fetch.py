@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_bytes, write_text
 from sage.core.hashes import hash_file
@@ -297,8 +299,6 @@ def _expression(
 
 def _counts(service: Service, out: Path, say: Progress) -> None:
     """STAR counts of every listed file, checked against GDC's MD5, as a matrix."""
-    import numpy as np
-
     target = out / "counts.csv.gz"
     if target.is_file():
         return

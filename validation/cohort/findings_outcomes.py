@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.cohort.model import CompetingSpec, SurvivalSpec
 from validation.cohort.tables import Loaded, codes, text_of
@@ -139,8 +141,6 @@ def _events_last(
 
 def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
     """Chance that an event's time is later than a censored time, and its distance from even."""
-    import numpy as np
-
     from validation.statistics.base import ranks
 
     cases, others = len(event), len(censored)
@@ -153,8 +153,6 @@ def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
 
 def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> list[Finding]:
     """Age or stage that goes with fewer events: the flag, or their own coding, is turned round."""
-    import numpy as np
-
     from validation.statistics.batched import batched_cox
 
     found = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from validation.core.types import Finding, finding
 
 if TYPE_CHECKING:
@@ -74,8 +76,6 @@ def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
 
 def _mixture(where: str, known: pd.Series) -> list[Finding]:
     """Two clusters whose medians differ by the factor between two units."""
-    import numpy as np
-
     values = np.sort(known.to_numpy(dtype=float))
     if values[0] < 0 or len(np.unique(values)) < FEWEST_VALUES:
         return []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.cohort.describe import variable_of
 from validation.cohort.findings_values import of_values
@@ -126,7 +128,6 @@ def _levels(where: str, known: pd.Series) -> list[Finding]:
 
 def _far_values(where: str, known: pd.Series) -> list[Finding]:
     """Usual codes for missing that were read as numbers, and values out of all proportion."""
-    import numpy as np
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(known):

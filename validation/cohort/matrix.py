@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 from validation.cohort.model import ExpressionSpec
 from validation.cohort.tables import read_text_table
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
 COLUMNS_AT_ONCE = 256
@@ -48,7 +50,6 @@ def read_matrix(spec: ExpressionSpec, path: Path) -> Matrix:
 
 def _parquet(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], NDArray[Any]]:
     import fastparquet
-    import numpy as np
 
     try:
         file = fastparquet.ParquetFile(str(path))
@@ -71,8 +72,6 @@ def _parquet(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], ND
 
 
 def _text(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], NDArray[Any]]:
-    import pandas as pd
-
     if ".feather" in path.suffixes:
         table = read_text_table(path)
     else:
@@ -111,8 +110,6 @@ def _names(column: pd.Series) -> list[str]:
 
 
 def _numbers(table: pd.DataFrame, path: Path) -> NDArray[Any]:
-    import numpy as np
-
     try:
         return table.to_numpy(dtype=np.float64)
     except (ValueError, TypeError):

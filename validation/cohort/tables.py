@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
 from validation.cohort.ids import patient_of, sample_type_of
@@ -242,7 +244,6 @@ def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series
     InputError
         If a value is neither a number nor a declared code for missing.
     """
-    import numpy as np
     import pandas as pd
 
     text = column.str.strip()

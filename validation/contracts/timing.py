@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
 from validation.core.dictionary import Endpoint, JoinReport, known_since
@@ -154,7 +156,6 @@ def records(rows: pd.DataFrame, contract: Contract) -> pd.DataFrame:
     The value counts after its time, so an event at that very time belongs to the earlier state. A
     record holds the end and the event of every outcome that was not over before it.
     """
-    import numpy as np
     import pandas as pd
 
     found, stop = rows.assign(**{ENTRY: 0.0}), np.full(len(rows), np.inf)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
@@ -29,11 +31,10 @@ from validation.results.controls import (
 from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 SEPARATOR = "#"
 
@@ -61,8 +62,6 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
 
     Complete cases mislead where a value is missing because of what happened to the patient.
     """
-    import numpy as np
-
     from validation.inputs.population import apply_filters
     from validation.statistics.base import chi2_p
     from validation.statistics.survival import logrank
@@ -132,10 +131,8 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
         book.add(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
 
 
-def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
+def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArray, Any]:
     """Kept patients, outcome, event flags (None: no time), exposure, adjusters (or None)."""
-    import numpy as np
-
     primary = study.contract.primary_test
     keep = study.complete(primary.endpoint, primary.strata)
     value, event = study.outcome(primary.endpoint)
@@ -145,11 +142,10 @@ def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
     return keep, value[keep], flags, study.exposed.x[keep], others
 
 
-def _score_z(value: Floats, x: Floats, others: Any) -> Floats:
+def _score_z(value: FloatArray, x: FloatArray, others: Any) -> FloatArray:
     """Standardized covariance of an outcome without time with each column of exposures (n, m)."""
-    import numpy as np
 
-    def residual(block: Floats) -> Floats:
+    def residual(block: FloatArray) -> FloatArray:
         base = (
             np.ones((len(value), 1))
             if others is None
@@ -167,8 +163,6 @@ def _score_z(value: Floats, x: Floats, others: Any) -> Floats:
 
 def permuted_outcome(study: Study) -> PermutedOutcome:
     """The claim's statistic when exposures are dealt out anew among the patients."""
-    import numpy as np
-
     from validation.controls.numeric import (
         dealt_at_risk,
         empirical_p,
@@ -218,8 +212,6 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     Expression and signatures are replaced by matched genes (prepared beforehand, without the
     outcome); any other exposure is dealt out anew among the patients.
     """
-    import numpy as np
-
     from validation.controls.numeric import permutations
 
     contract = study.contract
@@ -288,7 +280,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     )
 
 
-def _at_risk(study: Study) -> tuple[float, Floats]:
+def _at_risk(study: Study) -> tuple[float, FloatArray]:
     """Statistic of a time-dependent exposure, observed and dealt out among those at risk."""
     from validation.controls.numeric import dealt_at_risk
 
@@ -302,11 +294,9 @@ def _at_risk(study: Study) -> tuple[float, Floats]:
 
 
 def _rebuilt(
-    study: Study, values: tuple[Floats, ...], exposure: int, raw: Floats
+    study: Study, values: tuple[FloatArray, ...], exposure: int, raw: FloatArray
 ) -> Exposed | None:
     """Recode the exposure with an exposure's values replaced; None if it cannot be cut."""
-    import numpy as np
-
     contract = study.contract
     uses = contract.exposures
     cuts = list(study.cuts)
@@ -330,8 +320,6 @@ def _rebuilt(
 
 def all_layers(study: Study) -> NDArray[np.int64] | None:
     """(rows,) stratum of every patient, -1 where unknown; None without strata."""
-    import numpy as np
-
     strata = study.contract.primary_test.strata
     if not strata:
         return None
@@ -343,10 +331,10 @@ def all_layers(study: Study) -> NDArray[np.int64] | None:
     return found
 
 
-class _Scores(dict[bytes, "Floats"]):
+class _Scores(dict[bytes, "FloatArray"]):
     """Log-rank scores by the patients kept: most draws keep the same."""
 
-    def of(self, time: Floats, event: NDArray[np.bool_], keep: NDArray[np.bool_]) -> Floats:
+    def of(self, time: FloatArray, event: NDArray[np.bool_], keep: NDArray[np.bool_]) -> FloatArray:
         from validation.statistics.cutpoint import logrank_scores
 
         key = keep.tobytes()
@@ -357,8 +345,8 @@ class _Scores(dict[bytes, "Floats"]):
 
 def _draw(
     exposed: Exposed,
-    value: Floats,
-    event: Floats | None,
+    value: FloatArray,
+    event: FloatArray | None,
     layers: NDArray[np.int64] | None,
     scores: _Scores,
 ) -> float:
@@ -367,8 +355,6 @@ def _draw(
     With strata, log-rank scores and the exposure's mean are taken within each. An interaction's
     product is taken apart from its main effects first.
     """
-    import numpy as np
-
     x = exposed.x
     keep = ~np.isnan(x) & ~np.isnan(value)
     if event is not None:
@@ -396,11 +382,9 @@ def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
 
 
 def _stratified_scores(
-    time: Floats, event: NDArray[np.bool_], layers: NDArray[np.int64]
-) -> tuple[Floats, Floats]:
+    time: FloatArray, event: NDArray[np.bool_], layers: NDArray[np.int64]
+) -> tuple[FloatArray, FloatArray]:
     """Log-rank scores within each stratum, and the strata's indicators (all but the first)."""
-    import numpy as np
-
     from validation.statistics.cutpoint import logrank_scores
 
     scores, codes = np.empty(len(time)), np.unique(layers)
@@ -412,8 +396,6 @@ def _stratified_scores(
 
 def timing(study: Study) -> TimingResult:
     """Test whether an exposure reveals the outcome or the length of follow-up."""
-    import numpy as np
-
     from validation.statistics.leakage import find_leak
 
     endpoint = study.contract.primary_test.endpoint
@@ -435,8 +417,6 @@ def timing(study: Study) -> TimingResult:
 
 def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     """An association that must be there if the outcome data are sound."""
-    import numpy as np
-
     from validation.inputs.population import apply_filters
     from validation.statistics.cox import cox
 

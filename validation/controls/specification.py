@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.contracts.registered import SEARCHING
 from validation.controls.run import all_layers
@@ -14,13 +16,8 @@ from validation.inputs.study import Study
 from validation.results.controls import ControlStatus, Specifications
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from validation.controls.curve import Model, SpecificationCurve
-
-    Floats = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
+    from validation.statistics.base import BoolArray, FloatArray
 
 
 CLAIMED = "as claimed"
@@ -47,10 +44,8 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     return _summary(study, curve, own_cut), curve
 
 
-def _outcome_rows(study: Study) -> Mask:
+def _outcome_rows(study: Study) -> BoolArray:
     """(n,) whose primary outcome is known."""
-    import numpy as np
-
     value, event = study.outcome(study.contract.primary_test.endpoint)
     known = ~np.isnan(value)
     return known if event is None else known & ~np.isnan(event)
@@ -59,17 +54,17 @@ def _outcome_rows(study: Study) -> Mask:
 class _Choices(NamedTuple):
     """Each registered choice by its label, over the patients whose outcome is known."""
 
-    exposures: dict[str, Floats]
+    exposures: dict[str, FloatArray]
     covariates: dict[str, Any]
     follow_up: dict[str, float | None]
-    exclusions: dict[str, Mask | None]
+    exclusions: dict[str, BoolArray | None]
     strata: dict[str, Any]
 
 
-def _choices(study: Study, known: Mask) -> _Choices:
+def _choices(study: Study, known: BoolArray) -> _Choices:
     plan = study.contract.specification
     endpoint = study.contract.primary_test.endpoint
-    exposures: dict[str, Floats] = {}
+    exposures: dict[str, FloatArray] = {}
     for rule in plan.cuts:
         cuts = _cuts(study, rule)
         if cuts is not None:
@@ -99,7 +94,7 @@ def _choices(study: Study, known: Mask) -> _Choices:
 
 
 def _sites_left_out(
-    study: Study, known: Mask, choices: _Choices, own_cut: str, curve: SpecificationCurve
+    study: Study, known: BoolArray, choices: _Choices, own_cut: str, curve: SpecificationCurve
 ) -> SpecificationCurve:
     """The curve with the claim's own cut estimated without each site in turn."""
     from validation.controls.curve import leave_one_out
@@ -172,7 +167,7 @@ def _labels(study: Study, keys: tuple[str, ...]) -> str:
     return ", ".join(dict.fromkeys(found))
 
 
-def _model(study: Study, known: Mask) -> Model:
+def _model(study: Study, known: BoolArray) -> Model:
     """Build the model of the primary endpoint for the specification curve."""
     from validation.controls.curve import cox_model, linear_model, logistic_model
 
@@ -212,10 +207,8 @@ def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
         return None
 
 
-def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
+def _exposure(study: Study, cuts: tuple[Cut, ...]) -> FloatArray:
     """(n,) the exposure under these cuts; of a product (n, 3), with both main effects."""
-    import numpy as np
-
     contract = study.contract
     values = tuple(exposure_values(study.rows, use) for use in contract.exposures)
     comparison = contract.comparison

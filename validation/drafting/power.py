@@ -6,6 +6,8 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Power, Rules
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
@@ -178,8 +180,6 @@ def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
 
 def exact_power(contract: Contract, cohort: Cohort) -> Power:
     """Power with the observed group sizes; expected events follow the cohort's overall rate."""
-    import numpy as np
-
     from validation.drafting.power import compute_power
 
     primary = contract.primary_test.endpoint
@@ -248,7 +248,6 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
     InputError
         If a stratum is unknown in everybody, or has too many levels to compare within.
     """
-    import numpy as np
     import pandas as pd
 
     unscaled = contract.comparison in UNSCALED

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from sage.core.hashes import hash_file
 from sage.core.log import logger
 from validation.controls.keys import Key
@@ -216,8 +218,6 @@ def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Pa
 
 def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """The hazard ratio along the exposure, between its 1st and 99th percentile."""
-    import numpy as np
-
     from validation.figures.spline_plot import spline_figure
     from validation.methods.regression import fit_spline
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import Field
 
 from sage.core.errors import InputError
@@ -15,11 +16,9 @@ from validation.contracts.contract import Contract, VariableUse
 from validation.core.hypothesis import Comparison, CutRule, Filter
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 UNSCALED = (Comparison.PER_DOUBLING, Comparison.TREND)
@@ -87,7 +86,7 @@ def level_text(value: Any) -> str:
     return str(value)
 
 
-def rescale(values: Floats, use: VariableUse) -> Floats:
+def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
     """Values on the scale that the contract asks for: logarithms to base 2, or percentiles.
 
     Raises
@@ -95,8 +94,6 @@ def rescale(values: Floats, use: VariableUse) -> Floats:
     InputError
         If a value has no logarithm.
     """
-    import numpy as np
-
     from validation.statistics.base import ranks
 
     if use.rescale is None:
@@ -133,7 +130,7 @@ def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
     return low, high
 
 
-def exposure_values(table: pd.DataFrame, use: VariableUse) -> Floats:
+def exposure_values(table: pd.DataFrame, use: VariableUse) -> FloatArray:
     """An exposure as numbers on the contract's scale.
 
     Binary text becomes 0/1, `high` being yes, positive, mutated ...
@@ -141,8 +138,7 @@ def exposure_values(table: pd.DataFrame, use: VariableUse) -> Floats:
     return rescale(_numbers(table, use), use)
 
 
-def _numbers(table: pd.DataFrame, use: VariableUse) -> Floats:
-    import numpy as np
+def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
     import pandas as pd
 
     column = table[use.key]
@@ -163,7 +159,7 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> Floats:
     )
 
 
-def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> Cut:
+def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) -> Cut:
     """The cut-points of an exposure by its rule, from known values alone.
 
     Raises
@@ -171,8 +167,6 @@ def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> C
     InputError
         If the exposure is constant, or a side stays empty.
     """
-    import numpy as np
-
     rule = rule or use.cut or CutRule.MEDIAN
     known = values[~np.isnan(values)]
     if known.size == 0:
@@ -215,7 +209,7 @@ MOST_GROUPS = 8
 """Values up to which an ordinal variable makes groups of a trend."""
 
 
-def ordered_cut(values: Floats, use: VariableUse) -> Cut:
+def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
     """The points that part the ordered groups of a trend, from known values alone.
 
     Raises
@@ -223,8 +217,6 @@ def ordered_cut(values: Floats, use: VariableUse) -> Cut:
     InputError
         If the values make fewer than three groups, or levels make more than `MOST_GROUPS`.
     """
-    import numpy as np
-
     rule = use.cut or CutRule.TERTILE
     known = values[~np.isnan(values)]
     found = find_cut(values, use, CutRule.CONTINUOUS)
@@ -248,7 +240,7 @@ def ordered_cut(values: Floats, use: VariableUse) -> Cut:
 
 
 def cut_for(
-    comparison: Comparison, values: Floats, use: VariableUse, rule: CutRule | None = None
+    comparison: Comparison, values: FloatArray, use: VariableUse, rule: CutRule | None = None
 ) -> Cut:
     """The cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do.
 
@@ -271,22 +263,20 @@ class Exposed:
     is beside it.
     """
 
-    x: Floats
-    parts: tuple[Floats, ...]
+    x: FloatArray
+    parts: tuple[FloatArray, ...]
     grouped: bool
     product: bool = False
     mediated: bool = False
 
     @property
-    def model_parts(self) -> tuple[Floats, ...]:
+    def model_parts(self) -> tuple[FloatArray, ...]:
         """The parts that every model holds beside `x`."""
         return self.parts if self.product else self.parts[:1] if self.mediated else ()
 
 
-def assign_sides(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
+def assign_sides(values: FloatArray, cut: Cut, level: str) -> tuple[FloatArray, FloatArray]:
     """Assign values to the exposed and the opposite side (1, 0, NaN if unknown)."""
-    import numpy as np
-
     unknown = np.isnan(values)
     assert cut.lower is not None and cut.upper is not None
     high = np.where(unknown, np.nan, (values > cut.upper).astype(float))
@@ -297,7 +287,7 @@ def assign_sides(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
 def expose(
     comparison: Comparison,
     uses: tuple[VariableUse, ...],
-    values: tuple[Floats, ...],
+    values: tuple[FloatArray, ...],
     cuts: tuple[Cut, ...],
 ) -> Exposed:
     """Groups or scores from the exposures' values and their cuts.
@@ -311,8 +301,6 @@ def expose(
     -------
     (n,) 0 and 1, an order, or a score in standard deviations or doublings; NaN where undefined.
     """
-    import numpy as np
-
     if comparison is Comparison.TREND and cuts[0].points:
         step = _step(values[0], cuts[0], uses[0].level or "high")
         return Exposed(x=step, parts=(step,), grouped=False)
@@ -350,16 +338,14 @@ def expose(
     return Exposed(x=x, parts=coded, grouped=True)
 
 
-def _z(values: Floats, cut: Cut, level: str) -> Floats:
+def _z(values: FloatArray, cut: Cut, level: str) -> FloatArray:
     assert cut.mean is not None and cut.sd is not None
     score = (values - cut.mean) / cut.sd
     return score if level == "high" else -score
 
 
-def _mean_of(parts: tuple[Floats, ...], uses: tuple[VariableUse, ...]) -> Floats:
+def _mean_of(parts: tuple[FloatArray, ...], uses: tuple[VariableUse, ...]) -> FloatArray:
     """The mean of all exposures, each in its standard deviations, again in its own."""
-    import numpy as np
-
     total = np.zeros(len(parts[0]))
     for part, use in zip(parts, uses, strict=True):
         spread = float(np.nanstd(part, ddof=1)) if len(part) > 1 else 0.0
@@ -369,10 +355,8 @@ def _mean_of(parts: tuple[Floats, ...], uses: tuple[VariableUse, ...]) -> Floats
     return np.asarray((total - np.nanmean(total)) / np.nanstd(total, ddof=1), dtype=float)
 
 
-def _step(values: Floats, cut: Cut, level: str) -> Floats:
+def _step(values: FloatArray, cut: Cut, level: str) -> FloatArray:
     """The ordered group of each value, counted from 0 on the side that is not exposed."""
-    import numpy as np
-
     step = (values[:, None] > np.asarray(cut.points)).sum(axis=1).astype(float)
     step = step if level == "high" else len(cut.points) - step
     return np.where(np.isnan(values), np.nan, step)

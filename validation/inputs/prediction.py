@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from pydantic import Field
 
 from sage.core.errors import InputError
@@ -16,10 +17,7 @@ from sage.core.models import Strict
 from validation.inputs.population import Cut
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 
 FOLLOWED = 10
@@ -64,24 +62,20 @@ class PredictionModel(Strict):
     events: int
     shrinkage: float | None = None
 
-    def linear(self, X: Floats) -> Floats:
+    def linear(self, X: FloatArray) -> FloatArray:
         """(n,) linear predictor of a design matrix whose columns are the terms.
 
         Summed row by row: a matrix product may give equal patients risks that differ in the last
         bit, which untie them in a concordance.
         """
-        import numpy as np
-
         coef = np.asarray([term.coefficient for term in self.terms])
         return np.asarray((X * coef).sum(axis=1), dtype=float)
 
-    def survival(self, X: Floats) -> Floats:
+    def survival(self, X: FloatArray) -> FloatArray:
         """(n,) predicted survival at the horizon."""
-        import numpy as np
-
         return np.asarray(np.exp(-self.baseline * np.exp(self.linear(X))), dtype=float)
 
-    def at_horizon_of(self, time: Floats) -> PredictionModel:
+    def at_horizon_of(self, time: FloatArray) -> PredictionModel:
         """The model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
 
         Raises
@@ -89,8 +83,6 @@ class PredictionModel(Strict):
         InputError
             If too few reach any: a cohort followed for so little judges no risk.
         """
-        import numpy as np
-
         for months, hazard in ((self.horizon, self.baseline), *reversed(self.earlier)):
             if np.count_nonzero(time > months) >= FOLLOWED:
                 return self.model_copy(update={"horizon": months, "baseline": hazard})

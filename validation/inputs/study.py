@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
 from validation.contracts.timing import ENTRY, records
@@ -21,15 +24,8 @@ from validation.inputs.population import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
     from validation.inputs.prediction import PredictionModel
-
-    Floats = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
-    Codes = NDArray[np.int64]
+    from validation.statistics.base import BoolArray, FloatArray, IntArray
 
 FEWEST_OF_A_LEVEL = 5
 NO_TERM = f"fewer than two levels with {FEWEST_OF_A_LEVEL} patients"
@@ -47,7 +43,7 @@ class Column:
 
     name: str
     key: str
-    values: Floats
+    values: FloatArray
     mean: float = 0.0
     sd: float = 1.0
     level: str | None = None
@@ -101,17 +97,17 @@ class Study:
             _refuse_the_outcome_itself(found, use, array)
         return found
 
-    def patients(self, keep: Mask | None = None) -> int:
+    def patients(self, keep: BoolArray | None = None) -> int:
         """Count the patients of all rows, or of those kept; a patient may have several rows."""
         index = self.rows.index if keep is None else self.rows.index[keep]
         return int(index.nunique())
 
-    def months_followed(self, endpoint: str) -> Floats:
+    def months_followed(self, endpoint: str) -> FloatArray:
         """(rows,) months to the end of the follow-up of the patient that a row belongs to."""
         time = self.rows[f"{endpoint}.time"]
         return time.groupby(level=0).transform("max").to_numpy(dtype=float)
 
-    def entry(self, keep: Mask) -> Floats | None:
+    def entry(self, keep: BoolArray) -> FloatArray | None:
         """Entry times of the kept records; None where each patient has a row from the start."""
         if not self.contract.hypothesis.time_dependent:
             return None
@@ -119,8 +115,6 @@ class Study:
 
     def subgroup(self, condition: Filter) -> Study:
         """The same cuts and coding in part of the population."""
-        import numpy as np
-
         keep = apply_filters(self.rows, (condition,)).to_numpy()
         exposed = Exposed(
             x=self.exposed.x[keep],
@@ -135,17 +129,15 @@ class Study:
             )
         return Study(self.contract, self.rows[keep], self.cuts, exposed)
 
-    def outcome(self, endpoint: str) -> tuple[Floats, Floats | None]:
+    def outcome(self, endpoint: str) -> tuple[FloatArray, FloatArray | None]:
         """(time, event) of a survival outcome, (value, None) of another; NaN where unknown."""
-        import numpy as np
-
         time = f"{endpoint}.time"
         if time in self.rows.columns:
             event = self.rows[f"{endpoint}.event"].to_numpy(dtype=float)
             return np.asarray(self.rows[time].to_numpy(dtype=float)), event
         return np.asarray(self.rows[f"{endpoint}.value"].to_numpy(dtype=float)), None
 
-    def status(self, endpoint: str, keep: Mask) -> tuple[Floats, Codes]:
+    def status(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, IntArray]:
         """Times and codes (0 censored, 1 the event, 2 a competing event) of the kept patients.
 
         Raises
@@ -158,7 +150,7 @@ class Study:
             raise InputError(f'endpoint "{endpoint}" has no follow-up time')
         return time[keep], event[keep].astype(int)
 
-    def follow_up(self, endpoint: str, keep: Mask) -> tuple[Floats, Floats]:
+    def follow_up(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Times of the kept patients, and 1 where the event ended them (else 0).
 
         Whoever had a competing event is censored there. Raises as `status` does.
@@ -166,10 +158,8 @@ class Study:
         time, codes = self.status(endpoint, keep)
         return time, (codes == 1).astype(float)
 
-    def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> Mask:
+    def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> BoolArray:
         """Patients with a group, the outcome and (complete cases) every covariate."""
-        import numpy as np
-
         value, event = self.outcome(endpoint)
         keep = ~np.isnan(self.exposed.x) & ~np.isnan(value)
         if event is not None:
@@ -179,14 +169,12 @@ class Study:
         return keep
 
     def design(
-        self, covariates: tuple[str, ...], keep: Mask, *, missing: bool = False
-    ) -> tuple[Floats, tuple[str, ...]]:
+        self, covariates: tuple[str, ...], keep: BoolArray, *, missing: bool = False
+    ) -> tuple[FloatArray, tuple[str, ...]]:
         """Covariates of the kept patients: z-scores, or indicators against the largest level.
 
         With `missing`, unknown values stay NaN (for imputation). Constant columns are left out.
         """
-        import numpy as np
-
         found = self.columns(covariates, keep)
         if not found:
             return np.empty((int(keep.sum()), 0)), ()
@@ -195,10 +183,8 @@ class Study:
             raise InputError("covariates hold missing values")
         return X, tuple(column.name for column in found)
 
-    def columns(self, covariates: tuple[str, ...], keep: Mask) -> list[Column]:
+    def columns(self, covariates: tuple[str, ...], keep: BoolArray) -> list[Column]:
         """The columns of `design`, each with how it was coded."""
-        import numpy as np
-
         found = []
         for key in covariates:
             use = next(variable for variable in self.contract.variables if variable.key == key)
@@ -208,18 +194,15 @@ class Study:
                     found.append(column)
         return found
 
-    def layers(self, strata: Sequence[str], keep: Mask) -> Codes | None:
+    def layers(self, strata: Sequence[str], keep: BoolArray) -> IntArray | None:
         """(kept,) stratum of each patient: a code per combination of levels; None without."""
-        import numpy as np
-        import pandas as pd
-
         if not strata:
             return None
         levels = [pd.factorize(self.rows.loc[keep, key], sort=True)[0] for key in strata]
         _, codes = np.unique(np.column_stack(levels), axis=0, return_inverse=True)
         return np.asarray(codes.reshape(-1), dtype=np.int64)
 
-    def clusters(self, keep: Mask) -> Codes | None:
+    def clusters(self, keep: BoolArray) -> IntArray | None:
         """(kept,) which rows belong to the same person; None where each is a patient of its own.
 
         Raises
@@ -235,7 +218,7 @@ class Study:
             raise InputError(f"{key}: {int(column.isna().sum())} rows do not say whose they are")
         return self.layers((key,), keep)
 
-    def adjusters(self) -> list[tuple[str, Floats]]:
+    def adjusters(self) -> list[tuple[str, FloatArray]]:
         """Main effects that an interaction model needs beside its product term; the exposure
         beside its mediator.
         """
@@ -253,9 +236,6 @@ class Study:
 
 
 def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
-    import numpy as np
-    import pandas as pd
-
     column = rows[use.key]
     if use.kind in ("continuous", "ordinal") or pd.api.types.is_numeric_dtype(column):
         values = np.asarray(column.to_numpy(dtype=float))
@@ -276,10 +256,8 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
     return found
 
 
-def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -> None:
+def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArray) -> None:
     """Detect an exposure that determines every patient's event or time to it."""
-    import numpy as np
-
     from validation.statistics.base import ranks
 
     endpoint = study.contract.primary_test.endpoint

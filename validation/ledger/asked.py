@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sage.core.hashes import hash_text
 from validation.core.signature import read_signature
 from validation.core.types import canonical_json
@@ -101,8 +103,6 @@ def screened_before(
 
 def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
     """The exposures of a contract by their ranks among the pilots."""
-    import numpy as np
-
     from validation.ledger.patients import pack_features
 
     ranks = [np.frombuffer(patients.profile(key), dtype=np.uint8) for key in exposures]

@@ -20,13 +20,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from validation.cohort.cohort import Cohort
 
 PILOTS = 128
@@ -202,8 +201,6 @@ class Patients:
         return np.where(known, tokens, np.uint64(0))
 
     def _all_views(self) -> list[Tokens]:
-        import pandas as pd
-
         columns: list[Tokens] = []
         measured: list[Tokens] = []
         for key in self.cohort.variables:
@@ -261,8 +258,6 @@ def combine(first: Tokens, second: Tokens) -> Tokens:
 
 def column_tokens(column: pd.Series) -> Tokens:
     """A fingerprint of each value, 0 where it is missing; numbers count to six digits."""
-    import pandas as pd
-
     missing = column.isna().to_numpy()
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=float, na_value=np.nan)
@@ -296,8 +291,6 @@ def _unique(view: Tokens) -> Tokens:
 
 def numbers(column: pd.Series) -> NDArray[np.float64]:
     """A column as numbers; text becomes the position of its level by frequency."""
-    import pandas as pd
-
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=float, na_value=np.nan)
         return np.asarray(np.where(np.isfinite(values), values, np.nan), dtype=np.float64)

@@ -11,6 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan, VariableUse
@@ -25,12 +28,7 @@ from validation.methods.shared import (
 from validation.results.results import Book, TestOutcome, p_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
+    from validation.statistics.base import BoolArray, FloatArray
 
 FOLDS = 10
 FEWEST_EVENTS_OF_A_FOLD = 3
@@ -66,9 +64,7 @@ def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     return outcome_of(plan, n=int(everybody[1].sum()))
 
 
-def _sides(study: Study) -> list[tuple[str, Mask]]:
-    import numpy as np
-
+def _sides(study: Study) -> list[tuple[str, BoolArray]]:
     x, contract = study.exposed.x, study.contract
     if study.exposed.grouped:
         return [(contract.exposed, x == 1.0), (contract.reference, x == 0.0)]
@@ -84,11 +80,8 @@ def _sides(study: Study) -> list[tuple[str, Mask]]:
 
 
 def _described(
-    column: pd.Series, use: VariableUse, heads: list[str], masks: list[Mask]
+    column: pd.Series, use: VariableUse, heads: list[str], masks: list[BoolArray]
 ) -> list[dict[str, str]]:
-    import numpy as np
-    import pandas as pd
-
     missing = int(column[masks[0]].isna().sum())
     absent = f"{missing} ({100 * missing / max(int(masks[0].sum()), 1):.0f}%)"
     unit = f", {use.unit}" if use.unit else ""
@@ -120,16 +113,14 @@ def _described(
     return rows
 
 
-def _quartiles(values: Floats) -> str:
-    import numpy as np
-
+def _quartiles(values: FloatArray) -> str:
     if not values.size:
         return "none known"
     low, middle, high = (float(item) for item in np.quantile(values, [0.25, 0.5, 0.75]))
     return f"{middle:.3g} ({low:.3g} to {high:.3g})"
 
 
-def _difference(sides: list[Floats]) -> str:
+def _difference(sides: list[FloatArray]) -> str:
     """Standardized mean difference of two groups, with the pooled standard deviation."""
     if min(len(side) for side in sides) < 2:
         return "not known"
@@ -138,13 +129,11 @@ def _difference(sides: list[Floats]) -> str:
     return f"{gap / spread:.2f}" if spread > 0 else "0.00"
 
 
-def _distance(floats: Floats, two: Floats) -> str:
+def _distance(floats: FloatArray, two: FloatArray) -> str:
     """Standardized difference of proportions over k levels (Yang and Dalton 2012, SAS Forum).
 
     Mahalanobis distance of all but the first level's shares.
     """
-    import numpy as np
-
     if not floats.size or not np.isfinite([*floats, *two]).all():
         return "not known"
     covariance = sum(np.diag(share) - np.outer(share, share) for share in (floats, two)) / 2
@@ -153,7 +142,7 @@ def _distance(floats: Floats, two: Floats) -> str:
 
 
 def _follow_up_rows(
-    study: Study, plan: TestPlan, heads: list[str], masks: list[Mask]
+    study: Study, plan: TestPlan, heads: list[str], masks: list[BoolArray]
 ) -> list[dict[str, str]]:
     """Follow-up (reverse Kaplan-Meier median) and events of a survival endpoint."""
     from validation.statistics.survival import kaplan_meier
@@ -256,8 +245,6 @@ def _ratio(fit: Any, scale: str, at: int) -> str:
 
 def missing_data(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Tabulate jointly missing values and the patients left for the adjusted model."""
-    import numpy as np
-
     keep = study.complete(plan.endpoint)
     keys = tuple(dict.fromkeys((*plan.covariates, *plan.strata)))
     labels = {use.key: use.label for use in study.contract.variables}
@@ -298,8 +285,6 @@ def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
 
     Risks are cross-validated (10 folds), so that no patient's prediction saw that patient.
     """
-    import numpy as np
-
     curves = curves_of(study, plan)
     horizon = curves.horizon
     overall = curves.overall
@@ -338,8 +323,8 @@ class DecisionCurves:
     `horizon` is in months, infinite for an outcome without time.
     """
 
-    thresholds: Floats
-    benefit: dict[str, Floats]
+    thresholds: FloatArray
+    benefit: dict[str, FloatArray]
     overall: float
     horizon: float
     n: int
@@ -357,8 +342,6 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     InputError
         If no covariate varies, or the events are too few to predict any from the others.
     """
-    import numpy as np
-
     kept: DecisionCurves | None = study.curves.get(plan.id)
     if kept is not None:
         return kept
@@ -396,10 +379,8 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     return found
 
 
-def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[Floats, Floats, float]:
+def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[FloatArray, FloatArray, float]:
     """Times and flags, with the horizon in months (infinite for an outcome without time)."""
-    import numpy as np
-
     if study.contract.endpoint(plan.endpoint).kind == "binary":
         value, _ = study.outcome(plan.endpoint)
         event = (value[keep] == 1).astype(float)
@@ -410,8 +391,13 @@ def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[Floats, Floats
 
 
 def cross_validated(
-    study: Study, time: Floats, event: Floats, X: Floats, names: list[str], horizon: float
-) -> Floats:
+    study: Study,
+    time: FloatArray,
+    event: FloatArray,
+    X: FloatArray,
+    names: list[str],
+    horizon: float,
+) -> FloatArray:
     """(n,) each patient's risk by the horizon from a model of the other folds.
 
     Folds are balanced over events and drawn by the contract's seed.
@@ -428,8 +414,6 @@ def cross_validated(
     InputError
         If there are too few events for two folds.
     """
-    import numpy as np
-
     from validation.statistics.calibration import baseline_hazard
 
     n, events = len(time), int(event.sum())

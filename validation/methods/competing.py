@@ -22,13 +22,7 @@ from validation.methods.shared import (
 from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from validation.statistics.competing import CumulativeIncidence
-
-    Floats = NDArray[np.float64]
-    Codes = NDArray[np.int64]
 
 NONE_COMPETE = "nobody had a competing event"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.cohort.tables import text_of
 from validation.contracts.contract import TestPlan, VariableUse
@@ -14,21 +16,16 @@ from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of,
 from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Codes = NDArray[np.int64]
+    from validation.statistics.base import IntArray
 
 
-def groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
+def groups_of(study: Study) -> tuple[tuple[str, ...], IntArray]:
     """Names of a claim's groups, and each patient's (-1 where an exposure is unknown).
 
     Of two exposures the four groups, the first being the group where neither is at its exposed
     level ("not high" holds the middle third as well); of a trend the ordered groups, from the side
     that is not exposed.
     """
-    import numpy as np
-
     if study.contract.comparison is Comparison.TREND:
         use, cut = study.contract.exposures[0], study.cuts[0]
         x, count = study.exposed.x, len(cut.points) + 1
@@ -67,8 +64,6 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
     Of the ordered groups of a trend it is the log-rank test for trend.
     """
-    import numpy as np
-
     from validation.statistics.survival import kaplan_meier, logrank, logrank_trend
 
     names, codes = groups_of(study)

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from validation.contracts.contract import Scale, TestPlan
 from validation.inputs.study import Study
 from validation.methods.shared import (
@@ -24,12 +26,9 @@ from validation.methods.shared import (
 from validation.results.results import Book, Effect, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from validation.statistics.base import BoolArray, FloatArray
 
-    Floats = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
-    Fit = Callable[[Floats, list[str]], Any]
+    Fit = Callable[[FloatArray, list[str]], Any]
 
 
 def imputes(study: Study, plan: TestPlan) -> bool:
@@ -51,7 +50,7 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     layers = layers_of(study, plan, keep, e, notes)
     cluster = clusters_of(study, keep, notes)
 
-    def fit(X: Floats, names: list[str]) -> Any:
+    def fit(X: FloatArray, names: list[str]) -> Any:
         return fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
 
     events = int(e.sum())
@@ -95,16 +94,14 @@ def _pool_fits(
     plan: TestPlan,
     book: Book,
     tables: dict[str, Any],
-    keep: Mask,
-    predictors: Floats,
+    keep: BoolArray,
+    predictors: FloatArray,
     fit: Fit,
     size: int,
     scale: Scale,
     more: dict[str, Any],
 ) -> TestOutcome:
     """Impute, fit each copy, pool. `size`: events of a Cox model, else patients (for the df)."""
-    import numpy as np
-
     from validation.statistics.imputation import impute, pool
 
     bearable(study, plan)

@@ -9,17 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from validation.core.hypothesis import Comparison
 from validation.inputs.population import exposure_values
 from validation.inputs.prediction import PredictionModel, Term
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from validation.inputs.study import Study
-
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 Marks = list[tuple[str, float]]
 """Values as printed, with their part of the linear predictor."""
@@ -103,8 +101,6 @@ def _name(term: Term) -> str:
 
 def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Marks]:
     """A continuous exposure in its own unit; a joint exposure in standard deviations."""
-    import numpy as np
-
     own_unit = study.contract.comparison not in (Comparison.PER_DOUBLING, Comparison.TREND)
     if len(study.contract.exposures) == 1 and len(model.cuts) == 1 and own_unit:
         cut, use = model.cuts[0], study.contract.exposures[0]
@@ -124,9 +120,8 @@ def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Ma
     return term.name, [(f"{score:.1f}", score * term.coefficient) for score in scores]
 
 
-def _numeric(values: Floats, term: Term) -> Marks:
+def _numeric(values: FloatArray, term: Term) -> Marks:
     """Round marks over most of a variable's range, with their part of the linear predictor."""
-    import numpy as np
     from matplotlib.ticker import MaxNLocator
 
     levels = np.unique(values)

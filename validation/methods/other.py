@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.contracts.contract import Scale, TestPlan
 from validation.inputs.study import Study
@@ -23,10 +25,7 @@ from validation.methods.shared import (
 from validation.results.results import Book, Effect, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 
 def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -115,8 +114,6 @@ def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
     per standard deviation. A model with too few events for its terms is refused: a penalty has no
     likelihood ratio that chi-squared would fit.
     """
-    import numpy as np
-
     keep, X, names, notes = matrix(study, plan)
     Z, uses = X[:, 1:], study.contract.exposures
     terms = [part[keep] for part in study.exposed.parts]
@@ -172,7 +169,9 @@ def _nested_models(
                 "each. Name fewer exposures or covariates"
             )
 
-    def hazards(X: Floats, Z: Floats, full: Floats, names: Any, labels: Any, k: int) -> _Nested:
+    def hazards(
+        X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
+    ) -> _Nested:
         from validation.statistics.base import chi2_p
         from validation.statistics.cox import cox
 
@@ -185,7 +184,9 @@ def _nested_models(
         mean = cox(t, e, X, names, strata=layers)
         return _Nested(fit, mean, statistic, chi2_p(statistic, k), RATIO, int(e.sum()))
 
-    def odds(X: Floats, Z: Floats, full: Floats, names: Any, labels: Any, k: int) -> _Nested:
+    def odds(
+        X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
+    ) -> _Nested:
         from validation.statistics.base import chi2_p
         from validation.statistics.binary import logistic
 
@@ -197,8 +198,9 @@ def _nested_models(
         mean = logistic(y, X, names)
         return _Nested(fit, mean, statistic, chi2_p(statistic, k), RATIO, int((y == 1).sum()))
 
-    def differences(X: Floats, Z: Floats, full: Floats, names: Any, labels: Any, k: int) -> _Nested:
-        import numpy as np
+    def differences(
+        X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
+    ) -> _Nested:
         from scipy.stats import f as f_distribution
 
         from validation.statistics.continuous import linear
@@ -206,7 +208,7 @@ def _nested_models(
         y = study.outcome(plan.endpoint)[0][keep]
         y = y / float(y.std(ddof=1))
 
-        def residual_sum(block: Floats) -> float:
+        def residual_sum(block: FloatArray) -> float:
             M = np.column_stack([np.ones(len(y)), block])
             residual = y - M @ np.linalg.lstsq(M, y, rcond=None)[0]
             return float(residual @ residual)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 from validation.inputs.population import Cut
 from validation.inputs.prediction import PredictionModel, Term
 from validation.inputs.study import Column, Study
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from validation.statistics.base import BoolArray, FloatArray
     from validation.statistics.cox import CoxFit
-
-    Floats = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
 
 
 def terms_of(
@@ -48,10 +46,8 @@ def terms_of(
     return tuple(found)
 
 
-def unknown_levels(study: Study, model: PredictionModel) -> Mask:
+def unknown_levels(study: Study, model: PredictionModel) -> BoolArray:
     """(rows,) patients with a level that nobody had where the model was developed."""
-    import numpy as np
-
     found = np.zeros(len(study.rows), dtype=bool)
     for key, levels in model.levels.items():
         if key in study.rows.columns:
@@ -70,8 +66,8 @@ def recut(study: Study, model: PredictionModel) -> bool:
     return bool(model.cuts) and cut_values(study.cuts) != cut_values(model.cuts)
 
 
-def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
-    """Mask of patients with every term of a model, and their (kept, terms) scaled values.
+def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatArray]:
+    """BoolArray of patients with every term of a model, and their (kept, terms) scaled values.
 
     Patients at a level that the model does not know are left out.
 
@@ -80,9 +76,6 @@ def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
     InputError
         If these patients lack a variable of the model, or code it in other levels.
     """
-    import numpy as np
-    import pandas as pd
-
     keys = tuple(dict.fromkeys(term.key for term in model.terms if term.key))
     lacking = [key for key in keys if key not in study.rows.columns]
     if lacking:
@@ -100,7 +93,7 @@ def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
         )
     keep = known
     rows = study.rows[keep]
-    columns: list[Floats] = []
+    columns: list[FloatArray] = []
     parts = iter(study.adjusters())
     for term in model.terms:
         if term.kind == "exposure":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan
@@ -15,10 +17,7 @@ from validation.methods.shared import bearable, fit_cox, outcome_of
 from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 RESAMPLES = 200
 MOST_FAILED = 0.1
@@ -38,8 +37,6 @@ def calibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    import numpy as np
-
     from validation.statistics.calibration import baseline_hazard
     from validation.statistics.calibration import calibration as calibrate
 
@@ -158,8 +155,6 @@ def _external(
 
 def _rows(found: Any) -> list[dict[str, str]]:
     """Tabulate groups of predicted risk, lowest first."""
-    import numpy as np
-
     order = np.argsort(found.predicted)
     return [
         {
@@ -176,7 +171,13 @@ def _rows(found: Any) -> list[dict[str, str]]:
 
 
 def _optimism(
-    t: Floats, e: Floats, X: Floats, names: list[str], fit: Any, seed: int, horizon: float
+    t: FloatArray,
+    e: FloatArray,
+    X: FloatArray,
+    names: list[str],
+    fit: Any,
+    seed: int,
+    horizon: float,
 ) -> tuple[float, float, float]:
     """Corrected slope (of events by the horizon), corrected concordance, apparent concordance.
 
@@ -184,8 +185,6 @@ def _optimism(
     concordance falls from resample to original, average to the optimism. All slopes come from a
     batch of single-covariate Cox models.
     """
-    import numpy as np
-
     from validation.statistics.batched import batched_cox
     from validation.statistics.concordance import concordant_pairs, harrell
     from validation.statistics.cox import cox

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
 from validation.methods.imputed import imputed_cox, imputes
@@ -21,12 +23,10 @@ from validation.methods.shared import (
 from validation.results.results import Book, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
+    from validation.statistics.base import FloatArray
     from validation.statistics.cox import CoxFit
-
-    Floats = NDArray[np.float64]
 
 
 def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -64,14 +64,14 @@ class Splined:
     """A claim's exposure as a restricted cubic spline (Harrell 2015), and the fit of it."""
 
     keep: NDArray[np.bool_]
-    x: Floats
-    knots: Floats
+    x: FloatArray
+    knots: FloatArray
     fit: CoxFit
 
-    def curve(self, grid: Floats, reference: float) -> tuple[Floats, Floats, Floats]:
+    def curve(
+        self, grid: FloatArray, reference: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Hazard ratios at the values `grid` against `reference`, with their 95% limits."""
-        import numpy as np
-
         from validation.statistics.base import z_of
         from validation.statistics.splines import rcs_basis
 

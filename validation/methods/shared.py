@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.contracts.contract import Scale, TestPlan, Within
 from validation.inputs.study import Study
 from validation.results.results import Book, Effect, TestOutcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 HORIZONS = (12, 36, 60)
 
 
 def enough(study: Study, plan: TestPlan) -> None:
     """Refuse what the contract's rules call too small, before anything is computed."""
-    import numpy as np
-
     rules = study.contract.rules
     keep = study.complete(plan.endpoint)
     if not keep.any():
@@ -98,8 +95,6 @@ def bearable(study: Study, plan: TestPlan) -> None:
 
 def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]]:
     """Kept patients, design matrix with the exposure first, its names, notes."""
-    import numpy as np
-
     bearable(study, plan)
     keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())
@@ -121,7 +116,7 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
     return keep, X, [study.first_term, *(name for name, _ in main), *names], notes
 
 
-def within_columns(study: Study, within: Within) -> list[tuple[str, Floats]]:
+def within_columns(study: Study, within: Within) -> list[tuple[str, FloatArray]]:
     """Columns of an exposure, the other, and their product, counting the other from the side held
     at: the first coefficient then is the exposure's effect on that side.
     """
@@ -136,7 +131,7 @@ def within_columns(study: Study, within: Within) -> list[tuple[str, Floats]]:
     ]
 
 
-def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: list[str]) -> Any:
+def layers_of(study: Study, plan: TestPlan, keep: Any, event: FloatArray, notes: list[str]) -> Any:
     """The kept patients' strata (None where the plan has none), with a note on what they inform.
 
     Patients are compared within their stratum alone: a stratum without events, or (for groups)
@@ -151,8 +146,6 @@ def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: lis
     -------
     (kept,) numbers of the strata.
     """
-    import numpy as np
-
     layers = study.layers(plan.strata, keep)
     if layers is None:
         return None
@@ -175,9 +168,9 @@ def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: lis
 
 
 def fit_cox(
-    time: Floats,
-    event: Floats,
-    X: Floats,
+    time: FloatArray,
+    event: FloatArray,
+    X: FloatArray,
     names: list[str],
     study: Study,
     notes: list[str],
@@ -222,8 +215,6 @@ def fit_cox(
 
 def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:
     """The kept rows' clusters (None where each is a patient), with a note on how many there are."""
-    import numpy as np
-
     cluster = study.clusters(keep)
     if cluster is not None:
         notes.append(
@@ -232,7 +223,9 @@ def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:
     return cluster
 
 
-def fit_logistic(y: Floats, X: Floats, names: list[str], study: Study, notes: list[str]) -> Any:
+def fit_logistic(
+    y: FloatArray, X: FloatArray, names: list[str], study: Study, notes: list[str]
+) -> Any:
     """Logistic model by the contract's rule: Firth's penalty as in `fit_cox`.
 
     Parameters

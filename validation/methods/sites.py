@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
@@ -16,11 +18,7 @@ from validation.methods.shared import clusters_of, effect_of, fit_cox, matrix, o
 from validation.results.results import AnalysisResult, Book, TestOutcome, p_is
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Codes = NDArray[np.int64]
+    from validation.statistics.base import FloatArray, IntArray
 
 FEWEST_AT_A_SITE = 5
 """Smaller sites are taken together where sites are compared."""
@@ -33,8 +31,6 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     The share explained is omega squared: of the exposure's variance, what sites account for beyond
     chance.
     """
-    import numpy as np
-
     key = study.contract.site
     assert key is not None
     within = plan.model_copy(update={"strata": (key,)})
@@ -82,9 +78,8 @@ def site_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
     return [" and ".join(found) + ": see the hazard ratio within sites"] if found else []
 
 
-def _rank_p(values: Floats, codes: Codes) -> float:
+def _rank_p(values: FloatArray, codes: IntArray) -> float:
     """Kruskal and Wallis' test over the sites."""
-    import numpy as np
     from scipy.stats import kruskal
 
     if np.all(values == values[0]):
@@ -92,10 +87,8 @@ def _rank_p(values: Floats, codes: Codes) -> float:
     return float(kruskal(*(values[codes == code] for code in np.unique(codes))).pvalue)
 
 
-def _share(values: Floats, codes: Codes) -> float:
+def _share(values: FloatArray, codes: IntArray) -> float:
     """Omega squared, not below zero."""
-    import numpy as np
-
     sites = np.unique(codes)
     inside = sum(float(((mine := values[codes == code]) - mine.mean()) @ (mine - mine.mean()))
                  for code in sites)  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan
@@ -23,10 +25,7 @@ from validation.methods.shared import (
 from validation.results.results import Book, TestOutcome, p_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from validation.statistics.base import FloatArray
 
 BOOTSTRAPS = 500
 
@@ -73,8 +72,6 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
 
 
 def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    import numpy as np
-
     from validation.statistics.survival import kaplan_meier
 
     keep = study.complete(plan.endpoint)
@@ -161,8 +158,6 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
 def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Hazard ratios before and after the median event time: how the effect changes."""
-    import numpy as np
-
     from validation.statistics.proportional import cox_by_period
 
     keep = study.complete(plan.endpoint)
@@ -198,8 +193,6 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     where enough patients have had the event and enough are still followed, and a bootstrap interval
     of the gain in Harrell's with both models held fixed.
     """
-    import numpy as np
-
     from validation.statistics.auc import auc_at
     from validation.statistics.concordance import harrell, uno
 
@@ -248,21 +241,19 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 def _gain(
-    time: Floats, event: Floats, floats: Floats, two: Floats, seed: int
+    time: FloatArray, event: FloatArray, floats: FloatArray, two: FloatArray, seed: int
 ) -> tuple[float, float, float]:
     """Gain in Harrell's concordance from risk `first` to `second`, with its bootstrap interval.
 
     A resample is a vector of counts w; its concordance is w'Aw / w'Lw with A the concordant and L
     the comparable pairs, so that all resamples are two matrix products.
     """
-    import numpy as np
-
     n = len(time)
     cases = np.flatnonzero(event == 1)
     at, flag = time[cases, None], event == 1
     later = (time[None, :] > at) | ((time[None, :] == at) & ~flag[None, :])
 
-    def right(risk: Floats) -> Any:
+    def right(risk: FloatArray) -> Any:
         mine = risk[cases, None]
         return (mine > risk[None, :]) + 0.5 * (mine == risk[None, :])
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import ConfigDict, Field, ValidationError
 
 from sage.core.errors import InputError
@@ -230,8 +231,6 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     -------
     The task; None where the analysis itself is refused and there is nothing to reproduce.
     """
-    import numpy as np
-
     from validation.analysis.analysis import Analysis
     from validation.inputs.population import apply_filters
     from validation.methods.shared import within_columns

@@ -11,7 +11,9 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
@@ -20,9 +22,6 @@ from validation.core.dictionary import known_since
 from validation.core.hypothesis import Filter
 from validation.inputs.population import POSITIVE, Cut, exposure_values
 from validation.results.results import AnalysisResult
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BODY = "analysis.R"
 OWN_DRAWS = "rests on SAGE's own random draws"
@@ -119,8 +118,6 @@ def _head(frozen: FrozenContract, part: str) -> str:
 
 
 def _columns(table: pd.DataFrame) -> str:
-    import pandas as pd
-
     rows = [("patient", "character")]
     for name in table.columns:
         number = pd.api.types.is_numeric_dtype(table[name])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sage.core.errors import InputError
 from sage.core.hashes import hash_file
 from validation.cohort.ids import BARCODE
 from validation.contracts.contract import FrozenContract
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -126,7 +127,6 @@ def altered_copy(first: Cohort, second: Cohort) -> float:
 
 def nearness(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> float:
     """`altered_copy` of (patients, columns) arrays without missing values."""
-    import numpy as np
     from scipy.spatial import KDTree
 
     scale = np.std(ours, axis=0)

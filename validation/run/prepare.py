@@ -10,6 +10,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
 from sage.core.hashes import hash_file, hash_text
@@ -27,8 +30,6 @@ from validation.ledger.ledger import Ledger
 from validation.run.overlap import DESCRIPTION, require_other_patients
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
@@ -277,9 +278,6 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 
 def _features(contract: Contract, cohort: Cohort, table: pd.DataFrame) -> pd.DataFrame | None:
     """Comparable features for each gene or signature exposure, chosen without the outcome."""
-    import numpy as np
-    import pandas as pd
-
     uses = [use for use in contract.exposures if is_replaceable(use)]
     if not uses or cohort.expression is None:
         return None
@@ -324,8 +322,6 @@ def _draws(
 
     For a single gene all of its nearest are taken, so that the control does not hang on the seed.
     """
-    import numpy as np
-
     from validation.cohort.derive import composed_scores
     from validation.controls.numeric import matched_features
 

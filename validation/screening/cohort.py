@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 from sage.core.files import write_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
@@ -127,8 +128,6 @@ def screen_cohort(
     InputError
         If the endpoint is no survival endpoint, or nothing is left to screen.
     """
-    import numpy as np
-
     from validation.screening.rank import screen
 
     _require_survival(cohort, endpoint)
@@ -217,9 +216,6 @@ def _features(
     covariates: tuple[str, ...],
     detected: float,
 ) -> _Features:
-    import numpy as np
-    import pandas as pd
-
     keep = table[f"{endpoint}.time"].notna()
     losses = []
     for key in covariates:
@@ -268,8 +264,6 @@ def _register(
 
 def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(p,) features that part all patients with the event from all without, as no marker does."""
-    import numpy as np
-
     from validation.inputs.study import FEWEST_PARTED
 
     had, had_not = features[events], features[~events]
@@ -282,8 +276,6 @@ def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[
 
 def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
     """Covariates as numbers: text becomes indicators against its largest level."""
-    import pandas as pd
-
     columns: dict[str, Any] = {}
     for key in covariates:
         column = table[key]
@@ -298,8 +290,6 @@ def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
 
 
 def _write(done: CohortScreen, out: Path, title: str) -> None:
-    import pandas as pd
-
     from validation.screening.volcano import volcano
 
     out.mkdir(parents=True, exist_ok=True)

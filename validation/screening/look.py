@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
@@ -84,8 +86,6 @@ def _holds(cohort: Cohort, key: str, endpoint: str) -> bool:
 
 def note_look(ledger: Ledger, cohort: Cohort, look: Look) -> None:
     """Note in the ledger what is about to be looked at, as a screen against each spent endpoint."""
-    import numpy as np
-
     if not look.spent:
         return
     patients = ledger.patients(cohort)
@@ -99,8 +99,6 @@ def note_look(ledger: Ledger, cohort: Cohort, look: Look) -> None:
 
 
 def _gene_ranks(cohort: Cohort, pilots: Sequence[str]) -> NDArray[np.uint8]:
-    import pandas as pd
-
     from validation.ledger.patients import profiles
 
     assert cohort.expression is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
@@ -227,8 +228,6 @@ def _write_tables(
     painted: list[SlideTruth],
     rng: np.random.Generator,
 ) -> None:
-    import pandas as pd
-
     n = len(people.ids)
     roman = {2.0: "Stage II", 3.0: "Stage III", 4.0: "Stage IV"}
     clinical = pd.DataFrame(
