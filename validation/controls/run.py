@@ -29,6 +29,11 @@ from validation.results.controls import (
     TimingResult,
 )
 from validation.results.results import Book, TestOutcome
+from validation.statistics.base import chi2_p
+from validation.statistics.cox import cox
+from validation.statistics.cutpoint import logrank_scores
+from validation.statistics.leakage import find_leak
+from validation.statistics.survival import logrank
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,8 +68,6 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     Complete cases mislead where a value is missing because of what happened to the patient.
     """
     from validation.inputs.population import apply_filters
-    from validation.statistics.base import chi2_p
-    from validation.statistics.survival import logrank
 
     contract = study.contract
     rows = table[apply_filters(table, contract.filters)]
@@ -171,7 +174,6 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     from validation.controls.numeric import (
         permuted_outcome as permute,
     )
-    from validation.statistics.base import chi2_p
 
     plan = study.contract.controls
     keep, value, flags, x, others = _arrays(study)
@@ -335,8 +337,6 @@ class _Scores(dict[bytes, "FloatArray"]):
     """Log-rank scores by the patients kept: most draws keep the same."""
 
     def of(self, time: FloatArray, event: NDArray[np.bool_], keep: NDArray[np.bool_]) -> FloatArray:
-        from validation.statistics.cutpoint import logrank_scores
-
         key = keep.tobytes()
         if key not in self:
             self[key] = logrank_scores(time, event)
@@ -385,8 +385,6 @@ def _stratified_scores(
     time: FloatArray, event: NDArray[np.bool_], layers: NDArray[np.int64]
 ) -> tuple[FloatArray, FloatArray]:
     """Log-rank scores within each stratum, and the strata's indicators (all but the first)."""
-    from validation.statistics.cutpoint import logrank_scores
-
     scores, codes = np.empty(len(time)), np.unique(layers)
     for code in codes:
         mine = layers == code
@@ -396,8 +394,6 @@ def _stratified_scores(
 
 def timing(study: Study) -> TimingResult:
     """Test whether an exposure reveals the outcome or the length of follow-up."""
-    from validation.statistics.leakage import find_leak
-
     endpoint = study.contract.primary_test.endpoint
     kind = study.contract.endpoint(endpoint).kind
     value, event = study.outcome(endpoint)
@@ -418,7 +414,6 @@ def timing(study: Study) -> TimingResult:
 def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     """An association that must be there if the outcome data are sound."""
     from validation.inputs.population import apply_filters
-    from validation.statistics.cox import cox
 
     plan = study.contract.controls.known_positive
     assert plan is not None

@@ -26,6 +26,9 @@ from validation.methods.shared import (
     outcome_of,
 )
 from validation.results.results import Book, TestOutcome, p_text
+from validation.statistics.calibration import baseline_hazard
+from validation.statistics.decision_curve import net_benefit
+from validation.statistics.survival import kaplan_meier
 
 if TYPE_CHECKING:
     from validation.statistics.base import BoolArray, FloatArray
@@ -145,8 +148,6 @@ def _follow_up_rows(
     study: Study, plan: TestPlan, heads: list[str], masks: list[BoolArray]
 ) -> list[dict[str, str]]:
     """Follow-up (reverse Kaplan-Meier median) and events of a survival endpoint."""
-    from validation.statistics.survival import kaplan_meier
-
     kind = study.contract.endpoint(plan.endpoint).kind
     if kind not in ("survival", "competing"):
         return []
@@ -355,9 +356,6 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
         "without": cross_validated(study, time, event, X[:, main:], names[main:], horizon),
     }
 
-    from validation.statistics.decision_curve import net_benefit
-    from validation.statistics.survival import kaplan_meier
-
     when = horizon if math.isfinite(horizon) else float(time.max())
     overall = 1.0 - float(kaplan_meier(time, event).survival_at([when])[0])
     top = min(0.99, max(float(np.quantile(risk, REACHED)) for risk in risks.values()))
@@ -414,8 +412,6 @@ def cross_validated(
     InputError
         If there are too few events for two folds.
     """
-    from validation.statistics.calibration import baseline_hazard
-
     n, events = len(time), int(event.sum())
     folds = min(FOLDS, events // FEWEST_EVENTS_OF_A_FOLD)
     if folds < 2:

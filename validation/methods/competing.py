@@ -20,6 +20,8 @@ from validation.methods.shared import (
     wald_outcome,
 )
 from validation.results.results import Book, TestOutcome
+from validation.statistics.competing import aalen_johansen, gray_test
+from validation.statistics.errors import StatisticsError
 
 if TYPE_CHECKING:
     from validation.statistics.competing import CumulativeIncidence
@@ -65,9 +67,6 @@ def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
 
 def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Gray's test of equal cumulative incidence, of the event and of what competes with it."""
-    from validation.statistics.competing import gray_test
-    from validation.statistics.errors import StatisticsError
-
     if not study.exposed.grouped:
         raise InputError("Gray's test compares groups; this exposure is a slope or an interaction")
     keep = study.complete(plan.endpoint)
@@ -108,8 +107,6 @@ def sides_of(study: Study, keep: Any) -> list[tuple[str, str, Any]]:
 
 def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Aalen-Johansen incidence of the event and of the competing event, by group."""
-    from validation.statistics.competing import aalen_johansen
-
     keep = study.complete(plan.endpoint)
     rows = []
     for name, label, mine in sides_of(study, keep):

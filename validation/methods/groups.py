@@ -14,6 +14,7 @@ from validation.inputs.population import two_levels
 from validation.inputs.study import Study
 from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
 from validation.results.results import Book, TestOutcome
+from validation.statistics.survival import kaplan_meier, logrank, logrank_trend
 
 if TYPE_CHECKING:
     from validation.statistics.base import IntArray
@@ -64,8 +65,6 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
     Of the ordered groups of a trend it is the log-rank test for trend.
     """
-    from validation.statistics.survival import kaplan_meier, logrank, logrank_trend
-
     names, codes = groups_of(study)
     time, event = study.outcome(plan.endpoint)
     assert event is not None

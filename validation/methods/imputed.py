@@ -24,6 +24,8 @@ from validation.methods.shared import (
     row_of,
 )
 from validation.results.results import Book, Effect, TestOutcome
+from validation.statistics.continuous import linear
+from validation.statistics.imputation import impute, outcome_predictors, pool
 
 if TYPE_CHECKING:
     from validation.statistics.base import BoolArray, FloatArray
@@ -42,8 +44,6 @@ def imputes(study: Study, plan: TestPlan) -> bool:
 
 def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Cox models of every completed copy; strata as registered."""
-    from validation.statistics.imputation import outcome_predictors
-
     keep = study.complete(plan.endpoint, plan.strata)
     t, e = study.follow_up(plan.endpoint, keep)
     notes: list[str] = []
@@ -77,8 +77,6 @@ def imputed_logistic(
 
 def imputed_linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Linear models (differences in standard deviations) of every completed copy."""
-    from validation.statistics.continuous import linear
-
     keep = study.complete(plan.endpoint)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep] / float(value[keep].std(ddof=1))
@@ -102,8 +100,6 @@ def _pool_fits(
     more: dict[str, Any],
 ) -> TestOutcome:
     """Impute, fit each copy, pool. `size`: events of a Cox model, else patients (for the df)."""
-    from validation.statistics.imputation import impute, pool
-
     bearable(study, plan)
     rule = study.contract.missing
     Z, names = study.design(plan.covariates, keep, missing=True)

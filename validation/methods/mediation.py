@@ -9,6 +9,7 @@ from validation.contracts.contract import Scale, TestPlan
 from validation.inputs.study import Study
 from validation.methods.shared import layers_of, matrix, outcome_of
 from validation.results.results import Book, Effect, TestOutcome, p_text
+from validation.statistics.mediation import mediation as estimate
 
 if TYPE_CHECKING:
     from validation.statistics.mediation import Part
@@ -22,8 +23,6 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     Survival: hazard differences of an additive hazards model, over the average hazard. Other
     outcomes: differences in standard deviations. p is the larger of the two paths' own.
     """
-    from validation.statistics.mediation import mediation as estimate
-
     keep, X, _, notes = matrix(study, plan)
     mediator, exposure, covariates = X[:, 0], X[:, 1], X[:, 2:]
     value, event = study.outcome(plan.endpoint)

@@ -23,6 +23,8 @@ from validation.methods.shared import (
     slug,
 )
 from validation.results.results import Book, Effect, TestOutcome
+from validation.statistics.base import chi2_p
+from validation.statistics.cox import cox
 
 if TYPE_CHECKING:
     from validation.statistics.base import FloatArray
@@ -172,9 +174,6 @@ def _nested_models(
     def hazards(
         X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
     ) -> _Nested:
-        from validation.statistics.base import chi2_p
-        from validation.statistics.cox import cox
-
         t, e = study.follow_up(plan.endpoint, keep)
         enough(int(e.sum()), full.shape[1])
         layers = layers_of(study, plan, keep, e, notes)
@@ -187,7 +186,6 @@ def _nested_models(
     def odds(
         X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
     ) -> _Nested:
-        from validation.statistics.base import chi2_p
         from validation.statistics.binary import logistic
 
         y = study.outcome(plan.endpoint)[0][keep]

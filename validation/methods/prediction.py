@@ -15,6 +15,11 @@ from validation.inputs.study import Study
 from validation.methods.predicting import design_for, recut, terms_of, unknown_levels
 from validation.methods.shared import bearable, fit_cox, outcome_of
 from validation.results.results import Book, TestOutcome
+from validation.statistics.batched import batched_cox
+from validation.statistics.calibration import baseline_hazard
+from validation.statistics.calibration import calibration as calibrate
+from validation.statistics.cox import cox
+from validation.statistics.errors import StatisticsError
 
 if TYPE_CHECKING:
     from validation.statistics.base import FloatArray
@@ -37,9 +42,6 @@ def calibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    from validation.statistics.calibration import baseline_hazard
-    from validation.statistics.calibration import calibration as calibrate
-
     bearable(study, plan)
     keep = study.complete(plan.endpoint, plan.covariates)
     t, e = study.follow_up(plan.endpoint, keep)
@@ -109,7 +111,6 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
 def _external(
     study: Study, plan: TestPlan, model: PredictionModel, book: Book, tables: dict[str, Any]
 ) -> TestOutcome:
-    from validation.statistics.calibration import calibration as calibrate
     from validation.statistics.concordance import harrell
 
     bearable(study, plan)
@@ -185,10 +186,7 @@ def _optimism(
     concordance falls from resample to original, average to the optimism. All slopes come from a
     batch of single-covariate Cox models.
     """
-    from validation.statistics.batched import batched_cox
     from validation.statistics.concordance import concordant_pairs, harrell
-    from validation.statistics.cox import cox
-    from validation.statistics.errors import StatisticsError
 
     rng = generator(seed, len(t), 7)
     coefs, chosen = [], []

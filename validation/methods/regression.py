@@ -21,6 +21,10 @@ from validation.methods.shared import (
     wald_outcome,
 )
 from validation.results.results import Book, TestOutcome
+from validation.statistics.base import chi2_p, z_of
+from validation.statistics.cutpoint import maximally_selected
+from validation.statistics.errors import ConstantFeatureError
+from validation.statistics.splines import rcs_basis, rcs_knots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,9 +76,6 @@ class Splined:
         self, grid: FloatArray, reference: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Hazard ratios at the values `grid` against `reference`, with their 95% limits."""
-        from validation.statistics.base import z_of
-        from validation.statistics.splines import rcs_basis
-
         apart = rcs_basis(grid, self.knots) - rcs_basis(np.array([reference]), self.knots)
         log = apart @ self.fit.coef
         half = z_of(0.95) * np.sqrt(((apart @ self.fit.covariance) * apart).sum(axis=1))
@@ -84,8 +85,6 @@ class Splined:
 def fit_spline(study: Study, plan: TestPlan) -> Splined:
     """The exposure by a spline of 4 knots, or of 3 where its values tie too much for 4."""
     from validation.statistics.cox import cox
-    from validation.statistics.errors import ConstantFeatureError
-    from validation.statistics.splines import rcs_basis, rcs_knots
 
     keep, X, _, _ = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
@@ -106,7 +105,6 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     Both likelihood ratios are those of plain models, also where the slope has Firth's penalty.
     Time-dependent claims have them on start and stop records.
     """
-    from validation.statistics.base import chi2_p
     from validation.statistics.cox import cox
 
     keep, X, names, notes = matrix(study, plan)
@@ -143,8 +141,6 @@ def best_cut(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
 
     The effect is the slope per standard deviation: the effect at the best cut would be too large.
     """
-    from validation.statistics.cutpoint import maximally_selected
-
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     fit = fit_cox(t, e, X[:, :1], names[:1], study, notes)

@@ -10,6 +10,9 @@ from sage.core.errors import InputError
 from validation.contracts.contract import Scale, TestPlan, Within
 from validation.inputs.study import Study
 from validation.results.results import Book, Effect, TestOutcome
+from validation.statistics.binary import logistic
+from validation.statistics.cox import cox
+from validation.statistics.errors import ConvergenceError, SeparationError
 
 if TYPE_CHECKING:
     from validation.statistics.base import FloatArray
@@ -192,9 +195,6 @@ def fit_cox(
     entry : (n,) months from which a record is at risk
     cluster : (n,) persons
     """
-    from validation.statistics.cox import cox
-    from validation.statistics.errors import SeparationError
-
     events = int((event == 1).sum())
     limit = study.contract.rules.events_per_covariate
     if events / X.shape[1] < limit:
@@ -234,9 +234,6 @@ def fit_logistic(
     X : (n, k) covariates, without an intercept
     study : for the contract's events per covariate
     """
-    from validation.statistics.binary import logistic
-    from validation.statistics.errors import ConvergenceError, SeparationError
-
     rarer = int(min((y == 1).sum(), (y == 0).sum()))
     if rarer / X.shape[1] < study.contract.rules.events_per_covariate:
         notes.append(f"Firth's penalty: {rarer} patients with the rarer outcome")

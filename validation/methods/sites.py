@@ -16,6 +16,7 @@ from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
 from validation.methods.shared import clusters_of, effect_of, fit_cox, matrix, outcome_of, row_at
 from validation.results.results import AnalysisResult, Book, TestOutcome, p_is
+from validation.statistics.survival import logrank
 
 if TYPE_CHECKING:
     from validation.statistics.base import FloatArray, IntArray
@@ -48,8 +49,6 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     if event is None:
         outcome_p, events = _rank_p(outcome, merged), None
     else:
-        from validation.statistics.survival import logrank
-
         outcome, flags = study.follow_up(plan.endpoint, keep)
         outcome_p, events = logrank(outcome, flags, merged).p, int(flags.sum())
     book.add("site.sites", len(count), "sites")

@@ -23,6 +23,10 @@ from validation.methods.shared import (
     rows_of,
 )
 from validation.results.results import Book, TestOutcome, p_text
+from validation.statistics.auc import auc_at
+from validation.statistics.concordance import harrell, uno
+from validation.statistics.proportional import cox_by_period
+from validation.statistics.survival import rmst_difference
 
 if TYPE_CHECKING:
     from validation.statistics.base import FloatArray
@@ -132,8 +136,6 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     """Restricted mean survival difference to the contract's horizon, or to the shorter group's
     last follow-up if that comes first.
     """
-    from validation.statistics.survival import rmst_difference
-
     keep = study.complete(plan.endpoint)
     t, e = study.follow_up(plan.endpoint, keep)
     g = study.exposed.x[keep]
@@ -158,8 +160,6 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
 def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Hazard ratios before and after the median event time: how the effect changes."""
-    from validation.statistics.proportional import cox_by_period
-
     keep = study.complete(plan.endpoint)
     t, e = study.follow_up(plan.endpoint, keep)
     cut = float(np.median(t[e == 1]))
@@ -193,9 +193,6 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     where enough patients have had the event and enough are still followed, and a bootstrap interval
     of the gain in Harrell's with both models held fixed.
     """
-    from validation.statistics.auc import auc_at
-    from validation.statistics.concordance import harrell, uno
-
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     main = 1 + len(study.adjusters())
