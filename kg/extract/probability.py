@@ -1,7 +1,6 @@
 """Probability that a reading is right: a calibrated logistic model of its evidence.
 
-The weights in `right.tsv` were fitted by `python -m benchmarks.extraction_fit` on judged readings
-of development abstracts.
+The weights in `right.tsv` were fitted on judged readings of development abstracts.
 """
 
 from __future__ import annotations

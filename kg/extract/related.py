@@ -1,8 +1,8 @@
 """Probability that a passage relates two entities: a linear model of plain features.
 
-The weights in `related.tsv` are fitted by `python -m benchmarks.extraction_fit` on the training
-half of BioRED. A feature is the nearness of the two, how often they meet, their types and the words
-between them; the model sees no name and no identifier.
+The weights in `related.tsv` are fitted on the training half of BioRED. A feature is the nearness of
+the two, how often they meet, their types and the words between them; the model sees no name and no
+identifier.
 """
 
 from __future__ import annotations

@@ -157,10 +157,10 @@ def test_types_are_told_better_than_by_one_constant_and_by_a_rule_of_size_and_sh
 
 @pytest.mark.shared
 def test_the_cards_held_out_figure_is_what_the_shipped_regression_reaches() -> None:
-    from benchmarks.nuclei_types import held_out
+    from benchmarks.adapters.nuclei_types import score_held_out
 
     folder = shared("nuclei/monuseg_train/TCGA-21-5784-01Z-00-DX1.png").parents[2]
-    found = held_out(folder, segment, coefficients("classical_around"), 0.5)
+    found = score_held_out(folder, segment, coefficients("classical_around"), 0.5)
     card = types_card()["regressions"]["classical_around"]["held_out"]
     assert found["balanced_accuracy"] == pytest.approx(card["balanced_accuracy"], abs=0.02)
 

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.slide_accuracy import outlines
-from mcp_servers.formats.geojson import write_geojson
+from mcp_servers.formats.geojson import feature, square, write_geojson
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import context, png, run
@@ -21,6 +20,30 @@ from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide
 
 Labelled: TypeAlias = tuple[Path, list[SlideTruth]]
+
+
+def make_outlines(truth: Any) -> list[dict[str, Any]]:
+    """Squares of 64 µm that hold nuclei of a single kind, as a pathologist would pick them."""
+    side = 64 / truth.mpp
+    kinds = {
+        "Tumor": truth.tumor_nuclei,
+        "Stroma": truth.stroma_nuclei,
+        "Immune": truth.lymphocytes,
+    }
+    shape = (int(truth.height / side), int(truth.width / side))
+    counts = {}
+    for name, points in kinds.items():
+        grid = np.zeros(shape, int)
+        cells = np.minimum((points / side).astype(int), np.array(shape[::-1]) - 1)
+        np.add.at(grid, (cells[:, 1], cells[:, 0]), 1)
+        counts[name] = grid
+    least = {"Tumor": 10, "Stroma": 3, "Immune": 30}
+    out = []
+    for name, grid in counts.items():
+        others = sum(g for other, g in counts.items() if other != name)
+        for row, column in np.argwhere((grid >= least[name]) & (others <= 1)):
+            out.append(feature(square(column * side, row * side, side, name)))
+    return out
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +58,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
         truth = render_slide(where / f"p{seed}.tif", seed=seed, size_px=1400, mpp=0.5, aggregates=2)
         truths.append(truth)
         if seed < 304:
-            write_geojson(folder / "regions" / f"p{seed}.geojson", outlines(truth))
+            write_geojson(folder / "regions" / f"p{seed}.geojson", make_outlines(truth))
     return folder, truths
 
 
@@ -126,7 +149,7 @@ def test_labels_without_meaning_are_not_learned(labelled: Labelled) -> None:
     mixed.mkdir()
     rng = np.random.default_rng(0)
     for truth in truths[:3]:
-        shuffled = outlines(truth)
+        shuffled = make_outlines(truth)
         names = rng.permutation([f["properties"]["classification"]["name"] for f in shuffled])
         for item, label in zip(shuffled, names, strict=True):
             item["properties"]["classification"]["name"] = str(label)
