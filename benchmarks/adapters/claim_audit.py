@@ -1,20 +1,19 @@
 """Claim audit: statements of reports, drawn for two readers and scored.
 
-What is drawn is what a reader of the report sees: every statement is found again in `report.md`.
-It comes with what is needed to check it (tables, contract, passages), never with SAGE's own check.
-docs/claim-audit.md is the protocol.
+Every statement is found again in `report.md`, as a reader sees it, and comes with the files needed
+to check it (tables, contract, passages), never with SAGE's own check. docs/claim-audit.md is the
+protocol.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar
 
 import typer
 from pydantic import Field, ValidationError
@@ -41,11 +40,11 @@ SHARES: dict[Kind, int] = {"data": 4, "literature": 3, "interpretive": 3}
 PURPOSE = 66
 NO_RESULT = re.compile(r"\d+% (?:confidence|CI)|by \d+ months")
 BETWEEN_QUOTATIONS = re.compile(r"(?<=”)\s+(?=“)")
-SAYS_NOTHING = re.compile(r"^(?:not stated|rests on)\.?$", re.IGNORECASE)
+EMPTY = re.compile(r"^(?:not stated|rests on)\.?$", re.IGNORECASE)
 
 
 class Source(Strict):
-    """A record that the statement cites, or that stood beside it.
+    """A record that the statement cites, or that the debate had beside it.
 
     `label` is how the debate calls it (R1 …); `passages` are all findings of its note, not only the
     one quoted; `quoted` is what the report quotes.
@@ -64,9 +63,9 @@ class Source(Strict):
 
 
 class Statement(Strict):
-    """One statement of a report, where it stands, and what its reader opens.
+    """A statement of a report, its place, and the files that its reader opens.
 
-    `says` holds the report's other words on the same result: verdict, reasons, findings, limits.
+    `says` holds the report's other words on the result: verdict, reasons, findings, limits.
     """
 
     id: str = ""
@@ -108,34 +107,21 @@ class Share(Strict):
     high: float
 
 
-class Disagreement(Strict):
-    """A statement on which the readers differ; `decided` is empty where nobody decided."""
-
-    id: str
-    kind: Kind
-    first: Verdict
-    second: Verdict
-    decided: Verdict | Literal[""] = ""
-    statement: str
-
-
 class Scored(Strict):
-    """What two readings say of the sample."""
+    """Shares per group, and the readers' agreement."""
 
     shares: list[Share]
     agreement: float
     kappa: float | None
-    kappas: dict[str, float | None]
-    disagreements: list[Disagreement]
 
 
 M = TypeVar("M", bound=Strict)
-Said = tuple[str, Kind | None, str, Sequence[Citation]]
+Text = tuple[str, Kind | None, str, Sequence[Citation]]
 """Section, kind (None: by whether it states a number), text, what it cites."""
 
 
-def _said(page: HypothesisPage) -> Iterator[Said]:
-    """Everything that the report asserts of one hypothesis, in its order.
+def list_texts(page: HypothesisPage) -> Iterator[Text]:
+    """Yield everything that the report asserts about a hypothesis, in its order.
 
     Left out are the claim itself, what was registered, SAGE's own scores, tables, advice on next
     steps, and the appendix that no verdict rests on.
@@ -155,7 +141,7 @@ def _said(page: HypothesisPage) -> Iterator[Said]:
         yield "Interpretation", None, text, ()
     for text in page.limits if page.interpretation else ():
         yield "Limits", None, f"\0{text}" if text in page.results.limits else text, ()
-    evidence = _evidence(page)
+    evidence = _collect_evidence(page)
     yield "Background", "literature", page.expanded.background, evidence
     yield "Mechanism proposed", "interpretive", page.expanded.mechanism, evidence
     yield "Clinical meaning", "interpretive", page.expanded.clinical_interpretation, evidence
@@ -166,8 +152,8 @@ def _said(page: HypothesisPage) -> Iterator[Said]:
             for cited in both:
                 yield "Mechanism path and evidence", "literature", f"\0{cited.quote}", (cited,)
     for cited in page.sources:
-        said = f"\0{cited.quote or cited.title}"
-        yield "Mechanism path and evidence", "literature", said, (cited,)
+        quoted = f"\0{cited.quote or cited.title}"
+        yield "Mechanism path and evidence", "literature", quoted, (cited,)
     for turn in page.turns:
         cited_there = [cited for point in turn.points for cited in point.citations]
         yield "Novelty debate", "literature", f"\0{turn.summary}", cited_there
@@ -186,14 +172,14 @@ def _said(page: HypothesisPage) -> Iterator[Said]:
             yield "Figures", "data", f"\0{figure.caption}", ()
 
 
-def _evidence(page: HypothesisPage) -> tuple[Citation, ...]:
+def _collect_evidence(page: HypothesisPage) -> tuple[Citation, ...]:
     steps = [step for chain in page.chains for step in chain.steps]
     found = [cited for step in steps for cited in (*step.evidence, *step.contradicting)]
     return tuple(dict.fromkeys((*found, *page.sources)))
 
 
-def statements(root: Path) -> list[Statement]:
-    """All statements of a finished run's report, each once, with where it stands.
+def collect_statements(root: Path) -> list[Statement]:
+    """Collect the statements of a finished run's report, each once.
 
     Raises
     ------
@@ -203,33 +189,35 @@ def statements(root: Path) -> list[Statement]:
     folder = RunFolder(root.resolve())
     report = folder.root / "report.md"
     if not report.is_file():
-        raise InputError(f"{root}: holds no report.md; give the folder of a run that ended")
+        raise InputError(f"{root}: no report.md; give the folder of a finished run")
     page = collect_page(folder)
     manifest = folder.manifest()
     text = report.read_text(encoding="utf-8")
-    with TemporaryDirectory() as again:  # a sentence that was taken out could not be drawn
+    with TemporaryDirectory() as again:  # a removed sentence could not be drawn
         if write_report(folder, Path(again)).markdown.read_text(encoding="utf-8") != text:
             raise InputError(
-                f"{report}: is not what the run's outputs give: it was changed, or written by"
-                f" another version of SAGE; `sage admin replay {root} --out {root}` writes it anew"
+                f"{report}: differs from the run's outputs: it was changed, or written by another"
+                f" version of SAGE; rebuild it with `sage admin replay {root} --out {root}`"
             )
     lines = text.splitlines()
-    notes = _notes(Path(manifest.spec.corpus) if manifest.spec.corpus else data_root() / "corpus")
+    notes = _load_notes(
+        Path(manifest.spec.corpus) if manifest.spec.corpus else data_root() / "corpus"
+    )
     pen = Pen(page.facts, page.sources, markdown_text)
     found: dict[str, Statement] = {}
     for name, hypothesis in ((item.id, item) for item in page.hypotheses):
-        within = _lines_of(name, lines)
-        says = _says(name, hypothesis, pen, lines, within)
-        for section, kind, raw, cited in _said(hypothesis):
+        within = _find_lines(name, lines)
+        says = _collect_context(name, hypothesis, pen, lines, within)
+        for section, kind, raw, cited in list_texts(hypothesis):
             # What begins with a null stands verbatim; the rest is prose with numbers by key.
             verbatim = raw.startswith("\0")
             for part in [raw[1:]] if verbatim else _split(raw):
-                shown = _shown(part, verbatim, pen, name, hypothesis.names)
+                shown = _render(part, verbatim, pen, name, hypothesis.names)
                 # The summary may repeat what the debate said; it stands there last.
                 places = within[::-1] if section == "Novelty debate" else within
                 line = next((at for at in places if shown and shown in lines[at]), None)
-                words = _plain(shown).strip("“” ")
-                if line is None or not words or SAYS_NOTHING.match(words) or words in found:
+                words = _strip_escapes(shown).strip("“” ")
+                if line is None or not words or EMPTY.match(words) or words in found:
                     continue
                 numbered = "[[" in part or free_numbers(words, *hypothesis.names)
                 chosen: Kind = kind or ("data" if numbered else "interpretive")
@@ -238,29 +226,29 @@ def statements(root: Path) -> list[Statement]:
                     cohort=manifest.cohort_title, report=str(report), hypothesis=name,
                     claim=hypothesis.expanded.hypothesis.statement, section=section,
                     line=line + 1, kind=chosen, statement=words,
-                    files=tuple(_files(folder, manifest, name, chosen)),
+                    files=tuple(_list_files(folder, manifest, name, chosen)),
                     says=() if chosen == "literature" else says,
                     sources=() if chosen == "data"
-                    else tuple(_sources(hypothesis, section, cited, notes)),
+                    else tuple(_list_sources(hypothesis, section, cited, notes)),
                 )  # fmt: skip
     return list(found.values())
 
 
 def _split(text: str) -> list[str]:
-    """Sentences; what is quoted stays whole."""
+    """Split a text into sentences; quotations stay whole."""
     parts = BETWEEN_QUOTATIONS.split(text)
     return [item for part in parts for item in ([part] if part[:1] == "“" else sentences(part))]
 
 
-def _lines_of(name: str, lines: Sequence[str]) -> range:
-    """The lines of a hypothesis' own part of the report."""
+def _find_lines(name: str, lines: Sequence[str]) -> range:
+    """Range of lines of a hypothesis' own part of the report."""
     start = next((at for at, line in enumerate(lines) if line.startswith(f"## {name}: ")), 0)
     rest = range(start + 1, len(lines))
     return range(start, next((at for at in rest if lines[at].startswith("## ")), len(lines)))
 
 
-def _shown(text: str, verbatim: bool, pen: Pen, name: str, names: Iterable[str]) -> str:
-    """The text as `report.md` prints it; nothing where the report withheld it."""
+def _render(text: str, verbatim: bool, pen: Pen, name: str, names: Iterable[str]) -> str:
+    """Render a text as `report.md` prints it; empty where the report withheld it."""
     if verbatim:
         return markdown_text(text).strip()
     try:
@@ -269,26 +257,28 @@ def _shown(text: str, verbatim: bool, pen: Pen, name: str, names: Iterable[str])
         return ""
 
 
-def _plain(shown: str) -> str:
+def _strip_escapes(shown: str) -> str:
     text = re.sub(r"\\([\\`*\[\]|~$_<&>+\-=#.)])", r"\1", shown)
     return text.replace("&#58;", ":").replace("&#46;", ".").replace("&#64;", "@")
 
 
-def _says(
+def _collect_context(
     name: str, page: HypothesisPage, pen: Pen, lines: Sequence[str], within: range
 ) -> tuple[str, ...]:
-    """Verdict, reasons, findings and limits as printed: what an interpretation must follow from."""
+    """Verdict, reasons, findings and limits as printed: the basis of an interpretation."""
     here = [lines[at] for at in within]
     findings = [
-        _shown(item, False, pen, name, page.names)
+        _render(item, False, pen, name, page.names)
         for item in (page.interpretation.findings if page.interpretation else ())
     ]
-    printed = [_plain(item) for item in findings if any(item and item in line for line in here)]
+    printed = [
+        _strip_escapes(item) for item in findings if any(item and item in line for line in here)
+    ]
     return (f"Verdict: {page.verdict_words}", *page.results.reasons, *printed, *page.limits)
 
 
-def _notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
-    """The notes of a corpus by the key of their record."""
+def _load_notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
+    """Load the notes of a corpus by the key of their record."""
     found = {}
     for path in sorted(corpus.glob("*.md")):
         note = read_note(path.read_text(encoding="utf-8"))
@@ -298,13 +288,13 @@ def _notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
     return found
 
 
-def _sources(
+def _list_sources(
     page: HypothesisPage,
     section: str,
     cited: Sequence[Citation],
     notes: dict[str, tuple[Path, tuple[str, ...]]],
 ) -> Iterator[Source]:
-    """What a statement cites; of the debate all records, as it speaks of what none of them says."""
+    """Yield the records that a statement cites; for the debate, all records."""
     records = [
         (Citation(**{key: item["record"].get(key) for key in ("title", "year", "doi", "pmid")}),
          str(item["ref"]))
@@ -325,8 +315,8 @@ def _sources(
         )  # fmt: skip
 
 
-def _files(folder: RunFolder, run: Manifest, name: str, kind: Kind) -> Iterator[str]:
-    """What a reader opens: the contract and the result, patients and files for numbers."""
+def _list_files(folder: RunFolder, run: Manifest, name: str, kind: Kind) -> Iterator[str]:
+    """Yield the files that a reader opens: contract and result; for numbers, tables as well."""
     home = folder.hypothesis(name)
     given = [home / "contract.json", home / "results" / "results.json"]
     if kind == "data":
@@ -342,7 +332,7 @@ def _files(folder: RunFolder, run: Manifest, name: str, kind: Kind) -> Iterator[
 
 
 def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement]:
-    """`count` statements, 4 : 3 : 3 over the kinds, spread evenly over the runs of each kind.
+    """Draw `count` statements, 4 : 3 : 3 over the kinds, spread evenly over the runs.
 
     Two statements of the same words are drawn once, so that sentences that every report has do not
     fill the sample. The same pool and seed give the same sample, whatever the order of the runs.
@@ -362,11 +352,11 @@ def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement
     chosen: list[Statement] = []
     seen: set[str] = set()
     for number, kind in enumerate(SHARES):
-        of_kind = [item for item in ordered if item.kind == kind]
-        place = generator(seed, PURPOSE, number).permutation(len(of_kind))
+        pool_of_kind = [item for item in ordered if item.kind == kind]
+        place = generator(seed, PURPOSE, number).permutation(len(pool_of_kind))
         runs: dict[str, list[Statement]] = {}
         for at in place:
-            runs.setdefault(of_kind[at].report, []).append(of_kind[at])
+            runs.setdefault(pool_of_kind[at].report, []).append(pool_of_kind[at])
         taken = 0
         while taken < wanted[kind] and any(runs.values()):
             for left in runs.values():
@@ -379,7 +369,7 @@ def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement
         if taken < wanted[kind]:
             raise InputError(
                 f"the reports hold {taken} different {kind} statements, and {wanted[kind]} are "
-                "wanted: give more runs, or ask for fewer with --statements"
+                "needed: give more runs, or draw fewer with --count"
             )
     mixed = generator(seed, PURPOSE, len(SHARES)).permutation(len(chosen))
     return [
@@ -387,95 +377,50 @@ def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement
     ]
 
 
-def read_sample(path: Path) -> list[Statement]:
-    """The drawn statements.
+def load_sample(path: Path) -> list[Statement]:
+    """Load the drawn statements."""
+    return [item for _, item in _load_rows(path, Statement)]
+
+
+def load_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]:
+    """Load one reader's verdicts by statement: JSON lines with id, verdict and reason.
 
     Raises
     ------
     InputError
-        Naming the line that is no statement, or one that was there before.
-    """
-    found: dict[str, Statement] = {}
-    for place, row in _rows(path):
-        item = _checked(Statement, row, place)
-        if item.id in found:
-            raise InputError(
-                f'{place}: statement "{item.id}" was there before; draw the sample anew'
-            )
-        found[item.id] = item
-    return list(found.values())
-
-
-def read_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]:
-    """One reader's verdicts by statement, from JSON lines or CSV with id, verdict and reason.
-
-    Raises
-    ------
-    InputError
-        Naming the line that is wrong, twice there, or of no statement of the sample.
+        Naming the line that is wrong, repeated, or of no statement of the sample.
     """
     known = {item.id for item in sample}
     found: dict[str, Reading] = {}
-    for place, row in _rows(path):
-        wanted = {key: row.get(key) for key in Reading.model_fields}
-        reading = _checked(Reading, wanted, place)
-        if reading.id not in known:
-            raise InputError(f'{place}: the sample has no statement "{reading.id}"')
-        if reading.id in found:
-            raise InputError(f'{place}: "{reading.id}" was read before; keep one row for it')
+    for place, reading in _load_rows(path, Reading):
+        if reading.id not in known or reading.id in found:
+            problem = "repeated" if reading.id in found else "not in the sample"
+            raise InputError(f'{place}: "{reading.id}" is {problem}')
         found[reading.id] = reading
     return found
 
 
-def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    if path.suffix.lower() == ".csv":
-        csv.field_size_limit(131_072)  # of the whole process: others may have changed it
-        table = csv.DictReader(text.splitlines(keepends=True))
-        try:
-            read = [(f"{path}, line {table.line_num}", row) for row in table]
-        except csv.Error as error:
-            raise InputError(f"{path}, after line {table.line_num}: {error}") from None
-        lacking = [key for key in Reading.model_fields if key not in (table.fieldnames or ())]
-        if lacking:
-            raise InputError(
-                f"{path}: no column {lacking[0]}; its first line is to read id,verdict,reason,"
-                " parted by commas"
-            )
-        return read
+def _load_rows(path: Path, model: type[M]) -> list[tuple[str, M]]:
+    """Load JSON lines with their places."""
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            place = f"{path}, line {number}"
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
-                raise InputError(f"{place}: is no JSON object; write one per line")
-            rows.append((place, row))
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        place = f"{path}, line {number}"
+        try:
+            rows.append((place, model.model_validate_json(line)))
+        except ValidationError as error:
+            raise InputError(f"{place}: {explain_validation(error)}") from None
     return rows
 
 
-def _checked(model: type[M], row: dict[str, Any], place: str) -> M:
-    try:
-        return model.model_validate(row)
-    except ValidationError as error:
-        raise InputError(f"{place}: {explain_validation(error)}") from None
-
-
 def kappa(first: Sequence[object], second: Sequence[object]) -> float | None:
-    """Cohen's kappa of two readings; None where both gave one and the same verdict throughout.
+    """Cohen's kappa of two readings; None if both gave the same verdict throughout.
 
     Source: Cohen 1960, A coefficient of agreement for nominal scales.
     """
     n = len(first)
     agreed = sum(a == b for a, b in zip(first, second, strict=True)) / n
-    ones, others = Counter(first), Counter(second)
-    chance = sum(ones[value] * others[value] for value in ones) / n**2
+    left, right = Counter(first), Counter(second)
+    chance = sum(left[value] * right[value] for value in left) / n**2
     return None if chance == 1 else (agreed - chance) / (1 - chance)
 
 
@@ -485,79 +430,38 @@ def score(
     second: dict[str, Reading],
     adjudicated: dict[str, Reading] | None = None,
 ) -> Scored:
-    """What two complete readings say; a statement counts where both, or a third, support it.
-
-    Parameters
-    ----------
-    sample : the drawn statements
-    first, second : the two readings, which must hold every statement
-    adjudicated : decisions on statements on which the readings differ
+    """Score two complete readings; a statement counts if both readers, or a third, support it.
 
     Raises
     ------
     InputError
-        If a reading is incomplete or a copy of the other, or something was decided that is not in
-        dispute.
+        If a reading is incomplete or a copy of the other, or a decision is not in dispute.
     """
     decided = adjudicated or {}
-    for which, given in (("first", first), ("second", second)):
+    for name, given in (("first", first), ("second", second)):
         missing = [item.id for item in sample if item.id not in given]
         if missing:
-            raise InputError(
-                f"the {which} reading lacks {len(missing)} of {len(sample)} statements, "
-                f"{missing[0]} to begin with: read them all"
-            )
-    if not sample:
-        raise InputError("the sample holds no statement")
+            raise InputError(f"the {name} reading lacks {len(missing)} of {len(sample)} statements,"
+                             f" such as {missing[0]}")  # fmt: skip
     if all((first[item.id].verdict, first[item.id].reason)
            == (second[item.id].verdict, second[item.id].reason) for item in sample):  # fmt: skip
-        raise InputError(
-            "the two readings have the same words for every statement: one is a copy of the other;"
-            " give one that was made without it"
-        )
+        raise InputError("the two readings are identical: one is a copy of the other")
     disputed = {item.id for item in sample if first[item.id].verdict != second[item.id].verdict}
     if undisputed := sorted(decided.keys() - disputed):
-        raise InputError(
-            f"{undisputed[0]} was adjudicated, but both readers agree on it; take the row out"
-        )
-    final = {
-        item.id: first[item.id].verdict
-        if item.id not in disputed
-        else decided[item.id].verdict
-        if item.id in decided
-        else "open"
-        for item in sample
-    }
+        raise InputError(f"{undisputed[0]} was adjudicated, but both readers agree on it")
+    final: dict[str, str] = {item.id: first[item.id].verdict for item in sample}
+    final |= {name: decided[name].verdict if name in decided else "open" for name in disputed}
     groups: dict[str, list[Statement]] = {"all": list(sample)}
-    for kind in get_args(Kind):
-        groups[kind] = [item for item in sample if item.kind == kind]
-    for reasoner in sorted({item.reasoner for item in sample}):
-        groups[f"reasoner {reasoner}"] = [item for item in sample if item.reasoner == reasoner]
-    groups = {name: group for name, group in groups.items() if group}
-
-    def agreement(group: Sequence[Statement]) -> float | None:
-        return kappa(
-            [first[item.id].verdict for item in group], [second[item.id].verdict for item in group]
-        )
-
+    for item in sample:
+        groups.setdefault(item.kind, []).append(item)
+    for item in sorted(sample, key=lambda item: item.reasoner):
+        groups.setdefault(f"reasoner {item.reasoner}", []).append(item)
+    verdicts = [[given[item.id].verdict for item in sample] for given in (first, second)]
     return Scored(
-        shares=[_share(name, [final[item.id] for item in group]) for name, group in groups.items()]
-        + [
-            _share(f"{which} reader alone", [given[item.id].verdict for item in sample])
-            for which, given in (("first", first), ("second", second))
-        ],
+        shares=[_share(name, [final[item.id] for item in group]) for name, group in groups.items()],
         agreement=1 - len(disputed) / len(sample),
-        kappa=agreement(sample),
-        kappas={name: agreement(group) for name, group in groups.items()},
-        disagreements=[
-            Disagreement(
-                id=item.id, kind=item.kind, statement=item.statement, first=first[item.id].verdict,
-                second=second[item.id].verdict,
-                decided=decided[item.id].verdict if item.id in decided else "",
-            )
-            for item in sample if item.id in disputed
-        ],
-    )  # fmt: skip
+        kappa=kappa(*verdicts),
+    )
 
 
 def _share(group: str, verdicts: Sequence[str]) -> Share:
@@ -567,10 +471,6 @@ def _share(group: str, verdicts: Sequence[str]) -> Share:
         group=group, statements=total, rate=counted["supported"] / total, low=low, high=high,
         **{name: counted[name] for name in ("supported", "refuted", "not_checkable", "open")},
     )  # fmt: skip
-
-
-def _kappa(value: float | None) -> str:
-    return "undefined, as one verdict alone was given" if value is None else f"{value:.2f}"
 
 
 PUBLISHED = {"all": "79.4% (Kosmos)", "interpretive": "57.9% (Kosmos, synthesis)"}
@@ -584,8 +484,9 @@ def report(scored: Scored, reports: int) -> Report:
         for name, item in shares.items() if name.startswith("reasoner ")
     )  # fmt: skip
     whole = shares["all"]
+    agreement = "undefined" if scored.kappa is None else f"{scored.kappa:.2f}"
     notes = (
-        f"by reasoner: {reasoners}; agreement {scored.agreement:.0%}, kappa {_kappa(scored.kappa)};"
+        f"by reasoner: {reasoners}; agreement {scored.agreement:.0%}, kappa {agreement};"
         f" open or not checkable ({whole.open + whole.not_checkable} here) counts as not supported."
         " Kosmos' figures are its authors', on other reports and by other readers.",
     )
@@ -608,7 +509,7 @@ def run(
     runs: Annotated[list[Path] | None, typer.Argument(help="Runs to draw statements from.")] = None,
     count: Annotated[int, typer.Option(min=10, help="Statements to draw.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
-    first: Annotated[Path | None, typer.Option(help="First reading, JSON lines or CSV.")] = None,
+    first: Annotated[Path | None, typer.Option(help="First reading, JSON lines.")] = None,
     second: Annotated[Path | None, typer.Option(help="Second reading.")] = None,
     adjudicated: Annotated[Path | None, typer.Option(help="Decisions on disagreements.")] = None,
 ) -> Report:
@@ -616,7 +517,7 @@ def run(
     if runs:
         if sample.exists():
             raise InputError(f"{sample} exists and may have been read; name another file")
-        pool = [statement for root in runs for statement in statements(root)]
+        pool = [statement for root in runs for statement in collect_statements(root)]
         drawn = draw(pool, count, seed)
         write_text(sample, "".join(f"{item.model_dump_json()}\n" for item in drawn))
         kinds = Counter(item.kind for item in drawn)
@@ -627,7 +528,7 @@ def run(
         ))  # fmt: skip
     if first is None or second is None:
         raise InputError("give runs to draw from, or --first and --second readings to score")
-    drawn = read_sample(sample)
-    decided = read_readings(adjudicated, drawn) if adjudicated else None
-    scored = score(drawn, read_readings(first, drawn), read_readings(second, drawn), decided)
+    drawn = load_sample(sample)
+    decided = load_readings(adjudicated, drawn) if adjudicated else None
+    scored = score(drawn, load_readings(first, drawn), load_readings(second, drawn), decided)
     return report(scored, len({item.report for item in drawn}))
