@@ -70,7 +70,7 @@ def user_modules(folder: str | Path) -> Iterator[ModuleType]:
 
 
 def user_module(path: Path) -> ModuleType:
-    """Import one file of the user's own tools under a name of its own; once per content."""
+    """Import a file of the user's own tools under its own name; once per content."""
     content = hash_file(path)[:16]
     name = f"sage_user_tools.{path.stem}_{content}"
     if name in sys.modules:

@@ -197,6 +197,6 @@ class ToolContext:
             budget = torch.cuda.mem_get_info(self.device)[0] / 2**20
         return max(1, min(most, int(budget / 2 / max(mb_per_item, 1e-6))))
 
-    def shared(self, key: Any, make: Callable[[], T]) -> T:
+    def share_handle(self, key: Any, make: Callable[[], T]) -> T:
         """A handle kept open between the calls of a worker, say an open slide or a model."""
         return self.handles.get(key, make)

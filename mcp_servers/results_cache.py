@@ -191,7 +191,7 @@ class ResultsCache:
         """
         from mcp_servers.spec import ToolRun
 
-        entry = self._read(self.key(spec, given, context))
+        entry = self._read_entry(self.key(spec, given, context))
         if entry is None:
             return None
         run = ToolRun.model_validate(entry["run"])
@@ -219,7 +219,7 @@ class ResultsCache:
         )
         return run.model_copy(update={"provenance": provenance})
 
-    def _read(self, key: str) -> dict[str, Any] | None:
+    def _read_entry(self, key: str) -> dict[str, Any] | None:
         path = self.folder / "results" / f"{key}.json"
         try:
             entry: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -273,7 +273,7 @@ class ResultsCache:
         A result whose blob is gone is computed again.
         """
         held = sorted(
-            ((blob.stat().st_mtime, blob.stat().st_size, blob) for blob in self._kept()),
+            ((blob.stat().st_mtime, blob.stat().st_size, blob) for blob in self._find_files()),
             key=lambda item: item[0],
         )
         total = sum(size for _, size, _ in held)
@@ -286,7 +286,7 @@ class ResultsCache:
             removed += 1
         return removed
 
-    def _kept(self) -> Iterator[Path]:
+    def _find_files(self) -> Iterator[Path]:
         for name in ("results", "blobs"):
             yield from (path for path in (self.folder / name).iterdir() if path.is_file())
 

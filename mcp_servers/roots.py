@@ -30,7 +30,7 @@ class Roots:
 
     An input may be a file: then it alone, not what lies beside it. The output folder is readable
     too, so that a tool can go on from what another wrote. `made` are further folders that programs
-    or earlier calls write. All are stored resolved. Build it with `Roots.of`.
+    or earlier calls write. All are stored resolved. Build it with `Roots.resolve`.
     """
 
     inputs: tuple[Path, ...]
@@ -38,7 +38,7 @@ class Roots:
     made: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, inputs: Iterable[str | Path], output: str | Path) -> Roots:
+    def resolve(cls, inputs: Iterable[str | Path], output: str | Path) -> Roots:
         """Resolve the folders, and create the output folder.
 
         Raises

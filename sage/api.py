@@ -62,7 +62,7 @@ class Slide:
         from mcp_servers.registry import load
         from mcp_servers.roots import Roots
 
-        context = ToolContext(Roots.of([self.path.parent, Path.cwd()], self.out))
+        context = ToolContext(Roots.resolve([self.path.parent, Path.cwd()], self.out))
         given = {"slide": str(self.path), **arguments}
         if self.mpp is not None:
             given.setdefault("mpp", self.mpp)

@@ -56,7 +56,7 @@ def score_pairs(pairs: int, found: int, truth: int) -> str:
 
 def run_tool(folder: Path, name: str, /, **arguments: Any) -> dict[str, Any]:
     """Run a tool in a folder and return its result."""
-    context = ToolContext(Roots.of([folder], folder / "out"))
+    context = ToolContext(Roots.resolve([folder], folder / "out"))
     return load("pathology").run(name, arguments, context).result
 
 

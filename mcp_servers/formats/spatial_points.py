@@ -61,7 +61,7 @@ def from_csv(
 
 
 class _Rows:
-    """`ROWS` rows of a table from a given one on; fast for consecutive parts."""
+    """`ROWS` rows of a table from a given row on; fast for consecutive parts."""
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind], names: Mapping[str, str]) -> None:
         self._path, self._kinds, self._names = path, kinds, names

@@ -18,7 +18,7 @@ def write_columns(path: Path, columns: Mapping[str, AnyArray | Sequence[Any]]) -
 
 
 def write_parts(path: Path, parts: Iterable[Mapping[str, AnyArray | Sequence[Any]]]) -> None:
-    """Write a table that comes some rows at a time, as `write_columns`; at least one part."""
+    """Write a table that comes some rows at a time, as `write_columns`; never empty."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 

@@ -419,7 +419,7 @@ def open_graph(path: str, context: ToolContext) -> Graph:
         for file in files
         if file.is_file()
     )
-    return context.shared(("graph", str(place), stamp), lambda: Graph.load(place))
+    return context.share_handle(("graph", str(place), stamp), lambda: Graph.load(place))
 
 
 def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
@@ -429,7 +429,7 @@ def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
     """
     from kg.embedding import embed
 
-    default = context.shared("embedder", embed.default)
+    default = context.share_handle("embedder", embed.default)
     name = graph.embedder
     if name is None or name == default.name:
         return default

@@ -85,7 +85,7 @@ class Share(Enough):
 
 
 class Ratio(Enough):
-    """Points of one kind for each of another."""
+    """Number of points of a kind per point of another."""
 
     poolable: ClassVar[bool] = True
     kind: Literal["ratio"] = "ratio"

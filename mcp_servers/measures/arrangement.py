@@ -244,9 +244,9 @@ class CrossG(Enough):
     @property
     def words(self) -> str:
         """As in `Node`."""
-        one, other = with_article(self.of.singular), with_article(self.to.singular)
+        origin, target = with_article(self.of.singular), with_article(self.to.singular)
         return (
-            f"the probability that {one} {self.where} has {other}"
+            f"the probability that {origin} {self.where} has {target}"
             f" within {self.radius_um:g} µm (nearest-neighbor function G, corrected for the border)"
         )
 

@@ -1,7 +1,7 @@
 """Measurements over the slides of a cohort: maps, values, and variables per patient.
 
 Each slide has a folder with a record of its own, so that a stopped run resumes where it
-was. The variables are written from those records, one patient at a time.
+was. The variables are written from those records, patient by patient.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def make_maps(
     ----------
     workers : that run the jobs
     items : slides with their patients
-    roots : folders that may be read, and the one that is written
+    roots : folders that may be read, and the output folder
     arguments : of the tool, the same for all
     on_outcome : called with each slide's end, how many have ended, and how many there are
     tool : writes `maps/`: `slide_maps`, or `read_findings` of a reader
@@ -154,8 +154,7 @@ def compute_values(
     ----------
     workers : that run the jobs
     items : folders of maps with their patients
-    measurements : the formulas
-    roots : folders that may be read, and the one that is written
+    roots : folders that may be read, and the output folder
     on_outcome : called with each slide's end, how many have ended, and how many there are
     """
     outcomes: list[Outcome] = []
@@ -244,7 +243,7 @@ def _open(path: Path) -> TextIO:
 def _of_patient(
     measurements: Sequence[Measurement], slides: Sequence[str], failed: Sequence[str], out: Path
 ) -> Iterator[Value]:
-    """The values of a patient, one for each measurement."""
+    """A patient's value of each measurement."""
     folders = [out / "measure_maps" / name / "values.jsonl" for name in slides]
     lines = [path.read_text(encoding="utf-8").splitlines() for path in folders]
     for path, held in zip(folders, lines, strict=True):

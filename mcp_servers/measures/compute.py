@@ -61,7 +61,7 @@ from sage.core.models import Strict
 LEAST_AREA_MM2 = 0.01
 LEAST_TISSUE_MM2 = 0.25
 """Tissue of a slide below which it is not said how many TLS or germinal centers there are: about a
-core of a tissue microarray, and a few times the area of one aggregate."""
+core of a tissue microarray, and a few times the area of an aggregate."""
 """Tissue below this has no density."""
 LEAST_FIELDS = 4
 UM2_PER_MM2 = 1e6
@@ -144,11 +144,6 @@ def of_patient(measurement: Measurement, slides: Sequence[Value]) -> Value:
         area_um2=sum(areas) if areas and len(areas) == len(kept) else None,
         slides=len(kept) if value is not None else 0,
     )
-
-
-def compute_patient(measurement: Measurement, slides: Sequence[SlideMaps | Prepared]) -> Value:
-    """A measurement of a patient's slides."""
-    return of_patient(measurement, [compute(measurement, slide) for slide in slides])
 
 
 def _by_rule(measurement: Measurement, slides: Sequence[Value]) -> float:

@@ -1,4 +1,4 @@
-"""Files of measurements: one formula a line."""
+"""Files of measurements: a formula per line."""
 
 from __future__ import annotations
 

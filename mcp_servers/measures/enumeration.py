@@ -80,10 +80,9 @@ def enumerate_measurements(
 
     Parameters
     ----------
-    types : types of cells
     objects, regions : kinds of objects and of regions
     columns : shape and stain of cells, with their units
-    suite : "standard" is one radius and one margin, "full" all of them and every pair in regions
+    suite : "standard" is a single radius and margin, "full" all of them and every pair in regions
 
     Returns
     -------
@@ -180,9 +179,9 @@ def _inner_over_outer(cells: Cells, region: str, width: float) -> Node:
 
 
 def _of_pairs(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Iterator[Node]:
-    for one, other in permutations(types, 2):
-        of, to = Cells(type=one), Cells(type=other)
-        if one < other:
+    for first, second in permutations(types, 2):
+        of, to = Cells(type=first), Cells(type=second)
+        if first < second:
             for area in _areas(regions, suite):
                 yield Ratio(of=of, to=to, within=area)
         for area in _wide_areas(regions, suite):

@@ -162,7 +162,7 @@ def _shapes(shapes: Any, kinds: list[str]) -> Any:
 
     frame = geopandas.GeoDataFrame({"kind": kinds}, geometry=list(shapes))
     if (frame.geom_type == "Point").any():
-        frame["radius"] = np.ones(len(frame))  # the model asks for one; a point has no extent here
+        frame["radius"] = np.ones(len(frame))  # required by the model; a point has no extent here
     return ShapesModel.parse(frame, transformations=_um())
 
 

@@ -142,14 +142,13 @@ def gate(
 
     Parameters
     ----------
-    slides : of discovery patients alone, those of a patient one after the other; gone through
+    slides : of discovery patients alone, those of a patient in succession; gone through
         several times, so that maps on disk (`MapsOnDisk`) need not be held. Patients kept for
         confirmation do not belong here
     shifted : maps of the same slides made again, by what changed ("resolution", "stain", "scanner")
     known : variables that the cohort has already, each by patient; repetitions are reported
-    limits : see `GateLimits`
     seed : of jitter, loss and the choice of halves
-    coded : runs the programs of the measurements on slides, disturbed ones too (`with_values`)
+    coded : runs the programs of the measurements on slides, also disturbed (`with_values`)
 
     Returns
     -------
@@ -160,9 +159,9 @@ def gate(
     measured = measure_patients(measurements, coded(slides))
     agreements: dict[str, list[Agreement]] = {}
     disturbed: dict[str, Callable[[], Iterator[SlideMaps]]] = {
-        "jitter": lambda: _jittered(slides, limits, seed),
-        "loss": lambda: _dropped(slides, limits, seed),
-        "half of the tissue": lambda: _halved(slides, seed),
+        "jitter": lambda: _jitter_maps(slides, limits, seed),
+        "loss": lambda: _drop_points(slides, limits, seed),
+        "half of the tissue": lambda: _halve_maps(slides, seed),
     }
     for name, maps in (shifted or {}).items():
         disturbed[name] = lambda maps=maps: iter(maps)  # type: ignore[misc]
@@ -206,12 +205,12 @@ def write_gate(report: GateReport, folder: Path) -> None:
         _draw_dendrogram(report, folder / "gate.svg")
 
 
-def icc(one: F64, other: F64) -> float | None:
+def icc(first: F64, second: F64) -> float | None:
     """Intraclass correlation of two values per subject, ICC(A,1): two-way, absolute agreement.
 
     Shrout and Fleiss 1979 (Psychol Bull), as ICC(2,1). None without any spread.
     """
-    table = np.column_stack([one, other])
+    table = np.column_stack([first, second])
     count = len(table)
     mean = table.mean()
     rows = 2 * ((table.mean(axis=1) - mean) ** 2).sum() / (count - 1)
@@ -222,32 +221,32 @@ def icc(one: F64, other: F64) -> float | None:
     return float((rows - error) / below) if below > 0 else None
 
 
-def spearman(one: F64, other: F64) -> float | None:
+def spearman(first: F64, second: F64) -> float | None:
     """Rank correlation of finite pairs; None for too few or without spread."""
     from scipy.stats import rankdata
 
-    both = np.isfinite(one) & np.isfinite(other)
+    both = np.isfinite(first) & np.isfinite(second)
     if both.sum() < LEAST_PATIENTS:
         return None
-    ranks = [rankdata(values[both]) for values in (one, other)]
+    ranks = [rankdata(values[both]) for values in (first, second)]
     if min(np.ptp(rank) for rank in ranks) == 0:
         return None
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def _jittered(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
+def _jitter_maps(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
     rng = generator(seed, 1)
     for maps in slides:
         yield perturb.jitter(maps, limits.jitter_um, limits.jitter_objects_um, rng)
 
 
-def _dropped(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
+def _drop_points(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
     rng = generator(seed, 2)
     for maps in slides:
         yield perturb.drop(maps, limits.dropped, rng)
 
 
-def _halved(slides: Iterable[SlideMaps], seed: int) -> Iterator[SlideMaps]:
+def _halve_maps(slides: Iterable[SlideMaps], seed: int) -> Iterator[SlideMaps]:
     rng = generator(seed, 3)
     for _, own in groupby(slides, key=lambda maps: maps.patient):
         yield from perturb.half_of(list(own), rng)
@@ -256,14 +255,14 @@ def _halved(slides: Iterable[SlideMaps], seed: int) -> Iterator[SlideMaps]:
 def _agreements(before: Measured, after: Measured) -> list[Agreement]:
     place = {patient: i for i, patient in enumerate(after.patients)}
     rows = [i for i, patient in enumerate(before.patients) if patient in place]
-    one = before.table[rows]
-    other = after.table[[place[before.patients[i]] for i in rows]]
+    first = before.table[rows]
+    second = after.table[[place[before.patients[i]] for i in rows]]
     if len(rows) < LEAST_PATIENTS <= len(before.patients):
-        return [Agreement(icc=None, spearman=None, patients=0)] * one.shape[1]
+        return [Agreement(icc=None, spearman=None, patients=0)] * first.shape[1]
     found = []
-    for column in range(one.shape[1]):
-        both = np.isfinite(one[:, column]) & np.isfinite(other[:, column])
-        pair = one[both, column], other[both, column]
+    for column in range(first.shape[1]):
+        both = np.isfinite(first[:, column]) & np.isfinite(second[:, column])
+        pair = first[both, column], second[both, column]
         enough = int(both.sum()) >= LEAST_PATIENTS
         found.append(
             Agreement(
@@ -413,6 +412,8 @@ def _draw_dendrogram(report: GateReport, path: Path) -> None:
     axes.axvline(1 - report.limits.redundant, linestyle="--", linewidth=0.8, color="0.4")
     axes.set_yticks([5 + 10 * i for i in range(count)], report.order)
     axes.tick_params(axis="y", labelsize=4)
-    axes.set_xlabel("1 − |rank correlation|; left of the line, one of a cluster is kept")
+    axes.set_xlabel(
+        "1 − |rank correlation|; left of the line, a single member of a cluster is kept"
+    )
     with replacing(path) as part:
         figure.savefig(part, format="svg", metadata={"Date": None})

@@ -31,7 +31,6 @@ class Heat:
     values : (n,) NaN where a square holds too few cells
     side_um : side of the squares
     unit : of the values; "1" for a share
-    words : what is shown
     """
 
     corners: F64

@@ -1,7 +1,7 @@
 """The language of measurements: typed expressions with units over the maps of a slide.
 
-An expression measures one slide; a rule makes one value of a patient's slides. A measurement is
-printed as a formula, from which it can be read again, and as one English sentence:
+An expression measures a slide; a rule makes a value of a patient's slides. A measurement is
+printed as a formula, from which it can be read again, and as an English sentence:
 
     mean(nearest(cells.b_cell, cells.neoplastic, median, within=regions.stroma))
 
@@ -228,7 +228,7 @@ Arithmetic.model_rebuild()
 
 
 class Measurement(Strict):
-    """An expression, and the rule by which a patient's slides become one value."""
+    """An expression, and the rule by which a patient's slides become a value."""
 
     rule: Rule
     of: Expression

@@ -1,4 +1,4 @@
-"""Typed maps of one slide: cells, objects and regions within the tissue, in µm.
+"""Typed maps of a slide: cells, objects and regions within the tissue, in µm.
 
 A map that is None was not made; a map without entries found nothing of the types it names. Both
 count as known differences: the first leaves a measurement undefined, the second makes counts zero.
@@ -95,7 +95,7 @@ class CellMap:
         return np.column_stack([self.x_um, self.y_um])
 
     def of_type(self, name: str) -> BoolArray:
-        """(n,) whether each cell is of a type; the type must be one that was looked for."""
+        """(n,) whether each cell is of a type; the type must have been looked for."""
         return np.asarray(self.codes == self.types.index(name))
 
     def take(self, chosen: AnyArray) -> CellMap:
@@ -143,7 +143,7 @@ class ShapeMap:
         return np.asarray(shapely.get_coordinates(shapely.centroid(self.shapes)), dtype=np.float64)
 
     def of_kind(self, name: str) -> AnyArray:
-        """The shapes of a kind; it must be one that was looked for."""
+        """The shapes of a kind, which must have been looked for."""
         return np.asarray(self.shapes[self.codes == self.kinds.index(name)], dtype=object)
 
 
@@ -240,7 +240,7 @@ class _Manifest(Strict):
 
 
 def multipolygon(shapes: Iterable[Any]) -> Any:
-    """The union of polygons as one valid multipolygon; lines and points that are left over go.
+    """The union of polygons as a valid multipolygon; lines and points that are left over go.
 
     Outlines that cross themselves are repaired by the rule of even and odd.
     """
@@ -255,7 +255,7 @@ def multipolygon(shapes: Iterable[Any]) -> Any:
 def shape_map(
     kind_of_map: type[M], shapes: Sequence[Any], names: Sequence[str], kinds: Sequence[str] = ()
 ) -> M:
-    """A map of shapes by the name of each one's kind; `kinds` adds those that were not found.
+    """A map of shapes by the name of their kind; `kinds` adds those that were not found.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def read_maps(folder: Path) -> SlideMaps:
     Raises
     ------
     InputError
-        If the folder is not whole, or a file is not the one that the manifest names.
+        If the folder is not whole, or a file differs from the manifest.
     """
     manifest = _read_manifest(folder)
     for name, digest in manifest.files.items():
@@ -551,7 +551,7 @@ def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
 
 
 class MapsOnDisk:
-    """Maps in folders, read one slide at a time and as often as they are gone through.
+    """Maps in folders, read slide by slide and as often as they are gone through.
 
     Parameters
     ----------
@@ -569,7 +569,7 @@ class MapsOnDisk:
         self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
 
     def spread(self, count: int, seed: int) -> list[SlideMaps]:
-        """Maps of `count` slides, one chosen by chance from each of as many parts of the cohort."""
+        """Maps of `count` slides, each drawn at random from as many parts of the cohort."""
         ends = np.linspace(0, len(self._named), min(count, len(self._named)) + 1).astype(int)
         draw = generator(seed)
         chosen = [int(draw.integers(low, high)) for low, high in pairwise(ends.tolist())]

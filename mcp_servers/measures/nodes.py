@@ -73,9 +73,9 @@ class Node(Strict, ABC):
         for name, info in type(self).model_fields.items():
             value = getattr(self, name)
             if info.is_required():
-                ordered.append(_written(value))
+                ordered.append(_format_argument(value))
             elif name != "kind" and value != info.default:
-                named.append(f"{name}={_written(value)}")
+                named.append(f"{name}={_format_argument(value)}")
         return f"{self.kind}({', '.join([*ordered, *named])})"
 
     def parts(self) -> Iterator[Node]:
@@ -96,7 +96,7 @@ class Enough(Within):
     at_least: int = Field(default=10, ge=1, le=100_000)
 
 
-def _written(value: Any) -> str:
+def _format_argument(value: Any) -> str:
     if isinstance(value, BaseModel):
         return str(value.formula)  # type: ignore[attr-defined]
     if isinstance(value, int | float):

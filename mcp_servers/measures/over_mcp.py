@@ -1,4 +1,4 @@
-"""`measure_cohort`: a whole cohort by one call, through the `sage slides measure` command."""
+"""`measure_cohort`: a whole cohort by a single call, through the `sage slides measure` command."""
 
 from __future__ import annotations
 

@@ -48,7 +48,6 @@ def part_of(maps: SlideMaps, area: Any) -> SlideMaps:
 
     Parameters
     ----------
-    maps : of the slide
     area : shapely multipolygon in µm
 
     Raises

@@ -19,9 +19,7 @@ def jitter(
 
     Parameters
     ----------
-    maps : of one slide
     cells_um, objects_um : standard deviations of the steps
-    rng : of the steps
     """
     import shapely
 

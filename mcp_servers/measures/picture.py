@@ -1,4 +1,4 @@
-"""Fields of two patients side by side, with everything that their maps hold drawn at one scale."""
+"""Fields of two patients side by side, with everything that their maps hold drawn at the same scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COLORS = ("#b2182b", "#2166ac", "#1b7837", "#e08214", "#762a83", "#35978f", "#8c510a", "#c51b7d")
 QUIET = "#bdbdbd"
 FIELD_UM, WIDE_FIELD_UM = 1500.0, 12_000.0
-"""Longest side that is drawn of a slide with cells, and of one with objects alone."""
+"""Longest side that is drawn of a slide with cells, and of a slide with objects alone."""
 MOST_POINTS = 40_000
 
 

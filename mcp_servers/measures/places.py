@@ -14,7 +14,7 @@ Width = Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)]
 
 
 class Cells(Strict):
-    """Cells, all or of one type."""
+    """Cells, all or of a type."""
 
     source: Literal["cells"] = "cells"
     type: Name | None = None
@@ -36,7 +36,7 @@ class Cells(Strict):
 
 
 class Objects(Strict):
-    """Objects of one kind."""
+    """Objects of a kind."""
 
     source: Literal["objects"] = "objects"
     type: Name

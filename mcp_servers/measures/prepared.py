@@ -52,7 +52,7 @@ class Prepared:
         Undefined
             If the window or the regions are unknown, or there is none of the kind on this slide.
         """
-        return self._once(("area", area), lambda: self._area(area))
+        return self._make_once(("area", area), lambda: self._area(area))
 
     def _area(self, area: Area) -> Any:
         if isinstance(area, Tissue):
@@ -73,7 +73,7 @@ class Prepared:
 
     def bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
         """Areas between signed distances to a region's border (negative inside), with middles."""
-        return self._once(("bands", name, edges), lambda: self._bands(name, edges))
+        return self._make_once(("bands", name, edges), lambda: self._bands(name, edges))
 
     def _bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
         region, window, line = self.region(name), self.area(Tissue()), self.border(name)
@@ -102,7 +102,7 @@ class Prepared:
                 raise Undefined(f"{area_words(name)} has no border to other tissue on this slide")
             return line
 
-        return self._once(("border", name), make)
+        return self._make_once(("border", name), make)
 
     def region(self, name: str) -> Any:
         """The multipolygon of a kind of region; see `area`."""
@@ -118,11 +118,13 @@ class Prepared:
                 raise Undefined(f"{area_words(name)} is absent from this slide")
             return shape
 
-        return self._once(("region", name), make)
+        return self._make_once(("region", name), make)
 
     def fields(self, within: Area, side_um: float) -> tuple[F64, F64]:
         """Lower corners and covered areas (µm²) of the squares that an area covers by half."""
-        return self._once(("fields", within, side_um), lambda: squares(self.area(within), side_um))
+        return self._make_once(
+            ("fields", within, side_um), lambda: squares(self.area(within), side_um)
+        )
 
     def points(self, of: Points, within: Area | None = None) -> F64:
         """(n, 2) of the points in an area (None: in the window, where it is known)."""
@@ -130,16 +132,16 @@ class Prepared:
         def make() -> F64:
             return self._all_points(of.source)[self.chosen(of, within)]
 
-        return self._once(("points", of, within), make)
+        return self._make_once(("points", of, within), make)
 
     def chosen(self, of: Points, within: Area | None) -> BoolArray:
         """(all,) which cells or objects of the slide are of this type and in this area."""
-        mask = self._typed(of)
+        mask = self._find_type(of)
         if within is None and self.maps.window is None:
             return mask
         return np.asarray(mask & self._inside(of.source, within or Tissue()))
 
-    def _typed(self, of: Points) -> BoolArray:
+    def _find_type(self, of: Points) -> BoolArray:
         if isinstance(of, Cells):
             cells = self.cells
             if of.type is None:
@@ -168,13 +170,13 @@ class Prepared:
             covered = shapely.intersects_xy(shape, points[:, 0], points[:, 1])
             return np.asarray(covered, dtype=bool)
 
-        return self._once(("inside", source, within), make)
+        return self._make_once(("inside", source, within), make)
 
     def _all_points(self, source: str) -> F64:
         def make() -> F64:
             return self.cells.points if source == "cells" else self.objects.points
 
-        return self._once(("all", source), make)
+        return self._make_once(("all", source), make)
 
     @property
     def cells(self) -> CellMap:
@@ -198,7 +200,7 @@ class Prepared:
         """A tree over `points`."""
         from scipy.spatial import cKDTree
 
-        return self._once(("tree", of, within), lambda: cKDTree(self.points(of, within)))
+        return self._make_once(("tree", of, within), lambda: cKDTree(self.points(of, within)))
 
     def counts(
         self,
@@ -227,10 +229,10 @@ class Prepared:
             return found - self._itself(of, to, within, to_within)
 
         key = ("counts", of, to, radius_um, within, to_within)
-        return self._once(key, make)
+        return self._make_once(key, make)
 
     def _itself(self, of: Points, to: Points, within: Area, to_within: Area | None) -> I64:
-        """(n,) 1 for each point `of` that is one of `to`, which a search around it finds too."""
+        """(n,) 1 for each point `of` that is in `to` too, which a search around it finds too."""
         mask = self.chosen(of, within)
         if of.source != to.source:
             return np.zeros(int(mask.sum()), dtype=np.int64)
@@ -243,7 +245,7 @@ class Prepared:
             border = self.area(within).boundary
             return patterns.far_from(border, self.points(of, within), distance_um)
 
-        return self._once(("far", of, within, distance_um), make)
+        return self._make_once(("far", of, within, distance_um), make)
 
     def nearest(self, of: Points, to: Points, within: Area, to_within: Area | None = None) -> F64:
         """(n,) distance of each point of the area to the nearest `to`, inf where there is none.
@@ -271,9 +273,9 @@ class Prepared:
             itself = self._itself(of, to, within, to_within)
             return np.asarray(distances[np.arange(len(points)), itself], dtype=np.float64)
 
-        return self._once(("nearest", of, to, within, to_within), make)
+        return self._make_once(("nearest", of, to, within, to_within), make)
 
-    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+    def _make_once(self, key: Hashable, make: Callable[[], T]) -> T:
         if key not in self._made:
             try:
                 self._made[key] = make()

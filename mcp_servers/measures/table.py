@@ -22,7 +22,7 @@ class Measured:
     ----------
     patients : (p,) in order of name
     measurements : (m,)
-    values : patient by patient, one per measurement
+    values : patient by patient, a value per measurement
     area_mm2, cells : (p,) tissue and cells of each patient, NaN where unknown
     slides : (p,) how many slides each patient has
     """
@@ -66,7 +66,7 @@ def measure_patients(
     slides: Iterable[SlideMaps],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Every measurement of every patient; one slide's maps are held at a time.
+    """Every measurement of every patient; a single slide's maps are held at a time.
 
     Parameters
     ----------

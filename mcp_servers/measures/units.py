@@ -16,7 +16,7 @@ _ATOM = re.compile(r"^([A-Za-zµ°%]{1,12})([⁰¹²³⁴⁵⁶⁷⁸⁹]{0,2})$
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Powers of base units, and how many of the base units one of this unit holds.
+    """Powers of base units, and the size of this unit in the base units.
 
     `powers` is sorted by base and holds no zero; lengths are powers of µm.
     """
@@ -26,11 +26,11 @@ class Unit:
 
     def __mul__(self, other: Unit) -> Unit:
         """The product; its lengths are in µm where they are to the first power, else in mm."""
-        return self._with(other, 1)
+        return self._combine(other, 1)
 
     def __truediv__(self, other: Unit) -> Unit:
         """The quotient; lengths as in a product."""
-        return self._with(other, -1)
+        return self._combine(other, -1)
 
     def __str__(self) -> str:
         over = [self._atom(base, power) for base, power in self.powers if power > 0]
@@ -46,7 +46,7 @@ class Unit:
         """Factor that converts a value in `other` to this unit; dimensions must agree."""
         return other.scale / self.scale
 
-    def _with(self, other: Unit, sign: int) -> Unit:
+    def _combine(self, other: Unit, sign: int) -> Unit:
         powers = dict(self.powers)
         for base, power in other.powers:
             powers[base] = powers.get(base, 0) + sign * power

@@ -107,7 +107,7 @@ def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
     for table in tables:
         seen = table.stat()
         key = (*key, str(table), seen.st_mtime_ns, seen.st_size)
-        cohort = context.shared(key, partial(cohort.with_features, table))
+        cohort = context.share_handle(key, partial(cohort.with_features, table))
     return cohort
 
 
@@ -119,7 +119,7 @@ def _open_cohort(given: CohortChoice, context: ToolContext) -> tuple[Cohort, tup
     name = given.cohort
     if name.lower() in NAMES:
         key: tuple[Any, ...] = ("cohort", name.lower())
-        return context.shared(key, lambda: load(name.lower())), key
+        return context.share_handle(key, lambda: load(name.lower())), key
     path = context.roots.input(name)
     description = path / "cohort.toml" if path.is_dir() else path
     folder = path if path.is_dir() else path.parent
@@ -145,7 +145,7 @@ def _open_cohort(given: CohortChoice, context: ToolContext) -> tuple[Cohort, tup
     )
     root = folder if given.data_root is not None else None
     key = ("cohort", str(path), str(root), stamp)
-    cohort: Cohort = context.shared(key, lambda: load(path, root=root))
+    cohort: Cohort = context.share_handle(key, lambda: load(path, root=root))
     for file in cohort.files():
         context.input(file)
     return cohort, key

@@ -218,7 +218,7 @@ def _terms(
     except StatisticsError as error:
         notes.append(f"no Fine-Gray model: {error}")
 
-    def read(part: str, at: int) -> float | None:
+    def read_row(part: str, at: int) -> float | None:
         return None if subdistribution is None else float(getattr(subdistribution, part)[at])
 
     rows = [
@@ -228,10 +228,10 @@ def _terms(
             cause_specific_lower=float(hazard.lower[at]),
             cause_specific_upper=float(hazard.upper[at]),
             cause_specific_p=float(hazard.p[at]),
-            subdistribution_hr=read("hr", at),
-            subdistribution_lower=read("lower", at),
-            subdistribution_upper=read("upper", at),
-            subdistribution_p=read("p", at),
+            subdistribution_hr=read_row("hr", at),
+            subdistribution_lower=read_row("lower", at),
+            subdistribution_upper=read_row("upper", at),
+            subdistribution_p=read_row("p", at),
         )
         for at, name in enumerate(names)
     ]

@@ -61,7 +61,7 @@ class Point(BaseModel):
 
 
 class Curve(BaseModel):
-    """Survival of a group; medians are null if the curve does not reach one half."""
+    """Survival of a group; medians are null if the curve does not reach 0.5."""
 
     group: str
     n: int

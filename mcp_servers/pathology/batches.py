@@ -49,15 +49,14 @@ def batches(
 ) -> Iterator[tuple[int, Any]]:
     """Yield the number of items done and the batch that `stack` makes.
 
-    Items are taken and stacked in a thread, up to `deep` batches ahead of the one in use; its
+    Items are taken and stacked in a thread, up to `deep` batches ahead of the batch in use; its
     errors are raised here.
 
     Parameters
     ----------
-    items : one at a time
+    items : taken singly
     size : items of a batch; the last may have fewer
     stack : makes a batch of a list
-    deep : batches that wait
     """
 
     def make() -> tuple[int, Any]:

@@ -44,7 +44,7 @@ class Cluster(BaseModel):
 
 
 class ClusterResult(SlideResult):
-    """Clusters of one slide."""
+    """Clusters of a slide."""
 
     tiles: int
     clusters: list[Cluster]
@@ -64,7 +64,7 @@ class ClusterResult(SlideResult):
     resources=Resources(memory_mb=1024, seconds_per_item=3.0),
 )
 def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
-    """Clusters of one slide; the same seed gives the same clusters."""
+    """Clusters of a slide; the same seed gives the same clusters."""
     import numpy as np
     from sklearn.cluster import AgglomerativeClustering, KMeans
     from sklearn.decomposition import PCA

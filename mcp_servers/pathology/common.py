@@ -59,13 +59,13 @@ def of_slide(slide: Slide) -> dict[str, Any]:
 
 
 def open_slide(given: SlideInput, context: ToolContext) -> Slide:
-    """The slide of the arguments, kept open between calls of one worker."""
+    """The slide of the arguments, kept open between calls of the same worker."""
     from mcp_servers.slides.slide import Slide
 
     path = context.input(given.slide, "file")
     stat = path.stat()
     key = ("slide", str(path), stat.st_mtime_ns, stat.st_size, given.mpp)
-    return context.shared(
+    return context.share_handle(
         key, lambda: Slide.open(path, mpp=given.mpp, threads=max(2, context.threads))
     )
 

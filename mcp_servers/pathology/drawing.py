@@ -57,7 +57,6 @@ def captioned(
     um_per_px : for the scale bar; None draws none
     legend : words and their colors
     ramp : colors from low to high, with the words at both ends
-    note : in small print
     """
     return np.concatenate([picture, caption(picture.shape[1], um_per_px, legend, ramp, note)])
 

@@ -92,7 +92,7 @@ def encoder_memory(given: UsesEncoder) -> int:
     license="the encoder's own; handcrafted: Apache-2.0",
 )
 def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
-    """Features of one slide."""
+    """Features of a slide."""
     from dataclasses import replace
 
     from mcp_servers.formats.hdf5 import Grid, read_coords, stored_level, write_feature_parts

@@ -51,7 +51,7 @@ class HeatmapResult(SlideResult):
     resources=Resources(memory_mb=512, seconds_per_item=0.5),
 )
 def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
-    """Heatmap of one slide; tiles without a score stay as they are."""
+    """Heatmap of a slide; tiles without a score stay as they are."""
     import cv2
     import numpy as np
 

@@ -71,7 +71,7 @@ class IhcResult(SlideResult):
     ),
 )
 def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
-    """Positivity of one slide."""
+    """Positivity of a slide."""
     import numpy as np
 
     from mcp_servers.formats.images import write_png
@@ -166,7 +166,7 @@ def _nuclei(
 ) -> tuple[int, int, int]:
     """Add all nuclei, x and y in level-0 pixels, to a table.
 
-    Returns the pixels of tissue, of these the positive ones, of these those outside nuclei.
+    Returns the pixels of tissue, its positive pixels, and those of them outside nuclei.
     """
     from mcp_servers.pathology.compute.ihc import measure
     from mcp_servers.pathology.walk import walk

@@ -33,7 +33,6 @@ def write_map(
     ----------
     path : PNG to write
     slide : for its size and scale
-    surveyed : its grid
     values : (rows, columns) for a slice of rows
     bounds : values that get the first and the last color
     ramp : colors from low to high, with the words at both ends

@@ -315,7 +315,7 @@ def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
     folder = path.parent if path.name == MANIFEST else path
     definitions = context.input(given.definitions, "file")
     key = ("definitions", str(definitions), definitions.stat().st_mtime_ns)
-    measurements = context.shared(key, lambda: read_definitions(definitions))
+    measurements = context.share_handle(key, lambda: read_definitions(definitions))
     maps = read_maps(folder)
     if given.within is not None:
         maps = part_of(maps, read_area(context.input(given.within, "file"), maps.mpp))

@@ -332,16 +332,16 @@ def _scores(
     if patients < 50:
         warnings.append(f"only {patients} patients: the scores are unsure")
 
-    def known(number: float) -> float | None:
+    def drop_nan(number: float) -> float | None:
         return number if np.isfinite(number) else None
 
     return MilScores(
         slides=len(y),
         patients=patients,
         classes=classes,
-        auc=known(value),
-        auc_low=known(low),
-        auc_high=known(high),
+        auc=drop_nan(value),
+        auc_low=drop_nan(low),
+        auc_high=drop_nan(high),
         balanced_accuracy=float(balanced_accuracy_score(y, guess)),
         predictions=name,
         warnings=warnings,

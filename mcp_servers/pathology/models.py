@@ -1,4 +1,4 @@
-"""Patch encoders by name: what they are as data, and a loaded one that turns patches to features.
+"""Patch encoders by name: their specifications, and a loaded encoder of patches.
 
 Only the handcrafted encoder needs no weights. The others load from a local folder that the user
 obtained under the model's license (see `networks`); nothing is downloaded here.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def choose_device(device: str, assigned: str = "cpu") -> str:
-    """The device to use; `assigned` is the one that the workers gave to this call.
+    """The device to use; `assigned` is the workers' choice for this call.
 
-    `auto` is the assigned one, so that calls without a card do not meet on the first; `cuda` is
+    `auto` is the assigned device, so that calls without a card do not meet on the first; `cuda` is
     the assigned card, else the first; `cuda:N` is that card.
 
     Raises
@@ -60,7 +60,6 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
 
     Parameters
     ----------
-    spec : of the registry
     weights : file; None for encoders without any
     device : of torch
     mpp : micrometers per pixel of the patches
@@ -86,20 +85,19 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
 def encoder_for(
     spec: EncoderSpec, weights: str | None, device: str, mpp: float, context: ToolContext
 ) -> tuple[Encoder, str]:
-    """The encoder of a call, kept loaded between the calls of one worker, and its device.
+    """The encoder of a call, kept loaded between the calls of a worker, and its device.
 
     Raises as `load_encoder` and `choose_device` do, and for weights outside the roots.
 
     Parameters
     ----------
-    spec : of the registry
     weights : path below the roots
-    device : "auto", "cpu" or one of torch's
+    device : "auto", "cpu" or a device of torch
     mpp : micrometers per pixel of the patches
     context : roots, device of the worker, and what is kept between calls
     """
     folder = context.input(weights) if weights is not None else None
-    if spec.loader == "handcrafted":  # the only one that depends on the pixel size; made in no time
+    if spec.loader == "handcrafted":  # alone depends on the pixel size; made in no time
         return load_encoder(spec, None, "cpu", mpp), "cpu"
     where = choose_device(device, context.device)
     stamp = None
@@ -108,7 +106,7 @@ def encoder_for(
 
         stamp = check_weights(folder, context)
     key = ("encoder", spec.name, str(folder), stamp, where)
-    return context.shared(key, lambda: load_encoder(spec, folder, where, mpp)), where
+    return context.share_handle(key, lambda: load_encoder(spec, folder, where, mpp)), where
 
 
 def _handcrafted(mpp: float) -> Encoder:

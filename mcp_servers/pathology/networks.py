@@ -91,25 +91,8 @@ def timm_network(name: str) -> Any:
     )
 
 
-def random_network(spec: EncoderSpec) -> Any:
-    """The encoder's architecture with random weights, for tests and for measuring speed."""
-    if spec.loader == "timm":
-        return add_pooling(timm_network(spec.name), spec)
-    if spec.loader != "transformers":
-        raise InputError(f"the architecture of {spec.name} is not known here without its package")
-    from transformers import Dinov2Config, Dinov2Model, ViTConfig, ViTModel
-
-    if spec.name == "phikon":  # ViT-B/16
-        return add_pooling(ViTModel(ViTConfig(), add_pooling_layer=False), spec)
-    large = Dinov2Config(
-        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, patch_size=16,
-        image_size=224,
-    )  # fmt: skip
-    return add_pooling(Dinov2Model(large), spec)
-
-
 def add_pooling(module: Any, spec: EncoderSpec) -> Any:
-    """`module` and, after it, how the encoder's card makes one vector of the tokens."""
+    """`module` and, after it, how the encoder's card makes a vector of the tokens."""
     import torch
 
     class Pooled(torch.nn.Module):
@@ -136,7 +119,7 @@ def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
     """The model of a folder in the layout of transformers, every tensor of it read from there.
 
     `kind` is the class that reads it, `model_type` what config.json must call it. The pooler is
-    exempt: it is not used, and Phikon is published without one. Raises `InputError` when the folder
+    exempt: it is not used, and Phikon is published without it. Raises `InputError` when the folder
     is no such model, points to files beyond config.json and model.safetensors, or lacks tensors.
     """
     from safetensors import SafetensorError
@@ -180,7 +163,7 @@ def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
 
 
 def _check_config(folder: Path, model_type: str) -> None:
-    """Raise `InputError` unless the folder is a model of this type in one file of weights.
+    """Raise `InputError` unless the folder is a model of this type in a single file of weights.
 
     transformers follows the names in an index of shards, in config.json and in adapter_config.json
     wherever they lead, out of the folder too; so none of them is let through.
@@ -315,7 +298,7 @@ def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, 
 
 
 def weights_file(weights: Path) -> Path:
-    """The file of weights in a folder, or the file itself; raises `InputError` without one."""
+    """The file of weights in a folder, or the file itself; raises `InputError` without it."""
     if weights.is_file():
         return weights
     for name in ("model.safetensors", "pytorch_model.bin"):
@@ -351,7 +334,7 @@ def read_tensors(file: Path) -> dict[str, Any]:
 def _fill(module: Any, state: dict[str, Any], file: Path, unused: tuple[str, ...] = ()) -> None:
     """Put all tensors of `state` into `module`; raises `InputError` when they do not fit.
 
-    Tensors whose name starts as one of `unused` may be missing: features do not depend on them.
+    Tensors with a prefix in `unused` may be missing: features do not depend on them.
     """
     try:
         found = module.load_state_dict(state, strict=not unused, assign=True)

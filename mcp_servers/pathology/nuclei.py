@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Search = Literal["auto", "tissue", "everything"]
 SEAM_UM = 3.0
-"""Centers nearer than this in two neighboring blocks are one nucleus, cut or moved by the seam."""
+"""Centers nearer than this in two neighboring blocks are a nucleus cut or moved by the seam."""
 MAX_OUTLINES = 60_000
 COARSEST_MPP = 1.05
 UNLIKE, TOO_UNLIKE = 1.2, 2.0
@@ -178,7 +178,7 @@ CLASSES = {
     fingerprint=lambda given: hub_fingerprint(given.hub),
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
-    """Nuclei of one slide."""
+    """Nuclei of a slide."""
     import numpy as np
 
     from mcp_servers.formats.geojson import write_geojson
@@ -348,9 +348,7 @@ def search_area(
 
     Parameters
     ----------
-    slide : the slide
     regions : GeoJSON below the roots; None for all tissue
-    context : roots
     search : "everything" takes the whole slide, "auto" does so for a small field
 
     Returns
@@ -413,7 +411,6 @@ def load_network(
     slide : for its pixel size and stain
     mask : (height, width) of the tissue
     scale : level-0 pixels per mask pixel
-    given : method and weights
     context : roots, and what is kept between calls
 
     Raises
@@ -454,12 +451,12 @@ def load_network(
     if path.suffix == ".safetensors":
         if given.weights_types:
             raise InputError(f"{path.name} has no types of its own; leave out weights_types")
-        return context.shared(key, lambda: NucleiNetwork(path, device)), []
+        return context.share_handle(key, lambda: NucleiNetwork(path, device)), []
     if given.weights is not None:  # a TorchScript file is code
         context.model(given.weights)
     own = (given.weights_mpp, tuple(given.weights_types or ()))
     # a copy, for each slide has a scale of its own
-    network = copy(context.shared((*key, *own), lambda: LearnedNuclei(path, device, *own)))
+    network = copy(context.share_handle((*key, *own), lambda: LearnedNuclei(path, device, *own)))
     base = slide.need_mpp()
     if base > TOO_UNLIKE * network.mpp:
         raise InputError(
@@ -506,13 +503,10 @@ def find_nuclei(
 
     Parameters
     ----------
-    slide : the slide
     mask : (height, width)
     mask_scale : level-0 pixels per mask pixel
-    context : progress and cancellation
     table : gets a row for each nucleus
     outlines : keep the nuclei's outlines
-    network : see above
     span : share of the progress that this is, from and to
 
     Raises

@@ -5,7 +5,7 @@ first channel holds nuclei where there are more), or a probability of nucleus be
 (InstanSeg's interface). Or it gives the named maps of HoVer-Net and its kin (`typed_maps`), of
 which the third holds types. Attributes (of ONNX: the metadata's) are `pixel_size`, the µm per pixel
 it was trained at, `types`, the names of its types, and `window`, the pixels of a side where it
-takes one size alone (ONNX: its input's own, where that is fixed). A TorchScript file is code:
+takes a single size (ONNX:  its input's own, where that is fixed). A TorchScript file is code:
 loading another person's file runs what they wrote. An ONNX file is a graph of known
 operators.
 """
@@ -86,7 +86,7 @@ def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
 
 
 def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
-    """The graph in a session on the CPU, or on the card where the runtime can use one."""
+    """The graph in a session on the CPU, or on a card that the runtime can use."""
     try:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -190,7 +190,7 @@ class LearnedNuclei:
             return self._by_windows(values, self.window)
         height, width = image.shape[:2]
         padded = pad_mirrored(values, (0, -height % 32), (0, -width % 32))
-        out = self._answered(padded)
+        out = self._run_module(padded)
         if out.shape[1:] != padded.shape[:2]:
             raise InputError(
                 f"{self.path}: gives an image of {out.shape[2]} x {out.shape[1]} for one of "
@@ -202,7 +202,7 @@ class LearnedNuclei:
     def _by_windows(self, values: F32, window: int) -> F32:
         """Window by window; of each the middle is kept, as large as what the module gives of it."""
         height, width = values.shape[:2]
-        kept = self._kept(window)
+        kept = self._find_side(window)
         margin = (window - kept) // 2
         rest = window - kept - margin
         padded = pad_mirrored(
@@ -211,7 +211,7 @@ class LearnedNuclei:
         rows = []
         for top in range(0, height, kept):
             row = [
-                self._answered(padded[top : top + window, left : left + window])
+                self._run_module(padded[top : top + window, left : left + window])
                 for left in range(0, width, kept)
             ]
             if odd := [array.shape[1:] for array in row if array.shape[1:] != (kept, kept)]:
@@ -222,15 +222,15 @@ class LearnedNuclei:
             rows.append(np.concatenate(row, axis=2))
         return np.ascontiguousarray(np.concatenate(rows, axis=1)[:, :height, :width])
 
-    def _kept(self, window: int) -> int:
+    def _find_side(self, window: int) -> int:
         """Side of what the module gives of a window, found once."""
         if self.kept is None:
-            self.kept = self._answered(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
+            self.kept = self._run_module(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
             if not 0 < self.kept <= window:
                 raise InputError(f"{self.path}: gives {self.kept} pixels for a window of {window}")
         return self.kept
 
-    def _answered(self, values: F32) -> F32:
+    def _run_module(self, values: F32) -> F32:
         """(k, h, w) for scaled pixels (H, W, 3)."""
         try:
             out = self.answer(np.ascontiguousarray(values.transpose(2, 0, 1))[None])

@@ -43,7 +43,7 @@ class PropertiesResult(SlideResult):
     resources=Resources(memory_mb=128, seconds_per_item=0.05),
 )
 def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResult:
-    """Metadata of one slide."""
+    """Metadata of a slide."""
     slide = open_slide(given, context)
     has = slide.properties()
     warnings = list(has.warnings)
@@ -93,7 +93,7 @@ class ImageResult(SlideResult):
     resources=Resources(memory_mb=512, seconds_per_item=0.2),
 )
 def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
-    """Overview of one slide."""
+    """Overview of a slide."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)

@@ -44,7 +44,7 @@ class RegionPatchesResult(SlideResult):
     validity=TUMOR_VALIDITY,
 )
 def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPatchesResult:
-    """Region-aware patches of one slide."""
+    """Region-aware patches of a slide."""
     import numpy as np
 
     from mcp_servers.formats.geojson import feature, write_geojson

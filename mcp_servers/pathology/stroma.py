@@ -51,7 +51,7 @@ class StromaResult(SlideResult):
     ),
 )
 def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
-    """Stroma of one slide."""
+    """Stroma of a slide."""
     import numpy as np
 
     from mcp_servers.formats.images import blend_mask, write_png
@@ -79,7 +79,7 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
         where[rows] &= tissue
         if not tissue.any():
             continue
-        share, pink = survey.stored("tissue", rows), survey.stored("pink", rows)
+        share, pink = survey.read_layer("tissue", rows), survey.read_layer("pink", rows)
         shown[rows] = where[rows] & (pink > 0.5 * np.maximum(share, 0.25 * SHARE_STEPS))
         near = where[rows] & (border.distance(rows) <= given.band_um)
         parts = (tissue, where[rows], near, area.mask[rows])

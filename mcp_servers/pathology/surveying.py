@@ -1,4 +1,4 @@
-"""Surveying a slide: the one pass that the lymphocyte, tumor and stroma tools share."""
+"""Surveying a slide: the pass that the lymphocyte, tumor and stroma tools share."""
 
 from __future__ import annotations
 
@@ -56,11 +56,10 @@ def survey_slide(
     at_mpp: float = 1.0,
     span: tuple[float, float] = (0.02, 0.9),
 ) -> Surveyed:
-    """The survey of a slide, kept between the tools that one worker runs on it.
+    """The survey of a slide, kept between the tools that a worker runs on it.
 
     Parameters
     ----------
-    slide : the slide
     given : the tool's arguments, for a pixel size that the slide lacks
     context : of the worker, which keeps it
     at_mpp : micrometers per pixel at which it is read
@@ -73,7 +72,7 @@ def survey_slide(
     """
     stat = slide.path.stat()
     key = ("survey", str(slide.path), stat.st_mtime_ns, stat.st_size, given.mpp, at_mpp)
-    return context.shared(key, lambda: _survey(slide, context, at_mpp, span))
+    return context.share_handle(key, lambda: _survey(slide, context, at_mpp, span))
 
 
 def _survey(
@@ -129,11 +128,10 @@ def _survey(
 def sample_tissue(
     slide: Slide, mask: BoolArray, mask_scale: float, mpp: float, count: int = SAMPLES
 ) -> list[U8]:
-    """Patches of 256 px spread evenly over a mask; always the same ones.
+    """Patches of 256 px spread evenly over a mask; always the same patches.
 
     Parameters
     ----------
-    slide : the slide
     mask : (height, width)
     mask_scale : level-0 pixels per mask pixel
     mpp : micrometers per pixel of the patches

@@ -28,7 +28,7 @@ class TilInput(TumorSource):
 
 
 class Zone(BaseModel):
-    """Lymphocyte-like nuclei in one zone."""
+    """Lymphocyte-like nuclei in a zone."""
 
     area_mm2: float
     lymphocytes: int
@@ -82,7 +82,7 @@ class TilResult(SlideResult):
     ),
 )
 def til(given: TilInput, context: ToolContext) -> TilResult:
-    """Lymphocyte densities of one slide."""
+    """Lymphocyte densities of a slide."""
     import numpy as np
 
     from mcp_servers.pathology.compute.distance import Border
@@ -103,7 +103,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     for rows in survey.bands():
         if not survey.holds(rows):
             continue
-        tissue, counts = survey.stored("tissue", rows), survey.stored("lymphocytes", rows)
+        tissue, counts = survey.read_layer("tissue", rows), survey.read_layer("lymphocytes", rows)
         distance, inside = border.distance(rows), area.mask[rows]
         everywhere = tissue > 0
         parts = [

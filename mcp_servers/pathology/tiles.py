@@ -52,11 +52,9 @@ def tile_grid(
 
     Parameters
     ----------
-    slide : the slide
     tissue : (height, width)
     mask_scale : level-0 pixels per pixel of `tissue`
     given : size, step, magnification, regions, least share of tissue
-    context : roots
     """
     from mcp_servers.formats.geojson import read_polygons
     from mcp_servers.slides.geometry import measure_coverage, rasterize
@@ -111,7 +109,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     validity=Validity(stain="any bright-field", mpp=(0.1, 12.0), organ="any"),
 )
 def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
-    """Tile grid of one slide."""
+    """Tile grid of a slide."""
     from mcp_servers.formats.geojson import feature, square, write_geojson
     from mcp_servers.formats.hdf5 import write_coords
     from mcp_servers.formats.images import draw_squares, write_png

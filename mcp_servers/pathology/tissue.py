@@ -77,7 +77,6 @@ def slide_tissue(
 
     Parameters
     ----------
-    slide : the slide
     min_area_um2 : smaller pieces are left out
     fill_holes_um2 : smaller holes are filled
     keep_pen : take pen marks for tissue
@@ -116,8 +115,6 @@ def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> f
 
     Parameters
     ----------
-    slide : the slide
-    tissue : its tissue
     scale : level-0 pixels per pixel of its mask
     patches : at most
     """
@@ -143,7 +140,6 @@ def blurred_area(
 
     Parameters
     ----------
-    slide : the slide
     tissue : (height, width)
     scale : level-0 pixels per pixel of `tissue`
     min_area_um2 : smaller areas are not counted
@@ -165,7 +161,7 @@ def blurred_area(
         sums[:, y : y + h, x : x + w] = part[:, :h, :w]
     seen = (sums[0] > 0.05).astype(np.float32)
     soft = (focus_ratio(sums) < BLUR) * seen
-    # one smooth structure is not blur, one sharp one in blur is dust: neighbors decide
+    # a smooth structure alone is not blur, a sharp patch in blur is dust: neighbors decide
     votes, voters = cv2.boxFilter(soft, -1, (3, 3)), cv2.boxFilter(seen, -1, (3, 3))
     soft = ((votes > 0.5 * voters) & (seen > 0)).astype(np.uint8)
     _, labels, stats, _ = cv2.connectedComponentsWithStats(soft, connectivity=4)
@@ -210,7 +206,7 @@ def blurred_area(
     ),
 )
 def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
-    """Tissue of one slide."""
+    """Tissue of a slide."""
     from dataclasses import replace
 
     import numpy as np

@@ -66,7 +66,7 @@ class Aggregate(BaseModel):
 
 
 class TlsResult(SlideResult):
-    """Aggregates of one slide; `aggregates` lists the 50 largest counted ones, the table all."""
+    """Aggregates of a slide; `aggregates` lists the 50 largest counted ones, the table all."""
 
     tumor_source: TumorSourceName = Field(description="How the tumor was found")
     count: int = Field(description="Lymphoid and doubtful; all sums are over these")
@@ -133,7 +133,7 @@ TLS_VALIDITY = Validity(
     validity=TLS_VALIDITY,
 )
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
-    """Lymphoid aggregates of one slide."""
+    """Lymphoid aggregates of a slide."""
     from mcp_servers.pathology.compute.lymphoid import aggregates
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.pathology.tumor import tumor_area
@@ -184,7 +184,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
 
 
 class Center(NamedTuple):
-    """A germinal center, or a doubtful one, with its outline in level-0 pixels."""
+    """A certain or doubtful germinal center with its outline in level-0 pixels."""
 
     aggregate: int
     sure: bool
@@ -210,7 +210,7 @@ def not_sought(surveyed: Surveyed) -> list[str]:
 
 
 def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[Center]:
-    """The cores of counted aggregates; one within a tumor that was outlined or learned is doubtful.
+    """The cores of counted aggregates; doubtful within a tumor that was outlined or learned.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def locate_aggregates(
     scale: float,
     band_um: float,
 ) -> list[tuple[Aggregate, Polygon]]:
-    """Each aggregate with its outline: those that count by size, then the rejected ones.
+    """Each aggregate with its outline: counted aggregates by size, then the rejected.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def locate_aggregates(
     places = [(pieces.box(label), pieces.cells(label)) for label in labels]
     drawn: list[tuple[Aggregate, Polygon]] = []
     for number, ((box, inside), far_um, measured, called) in enumerate(
-        zip(places, Border(tumor).at(places), found.table, found.calls, strict=True)
+        zip(places, Border(tumor).measure_places(places), found.table, found.calls, strict=True)
     ):
         own = [center for center in centers or () if center.aggregate == number]
         sure = sum(center.sure for center in own)
@@ -307,10 +307,9 @@ def write_files(
     ----------
     slide : the slide, for its name and thumbnail
     drawn : aggregates with their outlines in level-0 pixels
-    centers : germinal centers, doubtful ones included
+    centers : germinal centers, also doubtful
     tumor : the tumor's area, drawn beside them
     scale : level-0 pixels per cell of the tumor's mask
-    context : where files go
     """
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.tables import write_rows
@@ -412,7 +411,7 @@ def reason(call: Call, regular: float, contrast: float, background: float) -> st
     call : what it was called
     regular : share of its nuclei that are regular
     contrast : how much its nuclei stand out, 1 for not at all
-    background : darkness between its nuclei, 1 for the usual one
+    background : darkness between its nuclei, 1 is usual
     """
     from mcp_servers.pathology.compute.lymphoid import FOLD_BACKGROUND, SURE_REGULAR
 

@@ -130,8 +130,6 @@ def tumor_area(
 
     Parameters
     ----------
-    slide : the slide
-    surveyed : its grid
     context : roots, and where progress goes
     given : a model, with its weights
     regions : GeoJSON with the tumor's outlines, below the roots
@@ -268,7 +266,7 @@ def to_thumbnail(
     validity=TUMOR_VALIDITY,
 )
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
-    """Tumor of one slide."""
+    """Tumor of a slide."""
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import blend_mask, write_png
     from mcp_servers.pathology.compute.tumor import tumor_score

@@ -58,11 +58,8 @@ def walk(
     ----------
     view : a slide at one pixel size
     mask : (height, width)
-    mask_scale : see above
-    context : progress and cancellation
     size : side of the blocks, view pixels
     halo : read around each block, view pixels
-    message : beside the progress
     span : from and to, 0 to 1
     """
     import cv2

@@ -66,7 +66,7 @@ class TextScoreResult(SlideResult):
     license="the model's own",
 )
 def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
-    """Zero-shot scores of one slide."""
+    """Zero-shot scores of a slide."""
     import numpy as np
 
     from mcp_servers.formats.tables import write_columns
@@ -85,7 +85,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     folder = context.model(given.weights, "folder")  # a tokenizer's settings may name any file
     stamp = check_weights(folder, context)
     device = choose_device(given.device, context.device)
-    model, tokens, side = context.shared(
+    model, tokens, side = context.share_handle(
         ("text", str(folder), stamp, device), lambda: load_clip(folder, device)
     )
     slide = open_slide(given, context)

@@ -122,7 +122,7 @@ def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> d
     if run is not None:
         names = {output.name: f"{prefix}/{output.name}" for output in run.outputs}
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
-        # A folder of one part could also be a word of the result.
+        # A folder of a single part could also be a word of the result.
         moved = {folder: f"{prefix}/{folder}" for folder in folders if "/" in folder}
         result = relocate(run.result, moved | names)
         files = [

@@ -53,14 +53,14 @@ class Gate:
                 await _refuse(send, *refused)
             elif await self.watch.answer_metrics(scope, send):
                 return
-            elif not self._named(scope):
+            elif not self._identify_caller(scope):
                 await _refuse(send, 403, UNNAMED, "unnamed")
             elif self.listener is None:
                 await self.app(scope, receive, send)
             else:
                 await pass_on(self.app, self.listener, scope, receive, send)
 
-    def _named(self, scope: Any) -> bool:
+    def _identify_caller(self, scope: Any) -> bool:
         """Keep with the request who calls; False where that has to be known and is not."""
         if self.callers is None:
             return True
@@ -91,7 +91,7 @@ class Gate:
 
     @staticmethod
     def authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
-        """True when exactly one Authorization header carries the token, in constant time."""
+        """True when a single Authorization header carries the token, in constant time."""
         given = [value for name, value in headers if name.lower() == b"authorization"]
         if len(given) != 1:
             return False

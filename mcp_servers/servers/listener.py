@@ -68,7 +68,7 @@ class BoundedListener(socket.socket):
         self.held: dict[Peer, Held] = {}
 
     def listen(self, backlog: int = 0) -> None:
-        """Listen with a queue of 128 however few the event loop accepts in one turn."""
+        """Listen with a queue of 128 however few the event loop accepts in a turn."""
         super().listen(max(backlog, 128))
 
     def accept(self) -> tuple[socket.socket, Any]:

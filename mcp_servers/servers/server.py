@@ -212,7 +212,7 @@ class ToolServer:
         folders = await asking.ask_folders(ctx, params)
         self.ask_roots = False
         if folders:
-            self.roots = Roots.of(folders, self.roots.output)
+            self.roots = Roots.resolve(folders, self.roots.output)
 
     def _submit(self, name: str, arguments: dict[str, Any], priority: int) -> Job:
         active = sum(not job.state.final for job in self._jobs())

@@ -1,3 +1,3 @@
-"""Slide access: one `Slide` over direct TIFF decoding, OpenSlide and plain images."""
+"""Slide access: `Slide` over direct TIFF decoding, OpenSlide and plain images."""
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Components:
         self.fill(out, chosen, True)
         return out
 
-    def kept(self, chosen: BoolArray) -> Components:
+    def keep_regions(self, chosen: BoolArray) -> Components:
         """Only the `chosen` (count + 1) regions, numbered anew in their order."""
         number = np.zeros(self.count + 1, dtype=np.int32)
         number[chosen] = np.arange(1, int(chosen.sum()) + 1)
@@ -169,7 +169,7 @@ def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I3
     """For each run the first run that it is connected to, through runs of neighboring rows."""
     begin = rows.astype(np.int64) * (width + 3) + starts
     end = rows.astype(np.int64) * (width + 3) + stops
-    # of the runs in the previous row, those that end after this one begins and begin before it ends
+    # of the runs in the previous row, those that end after this run begins and begin before it ends
     low = np.searchsorted(end, begin - (width + 3) - reach, side="right")
     high = np.searchsorted(begin, end - (width + 3) + reach, side="left")
     del begin, end

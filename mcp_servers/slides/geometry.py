@@ -74,17 +74,17 @@ def mask_polygons(
     """
     import cv2
 
-    def placed(ring: AnyArray) -> F64 | None:
+    def place_ring(ring: AnyArray) -> F64 | None:
         if simplify_px > 0:
             ring = np.asarray(cv2.approxPolyDP(ring[:, None], simplify_px, closed=True))[:, 0]
         return np.asarray(ring * scale + np.asarray(origin)) if len(ring) > 2 else None
 
     out = []
     for outline in outlines(mask):
-        exterior = placed(outline.exterior)
+        exterior = place_ring(outline.exterior)
         if exterior is None:
             continue
-        holes = tuple(h for h in map(placed, outline.holes) if h is not None)
+        holes = tuple(h for h in map(place_ring, outline.holes) if h is not None)
         polygon = Polygon(exterior, holes, label)
         if polygon.area / scale**2 >= min_area_px:
             out.append(polygon)

@@ -58,14 +58,14 @@ class OpenSlideSource:
         """See `Source.read`; transparent pixels take the slide's background color."""
         rows = max(1, READ_PIXELS // (width * reduce)) * reduce
         if height <= rows:
-            return shrink(self._read(level, x, y, width, height), reduce)
+            return shrink(self._read_region(level, x, y, width, height), reduce)
         out = blank(math.ceil(height / reduce), math.ceil(width / reduce))
         for top in range(0, height, rows):
-            part = self._read(level, x, y + top, width, min(rows, height - top))
+            part = self._read_region(level, x, y + top, width, min(rows, height - top))
             out[top // reduce : (top + rows) // reduce] = shrink(part, reduce)
         return out
 
-    def _read(self, level: int, x: int, y: int, width: int, height: int) -> U8:
+    def _read_region(self, level: int, x: int, y: int, width: int, height: int) -> U8:
         import openslide
 
         stored = self.levels[level]

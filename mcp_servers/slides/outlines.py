@@ -1,6 +1,6 @@
 """The borders of a mask as rings along its cells' edges, found from their corners alone.
 
-A ring turns at corners: points between the cells around which one or three of four cells are True,
+A ring turns at corners: points between the cells around which 1 or 3 of 4 cells are True,
 or two that only touch there. Along each line of the lattice the corners pair up into edges, rows
 and columns in turn make the rings. Memory follows the number of corners, not what a ring spans.
 """
@@ -28,8 +28,8 @@ class Outline:
 def outlines(mask: BoolArray) -> Iterator[Outline]:
     """Outlines of the connected regions of a mask, in the order of their first cells.
 
-    Cells that touch at a corner belong to one region, whose ring then passes that corner twice. The
-    area that an outline encloses is exactly that of its cells.
+    Cells that touch at a corner belong to the same region, whose ring then passes that corner
+    twice. The area that an outline encloses is exactly that of its cells.
     """
     corners, crossing = _corners(mask)
     steps, ends = _walk_rings(_upright(corners[:, 0], crossing))
@@ -63,7 +63,7 @@ def _cells(mask: BoolArray, x: I32, y: I32) -> BoolArray:
 def _corners(mask: BoolArray) -> tuple[I32, U8]:
     """(n, 2) x, y of the corners, row by row, and where two cells only touch.
 
-    Such corners stand twice, marked 1 where the cell at the upper left is True and 2 where the one
+    Such corners appear twice, marked 1 if the cell at the upper left is True and 2 if the cell
     at the upper right is; others are marked 0.
     """
     height, width = mask.shape
@@ -90,7 +90,7 @@ def _upright(x: I32, crossing: U8) -> I32:
     Where cells only touch, the ring turns around each of the cells that are False.
     """
     order = np.argsort(x, kind="stable").astype(np.int32)
-    # of a corner that stands twice the first ends the edge above; in a row it ends the one to the
+    # of a corner that appears twice the first ends the edge above; in a row it ends the edge to the
     # left, so they change places where the ring turns from above to the right
     here = np.flatnonzero(crossing[order] == 1)[::2]
     order[here], order[here + 1] = order[here + 1], order[here]

@@ -45,7 +45,7 @@ class Flight:
     """A job that was given to Ray; `reference` is None until Ray has it.
 
     `node` is where it runs, once it showed a sign of life, or where it was sent; `since` is when it
-    last showed one, `kill_at` when a cancelled job loses its worker.
+    last showed a worker, `kill_at` when a cancelled job loses its worker.
     """
 
     job: Job

@@ -80,7 +80,7 @@ def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str
 
         with tempfile.TemporaryDirectory(prefix="sage-board-") as folder:
             slide = image.resolve()
-            roots = Roots.of([slide.parent, own], folder)
+            roots = Roots.resolve([slide.parent, own], folder)
             given = TextScoreInput(slide=str(slide), mpp=mpp, texts=list(options),
                                    weights=str(own))  # fmt: skip
             found = text_score(given, ToolContext(roots))
@@ -98,7 +98,7 @@ def _percent_positive(mpp: float | None) -> Callable[[Path], float]:
         with tempfile.TemporaryDirectory(prefix="sage-board-") as folder:
             slide = image.resolve()
             given = IhcInput(slide=str(slide), mpp=mpp)
-            found = ihc(given, ToolContext(Roots.of([slide.parent], folder)))
+            found = ihc(given, ToolContext(Roots.resolve([slide.parent], folder)))
         if found.percent_positive is None:
             raise InputError(f"{image.name}: no nucleus found")
         return found.percent_positive

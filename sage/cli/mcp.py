@@ -133,7 +133,7 @@ def serve(
         if (hooks := load_hooks()) is None:
             raise InputError("--trust-header needs a plugin that registers under sage.hooks")
         callers = hooks.open_callers(load(), trust_header, trust_proxy or [], roles)
-    roots = Roots.of(root or [Path.cwd()], out)
+    roots = Roots.resolve(root or [Path.cwd()], out)
     http = None
     if transport is Transport.HTTP:
         secret, made = read_token(token, token_file, none=no_token)

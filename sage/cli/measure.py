@@ -151,7 +151,7 @@ def measure_cohort(
     folder = source.resolve() if source.is_dir() else source.resolve().parent
     items, broken = _items(slides, maps, pattern, held)
     _check_patients(items, held)
-    roots = Roots.of([folder], out)
+    roots = Roots.resolve([folder], out)
     keep = None if no_cache else str(cache or roots.output / ".cache")
     conflicts: dict[str, str] = {}
     failures = {name: (name, reason) for name, reason in broken.items()}

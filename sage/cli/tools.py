@@ -161,7 +161,7 @@ def run(
     if slides is not None:
         slide_argument(spec)
         readable.append(slides.resolve() if slides.is_dir() else Path.cwd())
-    roots = Roots.of(readable, out)
+    roots = Roots.resolve(readable, out)
     folders = tool_folders(tools)
     keep = None if no_cache else str(cache or roots.output / ".cache")
     recipe = Recipe(suite, folders, keep)

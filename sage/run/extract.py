@@ -58,7 +58,7 @@ def extract(
     if out.exists() and any(out.iterdir()):
         raise InputError(f"--out: {out} is not empty; choose another folder")
     registry = tools.load("pathology")
-    context = ToolContext(Roots.of([cohort.root], out / "tools"))
+    context = ToolContext(Roots.resolve([cohort.root], out / "tools"))
     reasoner = RulesReasoner(Resources(ontology=Ontology.load(data_root() / "ontology")))
     extended, plan, provenances = resolve_cohort(
         cohort,

@@ -115,7 +115,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, i
         told.set()
 
     def serve() -> None:
-        roots = Roots.of([folder / "in"], folder / "out")
+        roots = Roots.resolve([folder / "in"], folder / "out")
         with open_server("oncology", roots, workers="1", tool_folders=(TOOLS,)) as server:
             serve_http(server, options, tell)
 

@@ -80,7 +80,7 @@ def cohort(tmp_path: Path) -> Cohort:
 
 
 def runner(registry: Registry, cohort: Cohort, folder: Path):  # type: ignore[no-untyped-def]
-    context = ToolContext(Roots.of([cohort.root], folder))
+    context = ToolContext(Roots.resolve([cohort.root], folder))
 
     def run(name: str, arguments: dict[str, object]) -> ToolRun:
         return registry.run(name, arguments, context)

@@ -73,7 +73,7 @@ def test_a_promoted_function_is_in_the_registry_and_runs(run_dir: Path, tmp_path
     assert written == tmp_path / "tools" / "distance.py"
     registry = load("all", tool_folders=[tmp_path / "tools"])
     (tmp_path / "in").mkdir()
-    context = ToolContext(Roots.of([tmp_path / "in"], tmp_path / "o"))
+    context = ToolContext(Roots.resolve([tmp_path / "in"], tmp_path / "o"))
     ended = registry.run("distance", {"a": [0.0, 0.0], "b": [3.0, 4.0]}, context)
     assert ended.result == {"value": 2.5}
     assert registry.get("distance").summary == "Distance between two profiles."

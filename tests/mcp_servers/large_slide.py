@@ -183,7 +183,7 @@ def main(name: str, slide: Path, out: Path, settings: dict[str, Any]) -> None:
     from mcp_servers.registry import load
     from mcp_servers.roots import Roots
 
-    context = ToolContext(Roots.of([slide.parent], out), threads=2)
+    context = ToolContext(Roots.resolve([slide.parent], out), threads=2)
     result = load("pathology").run(name, {"slide": slide.name, **settings}, context).result
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))

@@ -77,7 +77,7 @@ def drive(workers: RayWorkers, roots: Roots) -> None:
 def main() -> None:
     """See the module."""
     address, inputs, output = sys.argv[1:]
-    roots = Roots.of([inputs], output)
+    roots = Roots.resolve([inputs], output)
     recipe = Recipe(tool_folders=(TOOLS,))
     with RayWorkers(recipe, address, grace=1.0, silence=4.0, patience=2.0) as workers:
         if address == "auto":

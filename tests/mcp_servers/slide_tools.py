@@ -31,7 +31,7 @@ def shared(*parts: str) -> Path:
 
 def context(folder: Path, *inputs: Path, **options: Any) -> ToolContext:
     """A context that reads `folder` and `inputs` and writes `folder/out`."""
-    return ToolContext(Roots.of([folder, *inputs], folder / "out"), **options)
+    return ToolContext(Roots.resolve([folder, *inputs], folder / "out"), **options)
 
 
 def run(ctx: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:

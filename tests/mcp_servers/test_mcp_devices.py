@@ -23,7 +23,7 @@ TOOLS = str(Path(__file__).parent / "tools")
 
 @pytest.fixture
 def roots(tmp_path: Path) -> Roots:
-    return Roots.of([tmp_path], tmp_path / "out")
+    return Roots.resolve([tmp_path], tmp_path / "out")
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ async def connected(
     for spec in run_tools(lambda words, stop: NotImplemented):
         driven.add(spec)
     workers = InlineWorkers(load(suite, tool_folders=[TOOLS]))
-    roots = Roots.of([folder], folder / "out")
+    roots = Roots.resolve([folder], folder / "out")
     server = ToolServer("test", roots, workers, InlineWorkers(driven), **(options or {}))
     async with Client(server.build(), **client) as connection:
         yield connection
@@ -244,7 +244,7 @@ def test_a_priority_in_meta_reaches_the_queue(tmp_path: Path) -> None:
             return super().submit(*args, **options)
 
     async def main() -> None:
-        roots = Roots.of([tmp_path], tmp_path / "out")
+        roots = Roots.resolve([tmp_path], tmp_path / "out")
         server = ToolServer("test", roots, Noting(load("oncology", tool_folders=[TOOLS])))
         async with Client(server.build()) as client:
             await client.call_tool("wait", {"seconds": 0}, meta={"sage/priority": 7})

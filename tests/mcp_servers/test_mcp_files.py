@@ -26,7 +26,7 @@ def roots(tmp_path: Path) -> Roots:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("one")
     (tmp_path / "secret.txt").write_text("secret")
-    return Roots.of([tmp_path / "in"], tmp_path / "out")
+    return Roots.resolve([tmp_path / "in"], tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_whatever_the_name_an_output_lies_below_its_root(name: str) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        roots = Roots.of([], Path(folder) / "out")
+        roots = Roots.resolve([], Path(folder) / "out")
         try:
             path = roots.write_path(name)
         except (InputError, OSError):
@@ -176,7 +176,7 @@ def test_the_same_content_in_another_place_is_not_computed_again(
     (roots.inputs[0] / "moved").mkdir()
     (roots.inputs[0] / "moved" / "a.txt").write_text("one")
     (roots.inputs[0] / "b.txt").write_text("one")
-    other = Roots.of(roots.inputs, tmp_path / "other")
+    other = Roots.resolve(roots.inputs, tmp_path / "other")
     second = registry.run("length", {"text": "moved/a.txt"}, ToolContext(other))
     assert calls == ["one"]
     # Outputs are named after their input, so another name is another result.

@@ -19,7 +19,7 @@ from tests.kg.gr_helpers import bladder, graph
 @pytest.fixture
 def context(tmp_path: Path) -> ToolContext:
     graph(bladder()).save_sidecar(tmp_path / "kg" / "graph.kg")
-    return ToolContext(Roots.of([tmp_path / "kg"], tmp_path / "out"))
+    return ToolContext(Roots.resolve([tmp_path / "kg"], tmp_path / "out"))
 
 
 @pytest.fixture

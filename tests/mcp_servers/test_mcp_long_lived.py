@@ -112,7 +112,7 @@ class Turns:
 
 def test_runs_take_turns_and_no_more_wait_than_jobs_may(tmp_path: Path) -> None:
     turns = Turns()
-    roots = Roots.of([tmp_path], tmp_path / "out")
+    roots = Roots.resolve([tmp_path], tmp_path / "out")
     with InlineWorkers(turns.registry, at_once=2) as inline, InlineWorkers(Registry()) as none:
         server = ToolServer("sage", roots, none, inline, Limits(jobs=5))
         jobs = [server._submit("start_it", {}, 0) for _ in range(5)]

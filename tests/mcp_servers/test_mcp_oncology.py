@@ -26,7 +26,7 @@ def registry() -> Registry:
 @pytest.fixture
 def context(tmp_path: Path) -> ToolContext:
     (tmp_path / "in").mkdir()
-    return ToolContext(Roots.of([tmp_path / "in"], tmp_path / "out"))
+    return ToolContext(Roots.resolve([tmp_path / "in"], tmp_path / "out"))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_tcga_blca_is_described_and_screened(registry: Registry, tmp_path: Path)
     described = Path(__file__).resolve().parents[2] / "docs" / "cohorts" / "tcga-blca"
     if not data.is_dir() or not described.is_dir():
         pytest.skip("the shared data folder is not here")
-    context = ToolContext(Roots.of([described, data], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([described, data], tmp_path / "out"))
     base = {"cohort": str(described), "data_root": str(data)}
     book = registry.run("describe_cohort", {**base, "search": "tls"}, context).result
     assert any(variable["key"] == "imaging:tls_density" for variable in book["variables"])

@@ -231,7 +231,7 @@ def count_tool_list(compact: bool, folder: Path) -> int:
     for spec in run_tools(lambda words, stop: NotImplemented):
         driven.add(spec)
     server = ToolServer(
-        "sage-all", Roots.of([], folder), InlineWorkers(load("all")), InlineWorkers(driven),
+        "sage-all", Roots.resolve([], folder), InlineWorkers(load("all")), InlineWorkers(driven),
         compact=compact,
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 @pytest.fixture
 def roots(tmp_path: Path) -> Roots:
     (tmp_path / "in").mkdir()
-    return Roots.of([tmp_path / "in"], tmp_path / "out")
+    return Roots.resolve([tmp_path / "in"], tmp_path / "out")
 
 
 def test_a_job_runs_on_ray_with_progress_and_provenance(workers: Workers, roots: Roots) -> None:

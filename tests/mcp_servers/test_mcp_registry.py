@@ -45,7 +45,7 @@ def spec_of(function: object) -> ToolSpec:
 def roots(tmp_path: Path) -> Roots:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "banana.txt").write_text("banana")
-    return Roots.of([tmp_path / "in"], tmp_path / "out")
+    return Roots.resolve([tmp_path / "in"], tmp_path / "out")
 
 
 @pytest.fixture

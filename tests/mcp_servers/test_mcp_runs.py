@@ -84,7 +84,7 @@ def test_a_server_that_ends_waits_until_the_run_it_started_has_stopped(tmp_path:
     for spec in run_tools(drive):
         registry.add(spec)
     with InlineWorkers(registry) as workers:
-        roots = Roots.of([tmp_path], tmp_path / "out")
+        roots = Roots.resolve([tmp_path], tmp_path / "out")
         for seed in range(3):
             workers.submit("start_run", {"prompt": "Does age matter?", "seed": seed}, roots)
         assert under_way.wait(5)

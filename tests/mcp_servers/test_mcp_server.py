@@ -306,7 +306,7 @@ def test_a_request_or_a_queue_beyond_its_bound_is_refused(folder: Path) -> None:
     from mcp_servers.workers.inline import InlineWorkers
 
     async def main() -> None:
-        roots = Roots.of([folder / "in"], folder / "out")
+        roots = Roots.resolve([folder / "in"], folder / "out")
         workers = InlineWorkers(load("oncology", tool_folders=[TOOLS]))
         bounds = Limits(request=1000, jobs=1, wait=0.1)
         async with Client(ToolServer("test", roots, workers, limits=bounds).build()) as client:
@@ -328,7 +328,7 @@ def test_the_overlay_of_a_real_slide_can_be_read_as_a_resource(folder: Path) -> 
     from mcp_servers.workers.inline import InlineWorkers
 
     async def main() -> None:
-        roots = Roots.of([folder / "in"], folder / "out")
+        roots = Roots.resolve([folder / "in"], folder / "out")
         # nuclei on a real scan of 3,000 px: 10,658,406 bytes
         (folder / "out" / "overlay.png").write_bytes(bytes(10_658_406))
         (folder / "out" / "huge.png").write_bytes(bytes(40 << 20))
@@ -367,7 +367,7 @@ def test_a_large_result_goes_to_a_file(folder: Path) -> None:
     from mcp_servers.workers.inline import InlineWorkers
 
     async def main() -> None:
-        roots = Roots.of([folder / "in"], folder / "out")
+        roots = Roots.resolve([folder / "in"], folder / "out")
         workers = InlineWorkers(load("oncology"))
         server = ToolServer("test", roots, workers, limits=Limits(result=2000))
         async with Client(server.build()) as client:

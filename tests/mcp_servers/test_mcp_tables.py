@@ -19,7 +19,7 @@ from tests.mcp_servers.test_mcp_oncology import small_cohort
 @pytest.fixture
 def context(tmp_path: Path) -> ToolContext:
     (tmp_path / "in").mkdir()
-    return ToolContext(Roots.of([tmp_path / "in"], tmp_path / "out"))
+    return ToolContext(Roots.resolve([tmp_path / "in"], tmp_path / "out"))
 
 
 def save(context: ToolContext, **given: Any) -> dict[str, Any]:

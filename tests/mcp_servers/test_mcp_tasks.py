@@ -119,7 +119,7 @@ def test_a_client_with_tasks_gets_the_result_of_a_long_call_in_the_end(folder: P
 
 
 def test_a_task_says_how_far_its_job_is(tmp_path: Path) -> None:
-    job = Job("measure_cohort", {}, Roots.of([tmp_path], tmp_path), Resources())
+    job = Job("measure_cohort", {}, Roots.resolve([tmp_path], tmp_path), Resources())
     assert make_task_result(job)["statusMessage"] == "0%: queued"
     job.report(0.375, "6 of 16 slides")
     assert (told := make_detail(job, None))["statusMessage"] == "38%: 6 of 16 slides"

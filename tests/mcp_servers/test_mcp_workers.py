@@ -22,7 +22,7 @@ TOOLS = str(Path(__file__).parent / "tools")
 @pytest.fixture
 def roots(tmp_path: Path) -> Roots:
     (tmp_path / "in").mkdir()
-    return Roots.of([tmp_path / "in"], tmp_path / "out")
+    return Roots.resolve([tmp_path / "in"], tmp_path / "out")
 
 
 @pytest.fixture

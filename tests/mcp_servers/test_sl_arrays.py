@@ -125,7 +125,7 @@ def test_signed_distance_by_rows_is_that_of_the_whole_by_opencv(
         assert found[kind] == pytest.approx(sign * (expected[kind] - 0.5), abs=1e-5)
     (rows_, columns), own = np.s_[1:9, 2:7], np.ones_like(mask)[1:9, 2:7]
     if own.size:
-        (there,) = border.at([((slice(1, min(9, len(mask))), columns), own)])
+        (there,) = border.measure_places([((slice(1, min(9, len(mask))), columns), own)])
         assert np.array_equal(there, found[rows_, columns].ravel())
 
 

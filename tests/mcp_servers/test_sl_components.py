@@ -89,7 +89,7 @@ def test_chosen_regions_are_filled_kept_and_measured() -> None:
     erased = mask.copy()
     found.fill(erased, chosen, False)
     assert np.array_equal(erased, mask & ~chosen[labels])
-    again, direct = found.kept(chosen), components(chosen[labels])
+    again, direct = found.keep_regions(chosen), components(chosen[labels])
     assert again.count == direct.count == int(chosen.sum())
     assert np.array_equal(again.of_cells(), direct.of_cells())
 

@@ -79,7 +79,7 @@ def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
         ("green", 0.3 + 0.2 * crowded),
         ("epithelial", 0.2 * (nests > 0.5)),
     ):
-        survey.put(name, window, np.asarray(values, dtype=np.float32))
+        survey.write_layer(name, window, np.asarray(values, dtype=np.float32))
     for name in ("lymphocytes", "nuclei", "regular"):
         survey.count(name, *np.nonzero(crowded))
     return survey
@@ -88,7 +88,7 @@ def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
 def test_glass_takes_no_memory_in_the_survey() -> None:
     survey = Survey.empty(75_000, 25_000, 0.2, 0.3, (255, 255, 255))
     assert survey.tiles.nbytes == 0
-    survey.put("green", np.s_[1000:1128, 5000:5128], np.full((128, 128), 0.5, np.float32))
+    survey.write_layer("green", np.s_[1000:1128, 5000:5128], np.full((128, 128), 0.5, np.float32))
     survey.count("nuclei", np.array([1000, 1000, 3125]), np.array([5000, 5000, 9375]))
     assert survey.tiles.nbytes <= 6 * len(LAYERS) * TILE**2
     assert survey.layer("green")[999:1129, 4999:5129].sum() == 0.5 * 128**2
@@ -110,7 +110,7 @@ def test_results_depend_neither_on_the_bands_nor_on_the_tiles_that_are_held(
         mask, threshold = tumor_mask(survey, min_area_um2=2000.0)
         places = immune.regions.pieces()
         inside = [(places.box(k), places.cells(k)) for k in range(1, immune.regions.count + 1)]
-        far = np.concatenate(Border(mask).at(inside))
+        far = np.concatenate(Border(mask).measure_places(inside))
         parts = np.stack(list(zones(mask, survey.tissue, 50.0).values()))
         assert parts.any(axis=(1, 2)).all()
         found.append((immune.table, immune.mask, mask, threshold, far, parts))

@@ -27,7 +27,7 @@ def read_cells_json(
     types: Mapping[str, str] | None = None,
     window: Window = "none",
 ) -> SlideMaps:
-    """Cells of one slide from CellViT's `cells.json` or HoVer-Net's JSON.
+    """Cells of a slide from CellViT's `cells.json` or HoVer-Net's JSON.
 
     CellViT writes `{"wsi_metadata", "type_map", "cells": [{"centroid", "contour", "type",
     "type_prob"}]}`, HoVer-Net `{"mag", "nuc": {ID: {"centroid", "contour", "type", "type_prob"}}}`;

@@ -1,4 +1,4 @@
-"""Maps of a slide from several files: cells of one program, objects of another."""
+"""Maps of a slide from several files: cells of a program, objects of another."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str
         return f"{match_name(base, known, own)}_{slug(rest)}"[: LONGEST + 9].rstrip("_")
     plain = slug(text)
     if plain == "other" or plain.startswith(("other_", *(f"{name}_" for name in known))):
-        return plain  # a name of ours, or a finer one
+        return plain  # our name, or a finer name
     for name, spellings in known.items():
         if plain in spellings:
             return name
@@ -84,7 +84,7 @@ def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str
 
 
 def check_own(own: Mapping[str, str]) -> None:
-    """Raise `InputError` where one of the caller's names is none that maps may have."""
+    """Raise `InputError` if maps cannot have a name of the caller."""
     adapter = TypeAdapter(dict[str, Name])
     try:
         adapter.validate_python(dict(own))

@@ -30,7 +30,7 @@ def read_qupath_geojson(
     patient: str,
     types: Mapping[str, str] | None = None,
 ) -> SlideMaps:
-    """Cells, objects, regions and the tissue of one slide from QuPath's export of objects.
+    """Cells, objects, regions and the tissue of a slide from QuPath's export of objects.
 
     Detections and cells are cells by their class; annotations are the tissue (class Tissue,
     Region*), objects (TLS, germinal center, gland, vessel), or regions by the name of their class;
@@ -167,14 +167,13 @@ def read_hooknet_table(
 
 
 def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> SlideMaps:
-    """TLS and germinal centers of one slide from HookNet-TLS's annotations.
+    """TLS and germinal centers of a slide from HookNet-TLS's annotations.
 
     The file is a list of `{"coordinates": [[x, y], ...], "label": {"name": "tls" or "gc"}}` in
     level-0 pixels, as wholeslidedata writes it.
 
     Parameters
     ----------
-    path : the file
     mpp : micrometers per level-0 pixel
     slide, patient : whose maps they become
 

@@ -79,7 +79,6 @@ def read_rows(
 
     Parameters
     ----------
-    path : a text table
     where : column and the text that its rows must have
     needed : columns that must be there
     separator : None for the tab, comma or semicolon that its first line has most of
@@ -287,7 +286,7 @@ def read_table(
 
 
 def _patient_of_rows(path: Path, slide: str, rows: Any, mapping: TableMapping) -> str | None:
-    """The one patient of a slide's rows, or None where no column says."""
+    """The patient of a slide's rows, or None without a column of patients."""
     if mapping.patient is None:
         return None
     patients = sorted(set(rows[mapping.patient].str.strip()))

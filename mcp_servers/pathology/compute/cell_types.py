@@ -1,4 +1,4 @@
-"""Types of nuclei from size, shape, chromatin and optical density, by one small formula for all.
+"""Types of nuclei from size, shape, chromatin and optical density, by a single small formula.
 
 A multinomial logistic regression with the coefficients of a card that ships. Densities are relative
 to how strongly the slide's tissue is dyed; nothing depends on the types of other nuclei.

@@ -38,7 +38,7 @@ class Border:
         np.negative(out, out=out, where=self._mask[rows])
         return np.asarray(out)
 
-    def at(self, places: Sequence[tuple[Box, BoolArray]]) -> list[F32]:
+    def measure_places(self, places: Sequence[tuple[Box, BoolArray]]) -> list[F32]:
         """`distance` at some places alone, each a box and the cells in it."""
         parts: list[list[F32]] = [[] for _ in places]
         for rows in bands(len(self._mask)):

@@ -12,7 +12,7 @@ def coherence(image: U8, mpp: float, *, window_um: float = 40.0) -> float | None
     """Mean coherence of the structure tensor over stained pixels, 0 to 1; None on glass.
 
     (l1 - l2) / (l1 + l2) of the gradient's outer product averaged over `window_um`: 0 when
-    gradients point everywhere, 1 when all fibers run one way.
+    gradients point everywhere, 1 when all fibers are parallel.
     """
     import cv2
 

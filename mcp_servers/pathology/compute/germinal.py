@@ -55,8 +55,8 @@ real fields without germinal centers."""
 class Core:
     """A pale core: its cells in a box of the grid, what was measured, and what it is taken for.
 
-    The cells reach one beyond what is pale, as the mantle's density is smoothed. `beside` is a cell
-    (row, column) of the mantle next to it.
+    The cells reach a cell beyond the pale area, as the mantle's density is smoothed. `beside` is a
+    cell (row, column) of the mantle next to it.
     """
 
     box: tuple[slice, slice]

@@ -50,7 +50,7 @@ _LBP = np.array(
 
 
 def encode_patch(image: U8, mpp: float) -> F32:
-    """Features (DIMENSION,) of one patch of any size at `mpp` µm per pixel (0.2 to 1.05)."""
+    """Features (DIMENSION,) of a patch of any size at `mpp` µm per pixel (0.2 to 1.05)."""
     import cv2
 
     density = optical_density(image)

@@ -1,4 +1,4 @@
-"""Compiled loops: per-nucleus sums in one pass over a label image."""
+"""Compiled loops: per-nucleus sums in a single pass over a label image."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def label_sums(labels: AnyArray, values: AnyArray, other: AnyArray, count: int) 
 def grow(labels: AnyArray, allowed: AnyArray, order: AnyArray, steps: int) -> None:
     """Flood labels into `allowed` pixels, deepest `order` first, in place.
 
-    A marker-based watershed over integer priorities 0..255 with one bucket queue per priority:
+    A marker-based watershed over integer priorities 0..255 with a bucket queue per priority:
     each pixel is visited once, in O(pixels).
 
     Parameters
@@ -146,7 +146,7 @@ def column_distances(mask: AnyArray) -> AnyArray:
 def row_distances(mask: AnyArray, beside: AnyArray) -> AnyArray:
     """Squared distance of each cell to the nearest of the other kind, -1 without any.
 
-    `beside` are rows of `column_distances`. Per row the lower envelope of one parabola per column,
+    `beside` are rows of `column_distances`. Per row the lower envelope of a parabola per column,
     in integers (Meijster, Roerdink and Hesselink 2000); once for the cells of either kind.
     """
     height, width = mask.shape

@@ -37,11 +37,11 @@ regular nuclei is taken for a fold: lymphoid 0.8 to 1.1, folds 1.3 to 1.7."""
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """`regions` on the grid of the survey; one row of `table` and one call for each.
+    """`regions` on the grid of the survey; a row of `table` and a call for each.
 
     A row has the area in µm², the number of lymphocytes, their peak per mm², the share of the area
     under nuclei, the width in µm, the share of regular nuclei, contrast and background. Germinal
-    centers belong to the area and the width; `cores` holds each region's, doubtful ones included.
+    centers belong to the area and the width; `cores` holds each region's, doubtful cores included.
     """
 
     regions: Components
@@ -69,7 +69,6 @@ def aggregates(
 
     Parameters
     ----------
-    survey : of a slide
     min_area_um2 : least area, µm²
     min_cells : fewest lymphocyte-like nuclei
     min_width_um : least width, µm
@@ -132,14 +131,14 @@ def _aggregates(
     sums, median = _sums(survey, opened, whole, found)
     keep = (peak >= seed_per_mm2) & (cells * CELL_UM**2 >= min_area_um2)
     keep &= (sums["lymphocytes"] >= min_cells) & (np.arange(found.count + 1) > 0)
-    found, cells, peak = found.kept(keep), cells[keep], peak[keep]
+    found, cells, peak = found.keep_regions(keep), cells[keep], peak[keep]
     sums = {name: values[keep] for name, values in sums.items()}
     width = _widths(whole, found)
     covered = sums["covered"] / np.maximum(sums["mantle"], 1)
     columns = (cells * CELL_UM**2, sums["lymphocytes"], peak, covered, width, *_look(sums, median))
     wide = (width >= min_width_um) & (covered >= MIN_COVERAGE)
     table = np.stack(columns, axis=1)[wide]
-    kept = found.kept(np.concatenate([[False], wide]))
+    kept = found.keep_regions(np.concatenate([[False], wide]))
     calls = tuple(call(row, min_regular) for row in table)
     return Aggregates(kept, table, calls, _by_region(kept, pale))
 
@@ -203,10 +202,8 @@ def _sums(
 
     Parameters
     ----------
-    survey : of a slide
     mask : aggregates without their germinal centers
     whole : aggregates, whose regions are `found`
-    found : the regions
     """
     names = (
         "lymphocytes",

@@ -73,7 +73,6 @@ def fit(
     ----------
     bags : (n_i, d) features of each slide's tiles
     labels : (bags,) classes, 0, 1, ...
-    classes : their number
     settings : width, rate, epochs, patience
     seed : of weights and orders
     validation : (bags,) those held out
@@ -176,8 +175,6 @@ def auc_interval(
     labels : (n,) 0 or 1
     scores : (n,) higher for 1
     groups : (n,) patients
-    seed : of the draws
-    draws : their number
     """
     rng = generator(seed)
     labels, scores = np.asarray(labels), np.asarray(scores)

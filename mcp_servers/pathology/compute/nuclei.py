@@ -22,7 +22,7 @@ REGULAR_CIRCULARITY, REGULAR_MAX_ECCENTRICITY = 0.80, 0.75
 """What a round, smooth outline is, whatever the size and stain of the nucleus."""
 DENSITY_CAP = 0.6
 """Densities above count as this in thresholds: a few very dark nuclei (DAB, pyknosis) must not
-lift the threshold above the pale ones."""
+lift the threshold above pale nuclei."""
 GLASS_DENSITY = 0.03
 """Densities up to this are glass or empty lumen and take no part in thresholds: a border of glass
 would pull them down. Raw glass has 0 to 0.02, the palest stroma of the scans tried about 0.05."""

@@ -15,7 +15,7 @@ MATCH_IOU = 0.5
 class Scores:
     """Agreement of an image's nuclei with its labels.
 
-    `f1` counts pairs that overlap by more than half of their union, each nucleus in one pair at
+    `f1` counts pairs that overlap by more than half of their union, each nucleus in a pair at
     most; `dice` is of the pixels; `aji` the aggregated Jaccard index (Kumar et al., IEEE
     Transactions on Medical Imaging 2017); `pq` the panoptic quality (Kirillov et al., CVPR 2019).
     """
@@ -41,7 +41,7 @@ def overlaps(truth: AnyArray, found: AnyArray) -> tuple[F64, F64, F64]:
 
 
 def score(truth: AnyArray, found: AnyArray) -> Scores:
-    """Scores of one image; two label maps of one shape, 0 outside nuclei."""
+    """Scores of an image; two label maps of the same shape, 0 outside nuclei."""
     shared, areas, others = overlaps(truth, found)
     both = int(((truth > 0) & (found > 0)).sum())
     pixels = int((truth > 0).sum()) + int((found > 0).sum())
@@ -52,7 +52,7 @@ def score(truth: AnyArray, found: AnyArray) -> Scores:
         return Scores(whole, dice, whole, whole, count, seen, 0)
     union = areas[:, None] + others[None] - shared
     iou = shared / union
-    pairs = iou > MATCH_IOU  # above one half at most one in each row and column
+    pairs = iou > MATCH_IOU  # above 0.5: at most a single match in each row and column
     matched = int(pairs.sum())
     f1 = 2 * matched / (count + seen)
     best = iou.argmax(axis=1)

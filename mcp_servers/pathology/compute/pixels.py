@@ -1,4 +1,4 @@
-"""Compiled loops over pixels: what array expressions do in a pass for each operator, in one.
+"""Compiled loops over pixels: a single pass instead of a pass for each array operator.
 
 Values are kept as float32 throughout, so that the results are those of the expressions.
 """
@@ -44,14 +44,14 @@ def half_way(share: AnyArray, upper: AnyArray, every: AnyArray, start: float) ->
     """
     height, width = share.shape
     out = np.empty((height, width), np.float32)
-    one, two = np.float32(1), np.float32(2)
+    unit, two = np.float32(1), np.float32(2)
     least, few, some = np.float32(0.02), np.float32(1e-6), np.float32(0.01)
     usual = np.float32(start * 1.5)
     low, high = np.float32(0.75 * start), np.float32(1.6 * start)
     for y in range(height):
         for x in range(width):
             part = share[y, x]
-            below = (every[y, x] - upper[y, x]) / max(one - part, least)
+            below = (every[y, x] - upper[y, x]) / max(unit - part, least)
             top = upper[y, x] / max(part, few) if part > some else usual
             out[y, x] = min(max((top + below) / two, low), high)
     return out
@@ -96,7 +96,7 @@ def cell_layers(
     """(9, rows, columns): averages over the pixels of each cell, of what is on the tissue.
 
     The layers are tissue, nuclear, epithelial, nuclear red, nuclear green, red, green, gap, pink.
-    `red`, `green` and `blue` are optical densities, `near` the green one averaged over neighbors,
+    `red`, `green` and `blue` are optical densities, `near` green averaged over neighbors,
     `epithelial` says it of each label. Pink is what looks like collagen: eosinophilic, neither
     nuclear nor blood. A pixel on the border of cells counts for each by the share that lies in it.
 
@@ -107,7 +107,6 @@ def cell_layers(
     epithelial : (labels,) of each
     tissue : (height, width)
     gap_density : optical density under which tissue is a gap
-    rows, columns : of the grid
     """
     height, width = labels.shape
     limit = np.float32(gap_density)

@@ -66,7 +66,7 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
     Pixels with a density below `beta` (root mean square of the channels, so that pixels of
     eosin alone stay) are glass; the rest is projected on the plane of its two
     largest eigenvectors, and the vectors at the `alpha` and 100 - `alpha` percentile of the angle
-    are the dyes; the one that absorbs more red is hematoxylin.
+    are the dyes; hematoxylin absorbs more red.
 
     Parameters
     ----------

@@ -107,7 +107,6 @@ class Survey:
         dark : least optical density of a lymphocyte's nucleus
         strength : of the slide's stain
         background : color of empty glass, 0 to 255
-        folder : on disk
         """
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
         return cls(
@@ -128,9 +127,9 @@ class Survey:
 
     def is_tissue(self, rows: slice) -> BoolArray:
         """Some rows of `tissue`."""
-        return np.asarray(self.stored("tissue", rows) > 0.25 * SHARE_STEPS)
+        return np.asarray(self.read_layer("tissue", rows) > 0.25 * SHARE_STEPS)
 
-    def stored(self, name: str, rows: slice = EVERYTHING) -> U8:
+    def read_layer(self, name: str, rows: slice = EVERYTHING) -> U8:
         """The bytes of a layer, some rows or all."""
         top, bottom, _ = rows.indices(self.shape[0])
         out = np.zeros((max(0, bottom - top), self.shape[1]), dtype=np.uint8)
@@ -147,9 +146,9 @@ class Survey:
 
     def layer(self, name: str, rows: slice = EVERYTHING) -> F32:
         """A layer, or some rows of it, as numbers."""
-        return np.asarray(self.stored(name, rows), dtype=np.float32) / np.float32(steps(name))
+        return np.asarray(self.read_layer(name, rows), dtype=np.float32) / np.float32(steps(name))
 
-    def put(self, name: str, window: tuple[slice, slice], values: F32) -> None:
+    def write_layer(self, name: str, window: tuple[slice, slice], values: F32) -> None:
         """Set a share (0 to 1) or a density in a window of the grid."""
         whole = np.rint(np.clip(values * steps(name), 0, 255)).astype(np.uint8)
         (top, bottom, _), (left, right, _) = (
@@ -168,7 +167,7 @@ class Survey:
                 self._tile(row, column)[own] = part
 
     def count(self, name: str, rows: AnyArray, columns: AnyArray) -> None:
-        """Add one to the cells at these rows and columns, for each time they are named."""
+        """Increment the cells at these rows and columns, for each time they are named."""
         across = -(-self.shape[1] // TILE)
         place = rows // TILE * across + columns // TILE
         for number in np.unique(place).tolist():
@@ -217,7 +216,7 @@ class Survey:
 
     def area_mm2(self) -> float:
         """Tissue area."""
-        held = (self.stored("tissue", rows).sum(dtype=np.int64) for rows in self.bands())
+        held = (self.read_layer("tissue", rows).sum(dtype=np.int64) for rows in self.bands())
         cells = float(sum(held)) / SHARE_STEPS
         return cells * (CELL_UM / 1000) ** 2
 
@@ -241,18 +240,16 @@ def add_block(
     mpp: float,
     lock: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Add one block of the slide, its halo left out of all sums.
+    """Add a block of the slide, its halo left out of all sums.
 
     `origin_um` is the corner of the block (with halo) on the slide, in µm. With a `lock` blocks may
     be added from several threads, in any order: counts add up, and all else is written once.
 
     Parameters
     ----------
-    survey : gets it
     image : (height, width, 3) of the block with its halo
     tissue : (height, width)
     inner : top, bottom, left, right of the block without its halo, pixels
-    origin_um : x and y
     mpp : micrometers per pixel
     lock : held while sums are added
     """
@@ -293,7 +290,7 @@ def add_block(
     )
     for name, values in zip(SHARED, layers, strict=True):
         with held:
-            survey.put(name, window, values)
+            survey.write_layer(name, window, values)
 
 
 def _count(
@@ -305,7 +302,7 @@ def _count(
     origin_um: tuple[float, float],
     mpp: float,
 ) -> None:
-    """Add one per point of the block proper to the cell it falls in."""
+    """Count the points of the block proper in the cells they fall in."""
     if not len(points):
         return
     x, y = points[:, 0], points[:, 1]

@@ -23,7 +23,7 @@ to 3. Share of pixels that are greenest: H&E up to 0.12, random color from 0.3 o
 
 @dataclass(frozen=True, slots=True)
 class Tissue:
-    """Masks of one overview image, all of its shape."""
+    """Masks of an overview image, all of its shape."""
 
     mask: BoolArray
     pen: BoolArray
@@ -124,7 +124,7 @@ def otsu(values: AnyArray, low: float = OTSU_SPAN[0], high: float = OTSU_SPAN[1]
 
 
 def otsu_of(counts: AnyArray, edges: F64) -> float:
-    """Otsu's threshold of a histogram; one of its `edges`."""
+    """Otsu's threshold of a histogram, taken from its `edges`."""
     weights = counts.astype(np.float64)
     centers = (edges[:-1] + edges[1:]) / 2
     below = np.cumsum(weights)

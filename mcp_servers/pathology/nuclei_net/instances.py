@@ -1,4 +1,4 @@
-"""From the network's maps to one label per nucleus."""
+"""From the network's maps to a label per nucleus."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SEED_DEPTH = 0.2
 """A local maximum of depth below this starts no nucleus of its own."""
 SEED_SMOOTHING_PX, SEED_REACH_PX = 0.8, 2
 SADDLE = 0.8
-"""Two basins are one nucleus where the depth on their border exceeds this share of the shallower
-one's peak."""
+"""Two basins are a single nucleus where the depth on their border exceeds this share of the lower
+peak."""
 
 
 def instances(maps: F32) -> I32:
@@ -54,7 +54,7 @@ def without_small(mask: AnyArray, least: int) -> BoolArray:
 
 
 def merge_shallow(labels: I32, depth: F32) -> I32:
-    """Labels with neighbors joined whose saddle is above `SADDLE` of the shallower one's peak.
+    """Labels with neighbors joined whose saddle is above `SADDLE` of the lower peak.
 
     The highest saddle comes first; what was joined has the higher peak.
     """

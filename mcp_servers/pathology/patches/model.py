@@ -48,9 +48,7 @@ def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed
     ----------
     features : (n, d)
     labels : (n,) classes, 0, 1, ...
-    classes : their number
     penalty : on features in standard deviations
-    seed : of the solver
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -61,7 +59,7 @@ def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed
     )
     model.fit((features - mean) / sd, labels)
     weights, bias = model.coef_.T, model.intercept_
-    if classes == 2:  # one logit: the second class against the first
+    if classes == 2:  # a single logit: the second class against the first
         weights = np.concatenate([np.zeros_like(weights), weights], axis=1)
         bias = np.concatenate([np.zeros_like(bias), bias])
     parts = (mean, sd, weights, bias)
@@ -179,12 +177,11 @@ def encode_corners(
 
     Parameters
     ----------
-    slide : the slide
     corners : (n, 2) upper left, level-0 pixels
     grid : size and magnification of the tiles
     encoder : name in the registry
     weights : path below the roots
-    device : "auto", "cpu" or one of torch's
+    device : "auto", "cpu" or a device of torch
     context : roots, and where progress goes
     span : share of the progress that this is, from and to
 
@@ -222,15 +219,13 @@ def tumor_probability(
 
     Parameters
     ----------
-    slide : the slide
-    model : head and card
     tissue : (height, width)
     tissue_scale : level-0 pixels per pixel of `tissue`
     shape : rows and columns of the grid
     cell_scale : level-0 pixels
     context : roots, and where progress goes
     weights : of the encoder, below the roots
-    device : "auto", "cpu" or one of torch's
+    device : "auto", "cpu" or a device of torch
 
     Raises
     ------
@@ -309,7 +304,7 @@ def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
     Raises
     ------
     InputError
-        When one asked for is no class, none is called so, or no class is left for the rest.
+        If a requested class is unknown, no class matches, or none is left for the rest.
     """
     named = ", ".join(classes)
     foreign = sorted(set(asked) - set(classes))

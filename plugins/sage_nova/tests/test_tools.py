@@ -46,7 +46,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]
 @pytest.fixture(scope="module")
 def job(painted: tuple[Path, SlideTruth], tmp_path_factory: pytest.TempPathFactory) -> ToolContext:
     """A context that reads the slides and writes a folder of its own, used by several tests."""
-    return ToolContext(Roots.of([painted[0]], tmp_path_factory.mktemp("job")))
+    return ToolContext(Roots.resolve([painted[0]], tmp_path_factory.mktemp("job")))
 
 
 def run(context: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
         "extract_tissue_in_wsi_tool": {}, "extract_tissue_tiles_in_wsi_tool": {"tile_px": 64},
         "extract_patch_features_in_wsi_tool": {"model": "handcrafted"},
     }.items()):  # fmt: skip
-        call = ToolContext(Roots.of([painted[0], tmp_path], tmp_path / f"call{at}"))
+        call = ToolContext(Roots.resolve([painted[0], tmp_path], tmp_path / f"call{at}"))
         if at:
             with pytest.raises(InputError, match="give the folder of its files as job_dir"):
                 run(call, name, wsi_path="one.tiff", job_dir="work", **more)
@@ -237,7 +237,7 @@ def test_folders_that_a_result_names_are_where_the_call_wrote(
     painted: tuple[Path, SlideTruth], tmp_path: Path
 ) -> None:
     """As over MCP, where each call has a folder of its own."""
-    call = ToolContext(Roots.of([painted[0]], tmp_path / "call"))
+    call = ToolContext(Roots.resolve([painted[0]], tmp_path / "call"))
     name = "dataset_of_wsi_tissue_segmentation_tool"
     done = REGISTRY.run(name, {"wsi_source": str(painted[0]), "job_dir": "set"}, call)
     status = {"state": "done", "job": "0", "fraction": 1.0, "message": ""}
@@ -347,7 +347,7 @@ def test_weights_come_from_no_earlier_call_nor_by_a_link(tmp_path: Path) -> None
     for folder in (data / "model", out / "call" / "model", tmp_path / "elsewhere"):
         folder.mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(b"weights")
-    context = ToolContext(Roots.of([data], out).below("next"))
+    context = ToolContext(Roots.resolve([data], out).below("next"))
     _image(data / "roi.png")
     for name in ("earlier", "outside"):
         (data / name).mkdir()
@@ -382,7 +382,7 @@ def test_a_graph_must_give_what_its_encoder_gives(tmp_path: Path) -> None:
     traced: Any = torch.jit.trace(Colors(), torch.zeros(1, 3, 224, 224))  # type: ignore[no-untyped-call]
     traced.save(str(tmp_path / "colors.pt"))
     _image(tmp_path / "roi.png")
-    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
     named = {"img_path": "roi.png", "weights": "colors.pt"}
     with pytest.raises(InputError, match=r"gives \(1, 3\) .* uni_v1 gives \(1, 1024\)"):
         run(context, "encode_histology_roi_tool", histology_roi_encoder_name="uni_v1", **named)
@@ -449,7 +449,7 @@ def test_conch_reads_texts_with_the_weights_that_were_given(
     (tmp_path / "conch").mkdir()
     file = tmp_path / "conch" / "pytorch_model.bin"
     torch.save(own.state_dict() | {"text_decoder.x": torch.ones(1)}, file)
-    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
     named = types.SimpleNamespace(weights="conch", hub=None, device="cpu")
     found = load_text_encoder("conch", named, context)
     ids = torch.nn.functional.pad(Letters()(["tumor"], 127)["input_ids"], (0, 1))
@@ -514,7 +514,7 @@ def _square() -> Any:
 def test_two_files_of_one_name_are_not_mixed(tmp_path: Path) -> None:
     for name in ("a.png", "a.jpg"):
         _image(tmp_path / name)
-    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
     with pytest.raises(InputError, match='two files are called "a"'):
         run(
             context, "segment_and_classify_nuclei_in_histology_roi_tool",
@@ -529,7 +529,7 @@ def test_a_check_tells_nothing_of_files_outside_the_roots(tmp_path: Path) -> Non
     (tmp_path / "patches").mkdir()
     (tmp_path / "out" / "nova").mkdir(parents=True)
     (tmp_path / "patches" / "s_patches.h5").touch()
-    context = ToolContext(Roots.of([tmp_path / "data"], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([tmp_path / "data"], tmp_path / "out"))
     found = run(
         context, "dataset_of_wsi_check_patch_coordinates_exist_and_schema_tool",
         wsis=["s"], job_dir="nova", saveto_folder="../..",
@@ -554,7 +554,7 @@ def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: 
             file["features"] = h5py.ExternalLink(str(secret), "features")
     with pytest.raises(InputError, match='"features" is in another file'):
         read_features(data / "s.h5")
-    context = ToolContext(Roots.of([data], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([data], tmp_path / "out"))
     (tmp_path / "out" / "grid" / "features_x").mkdir(parents=True)
     (data / "s.h5").rename(tmp_path / "out" / "grid" / "features_x" / "s.h5")
     found = run(
@@ -577,7 +577,7 @@ def test_montecarlo_sets_a_validation_share_apart(tmp_path: Path) -> None:
     rows = [f"c{i // 2},s{i},{'ab'[i // 2 % 2]},{i // 2 % 2}" for i in range(40)]
     text = "\n".join(["case_id,slide_id,status,status_cats", *rows])
     (tmp_path / "clean.csv").write_text(text)
-    context = ToolContext(Roots.of([tmp_path], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
     asked = {"cleaned_metadata_path": "clean.csv", "label_column": "status", "n_folds": 3}
     shares = {"split_ratios": [0.6, 0.2, 0.2]}
     name = "create_wsi_classification_splits"
@@ -610,7 +610,7 @@ def test_labels_folds_and_attention_mil(tmp_path: Path) -> None:
         rows.append(f"s{i}.svs,p{i // 2 if i < 4 else i},{'mut' if i % 2 else 'wt'}")
     rows += ["s0.svs,p0,wt", "lost,p99,"]
     (tmp_path / "data" / "labels.csv").write_text("\n".join(rows))
-    context = ToolContext(Roots.of([tmp_path / "data"], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([tmp_path / "data"], tmp_path / "out"))
     clean = run(
         context, "prepare_wsi_classification_metadata",
         metadata_path="labels.csv", label_column="status",
@@ -644,7 +644,7 @@ def test_passages_are_found_by_their_words(tmp_path: Path) -> None:
     docs.mkdir()
     (docs / "a.md").write_text("How to choose the patch_size of a tile grid.")
     (docs / "b.md").write_text("Install the package with pip.")
-    context = ToolContext(Roots.of([docs], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([docs], tmp_path / "out"))
     found = run(context, "lazyslide_docs_retriever", query="patch size", docs=str(docs))
     assert found["passages"][0]["file"] == "a.md"
     assert rank("unseen words", ["nothing of that kind"]) == []
@@ -683,7 +683,7 @@ def test_points_of_another_file_are_not_read_through_a_store(tmp_path: Path) -> 
     points = PointsModel.parse(frame, coordinates={"x": "x", "y": "y"})
     spatialdata.SpatialData.init_from_elements({"cells": points}).write(store)
     parts = store / "points" / "cells" / "points.parquet"
-    context = ToolContext(Roots.of([tmp_path / "data"], tmp_path / "out"))
+    context = ToolContext(Roots.resolve([tmp_path / "data"], tmp_path / "out"))
     arguments = {"path": "s.zarr", "key": "cells"}
     assert run(context, "read_zarr_data_tool", **arguments)["total_rows"] == 2
     (parts / "part.0.parquet").rename(secret)

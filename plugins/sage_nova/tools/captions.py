@@ -22,7 +22,7 @@ def describe_image(image: Any, given: ModelWeights, context: ToolContext) -> dic
     """Describe an image (height, width, 3) with the captioner of the arguments."""
     source = "the hub (a BLIP captioner of histology, model_type blip)"
     path = find_weights(given, "a captioner", source, context)
-    write = context.shared(("nova caption", stamp_files(path)), lambda: _load_blip(path))
+    write = context.share_handle(("nova caption", stamp_files(path)), lambda: _load_blip(path))
     return {"description": write(image)}
 
 

@@ -220,7 +220,7 @@ def load_patch_encoder(
     path = find_weights(given, f"the encoder {name}", spec.source, context, how)
     device = choose_device(given.device, context.device)
     key = ("nova", name, stamp_files(path), device)
-    encode: Callable[[U8], F32] = context.shared(
+    encode: Callable[[U8], F32] = context.share_handle(
         key, lambda: _load_encoder(name, spec, path, device)
     )
     return encode
@@ -276,7 +276,7 @@ def load_text_encoder(name: TextEncoder, given: Any, context: ToolContext) -> Te
     device = choose_device(given.device, context.device)
     key = ("nova text", name, stamp_files(path), device)
     load = _load_plip if name == "plip" else _load_conch
-    return context.shared(key, lambda: load(path, device))
+    return context.share_handle(key, lambda: load(path, device))
 
 
 def _load_plip(path: Path, device: str) -> TextModel:
@@ -345,7 +345,9 @@ def encode_slide(
     if path.is_dir():
         inputs = "features (1, n, d), coordinates (1, n, 2), side (1,)"
         raise InputError(f"{path}: {name} {EXPORT.format(inputs=inputs)}; mean needs none")
-    graph = context.shared(("nova slide", name, stamp_files(path)), lambda: Graph(path, "cpu"))
+    graph = context.share_handle(
+        ("nova slide", name, stamp_files(path)), lambda: Graph(path, "cpu")
+    )
     out = graph(features[None], coords[None].astype(np.int64), np.array([side], np.int64))
     if out.size == 0 or out.size != out.shape[-1]:
         raise InputError(f"{path}: gives {out.shape}; a slide's vector is (1, dimension)")

@@ -383,13 +383,13 @@ def test_predict_regions_is_a_tool_and_stays_within_its_roots(
     recorded: Path, model: Path, tmp_path: Path
 ) -> None:
     registry = load("reading")
-    roots = Roots.of([recorded / "slides", model.parent], tmp_path)
+    roots = Roots.resolve([recorded / "slides", model.parent], tmp_path)
     asked = {"slide": "s0.png", "model": "spots", "behavior": TASK, "most": 2}
     result = registry.run("predict_regions", asked, ToolContext(roots)).result
     assert result["behavior"] == TASK and result["behaviors"] == sorted((TASK, OTHER))
     assert len(result["regions"]) <= 2 and "Not for diagnosis" in result["use"]
     assert len(read_objects(tmp_path / result["geojson"])) == len(result["regions"])
-    outside = Roots.of([recorded / "slides"], tmp_path)
+    outside = Roots.resolve([recorded / "slides"], tmp_path)
     with pytest.raises(InputError):
         registry.run("predict_regions", asked | {"model": str(model)}, ToolContext(outside))
     with pytest.raises(InputError, match="several behaviors"):

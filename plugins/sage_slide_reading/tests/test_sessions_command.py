@@ -99,7 +99,7 @@ def test_nothing_accepted_is_nothing_to_export(place: Path, tmp_path: Path) -> N
 
 def test_record_session_is_a_tool(place: Path, tmp_path: Path) -> None:
     registry = load("sessions")
-    context = ToolContext(Roots.of([place], tmp_path))
+    context = ToolContext(Roots.resolve([place], tmp_path))
     views = [{"t": 2 * n, "x": 200 * n, "y": 100, "w": 200, "h": 150} for n in range(4)]
     asked = {"slide": "node.tif", "reader": "agent", "task": "find tumor", "views": views}
     result = registry.run("record_session", asked, context).result

@@ -1073,7 +1073,7 @@ def test_a_refused_reading_leaves_a_folder_as_it_was(painted: Path, tmp_path: Pa
 
 def test_read_slide_is_a_tool(painted: Path, tmp_path: Path) -> None:
     registry = load("reading")
-    context = ToolContext(Roots.of([painted.parent], tmp_path))
+    context = ToolContext(Roots.resolve([painted.parent], tmp_path))
     asked = {"slide": painted.name, "question": WHERE.text, "answers": list(QUADRANTS),
              "patch_px": 128}  # fmt: skip
     result = registry.run("read_slide", asked, context).result

@@ -333,7 +333,7 @@ def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
         drawn = {"type": "FeatureCollection", "features": [feature(Polygon(ring, (), "region"))]}
         file = Path(folder) / "region.geojson"
         write_bytes(file, json.dumps(drawn).encode())
-        roots = Roots.of([*request.app.state.site.roots, folder], Path(folder) / "out")
+        roots = Roots.resolve([*request.app.state.site.roots, folder], Path(folder) / "out")
         given = NucleiInput(slide=str(place), regions=str(file))
         ran = execute(getattr(segment_nuclei, ATTRIBUTE), given, ToolContext(roots))
         found = ran.result

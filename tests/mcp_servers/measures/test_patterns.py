@@ -13,7 +13,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_servers.measures.compute import Value, compute, compute_patient, of_patient
+from mcp_servers.measures.compute import Value, compute, of_patient
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import (
     CellMap,
@@ -433,17 +433,20 @@ def test_slides_are_weighed_by_their_tissue() -> None:
 def test_pooled_slides_are_one_large_slide() -> None:
     slides = [a_slide(seed, cells) for seed, cells in ((1, 40), (2, 400), (5, 6))]
     slow = [Slow(maps) for maps in slides]
-    pooled = compute_patient(parse("pooled(density(cells.a))"), slides).value
+    density = parse("pooled(density(cells.a))")
+    pooled = of_patient(density, [compute(density, maps) for maps in slides]).value
     areas = sum(s.window.area for s in slow) / 1e6
     assert pooled == pytest.approx(sum(len(s.a) for s in slow) / areas)
-    share = compute_patient(parse("pooled(share(cells.a, at_least=100))"), slides).value
+    rule = parse("pooled(share(cells.a, at_least=100))")
+    share = of_patient(rule, [compute(rule, maps) for maps in slides]).value
     assert share == pytest.approx(sum(len(s.a) for s in slow) / sum(len(s.xy) for s in slow))
-    assert compute(parse("pooled(share(cells.a, at_least=100))"), slides[0]).value is None
+    assert compute(rule, slides[0]).value is None
 
 
 def test_a_slide_outside_the_card_gives_a_value_that_is_not_valid() -> None:
     outside = a_slide(1, outside_card=("stain outside the card",))
-    value = compute_patient(parse("mean(count(cells.a))"), [a_slide(2), outside])
+    rule = parse("mean(count(cells.a))")
+    value = of_patient(rule, [compute(rule, maps) for maps in (a_slide(2), outside)])
     assert value.value is not None and not value.valid and "stain" in value.why_not
 
 

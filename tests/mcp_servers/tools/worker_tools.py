@@ -124,7 +124,7 @@ def preview(given: ImageInput, context: ToolContext) -> ImageResult:
     from PIL import Image
 
     source = context.input(given.slide, "file")
-    opened: list[Path] = context.shared("opened", list)
+    opened: list[Path] = context.share_handle("opened", list)
     opened.append(source)
     with Image.open(source) as image:
         small = image.convert("RGB")
