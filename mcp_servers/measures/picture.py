@@ -1,4 +1,4 @@
-"""Fields of two patients side by side, with everything that their maps hold drawn at the same scale."""
+"""Fields of two patients side by side: all that their maps hold, at the same scale."""
 
 from __future__ import annotations
 
