@@ -67,7 +67,7 @@ class Grid:
 
 
 def stored_level(levels: Sequence[Level], patch_size: int, level0: int) -> tuple[int, Level] | None:
-    """The level of which `patch_size` pixels are `level0` pixels of level 0, give or take a pixel."""
+    """The level of which `patch_size` pixels are `level0` pixels of level 0, within a pixel."""
     return next(
         (
             (number, level)
