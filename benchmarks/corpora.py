@@ -1,4 +1,4 @@
-"""Annotated corpora: PubTator (BioRED, BC5CDR) and brat (BioNLP), as plain documents."""
+"""Annotated corpora in PubTator format (BioRED, BC5CDR), as plain documents."""
 
 from __future__ import annotations
 
@@ -47,25 +47,22 @@ class AnnotatedDocument:
 
 
 def load_corpus(path: Path) -> list[AnnotatedDocument]:
-    """Read a PubTator file, or a folder of brat files.
+    """Load a PubTator file.
 
     Raises
     ------
     InputError
-        If nothing annotated is found; the message says what was expected.
+        If nothing annotated is found.
     """
-    if path.is_dir():
-        documents = list(_brat(path))
-    elif path.is_file():
-        documents = list(_pubtator(path))
-    else:
-        raise InputError(f"{path}: no such corpus; give a PubTator file or a folder of brat files")
+    if not path.is_file():
+        raise InputError(f"{path}: file not found; give a PubTator file")
+    documents = list(_parse_documents(path))
     if not any(document.entities for document in documents):
-        raise InputError(f"{path}: no annotation found; expected PubTator lines or .txt with .a1")
+        raise InputError(f"{path}: no annotation found; expected PubTator lines")
     return documents
 
 
-def _pubtator(path: Path) -> Iterator[AnnotatedDocument]:
+def _parse_documents(path: Path) -> Iterator[AnnotatedDocument]:
     for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8", errors="replace")):
         title = abstract = ""
         document: AnnotatedDocument | None = None
@@ -100,63 +97,3 @@ def _pubtator(path: Path) -> Iterator[AnnotatedDocument]:
                 raise InputError(f"{path}, document {document.id}, line {number}: not PubTator")
         if document is not None:
             yield document
-
-
-def _brat(folder: Path) -> Iterator[AnnotatedDocument]:
-    for path in sorted(folder.glob("*.txt")):
-        if path.name.upper().startswith(("LICENSE", "README")):
-            continue
-        document = AnnotatedDocument(path.stem, path.read_text(encoding="utf-8"))
-        triggers: set[str] = set()
-        events: dict[str, list[tuple[str, str]]] = {}
-        kinds: dict[str, str] = {}
-        known: set[str] = set()
-        lines: list[str] = []
-        for suffix in (".ann", ".a1", ".a2"):
-            part = path.with_suffix(suffix)
-            if part.is_file():
-                lines += part.read_text(encoding="utf-8").splitlines()
-        for line in lines:
-            cells = line.split("\t")
-            if line.startswith("T") and len(cells) >= 3:
-                name, *span = cells[1].split(" ")
-                kind = TYPES.get(name.lower())
-                if kind is None:
-                    triggers.add(cells[0])
-                    continue
-                start, end = int(span[0]), int(span[-1])
-                known.add(cells[0])
-                document.entities.append(Annotation(start, end, cells[2], kind, (cells[0],)))
-            elif line.startswith("E") and len(cells) >= 2:
-                head, *arguments = cells[1].split()
-                kinds[cells[0]] = head.split(":")[0]
-                events[cells[0]] = [
-                    (role, target) for role, _, target in (a.partition(":") for a in arguments)
-                ]
-            elif line.startswith("R") and len(cells) >= 2:
-                kind_name, item, two = cells[1].split()[:3]
-                pair = frozenset({item.split(":")[1], two.split(":")[1]})
-                document.relations[pair].add(kind_name)
-        for event, roles in events.items():
-            reached = [_reach(target, events, known, 0) for _role, target in roles]
-            for position, first in enumerate(reached):
-                for second in reached[position + 1 :]:
-                    for a in first:
-                        for b in second:
-                            if a != b:
-                                document.relations[frozenset({a, b})].add(kinds[event])
-        yield document
-
-
-def _reach(
-    target: str, events: dict[str, list[tuple[str, str]]], known: set[str], depth: int
-) -> set[str]:
-    """Entities that an argument denotes, through nested events."""
-    if target in known:
-        return {target}
-    if depth > 4 or target not in events:
-        return set()
-    found: set[str] = set()
-    for _role, inner in events[target]:
-        found |= _reach(inner, events, known, depth + 1)
-    return found

@@ -1,4 +1,4 @@
-"""Novelty: time travel over known cases and labeled ideas, in four configurations of the critics.
+"""Novelty: time travel over known cases, in four configurations of the critics.
 
 Source: SAGE, 4.4, D.1, Tables 3, 10 and 11.
 """
@@ -21,14 +21,13 @@ from agents.core.types import ExpandedHypothesis
 from agents.novelty.debate import Retriever, hold_debate
 from agents.novelty.settings import DebateSettings
 from agents.novelty.types import CRITICS, DebateOutcome
-from benchmarks.novelty_sets import Tier, read_ideas, read_literature, read_proposals
+from benchmarks.novelty_sets import Tier, load_literature, load_proposals
 from benchmarks.runner import Report, Row
 from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
 from kg.literature.rank import Embed, rank
-from kg.literature.types import Query, Record, SearchAnswer, title_key
+from kg.literature.types import Query, SearchAnswer, title_key
 from sage.core.errors import InputError
-from sage.core.llm.turns import Spent
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
 RANGES: dict[Tier, tuple[float, float]] = {
@@ -45,21 +44,15 @@ CONFIGURATIONS = ("single", "two critics", "three without debate", "full")
 
 
 class Scored(View):
-    """One proposal's scores per configuration, with what the debate took."""
+    """Scores of a proposal per configuration, and the course of its debate."""
 
     id: str
-    tier: Tier | None
+    tier: Tier
     scores: dict[str, float]
-    initial_sigma: float
     debated: bool
     rounds: int
     retrieved: int
-    cited: int
     contradictions: int
-    specious: bool
-    seconds: float
-    usd: float
-    tokens: int
 
 
 def expand(id: str, statement: str, parts: tuple[str, ...]) -> ExpandedHypothesis:
@@ -102,19 +95,6 @@ def hide_paper(retrieve: Retriever, own_title: str) -> Retriever:
     return blind
 
 
-def retrieve_from(papers: Sequence[Record], k: int) -> Retriever:
-    """Build a retriever over a fixed set of papers."""
-    pool = merge(papers)
-
-    def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
-        return {
-            name: SearchAnswer(records=tuple(rank(pool, queries, k)), served_by=("dataset",))
-            for name, queries in wanted.items()
-        }
-
-    return retrieve
-
-
 def retrieve_locally(
     index: LocalIndex, k: int, as_of: date, embed: Embed | None = None
 ) -> Retriever:
@@ -133,56 +113,29 @@ def retrieve_locally(
     return retrieve
 
 
-def score(id: str, tier: Tier | None, outcome: DebateOutcome) -> Scored:
+def score(id: str, tier: Tier, outcome: DebateOutcome) -> Scored:
     """Score the four configurations from one debate; its opening scores are those without."""
     first = [outcome.initial[critic] for critic in CRITICS]
-    spent: Spent = outcome.spent
+    single, two, three = first[2], (first[0] + first[1]) / 2.0, sum(first) / 3.0
+    scores = (single, two, three, outcome.score)
     return Scored(
         id=id,
         tier=tier,
-        scores=dict(
-            zip(
-                CONFIGURATIONS,
-                (first[2], (first[0] + first[1]) / 2.0, sum(first) / 3.0, outcome.score),
-                strict=True,
-            )
-        ),
-        initial_sigma=outcome.initial_sigma,
+        scores=dict(zip(CONFIGURATIONS, scores, strict=True)),
         debated=outcome.debated,
         rounds=outcome.debate_rounds,
         retrieved=len(outcome.records),
-        cited=len(list_cited(outcome)),
         contradictions=outcome.contradictions,
-        specious=bool(outcome.specious),
-        seconds=spent.seconds,
-        usd=spent.usd,
-        tokens=spent.prompt_tokens + spent.completion_tokens,
     )
 
 
-def list_cited(outcome: DebateOutcome) -> set[str]:
-    """Collect the records that any critic cited."""
-    found: set[str] = set()
-    for turn in outcome.transcript:
-        position = turn.position
-        if position.kind == "prover":
-            found.update(ref for claim in position.claims for ref in claim.citations)
-        elif position.kind == "verifier":
-            found.update(ref for answer in position.answers for ref in answer.citations)
-        else:
-            found.update(position.citations)
-    return found
-
-
 def measure_accuracy(rows: Sequence[Scored], configuration: str) -> float:
-    """Share of proposals whose score lies in its tier's range."""
-    judged = [row for row in rows if row.tier is not None]
+    """Share of proposals whose score is in their tier's range."""
     hits = 0
-    for scored in judged:
-        assert scored.tier is not None
+    for scored in rows:
         low, high = RANGES[scored.tier]
         hits += low <= scored.scores[configuration] <= high
-    return hits / len(judged) if judged else math.nan
+    return hits / len(rows) if rows else math.nan
 
 
 def measure_gap(rows: Sequence[Scored], configuration: str) -> float:
@@ -195,61 +148,32 @@ def average_by_tier(rows: Iterable[Scored], configuration: str) -> dict[Tier, fl
     """Mean score per tier."""
     groups: dict[Tier, list[float]] = defaultdict(list)
     for row in rows:
-        if row.tier is not None:
-            groups[row.tier].append(row.scores[configuration])
+        groups[row.tier].append(row.scores[configuration])
     return {tier: float(np.mean(values)) for tier, values in sorted(groups.items())}
 
 
 def summarize_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
-    """Per tier: share debated, mean rounds of those debated, retrieval, contradictions, cost."""
+    """Per tier: share debated, mean rounds of those debated, retrieval and contradictions."""
     groups: dict[str, list[Scored]] = defaultdict(list)
     for row in rows:
-        groups[row.tier or "?"].append(row)
+        groups[row.tier].append(row)
     return {
         tier: {
-            "n": float(len(group)),
             "debated": float(np.mean([scored.debated for scored in group])),
             "rounds": float(np.mean([scored.rounds for scored in group if scored.debated] or [0])),
             "retrieved": float(np.mean([scored.retrieved for scored in group])),
-            "retrieved_sd": float(np.std([scored.retrieved for scored in group])),
-            "cited": float(np.mean([scored.cited for scored in group])),
             "contradictions": float(np.mean([scored.contradictions for scored in group])),
-            "contradictions_sd": float(np.std([scored.contradictions for scored in group])),
-            "seconds": float(np.mean([scored.seconds for scored in group])),
-            "usd": float(np.mean([scored.usd for scored in group])),
-            "tokens": float(np.mean([scored.tokens for scored in group])),
         }
         for tier, group in sorted(groups.items())
     }
 
 
-def correlate_ranks(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's rho; NaN if a side is constant."""
-    from scipy.stats import spearmanr
-
-    if len(set(first)) < 2 or len(set(second)) < 2:
-        return math.nan
-    return float(spearmanr(first, second).statistic)
-
-
 def correlate_tiers(rows: Sequence[Scored], configuration: str) -> float:
     """Spearman's rho between score and tier (A highest)."""
-    judged = [row for row in rows if row.tier is not None]
-    ranks = [-float("ABCDE".index(scored.tier or "E")) for scored in judged]
-    return correlate_ranks(
-        ranks,
-        [scored.scores[configuration] for scored in judged],
-    )
+    from scipy.stats import spearmanr
 
-
-def measure_separation(labels: Sequence[float], scores: Sequence[float]) -> float:
-    """Probability that a novel idea scores above a known one (ties half): area under the ROC."""
-    high = [score for label, score in zip(labels, scores, strict=True) if label > 0.5]
-    low = [score for label, score in zip(labels, scores, strict=True) if label <= 0.5]
-    if not high or not low:
-        return math.nan
-    wins = sum((a > b) + 0.5 * (a == b) for a in high for b in low)
-    return wins / (len(high) * len(low))
+    ranks = [-"ABCDE".index(scored.tier) for scored in rows]
+    return float(spearmanr(ranks, [scored.scores[configuration] for scored in rows]).statistic)
 
 
 def judge_proposals(
@@ -259,10 +183,10 @@ def judge_proposals(
     from sage.core.data import data_root
 
     debate = DebateSettings(threshold=threshold)
-    records = read_literature(data_root() / "novelty" / "literature.jsonl")
+    records = load_literature(data_root() / "novelty" / "literature.jsonl")
     index = LocalIndex([*records, *LocalIndex.from_folder(data_root() / "corpus").records])
     rows = []
-    for proposal in read_proposals(path)[:limit]:
+    for proposal in load_proposals(path)[:limit]:
         search = retrieve_locally(index, debate.records_per_critic, proposal.as_of)
         outcome = hold_debate(
             expand(proposal.id, proposal.statement, proposal.parts), critics,
@@ -272,27 +196,13 @@ def judge_proposals(
     return rows
 
 
-def judge_ideas(
-    path: Path, critics: Reasoner, limit: int | None
-) -> tuple[list[float], list[float]]:
-    """Debate each labeled idea over its own papers; return labels and scores."""
-    debate = DebateSettings()
-    ideas = read_ideas(path)[:limit]
-    scores = [
-        hold_debate(expand(idea.id, idea.statement, idea.parts), critics,
-             retrieve_from(idea.papers, debate.records_per_critic), debate).score
-        for idea in ideas
-    ]  # fmt: skip
-    return [idea.label for idea in ideas], scores
-
-
 def run(
-    dataset: Annotated[Path, typer.Argument(help="Proposals (.jsonl) or labeled ideas (.csv).")],
+    dataset: Annotated[Path, typer.Argument(help="Proposals (.jsonl).")],
     chat: Annotated[bool, typer.Option("--chat", help="Ask the settings' model.")] = False,
     budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="First cases only.")] = None,
 ) -> Report:
-    """Judge known cases, and compare with their tiers or labels."""
+    """Judge known cases, and compare with their tiers."""
     from kg.lexicon.ontology import Ontology
     from sage.core.data import data_root
     from sage.run.wiring import make_chat
@@ -303,17 +213,8 @@ def run(
     if chat:
         critics = make_chat(settings, settings.cache_dir.expanduser() / "bench",
                             budget_usd=budget_usd)  # fmt: skip
-    if dataset.suffix.lower() == ".csv":
-        labels, scores = judge_ideas(dataset, critics, limit)
-        row = Row(
-            benchmark="Novelty, labeled ideas",
-            measured=f"{len(labels)} ideas, {sum(labels):.0f} novel; AUC, Spearman",
-            baseline="0.50, 0.00 (chance)",
-            sage=f"{measure_separation(labels, scores):.2f}, {correlate_ranks(labels, scores):.2f}",
-        )
-        return Report(rows=(row,), data={"labels": labels, "scores": scores})
     if dataset.suffix.lower() != ".jsonl":
-        raise InputError(f"{dataset}: expected proposals (.jsonl) or labeled ideas (.csv)")
+        raise InputError(f"{dataset}: expected proposals (.jsonl)")
     rows = judge_proposals(dataset, critics, settings.novelty_threshold, limit)
     tiers = "; ".join(
         f"{tier}: {stats['debated']:.0%} debated, {stats['rounds']:.2f} rounds,"

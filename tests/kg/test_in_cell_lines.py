@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.adapters.extraction import score_extractor
 from kg.corpus.textnorm import abbreviations
 from kg.extract.mentions import MentionFinder
 from kg.graph.model import Graph
@@ -99,16 +98,6 @@ def test_a_line_is_a_node_of_its_own_type_and_no_path_runs_through_it(tmp_path: 
     assert json.loads(RUN.invoke(app, asked).stdout)["paths"] == []
     alike = json.loads(RUN.invoke(app, [*asked, "--co-study"]).stdout)["paths"]
     assert "ZX-77" in json.dumps(alike)
-
-
-def test_cell_lines_are_scored_apart_from_types_of_cells(tmp_path: Path) -> None:
-    corpus = tmp_path / "c.PubTator"
-    corpus.write_text(
-        "1|t|Macrophages and ZX-77 cells\n1|a|\n1\t16\t21\tZX-77\tCellLine\tCVCL_0001\n"
-    )
-    found = score_extractor(corpus, ontology(), [], lambda *_: None).table()
-    assert found["entities_exact"]["CellLine"]["f1"] == 1.0
-    assert "CellType" not in found["entities_exact"]
 
 
 def test_cellosaurus_and_mesh_lines_are_imported_without_their_hazardous_names(
