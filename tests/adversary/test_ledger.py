@@ -29,7 +29,7 @@ from validation.drafting.amending import amend
 from validation.ledger.ledger import Ledger, LedgerState
 from validation.ledger.lines import Entry
 from validation.ledger.rules import ledger_objections, ledger_qualifiers
-from validation.ledger.store import Row, first_chain, open_store
+from validation.ledger.store import Row, first_chain, open_store, read_lines
 from validation.run.prepare import confirmation_key
 from validation.screening.cohort import screen_cohort
 
@@ -440,7 +440,7 @@ def test_a_contract_frozen_elsewhere_is_known_after_a_merge(tmp_path: Path) -> N
     frozen = frozen_for(cohort)
     theirs = open_store(str(tmp_path / "theirs.sqlite"))
     Ledger(None, theirs).register(frozen, cohort)
-    open_store(str(store_path())).merge(theirs.export_lines(), "theirs")
+    open_store(str(store_path())).take(read_lines(theirs.export_lines(), "theirs"))
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort, fresh=False)
     assert mine.is_registered(frozen)

@@ -20,8 +20,8 @@ from tests.postgres import NEEDED, server
 from tests.validation.core_help import ROOT, claim, frozen_for, load, patients
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
-from validation.ledger.patients import PILOTS, Patients, half_ranks, profiles, twins
-from validation.ledger.store import Mark, Row, first_chain, open_store
+from validation.ledger.patients import PILOTS, Patients, profiles, twins
+from validation.ledger.store import Mark, Row, first_chain, open_store, read_lines
 from validation.screening.cohort import screen_cohort
 
 
@@ -98,8 +98,8 @@ def test_a_merged_store_is_known_by_what_folders_remember(place: str, tmp_path: 
     store = open_store(place)
     store.append([row("b"), row("z")])
     lines = list(source.export_lines())
-    assert store.merge(lines, "other") == 1
-    assert store.merge(lines, "other") == 0
+    assert store.take(read_lines(lines, "other")) == 1
+    assert store.take(read_lines(lines, "other")) == 0
     assert sorted(row.contract for row in store.all_rows() if row.contract) == ["a", "b", "z"]
     marks = [json.loads(line) for line in lines]
     assert store.lacks(Mark(store=source.id, seq=mark["seq"], chain=mark["chain"])
@@ -122,7 +122,7 @@ def test_an_edited_export_is_refused_whole(tmp_path: Path, change, message: str)
     source.append([row("a"), row("b")])
     store = open_store(str(tmp_path / "mine.sqlite"))
     with pytest.raises(InputError, match=message):
-        store.merge(change(list(source.export_lines())), "ledger-2026.jsonl")
+        store.take(read_lines(change(list(source.export_lines())), "ledger-2026.jsonl"))
     assert store.head() is None
 
 
@@ -249,14 +249,6 @@ def test_a_place_that_is_no_store_is_one_clear_message(
 
 
 # -- fingerprints and ranks -----
-
-
-def test_ranks_are_those_of_scipy() -> None:
-    from scipy.stats import rankdata
-
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 9, size=(60, 50)).astype(float)
-    assert np.array_equal(half_ranks(values), np.rint(2 * rankdata(values, axis=1)) - 2)
 
 
 def test_a_variable_is_known_under_another_scale_and_strangers_are_not() -> None:

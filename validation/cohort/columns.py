@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 TURNED_AT_ONCE = 64
 """Genes that are turned from rows to columns at once."""
-UNITS = {"log2cpm": "log2(CPM+1)", "log2": "log2(x+1)"}
 
 
 class CohortColumns(CohortData):

@@ -25,8 +25,6 @@ from validation.core.types import canonical_json
 if TYPE_CHECKING:
     import pandas as pd
 
-UNITS = {"log2cpm": "log2(CPM+1)", "log2": "log2(x+1)"}
-
 
 class CohortData:
     """The files of a cohort as its `cohort.toml` describes them, without any value decoded."""

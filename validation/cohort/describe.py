@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,70 +22,62 @@ def variable_of(cohort: CohortColumns, key: str) -> Variable:
     """The dictionary's entry of a variable."""
     values = cohort.column(key)
     known = int(values.notna().sum())
-    missing = 1 - known / len(values)
+    common: dict[str, Any] = {
+        "key": key,
+        "n": known,
+        "missing": round(1 - known / len(values), 4),
+        "known_at": known_at(cohort, key),
+    }
     if key in cohort.variables:
         spec = cohort.variables[key]
         levels: dict[str, int] = {}
         if spec.kind != "continuous":
             levels = _levels(values.dropna(), cohort.spec.min_level)
-        table = cohort.tables[spec.table]
         return Variable(
-            key=key,
             label=spec.label or spec.column,
             modality=spec.modality,
             kind=spec.kind,
             unit=spec.unit,
-            source=f"{table.path.name}:{spec.column}",
-            n=known,
-            missing=round(missing, 4),
+            source=f"{cohort.tables[spec.table].path.name}:{spec.column}",
             levels=levels,
             synonyms=spec.synonyms,
-            known_at=known_at(cohort, key),
             before=value_before(cohort, key),
             note=spec.note,
+            **common,
         )
     if key in cohort.derived:
         ratio = cohort.derived[key]
         return Variable(
-            key=key,
             label=ratio.label or key,
             modality="derived",
             kind="continuous",
             unit=ratio.unit,
             source=f"{ratio.formula} of {', '.join(ratio.of)}",
-            n=known,
-            missing=round(missing, 4),
             synonyms=ratio.synonyms,
-            known_at=known_at(cohort, key),
             note=ratio.note,
+            **common,
         )
     if key == cohort.site:
         return Variable(
-            key=key,
             label="Tissue source site",
             modality="clinical",
             kind="categorical",
             source="barcode",
-            known_at=known_at(cohort, key),
-            n=known,
-            missing=round(missing, 4),
             levels=_levels(values, cohort.spec.min_level),
+            **common,
         )
     signature = cohort.signatures[key]
     assert cohort.expression is not None
     present = [gene for gene in signature.genes if gene in cohort.expression]
     return Variable(
-        key=key,
         label=signature.label,
         modality=signature.modality,
         kind="continuous",
         unit="mean z-score" if signature.method == "mean_z" else "enrichment score",
         source=f"{len(present)} of {len(signature.genes)} genes; {signature.source}",
-        n=known,
-        missing=round(missing, 4),
         synonyms=signature.synonyms,
-        known_at=known_at(cohort, key),
         note=signature.note,
+        **common,
     )
 
 

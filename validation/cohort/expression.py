@@ -76,16 +76,10 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
     """
     path = inside(root, spec.file, "cohort.toml: expression")
     if cache is None:
-        planned = _plan_samples(spec, path, root, ids)
-        none = np.empty((0, len(planned.patients)), dtype=np.float32)
-        values = np.concatenate([none, *planned.blocks])
-        return Expression(
-            genes=planned.genes,
-            patients=planned.patients,
-            values=values,
-            reports=tuple(planned.reports),
-            notes=tuple(planned.notes),
-        )
+        patients, genes, blocks, reports, notes = _plan_samples(spec, path, root, ids)
+        none = np.empty((0, len(patients)), dtype=np.float32)
+        values = np.concatenate([none, *blocks])
+        return Expression(genes, patients, values, tuple(reports), tuple(notes))
     text = canonical_json(spec.model_dump(mode="json")) + _digest(path, cache) + ids + "v1"
     folder = cache / f"expression-{hash_text(text)[:24]}"
     if (folder / "index.json").is_file():

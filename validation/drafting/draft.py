@@ -312,9 +312,7 @@ def _covariates(
     reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
     if reasoned is not None and not hypothesis.covariates:
         return tuple(key for key in reasoned.covariates or () if key not in taken)
-    fixed = {
-        condition.variable for condition in hypothesis.population.filters if condition.op == "eq"
-    }
+    fixed = _fixed_variables(hypothesis)
     if hypothesis.covariates:
         for key in hypothesis.covariates:
             find_variable(dictionary, key)
@@ -330,6 +328,12 @@ def _covariates(
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
     return tuple(found[:room])
+
+
+def _fixed_variables(hypothesis: Hypothesis) -> set[str]:
+    """Variables that the population's filters hold to a single value."""
+    filters = hypothesis.population.filters
+    return {condition.variable for condition in filters if condition.op == "eq"}
 
 
 def reasoned_adjustment(
@@ -365,9 +369,7 @@ def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ..
     if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
         return hypothesis.strata
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
-    taken |= {
-        condition.variable for condition in hypothesis.population.filters if condition.op == "eq"
-    }
+    taken |= _fixed_variables(hypothesis)
     for key in PLACES:
         if not dictionary.has_variable(key) or key in taken:
             continue
@@ -382,9 +384,7 @@ def _known_positive(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
 ) -> KnownPositive | None:
     taken = {exposure.variable for exposure in hypothesis.exposures}
-    taken |= {
-        condition.variable for condition in hypothesis.population.filters if condition.op == "eq"
-    }
+    taken |= _fixed_variables(hypothesis)
     survival = endpoint if endpoint.kind == "survival" else None
     if survival is None:
         survival = next(

@@ -63,12 +63,6 @@ def follow_up(
     Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
     added to the axes' height; counts below `smallest` are not shown.
 
-    Parameters
-    ----------
-    ticks : times at which the numbers at risk stand; None chooses
-    until : end of the time axis; None for the last time
-    extra : inches
-
     Raises
     ------
     InputError
@@ -126,14 +120,7 @@ def follow_up(
 def band(
     axes: Axes, times: FloatArray, lower: FloatArray, upper: FloatArray, end: float, color: str
 ) -> None:
-    """A pale step band up to `end`.
-
-    Parameters
-    ----------
-    times : (m,) where the curve steps
-    lower, upper : (m,) limits from each step on
-    end : time up to which it is drawn, in the unit of `times`
-    """
+    """A pale step band from each (m,) lower to upper limit, up to the time `end`."""
     shown = times <= end
     axes.fill_between(
         np.append(times[shown], end),
@@ -147,14 +134,7 @@ def band(
 
 
 def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look: Any) -> None:
-    """A right-continuous step line up to `end`.
-
-    Parameters
-    ----------
-    times : (m,) where the curve steps
-    values : (m,) its value from each step on
-    end : time up to which it is drawn, in the unit of `times`
-    """
+    """A right-continuous step line through (m,) values, up to the time `end`."""
     shown = times <= end
     axes.step(np.append(times[shown], end), repeat_last(values[shown]), where="post", **look)
 

@@ -77,10 +77,6 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
     A file is written whole or not at all. No date and no program version is written, so that equal
     figures are equal files.
 
-    Parameters
-    ----------
-    path : .svg, or .png at 200 dpi; without a suffix both are written, under the suffixes
-
     Raises
     ------
     InputError
@@ -123,12 +119,7 @@ def clean_text(text: str) -> str:
 
 
 def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left: float) -> None:
-    """Title at the top left, subtitle below it, and a plain label on simulated data.
-
-    Parameters
-    ----------
-    left : where the text begins, as a share of the width
-    """
+    """Title from `left` (share of the width), subtitle below it, label on simulated data."""
     height = figure.get_figheight()
     figure.text(left, 1 - 0.12 / height, title, fontsize=10.5, weight="bold", va="top")
     if subtitle:

@@ -29,12 +29,7 @@ def question_label(population: str, mine: Registration) -> str:
 def asked_before(
     store: Store, patients: Patients, related: Related, mine: Registration
 ) -> list[str]:
-    """Names under which the same question was asked, earliest first.
-
-    Parameters
-    ----------
-    related : populations of the ledger that share patients with them
-    """
+    """Names under which the same question was asked, earliest first."""
     labels = []
     for row in store.rows(related, ("registration",)):
         other = Registration.model_validate_json(row.body)
@@ -63,12 +58,7 @@ def screened_before(
     mine: Registration,
     before: str = "",
 ) -> tuple[str, ...]:
-    """Find exposures screened in these patients before the contract was registered.
-
-    Parameters
-    ----------
-    related : the stored populations that share patients with them
-    """
+    """Find exposures screened in these patients before the contract was registered."""
     from validation.ledger.patients import unpack
 
     keys = list(mine.exposures)

@@ -61,9 +61,7 @@ LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
 class Ledger:
     """State of the ledger for a folder's patients, with attempts of other folders on them.
 
-    Parameters
-    ----------
-    path : the folder's file; None where only the store is written
+    `path` is the folder's file, None where only the store is written.
 
     Raises
     ------
@@ -108,9 +106,7 @@ class Ledger:
     @property
     def state(self) -> LedgerState:
         """True if no registered line is missing."""
-        if self._emptied or any(
-            incident.incident == "emptied" for incident in self._journal.all_of(Incident)
-        ):
+        if self._emptied or self._noted_emptied():
             return "emptied"
         if self.store is None:
             return "unverified"
@@ -121,6 +117,9 @@ class Ledger:
         if lost is None:
             return "intact"
         return "emptied" if lost.store == self.store.id else "missing"
+
+    def _noted_emptied(self) -> bool:
+        return any(note.incident == "emptied" for note in self._journal.all_of(Incident))
 
     def _lacks_results(self) -> bool:
         """Refuse a folder of results whose contract this file lacks: lines were removed.
@@ -141,10 +140,7 @@ class Ledger:
                         f"{self.path.name} was emptied or removed: it does not know the contract "
                         f"of {path.relative_to(self.path.parent)}"
                     )
-                    if not any(
-                        incident.incident == "emptied"
-                        for incident in self._journal.all_of(Incident)
-                    ):
+                    if not self._noted_emptied():
                         self._journal.pending.append(Incident(incident="emptied", why=why))
                     return True
         return False

@@ -12,6 +12,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import secrets
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -148,11 +149,8 @@ class Store(ABC):
                 db.execute(statement)
             found = self._all(db, "SELECT value FROM sage_ledger_meta WHERE name = 'id'")
             if not found:
-                fresh = hashlib.sha256(f"{clock.now()} {self._salt()}".encode()).hexdigest()
-                db.execute(
-                    self._sql("INSERT INTO sage_ledger_meta VALUES ('id', ?)"), (fresh[:16],)
-                )
-                found = [(fresh[:16],)]
+                found = [(secrets.token_hex(8),)]
+                db.execute(self._sql("INSERT INTO sage_ledger_meta VALUES ('id', ?)"), found[0])
         self.id: str = found[0][0]
 
     # -- what the two kinds do in their own way -----
@@ -162,11 +160,6 @@ class Store(ABC):
     def _open(self, *, write: bool = False) -> Iterator[Any]:
         """A connection whose changes are kept when the block ends without an error."""
         yield None
-
-    def _salt(self) -> str:
-        import secrets
-
-        return secrets.token_hex(8)
 
     def _sql(self, text: str) -> str:
         return text.replace("?", self.mark)
@@ -219,11 +212,10 @@ class Store(ABC):
         db.execute(self._sql(f"INSERT INTO sage_ledger VALUES ({slots})"), values)  # noqa: S608
         if row.kind == "population" and row.data is not None:
             tokens = index_of(Population.unpack(row.data))
-            self._many(db, "INSERT INTO sage_ledger_tokens VALUES (?, ?)",
-                       [(token, row.population) for token in tokens])  # fmt: skip
-
-    def _many(self, db: Any, text: str, rows: list[tuple[Any, ...]]) -> None:
-        db.executemany(self._sql(text), rows)
+            db.cursor().executemany(
+                self._sql("INSERT INTO sage_ledger_tokens VALUES (?, ?)"),
+                [(token, row.population) for token in tokens],
+            )
 
     # -- reading -----
 
@@ -349,16 +341,6 @@ class Store(ABC):
                 chain=row.chain,
             )  # fmt: skip
             yield canonical_json(line.model_dump(mode="json"))
-
-    def merge(self, lines: Iterable[str], name: str) -> int:
-        """Take over the rows of another store, oldest first; return how many were new.
-
-        Raises
-        ------
-        InputError
-            If a line is none, or was edited: nothing is taken over then.
-        """
-        return self.take(read_lines(lines, name))
 
     def take(self, found: ReadLines) -> int:
         """Take over rows that `read_lines` found whole; return how many were new."""
@@ -532,10 +514,6 @@ class PostgresStore(Store):
         except self._psycopg.Error as error:
             reason = str(error).splitlines()[0]
             raise FaultError(f"the ledger {self.where} refuses: {reason}") from None
-
-    def _many(self, db: Any, text: str, rows: list[tuple[Any, ...]]) -> None:
-        with db.cursor() as cursor:
-            cursor.executemany(self._sql(text), rows)
 
     def _find(self, db: Any, tokens: list[int]) -> list[str]:
         text = "SELECT DISTINCT population FROM sage_ledger_tokens WHERE token = ANY(?)"

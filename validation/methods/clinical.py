@@ -173,7 +173,8 @@ def _follow_up_rows(
 def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Each term alone, and all together, in the same complete patients."""
     keep, X, names, notes = matrix(study, plan)
-    scale, fit = _fitter(study, plan, keep, notes)
+    fit = _Fitter(study, plan, keep, notes)
+    scale = "odds ratio" if fit.kind == "binary" else "hazard ratio"
     together = fit(X, names)
     rows = []
     spans = _spans(study, plan, keep, names)
@@ -219,11 +220,6 @@ class _Fitter:
             found = fit_cox(self.time, self.event, X, names, self.study, said, self.layers)
         self.notes += said
         return found
-
-
-def _fitter(study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> tuple[str, _Fitter]:
-    fit = _Fitter(study, plan, keep, notes)
-    return ("odds ratio" if fit.kind == "binary" else "hazard ratio"), fit
 
 
 def _spans(study: Study, plan: TestPlan, keep: Any, names: list[str]) -> list[tuple[int, int]]:

@@ -262,12 +262,7 @@ def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
 
 
 def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
-    """A table's row on a term of a fitted model.
-
-    Parameters
-    ----------
-    fit : a fitted model with limits and p per term
-    """
+    """A table's row on a term of a fitted model."""
     value = getattr(fit, _COLUMN[scale])[at]
     return row_of(name, value, fit.lower[at], fit.upper[at], fit.p[at], scale)
 

@@ -156,6 +156,9 @@ def task_of(
     """Numbers requested from a second implementation."""
     from validation.analysis.analysis import AGAIN
 
+    def present(key: str) -> bool:
+        return columns is None or key in columns
+
     plans = [plan for plan in contract.tests if not _imputes(contract, plan)]
     if part == "replication":
         plans = [plan for plan in plans if plan.id in {contract.primary, *AGAIN}]
@@ -179,12 +182,8 @@ def task_of(
                 value=None if timed else f"{plan.endpoint}.value",
                 binary=kind == "binary",
                 terms=_terms(contract, plan),
-                covariates=tuple(
-                    covariate
-                    for covariate in plan.covariates
-                    if columns is None or covariate in columns
-                ),
-                strata=tuple(item for item in plan.strata if columns is None or item in columns),
+                covariates=tuple(filter(present, plan.covariates)),
+                strata=tuple(filter(present, plan.strata)),
                 subset=None if plan.subgroup is None else f"subset_{plan.id}",
                 entry=ENTRY if contract.hypothesis.time_dependent else None,
                 person=PERSON if contract.hypothesis.time_dependent else None,
@@ -192,10 +191,6 @@ def task_of(
             )
         )
     return Task(contract_sha256=sha256, part=part, tests=tuple(tests))
-
-
-def _present_keys(keys: tuple[str, ...], columns: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(key for key in keys if columns is None or key in columns)
 
 
 def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:

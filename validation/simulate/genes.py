@@ -96,10 +96,8 @@ def expression(
 
     Parameters
     ----------
-    genes : names, means, spreads and (genes, factors) loadings
     latent : (n, factors) standard normal factors of the patients
     male : (n,) 1 for men
-    rng : of the noise
     """
     noise = np.sqrt(np.maximum(1.0 - (genes.loadings**2).sum(axis=1), 0.0))
     z = latent @ genes.loadings.T + noise * rng.standard_normal((len(latent), len(genes.symbols)))

@@ -109,19 +109,7 @@ def variable_toml(
     synonyms: tuple[str, ...] = (),
     known_at: str | None = None,
 ) -> str:
-    """A variable in the column of its name; `known_at` where its table's does not hold for it.
-
-    Parameters
-    ----------
-    name : of the variable and of its column
-    kind : "continuous", "ordinal", "binary" or "categorical"
-    label : as people read it
-    table : the table that has the column
-    modality : "clinical", "imaging" or another of the dictionary's
-    unit : of a continuous variable
-    synonyms : other names by which a question may call it
-    known_at : when it was known, as the table's
-    """
+    """A variable in the column of its name; `known_at` where its table's does not hold for it."""
     text = f'\n[variables.{name}]\ntable = "{table}"\ncolumn = "{name}"\nkind = "{kind}"\n'
     text += f'modality = "{modality}"\nlabel = "{label}"\n'
     if unit:
@@ -135,16 +123,8 @@ def variable_toml(
     return text
 
 
-def cohort_toml(seed: int, null: bool, patients: int, slides: bool) -> str:
-    """The cohort's description. It says simulated, and nothing of what is true.
-
-    Parameters
-    ----------
-    seed : of the world, which stands in the cohort's name
-    null : whether biomarkers act on nothing; not written
-    patients : their number
-    slides : whether slides are named
-    """
+def cohort_toml(seed: int, patients: int, slides: bool) -> str:
+    """The cohort's description. It says simulated, and nothing of what is true."""
     head = [
         "# SIMULATED: no patient stands behind any row of this folder.",
         f'id = "simulated-bladder-{seed}"',

@@ -106,7 +106,7 @@ def write_world(
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
     (folder / "PLANTED.md").write_text(_planted_text(truth), encoding="utf-8")
     (folder / "cohort.toml").write_text(
-        cohort_toml(seed, null, patients, bool(painted)), encoding="utf-8"
+        cohort_toml(seed, patients, bool(painted)), encoding="utf-8"
     )
     return World(folder, seed, null, patients, true, tuple(painted), truth)
 

@@ -240,7 +240,6 @@ def build_table(
         if skipped:
             guesses.append(
                 _note(
-                    "header",
                     f"line {rows[skipped][0]}",
                     f"{skipped} lines above it have hardly any field",
                 )
@@ -252,7 +251,6 @@ def build_table(
             header = ["row_name", *header]
             guesses.append(
                 _note(
-                    "header",
                     "row_name added",
                     "lines have a field more than the header, as R writes row names",
                 )
@@ -263,7 +261,6 @@ def build_table(
         if repeated:
             guesses.append(
                 _note(
-                    "header",
                     f"{repeated} repeated header lines left out",
                     "they hold the names again, or codes of the names",
                 )
@@ -278,7 +275,6 @@ def build_table(
     if summaries:
         guesses.append(
             _note(
-                "header",
                 f"{len(summaries)} summary rows left out",
                 f"the last rows begin with {', '.join(summaries)[:80]}, and are no patients",
             )
@@ -299,7 +295,6 @@ def build_table(
     if short:
         guesses.append(
             _note(
-                "header",
                 f"{short} short lines filled up",
                 f"they have fewer than {width} fields; the rest counts as missing",
             )
@@ -372,14 +367,14 @@ def _unique(header: list[str], guesses: list[Guess]) -> list[str]:
         if seen[name] > 1:
             while (again := f"{name}.{seen[name]}") in header or again in names:
                 seen[name] += 1
-            guesses.append(_note("header", again, f'a second column is named "{name}"'))
+            guesses.append(_note(again, f'a second column is named "{name}"'))
             name = again
         names.append(name)
     return names
 
 
-def _note(key: str, value: str, evidence: str) -> Guess:
-    return make_guess(key, "header", value, evidence)
+def _note(value: str, evidence: str) -> Guess:
+    return make_guess("header", "header", value, evidence)
 
 
 def _labels(names: list[str], comments: list[list[str]]) -> dict[str, str]:
