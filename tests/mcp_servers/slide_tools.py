@@ -59,7 +59,7 @@ def blobs(height: int, width: int, seed: int = 0) -> Image:
 
 def pyramid(path: Path, image: Image, mpp: float | None = 0.5, **options: Any) -> Path:
     """Write an image as a tiled pyramidal JPEG slide."""
-    from mcp_servers.slides.pyramid import write_pyramid
+    from tests.mcp_servers.pyramid import write_pyramid
 
     def band(top: int, rows: int) -> Image:
         return image[top : top + rows]

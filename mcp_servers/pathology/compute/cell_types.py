@@ -80,11 +80,6 @@ class CellTypes:
         found = np.array(self.kinds, dtype=object)[self.probabilities.argmax(axis=1)]
         return np.where(self.inside, found, OUTSIDE)
 
-    def select_type(self, name: str) -> BoolArray:
-        """Select the nuclei of a type."""
-        index = self.kinds.index(name)
-        return np.asarray((self.probabilities.argmax(axis=1) == index) & self.inside, dtype=bool)
-
 
 def dye_strength(images: list[U8]) -> float:
     """Median density of green over the dyed pixels of images of tissue."""
