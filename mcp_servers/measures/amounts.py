@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from mcp_servers.measures.maps import Name
 from mcp_servers.measures.nodes import MM2, PER_MM2, STATISTICS, Enough, Node, Statistic, Within
 from mcp_servers.measures.places import Area, Cells, Objects, Points
-from mcp_servers.measures.units import ONE, Unit, read_unit
+from mcp_servers.measures.units import ONE, Unit, UnitName, read_unit
 
 
 class Count(Within):
@@ -32,13 +32,9 @@ class Size(Node):
 
     poolable: ClassVar[bool] = True
     additive: ClassVar[bool] = True
+    fixed_unit: ClassVar[Unit] = MM2
     kind: Literal["area"] = "area"
     of: Area
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return MM2
 
     @property
     def words(self) -> str:
@@ -50,13 +46,9 @@ class Density(Within):
     """Points per mm²."""
 
     poolable: ClassVar[bool] = True
+    fixed_unit: ClassVar[Unit] = PER_MM2
     kind: Literal["density"] = "density"
     of: Points
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return PER_MM2
 
     @property
     def words(self) -> str:
@@ -104,13 +96,8 @@ class CellColumn(Enough):
     kind: Literal["cell"] = "cell"
     of: Cells
     column: Name
-    measured_in: str
+    measured_in: UnitName
     statistic: Statistic
-
-    @field_validator("measured_in")
-    @classmethod
-    def _is_a_unit(cls, value: str) -> str:
-        return str(read_unit(value))
 
     @property
     def unit(self) -> Unit:

@@ -29,15 +29,11 @@ class Nearest(Enough):
     To objects it is the distance to their outlines where these are known, 0 inside.
     """
 
+    fixed_unit: ClassVar[Unit] = UM
     kind: Literal["nearest"] = "nearest"
     of: Points
     to: Points
     statistic: Distance
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return UM
 
     @property
     def words(self) -> str:
@@ -52,15 +48,11 @@ class Nearest(Enough):
 class ToRegion(Enough):
     """The distance from points to the nearest border-to-border region of a kind, 0 inside."""
 
+    fixed_unit: ClassVar[Unit] = UM
     kind: Literal["to_region"] = "to_region"
     of: Points
     region: Name
     statistic: Distance
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return UM
 
     @property
     def words(self) -> str:
@@ -129,14 +121,10 @@ class NeighborShare(Enough):
 class NeighborEntropy(Enough):
     """Shannon entropy of the types around a cell, averaged over cells with neighbors."""
 
+    fixed_unit: ClassVar[Unit] = read_unit("bits")
     kind: Literal["neighbor_entropy"] = "neighbor_entropy"
     of: Cells
     radius_um: Radius
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return read_unit("bits")
 
     @property
     def words(self) -> str:
@@ -165,12 +153,8 @@ class _Pattern(Enough):
 class RipleyK(_Pattern):
     """Ripley's K, or cross-K to another kind, with the border correction."""
 
+    fixed_unit: ClassVar[Unit] = UM2
     kind: Literal["ripley_k"] = "ripley_k"
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return UM2
 
     @property
     def words(self) -> str:
@@ -181,12 +165,8 @@ class RipleyK(_Pattern):
 class RipleyL(_Pattern):
     """The root of K over π: the radius itself under randomness."""
 
+    fixed_unit: ClassVar[Unit] = UM
     kind: Literal["ripley_l"] = "ripley_l"
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return UM
 
     @property
     def words(self) -> str:
@@ -254,17 +234,13 @@ class CrossG(Enough):
 class Gradient(Node):
     """Slope of density over the signed distance to a region's border, outward, by bands."""
 
+    fixed_unit: ClassVar[Unit] = read_unit("1/mm³")
     kind: Literal["gradient"] = "gradient"
     of: Points
     region: Name
     reach_um: Radius
     bands: int = Field(default=4, ge=2, le=50)
     at_least: int = Field(default=10, ge=1, le=100_000)
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return read_unit("1/mm³")
 
     @property
     def words(self) -> str:
@@ -278,15 +254,11 @@ class Gradient(Node):
 class HotSpot(Enough):
     """The maximum of a Gaussian kernel density."""
 
+    fixed_unit: ClassVar[Unit] = PER_MM2
     kind: Literal["hotspot"] = "hotspot"
     of: Points
     bandwidth_um: Radius
     at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return PER_MM2
 
     @property
     def words(self) -> str:
@@ -300,15 +272,11 @@ class HotSpot(Enough):
 class HotWindow(Enough):
     """The highest count in a square window, per mm²."""
 
+    fixed_unit: ClassVar[Unit] = PER_MM2
     kind: Literal["hot_window"] = "hot_window"
     of: Points
     side_um: Window
     at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
-
-    @property
-    def unit(self) -> Unit:
-        """As in `Node`."""
-        return PER_MM2
 
     @property
     def words(self) -> str:

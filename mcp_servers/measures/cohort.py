@@ -80,10 +80,6 @@ def make_maps(
 
     Parameters
     ----------
-    workers : that run the jobs
-    items : slides with their patients
-    roots : folders that may be read, and the output folder
-    arguments : of the tool, the same for all
     on_outcome : called with each slide's end, how many have ended, and how many there are
     tool : writes `maps/`: `slide_maps`, or `read_findings` of a reader
     """
@@ -152,9 +148,6 @@ def compute_values(
 
     Parameters
     ----------
-    workers : that run the jobs
-    items : folders of maps with their patients
-    roots : folders that may be read, and the output folder
     on_outcome : called with each slide's end, how many have ended, and how many there are
     """
     outcomes: list[Outcome] = []

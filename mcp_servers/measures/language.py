@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from mcp_servers.measures.amounts import CellColumn, Count, Density, ObjectSize, Ratio, Share, Size
 from mcp_servers.measures.arrangement import (
@@ -38,7 +38,7 @@ from mcp_servers.measures.arrangement import (
 )
 from mcp_servers.measures.maps import Name
 from mcp_servers.measures.nodes import Node
-from mcp_servers.measures.units import Unit, read_unit
+from mcp_servers.measures.units import Unit, UnitName, read_unit
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
 
@@ -57,8 +57,6 @@ RULES: dict[Rule, str] = {
 
 
 DEEPEST = 12
-
-
 LONGEST_NAME = 100
 
 
@@ -70,14 +68,9 @@ class Code(Node):
 
     kind: Literal["code"] = "code"
     name: Name
-    measured_in: str
+    measured_in: UnitName
     sentence: str = Field(pattern=r"^the [^\"\\\n]{8,280}$")
     program: str = Field(pattern=r"^[0-9a-f]{64}$")
-
-    @field_validator("measured_in")
-    @classmethod
-    def _is_a_unit(cls, value: str) -> str:
-        return str(read_unit(value))
 
     @property
     def unit(self) -> Unit:
@@ -95,12 +88,7 @@ class Quantity(Node):
 
     kind: Literal["quantity"] = "quantity"
     value: float = Field(allow_inf_nan=False)
-    measured_in: str
-
-    @field_validator("measured_in")
-    @classmethod
-    def _is_a_unit(cls, value: str) -> str:
-        return str(read_unit(value))
+    measured_in: UnitName
 
     @property
     def unit(self) -> Unit:
@@ -290,7 +278,7 @@ class Measurement(Strict):
         slug = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
         if _is_plain(self.of) and len(slug) <= LONGEST_NAME:
             return slug
-        return f"{slug[:LONGEST_NAME]}_{_short_hash(self.formula)}"
+        return f"{slug[:LONGEST_NAME]}_{hash_text(self.formula, digits=8)}"
 
 
 def poolable(expression: Node) -> bool:
@@ -317,7 +305,3 @@ def _is_plain(expression: Node) -> bool:
     return not isinstance(expression, Arithmetic | Log2) and not re.search(
         r"\d\.\d|e[+-]\d", expression.formula
     )
-
-
-def _short_hash(text: str) -> str:
-    return hash_text(text, digits=8)

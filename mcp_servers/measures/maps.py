@@ -172,7 +172,6 @@ class SlideMaps:
 
     Parameters
     ----------
-    slide, patient : identifiers; a patient may have several slides
     window : shapely multipolygon of the tissue that was looked at, in µm; None where unknown
     mpp : µm per pixel of the slide that the maps were made on
     provenance : what made each map ("cells": "nuclei 2.0.0")
@@ -259,9 +258,6 @@ def shape_map(
 
     Parameters
     ----------
-    kind_of_map : the class of the map
-    shapes : n shapes, in micrometers
-    names : the kind of each
     kinds : names that the map knows beside those
     """
     known = tuple(dict.fromkeys([*kinds, *names]))
@@ -551,13 +547,7 @@ def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
 
 
 class MapsOnDisk:
-    """Maps in folders, read slide by slide and as often as they are gone through.
-
-    Parameters
-    ----------
-    root : folder with folders of maps
-    patients : only these patients; None for all
-    """
+    """Maps in folders, read slide by slide and as often as they are gone through."""
 
     def __init__(self, root: Path, patients: Collection[str] | None = None) -> None:
         named = [(held_in(folder), folder) for folder in list_maps(root)]

@@ -13,30 +13,14 @@ from mcp_servers.measures.units import ONE, Unit, read_unit
 from sage.core.models import Strict
 
 Statistic = Literal["mean", "median", "sd", "cv", "p10", "p90", "max", "total"]
-
-
 Distance = Literal["mean", "median", "p10", "p90"]
-
-
 Window = Annotated[float, Field(ge=10, le=10_000, allow_inf_nan=False)]
 """µm over which cells are counted; a window smaller than a cell holds at most a single cell."""
-
-
 Radius = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
-
-
 PER_MM2 = read_unit("1/mm²")
-
-
 MM2 = read_unit("mm²")
-
-
 UM = read_unit("µm")
-
-
 UM2 = read_unit("µm²")
-
-
 STATISTICS: dict[str, str] = {
     "mean": "mean",
     "median": "median",
@@ -54,12 +38,13 @@ class Node(Strict, ABC):
 
     poolable: ClassVar[bool] = False
     additive: ClassVar[bool] = False
+    fixed_unit: ClassVar[Unit] = ONE
     kind: str
 
     @property
     def unit(self) -> Unit:
         """The unit of its value."""
-        return ONE
+        return self.fixed_unit
 
     @property
     @abstractmethod

@@ -36,11 +36,6 @@ def draw_fields(
 
     The field lies where most of what is measured is. What the measurement names is in color, other
     cells are gray.
-
-    Parameters
-    ----------
-    slides : titles ("high: 61 µm") with maps
-    path : a PNG
     """
     from matplotlib.figure import Figure
 

@@ -216,9 +216,6 @@ class Prepared:
 
         Parameters
         ----------
-        of : points at which is counted
-        to : points that are counted
-        radius_um : micrometers
         within : area of the former
         to_within : area of the latter; None for anywhere
         """
@@ -252,8 +249,6 @@ class Prepared:
 
         Parameters
         ----------
-        of : points from which is measured
-        to : points or outlines to which is measured
         within : area of the former
         to_within : area of the latter; None for anywhere
 

@@ -21,8 +21,6 @@ class Measured:
     Parameters
     ----------
     patients : (p,) in order of name
-    measurements : (m,)
-    values : patient by patient, a value per measurement
     area_mm2, cells : (p,) tissue and cells of each patient, NaN where unknown
     slides : (p,) how many slides each patient has
     """

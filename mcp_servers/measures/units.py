@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from sage.core.errors import InputError
 
@@ -88,3 +91,11 @@ def read_unit(text: str) -> Unit:
             powers[base] = powers.get(base, 0) + power
             scale *= LENGTHS.get(name, 1.0) ** power
     return Unit(tuple(sorted((base, power) for base, power in powers.items() if power)), scale)
+
+
+def _normalize_unit(text: str) -> str:
+    return str(read_unit(text))
+
+
+UnitName = Annotated[str, AfterValidator(_normalize_unit)]
+"""Text of a unit, in its usual spelling."""

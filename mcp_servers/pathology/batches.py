@@ -51,12 +51,6 @@ def batches(
 
     Items are taken and stacked in a thread, up to `deep` batches ahead of the batch in use; its
     errors are raised here.
-
-    Parameters
-    ----------
-    items : taken singly
-    size : items of a batch; the last may have fewer
-    stack : makes a batch of a list
     """
 
     def make() -> tuple[int, Any]:

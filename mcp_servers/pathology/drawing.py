@@ -55,7 +55,6 @@ def captioned(
     ----------
     picture : (height, width, 3)
     um_per_px : for the scale bar; None draws none
-    legend : words and their colors
     ramp : colors from low to high, with the words at both ends
     """
     return np.concatenate([picture, caption(picture.shape[1], um_per_px, legend, ramp, note)])
@@ -73,7 +72,6 @@ def caption(
     Parameters
     ----------
     um_per_px : µm per pixel of the picture; no scale bar when None
-    legend : label to color
     ramp : (n, 3) colors from low to high with the text at either end
     """
     import cv2
@@ -178,7 +176,6 @@ def dots(
     color : red, green, blue, 0 to 255
     scale : level-0 pixels per pixel of the picture
     um_per_px : micrometers per pixel of the picture
-    um : radius
     """
     import cv2
 

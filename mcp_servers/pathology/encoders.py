@@ -99,7 +99,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     from mcp_servers.pathology.batches import batches, tiles
     from mcp_servers.pathology.encoder_specs import encoder_spec
     from mcp_servers.pathology.models import encoder_for
-    from mcp_servers.pathology.stain import normalizer
+    from mcp_servers.pathology.stain import Normalizer
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
 
@@ -132,7 +132,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
             f"{spec.name} expects about {spec.mpp:g} µm per pixel, the tiles have {grid.mpp:.3g}"
         )
     encoder, device = encoder_for(spec, given.weights, given.device, grid.mpp, context)
-    recolor = None if given.normalize == "none" else normalizer(slide, given.normalize)
+    recolor = None if given.normalize == "none" else Normalizer(slide, given.normalize)
     source: Iterator[U8] = tiles(slide, corners, grid)
     if recolor is not None:
         source = map(recolor, source)

@@ -31,8 +31,6 @@ def write_map(
 
     Parameters
     ----------
-    path : PNG to write
-    slide : for its size and scale
     values : (rows, columns) for a slice of rows
     bounds : values that get the first and the last color
     ramp : colors from low to high, with the words at both ends

@@ -60,8 +60,6 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
 
     Parameters
     ----------
-    weights : file; None for encoders without any
-    device : of torch
     mpp : micrometers per pixel of the patches
 
     Raises
@@ -91,10 +89,7 @@ def encoder_for(
 
     Parameters
     ----------
-    weights : path below the roots
-    device : "auto", "cpu" or a device of torch
     mpp : micrometers per pixel of the patches
-    context : roots, device of the worker, and what is kept between calls
     """
     folder = context.input(weights) if weights is not None else None
     if spec.loader == "handcrafted":  # alone depends on the pixel size; made in no time

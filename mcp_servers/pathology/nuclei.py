@@ -408,10 +408,8 @@ def load_network(
 
     Parameters
     ----------
-    slide : for its pixel size and stain
     mask : (height, width) of the tissue
     scale : level-0 pixels per mask pixel
-    context : roots, and what is kept between calls
 
     Raises
     ------
@@ -505,8 +503,6 @@ def find_nuclei(
     ----------
     mask : (height, width)
     mask_scale : level-0 pixels per mask pixel
-    table : gets a row for each nucleus
-    outlines : keep the nuclei's outlines
     span : share of the progress that this is, from and to
 
     Raises

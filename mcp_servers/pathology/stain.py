@@ -150,7 +150,7 @@ def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeRes
 
     slide = open_slide(given, context)
     image = read_field(slide, given)
-    out = normalizer(slide, given.how)(image)
+    out = Normalizer(slide, given.how)(image)
     name = f"{slide.name}.{given.how}.png"
     with context.writing(name) as path:
         write_png(path, out)
@@ -200,8 +200,3 @@ class Normalizer:
         if self.how == "macenko":
             return stain.normalize_macenko(image, self.stains)
         return stain.normalize_reinhard(image, self.mean, self.sd)
-
-
-def normalizer(slide: Slide, how: Literal["macenko", "reinhard"]) -> Normalizer:
-    """A normalizer fitted to a slide."""
-    return Normalizer(slide, how)

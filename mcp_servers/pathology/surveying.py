@@ -60,8 +60,6 @@ def survey_slide(
 
     Parameters
     ----------
-    given : the tool's arguments, for a pixel size that the slide lacks
-    context : of the worker, which keeps it
     at_mpp : micrometers per pixel at which it is read
     span : share of the progress that this is, from and to
 
@@ -135,7 +133,6 @@ def sample_tissue(
     mask : (height, width)
     mask_scale : level-0 pixels per mask pixel
     mpp : micrometers per pixel of the patches
-    count : at most
     """
     from mcp_servers.slides.arrays import spread_over
 

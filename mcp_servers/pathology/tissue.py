@@ -116,7 +116,6 @@ def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> f
     Parameters
     ----------
     scale : level-0 pixels per pixel of its mask
-    patches : at most
     """
     from mcp_servers.pathology.compute.tissue import sharpness
     from mcp_servers.slides.arrays import spread_over
@@ -143,7 +142,6 @@ def blurred_area(
     tissue : (height, width)
     scale : level-0 pixels per pixel of `tissue`
     min_area_um2 : smaller areas are not counted
-    context : where progress goes
     """
     import cv2
     import numpy as np

@@ -214,8 +214,6 @@ def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[
 
     Parameters
     ----------
-    found : the aggregates on the survey's grid
-    tumor : the tumor's area on the same grid
     scale : level-0 pixels per cell of the grid
     """
     from mcp_servers.slides.geometry import mask_polygons
@@ -246,9 +244,7 @@ def locate_aggregates(
 
     Parameters
     ----------
-    found : the aggregates on the survey's grid
     centers : their germinal centers; None where these were not sought
-    tumor : the tumor's mask on the same grid
     scale : level-0 pixels per cell of the grid
     band_um : how far outside the tumor's border is still peritumoral, in µm
     """
@@ -305,10 +301,8 @@ def write_files(
 
     Parameters
     ----------
-    slide : the slide, for its name and thumbnail
     drawn : aggregates with their outlines in level-0 pixels
     centers : germinal centers, also doubtful
-    tumor : the tumor's area, drawn beside them
     scale : level-0 pixels per cell of the tumor's mask
     """
     from mcp_servers.formats.geojson import feature, write_geojson
@@ -408,7 +402,6 @@ def reason(call: Call, regular: float, contrast: float, background: float) -> st
 
     Parameters
     ----------
-    call : what it was called
     regular : share of its nuclei that are regular
     contrast : how much its nuclei stand out, 1 for not at all
     background : darkness between its nuclei, 1 is usual

@@ -130,7 +130,6 @@ def tumor_area(
 
     Parameters
     ----------
-    context : roots, and where progress goes
     given : a model, with its weights
     regions : GeoJSON with the tumor's outlines, below the roots
     threshold : of the classical score or the model's probability; None for its own
@@ -244,7 +243,6 @@ def to_thumbnail(
     Parameters
     ----------
     mask : (rows, columns) of the grid
-    slide, surveyed : whose grid it is
     picture_width, height : of the thumbnail, pixels
     """
     import cv2

@@ -56,7 +56,6 @@ def walk(
 
     Parameters
     ----------
-    view : a slide at one pixel size
     mask : (height, width)
     size : side of the blocks, view pixels
     halo : read around each block, view pixels

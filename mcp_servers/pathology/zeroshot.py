@@ -143,9 +143,7 @@ def embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
 
     Parameters
     ----------
-    model, tokens : as `load_clip` gives them
     texts : cut to the longest that the model takes
-    device : "cpu" or a card
     """
     import torch
 
@@ -162,10 +160,8 @@ def embed_images(model: Any, patches: U8, side: int, device: str) -> Any:
 
     Parameters
     ----------
-    model : as `load_clip` gives it
     patches : (patches, height, width, 3)
     side : pixels of the model's own images
-    device : "cpu" or a card
     """
     import torch
 

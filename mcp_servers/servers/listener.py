@@ -54,12 +54,7 @@ class BoundedListener(socket.socket):
     def __init__(
         self, family: socket.AddressFamily, *, most: int, head_seconds: float, body_seconds: float
     ) -> None:
-        """Hold at most `most` connections.
-
-        Parameters
-        ----------
-        family : AF_INET or AF_INET6
-        """
+        """Hold at most `most` connections."""
         # The event loop sends without delay only where the protocol is named (else 40 ms a call).
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self.most = most

@@ -132,7 +132,6 @@ def run_cohort(
     roots: Roots,
     arguments: Mapping[str, Any],
     on_outcome: Callable[[Outcome, int, int], None] | None = None,
-    on_progress: Callable[[Job], None] | None = None,
 ) -> CohortReport:
     """Run a tool over slides; `OUT/TOOL/SLIDE/` per slide, `OUT/TOOL.csv` for the cohort.
 
@@ -151,7 +150,6 @@ def run_cohort(
             roots,
             arguments,
             on_outcome=on_outcome,
-            on_progress=on_progress,
             outcomes=report.outcomes,
         )
     finally:
@@ -169,7 +167,6 @@ def run_items(
     *,
     outcomes: list[Outcome],
     on_outcome: Callable[[Outcome, int, int], None] | None = None,
-    on_progress: Callable[[Job], None] | None = None,
     keep_runs: bool = True,
 ) -> None:
     """Run a tool over items of distinct names, each with a folder and a record of its own.
@@ -200,7 +197,7 @@ def run_items(
                     waiting.append(item)
                 else:
                     end(Outcome(item, run=found, resumed=True))
-            _run_waiting(workers, spec, slot, waiting, roots, arguments, end, on_progress)
+            _run_waiting(workers, spec, slot, waiting, roots, arguments, end)
     finally:
         outcomes.extend(ended[item.name] for item in items if item.name in ended)
 
@@ -232,7 +229,6 @@ def _run_waiting(
     roots: Roots,
     arguments: Mapping[str, Any],
     end: Callable[[Outcome], None],
-    on_progress: Callable[[Job], None] | None,
 ) -> None:
     ended: queue.SimpleQueue[tuple[Item, Job]] = queue.SimpleQueue()
     running: dict[str, Job] = {}
@@ -241,8 +237,6 @@ def _run_waiting(
         def on_change(job: Job) -> None:
             if job.state.final:
                 ended.put((item, job))
-            elif on_progress is not None:
-                on_progress(job)
 
         folder = roots.below(f"{spec.name}/{item.name}")
         running[item.name] = workers.submit(

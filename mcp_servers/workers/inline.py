@@ -43,10 +43,7 @@ class InlineWorkers(Workers):
         on_change: Callable[[Job], None] | None = None,
         handle: str | None = None,
     ) -> Job:
-        """See `Workers.submit`; the job starts at once, in a thread.
-
-        See `Workers.submit`.
-        """
+        """See `Workers.submit`; the job starts at once, in a thread."""
         job = make_job(self.registry.get(tool), arguments, roots, priority, on_change)
         job.id = handle or job.id
         with self.lock:

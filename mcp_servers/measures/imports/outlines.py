@@ -40,7 +40,6 @@ def read_qupath_geojson(
     Parameters
     ----------
     mpp : µm per pixel; QuPath's coordinates are level-0 pixels
-    types : the caller's names by the class in the file
 
     Raises
     ------
@@ -175,7 +174,6 @@ def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> Sl
     Parameters
     ----------
     mpp : micrometers per level-0 pixel
-    slide, patient : whose maps they become
 
     Raises
     ------

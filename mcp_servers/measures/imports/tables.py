@@ -247,7 +247,6 @@ def read_table(
     ----------
     mpp : µm per pixel; needed where the table is in pixels, refused where it is not
     slide, patient : of all rows, where the mapping names no column for them
-    types : the caller's names by the text in the file
     where : rows to keep, by the value of a column
     window : what the tissue that was looked at is taken for; tables do not say
 

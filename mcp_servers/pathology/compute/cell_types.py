@@ -166,7 +166,6 @@ def lymphocytes(table: F64, dark: float, way: Segmentation, strength: float) -> 
 
     Parameters
     ----------
-    table : (n, columns) measurements of the nuclei
     dark : least optical density of a lymphocyte's nucleus
     way : how the nuclei were segmented
     strength : of the slide's stain

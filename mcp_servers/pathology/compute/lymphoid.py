@@ -69,9 +69,6 @@ def aggregates(
 
     Parameters
     ----------
-    min_area_um2 : least area, µm²
-    min_cells : fewest lymphocyte-like nuclei
-    min_width_um : least width, µm
     seed_per_mm2 : density of such nuclei at which an aggregate begins
     edge_per_mm2 : density at which it ends
     min_regular : least share of nuclei that look like nuclei

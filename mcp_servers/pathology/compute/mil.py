@@ -73,10 +73,8 @@ def fit(
     ----------
     bags : (n_i, d) features of each slide's tiles
     labels : (bags,) classes, 0, 1, ...
-    settings : width, rate, epochs, patience
     seed : of weights and orders
     validation : (bags,) those held out
-    device : of torch
     tick : called with the share done, 0 to 1
     """
     import torch
@@ -137,10 +135,8 @@ def predict(network: Any, bag: F32, mean: F32, sd: F32, device: str = "cpu") -> 
 
     Parameters
     ----------
-    network : as `fit` returns it
     bag : (n, d) features of a slide's tiles
     mean, sd : (d,) of the features in training
-    device : of torch
     """
     import torch
 
@@ -174,7 +170,6 @@ def auc_interval(
     ----------
     labels : (n,) 0 or 1
     scores : (n,) higher for 1
-    groups : (n,) patients
     """
     rng = generator(seed)
     labels, scores = np.asarray(labels), np.asarray(scores)

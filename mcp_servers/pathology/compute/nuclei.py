@@ -87,7 +87,6 @@ def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = D
     ----------
     density : (height, width) optical density
     radius : of the means, pixels
-    floor : least threshold
     cap : densities above it count as it
 
     Returns

@@ -104,7 +104,6 @@ def cell_layers(
     ----------
     red, green, blue, near : (height, width)
     labels : (height, width), 0 off the nuclei
-    epithelial : (labels,) of each
     tissue : (height, width)
     gap_density : optical density under which tissue is a gap
     """

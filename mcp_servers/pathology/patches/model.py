@@ -179,10 +179,6 @@ def encode_corners(
     ----------
     corners : (n, 2) upper left, level-0 pixels
     grid : size and magnification of the tiles
-    encoder : name in the registry
-    weights : path below the roots
-    device : "auto", "cpu" or a device of torch
-    context : roots, and where progress goes
     span : share of the progress that this is, from and to
 
     Raises
@@ -223,9 +219,6 @@ def tumor_probability(
     tissue_scale : level-0 pixels per pixel of `tissue`
     shape : rows and columns of the grid
     cell_scale : level-0 pixels
-    context : roots, and where progress goes
-    weights : of the encoder, below the roots
-    device : "auto", "cpu" or a device of torch
 
     Raises
     ------

@@ -31,7 +31,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from mcp_servers.measures.language import Code, Measurement, Rule
 from mcp_servers.measures.maps import Name
-from mcp_servers.measures.units import read_unit
+from mcp_servers.measures.units import UnitName
 from sage.core.errors import InputError, explain_validation
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
@@ -64,7 +64,7 @@ class Contract(Strict):
 
     name: Name
     sentence: Annotated[str, StringConstraints(pattern=r"^the [^\"\\\n]{8,280}$")]
-    unit: str
+    unit: UnitName
     rule: Rule
     reads: tuple[
         Annotated[str, StringConstraints(pattern=_READS)],
@@ -73,11 +73,6 @@ class Contract(Strict):
     parameters: dict[Name, Annotated[float, Field(allow_inf_nan=False)]] = Field(
         default_factory=dict, max_length=MOST_PARAMETERS
     )
-
-    @field_validator("unit")
-    @classmethod
-    def _is_a_unit(cls, value: str) -> str:
-        return str(read_unit(value))
 
     @field_validator("rule")
     @classmethod
