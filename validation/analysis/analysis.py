@@ -28,11 +28,14 @@ from sage.core.log import logger
 from validation.analysis.e_value import put_e_value
 from validation.analysis.flow import group_numbers, patient_flow
 from validation.contracts.contract import FrozenContract, TestPlan
+from validation.controls import run as controls
 from validation.controls.run import control_outcome, ledger_fields
+from validation.controls.specification import specification
 from validation.figures.plots import draw
 from validation.inputs.population import Cut
 from validation.inputs.prediction import PredictionModel
 from validation.inputs.study import NO_TERM, Study
+from validation.methods import run_method
 from validation.results.controls import (
     ControlResult,
     Controls,
@@ -180,8 +183,6 @@ class Analysis:
             return None, error
 
     def _attempt(self, plan: TestPlan, study: Study | None, refusal: Exception) -> None:
-        from validation.methods import run_method
-
         def work() -> TestOutcome:
             if study is None:
                 raise refusal
@@ -257,8 +258,6 @@ class Analysis:
 
     def _run_controls(self, study: Study) -> None:
         """Run every control that the contract asks for; the others are recorded as switched off."""
-        from validation.controls import run as controls
-
         plan, primary = self.contract.controls, self.contract.primary_test
         self._controls = Controls(
             permuted=self._control(
@@ -350,8 +349,6 @@ class Analysis:
         return kind(status=status, reason=outcome.reason or outcome.status)
 
     def _curve(self, study: Study) -> Specifications:
-        from validation.controls.specification import specification
-
         found, curve = specification(study)
         self.curve = curve
         self._tables["specification"] = [

@@ -8,6 +8,7 @@ from pathlib import Path
 from sage.core.errors import InputError
 from validation.cohort.columns import CohortColumns
 from validation.cohort.describe import endpoint_of, joins_of, variable_of
+from validation.cohort.features import feature_table
 from validation.cohort.model import (
     ExpressionSpec,
 )
@@ -45,8 +46,6 @@ class Cohort(CohortColumns):
         InputError
             If the table has no such key, no numbers, or hardly any of the cohort's patients.
         """
-        from validation.cohort.features import feature_table
-
         name, table, variables = feature_table(path, key, modality, source, self.spec)
         spec = self.spec.model_copy(
             update={

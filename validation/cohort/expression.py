@@ -19,6 +19,7 @@ from sage.core.clock import seconds
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
 from sage.core.hashes import hash_file, hash_text
+from validation.cohort.derive import log2_cpm
 from validation.cohort.ids import SAMPLE_NAMES, patient_of, sample_type_of
 from validation.cohort.matrix import Matrix, read_matrix
 from validation.cohort.model import ExpressionSpec
@@ -230,8 +231,6 @@ def _library_sizes(spec: ExpressionSpec, root: Path, raw: Matrix) -> NDArray[np.
 def _transform(
     spec: ExpressionSpec, values: NDArray[np.float64], sizes: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    from validation.cohort.derive import log2_cpm
-
     if spec.scale in ("counts", "cpm", "tpm", "rsem") and np.nanmin(values, initial=0.0) < 0:
         raise InputError(
             f'expression: negative values do not fit scale = "{spec.scale}"; is the file on a log '

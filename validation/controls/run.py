@@ -13,9 +13,19 @@ import numpy as np
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
+from validation.controls.numeric import dealt_at_risk, empirical_p, permutations
+from validation.controls.numeric import permuted_outcome as permute
 from validation.core.hypothesis import CutRule, Direction
-from validation.inputs.population import Exposed, cut_for, expose, exposure_values, rescale
+from validation.inputs.population import (
+    Exposed,
+    apply_filters,
+    cut_for,
+    expose,
+    exposure_values,
+    rescale,
+)
 from validation.inputs.study import Study
+from validation.methods import run_method
 from validation.results.controls import (
     ControlResult,
     Controls,
@@ -67,8 +77,6 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
 
     Complete cases mislead where a value is missing because of what happened to the patient.
     """
-    from validation.inputs.population import apply_filters
-
     contract = study.contract
     rows = table[apply_filters(table, contract.filters)]
     whole = Study(contract, rows, study.cuts, study.exposed)
@@ -166,15 +174,6 @@ def _score_z(value: FloatArray, x: FloatArray, others: Any) -> FloatArray:
 
 def permuted_outcome(study: Study) -> PermutedOutcome:
     """The claim's statistic when exposures are dealt out anew among the patients."""
-    from validation.controls.numeric import (
-        dealt_at_risk,
-        empirical_p,
-        permutations,
-    )
-    from validation.controls.numeric import (
-        permuted_outcome as permute,
-    )
-
     plan = study.contract.controls
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
@@ -214,8 +213,6 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     Expression and signatures are replaced by matched genes (prepared beforehand, without the
     outcome); any other exposure is dealt out anew among the patients.
     """
-    from validation.controls.numeric import permutations
-
     contract = study.contract
     use = contract.exposures[exposure]
     keep = _arrays(study)[0]
@@ -284,8 +281,6 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
 
 def _at_risk(study: Study) -> tuple[float, FloatArray]:
     """Statistic of a time-dependent exposure, observed and dealt out among those at risk."""
-    from validation.controls.numeric import dealt_at_risk
-
     contract = study.contract
     keep, value, flags, x, _ = _arrays(study)
     entry = study.entry(keep)
@@ -413,8 +408,6 @@ def timing(study: Study) -> TimingResult:
 
 def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     """An association that must be there if the outcome data are sound."""
-    from validation.inputs.population import apply_filters
-
     plan = study.contract.controls.known_positive
     assert plan is not None
     rows = table[apply_filters(table, study.contract.filters)]
@@ -448,8 +441,6 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
 
 def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> NegativeEndpoint:
     """The same exposure on an endpoint that it should not touch."""
-    from validation.methods import run_method
-
     name = study.contract.controls.negative_endpoint
     assert name is not None
     primary = study.contract.primary_test

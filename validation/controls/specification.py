@@ -9,6 +9,13 @@ import numpy as np
 
 from sage.core.errors import InputError
 from validation.contracts.registered import SEARCHING
+from validation.controls.curve import (
+    cox_model,
+    fit_specification_curve,
+    leave_one_out,
+    linear_model,
+    logistic_model,
+)
 from validation.controls.run import all_layers
 from validation.core.hypothesis import Comparison, CutRule, Direction
 from validation.inputs.population import Cut, cut_for, expose, exposure_values
@@ -32,8 +39,6 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     InputError
         If none could be estimated.
     """
-    from validation.controls.curve import fit_specification_curve
-
     contract = study.contract
     known = _outcome_rows(study)
     own_cut = _own_cut(study)
@@ -97,8 +102,6 @@ def _sites_left_out(
     study: Study, known: BoolArray, choices: _Choices, own_cut: str, curve: SpecificationCurve
 ) -> SpecificationCurve:
     """The curve with the claim's own cut estimated without each site in turn."""
-    from validation.controls.curve import leave_one_out
-
     layers = all_layers(study)
     column = study.rows.loc[known, study.contract.site]
     left_out = leave_one_out(
@@ -169,8 +172,6 @@ def _labels(study: Study, keys: tuple[str, ...]) -> str:
 
 def _model(study: Study, known: BoolArray) -> Model:
     """Build the model of the primary endpoint for the specification curve."""
-    from validation.controls.curve import cox_model, linear_model, logistic_model
-
     endpoint = study.contract.primary_test.endpoint
     value, event = study.outcome(endpoint)
     if event is not None:

@@ -15,7 +15,24 @@ from sage.core.hashes import hash_file
 from sage.core.log import logger
 from validation.controls.keys import Key
 from validation.core.types import Number
+from validation.figures.calibration_plot import calibration_figure
+from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
+from validation.figures.decision_curve_plot import decision_curve_figure
+from validation.figures.forest_plot import ForestRow, forest
+from validation.figures.nomogram_plot import nomogram_figure
+from validation.figures.specification_plot import specification_curve_figure
+from validation.figures.spline_plot import spline_figure
+from validation.figures.style import wrap_text
+from validation.methods.clinical import curves_of
+from validation.methods.competing import sides_of
+from validation.methods.groups import groups_of
+from validation.methods.nomogram import nomogram_of
+from validation.methods.predicting import design_for
+from validation.methods.regression import fit_spline
 from validation.results.results import Effect, Figure, p_is
+from validation.statistics.calibration import calibration
+from validation.statistics.competing import aalen_johansen
+from validation.statistics.survival import kaplan_meier
 
 if TYPE_CHECKING:
     from validation.contracts.contract import Contract
@@ -83,7 +100,6 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
 
 def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     from validation.figures.kaplan_meier import kaplan_meier_figure
-    from validation.statistics.survival import kaplan_meier
 
     contract = analysis.contract
     endpoint = contract.endpoint(outcome.endpoint)
@@ -129,8 +145,6 @@ def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: P
 def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Kaplan-Meier curves of the four groups that two exposures form."""
     from validation.figures.kaplan_meier import kaplan_meier_figure
-    from validation.methods.groups import groups_of
-    from validation.statistics.survival import kaplan_meier
 
     contract = analysis.contract
     label = contract.endpoint(outcome.endpoint).label
@@ -168,10 +182,6 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
 
 
 def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    from validation.figures.calibration_plot import calibration_figure
-    from validation.methods.predicting import design_for
-    from validation.statistics.calibration import calibration
-
     contract, model = analysis.contract, study.model
     assert model is not None
     keep, X = design_for(study, model)
@@ -218,9 +228,6 @@ def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Pa
 
 def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """The hazard ratio along the exposure, between its 1st and 99th percentile."""
-    from validation.figures.spline_plot import spline_figure
-    from validation.methods.regression import fit_spline
-
     contract, numbers = analysis.contract, analysis.numbers
     use, cut = contract.exposures[0], study.cuts[0]
     found = fit_spline(study, contract.test(outcome.id))
@@ -258,9 +265,6 @@ def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -
 
 
 def _decision(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    from validation.figures.decision_curve_plot import decision_curve_figure
-    from validation.methods.clinical import curves_of
-
     contract = analysis.contract
     curves = curves_of(study, contract.test(outcome.id))
     risk_of = _risk_of(contract, outcome.endpoint)
@@ -292,10 +296,6 @@ def _risk_of(contract: Contract, key: str) -> str:
 
 
 def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
-    from validation.figures.nomogram_plot import nomogram_figure
-    from validation.figures.style import wrap_text
-    from validation.methods.nomogram import nomogram_of
-
     assert analysis.model is not None
     found = nomogram_of(analysis.model, study)
     if found is None:
@@ -319,10 +319,6 @@ def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
 
 def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Incidence of the event and of the competing event by group, or of everybody for a slope."""
-    from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
-    from validation.methods.competing import sides_of
-    from validation.statistics.competing import aalen_johansen
-
     contract = analysis.contract
     endpoint = contract.endpoint(outcome.endpoint)
     roles = {"exposed": "Exposed", "reference": "Reference", "all": "All patients"}
@@ -370,8 +366,6 @@ def _short(name: str, role: str) -> str:
 
 def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figure | None:
     """Effects of the exposure in every model on the same scale, the primary first."""
-    from validation.figures.forest_plot import ForestRow, forest
-
     contract = analysis.contract
     primary = done.get(contract.primary)
     if primary is None or primary.effect is None or primary.effect.null != 1.0:
@@ -452,8 +446,6 @@ def _model_label(contract: Contract, test: TestOutcome) -> str:
 
 
 def _specification(analysis: Finished, out: Path) -> Figure:
-    from validation.figures.specification_plot import specification_curve_figure
-
     contract = analysis.contract
     path = out / "specification.svg"
     endpoint = contract.endpoint(contract.primary_test.endpoint).label

@@ -22,6 +22,7 @@ from validation.inputs.population import (
     exposure_values,
     population_mask,
 )
+from validation.statistics.base import ranks
 
 if TYPE_CHECKING:
     from validation.inputs.prediction import PredictionModel
@@ -258,8 +259,6 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
 
 def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArray) -> None:
     """Detect an exposure that determines every patient's event or time to it."""
-    from validation.statistics.base import ranks
-
     endpoint = study.contract.primary_test.endpoint
     if study.contract.endpoint(endpoint).kind == "continuous":
         return

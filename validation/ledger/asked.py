@@ -11,6 +11,7 @@ from sage.core.hashes import hash_text
 from validation.core.signature import read_signature
 from validation.core.types import canonical_json
 from validation.ledger.lines import Registration, Screened
+from validation.ledger.patients import pack_features, unpack
 from validation.ledger.store import Store
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def asked_before(
         if not same or len(other.exposures) != len(mine.exposures):
             continue
         if other.exposures != mine.exposures:
-            from validation.ledger.patients import unpack
-
             header, ranks = unpack(store.data(row))
             found = [set(patients.twins(key, ranks, match)) for key in mine.exposures]
             if not all(found) or set.union(*found) != set(range(len(header["names"]))):
@@ -59,8 +58,6 @@ def screened_before(
     before: str = "",
 ) -> tuple[str, ...]:
     """Find exposures screened in these patients before the contract was registered."""
-    from validation.ledger.patients import unpack
-
     keys = list(mine.exposures)
     for key in mine.exposures:
         if key in cohort.derived:
@@ -93,7 +90,5 @@ def screened_before(
 
 def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
     """The exposures of a contract by their ranks among the pilots."""
-    from validation.ledger.patients import pack_features
-
     ranks = [np.frombuffer(patients.profile(key), dtype=np.uint8) for key in exposures]
     return pack_features(exposures, np.vstack(ranks))

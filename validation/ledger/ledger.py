@@ -46,7 +46,9 @@ from validation.ledger.lines import (
     line_model,
     line_text,
 )
+from validation.ledger.patients import Patients, pack_features
 from validation.ledger.store import Mark, Row, Store
+from validation.statistics.multiplicity import p_to_e
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -276,8 +278,6 @@ class Ledger:
         ----------
         ranks : (features, pilots) their ranks, from `validation.ledger.patients.profiles`
         """
-        from validation.ledger.patients import pack_features
-
         data = pack_features(names, ranks)
         what = hash_text(canonical_json([endpoint, sorted(names)]))[:16]
         said = Screened(screen=what, cohort=cohort.id, endpoint=endpoint, features=len(names))
@@ -288,8 +288,6 @@ class Ledger:
 
     def patients(self, cohort: Cohort) -> Patients:
         """A cohort's patients with their fingerprints, made once."""
-        from validation.ledger.patients import Patients
-
         known = self._patients.get(id(cohort))
         if known is None:
             known = self._patients[id(cohort)] = (cohort, Patients(cohort))
@@ -554,8 +552,6 @@ class Ledger:
 
     def _disjoint(self) -> dict[tuple[str, str], float]:
         """Product of the e-values of a claim's test on other patients than the claim's own."""
-        from validation.statistics.multiplicity import p_to_e
-
         found: dict[tuple[str, str], float] = {}
         for entry in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
             other = entry.part in ("discovery", "replication") and not entry.claim

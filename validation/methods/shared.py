@@ -9,7 +9,7 @@ import numpy as np
 from sage.core.errors import InputError
 from validation.contracts.contract import Scale, TestPlan, Within
 from validation.inputs.study import Study
-from validation.results.results import Book, Effect, TestOutcome
+from validation.results.results import Book, Effect, TestOutcome, p_text
 from validation.statistics.binary import logistic
 from validation.statistics.cox import cox
 from validation.statistics.errors import ConvergenceError, SeparationError
@@ -299,8 +299,6 @@ def wald_outcome(
 
 def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:
     """A table's row."""
-    from validation.results.results import p_text
-
     return {
         "term": name,
         scale: f"{float(value):.2f}",

@@ -17,6 +17,7 @@ import pandas as pd
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
+from validation.analysis.analysis import Analysis
 from validation.contracts.contract import Contract, FrozenContract, TestPlan, VariableUse
 from validation.core.dictionary import known_since
 from validation.core.hypothesis import Filter
@@ -87,8 +88,6 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
     InputError
         If the inputs are missing or changed, or belong to another contract.
     """
-    from validation.analysis.analysis import Analysis
-
     opened = Analysis.open(inputs)
     if opened.frozen.sha256 != analysis.contract_sha256 or opened.part != analysis.part:
         raise InputError(f"{inputs}: not the inputs of this analysis")

@@ -17,15 +17,17 @@ from sage.core.errors import InputError
 from sage.core.files import write_text, writing
 from sage.core.hashes import hash_file, hash_text
 from sage.core.seeds import generator
+from validation.cohort.derive import composed_scores
 from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
+from validation.controls.numeric import matched_features
 from validation.controls.run import SEPARATOR, is_replaceable
 from validation.core.dictionary import known_since
 from validation.core.signature import GeneSignature, read_signature
 from validation.core.types import canonical_json
 from validation.drafting.freezing import changed_data
 from validation.inputs.population import Cut, confirmation_mask, find_cuts
-from validation.inputs.variables import describe_use
+from validation.inputs.variables import describe_use, find_variable
 from validation.ledger.ledger import Ledger
 from validation.run.overlap import DESCRIPTION, require_other_patients
 
@@ -265,8 +267,6 @@ def _has_variable(cohort: Cohort, key: str) -> bool:
 
 
 def _source(cohort: Cohort, key: str) -> str:
-    from validation.inputs.variables import find_variable
-
     return find_variable(cohort.dictionary(), key).source if _has_variable(cohort, key) else ""
 
 
@@ -322,9 +322,6 @@ def _draws(
 
     For a single gene all of its nearest are taken, so that the control does not hang on the seed.
     """
-    from validation.cohort.derive import composed_scores
-    from validation.controls.numeric import matched_features
-
     composed = read_signature(use.key)
     genes = [gene for gene in _genes(cohort, use) if gene in place]
     wanted = contract.controls.random_features

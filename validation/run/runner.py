@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
+from validation.analysis.analysis import execute
 from validation.contracts.contract import FrozenContract
 from validation.contracts.timing import timing_limits
 from validation.core.types import Number
@@ -64,8 +65,6 @@ def run(
         patients, or the confirmation patients were opened for another contract of the same
         hypothesis; earlier results stay as they are then.
     """
-    from validation.analysis.analysis import execute
-
     say = progress or _silent
     protocol.register(frozen, cohort, ledger, replicate)
     set_aside(out, frozen)

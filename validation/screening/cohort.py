@@ -12,6 +12,9 @@ import pandas as pd
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
+from validation.inputs.study import FEWEST_PARTED
+from validation.ledger.patients import profiles
+from validation.screening.volcano import volcano
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -254,8 +257,6 @@ def _register(
     picked: NDArray[np.bool_],
 ) -> None:
     """Note a screen with the ranks of its features among the patients that the ledger keeps."""
-    from validation.ledger.patients import profiles
-
     patients = ledger.patients(cohort)
     places = {name: at for at, name in enumerate(index)}
     rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
@@ -264,8 +265,6 @@ def _register(
 
 def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(p,) features that part all patients with the event from all without, as no marker does."""
-    from validation.inputs.study import FEWEST_PARTED
-
     had, had_not = features[events], features[~events]
     if min(len(had), len(had_not)) < FEWEST_PARTED:
         return np.zeros(features.shape[1], dtype=bool)
@@ -290,8 +289,6 @@ def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
 
 
 def _write(done: CohortScreen, out: Path, title: str) -> None:
-    from validation.screening.volcano import volcano
-
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "screen.csv", pd.DataFrame(done.rows()).to_csv(index=False))
     volcano(

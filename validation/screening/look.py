@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sage.core.errors import InputError
+from validation.ledger.patients import profiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,8 +100,6 @@ def note_look(ledger: Ledger, cohort: Cohort, look: Look) -> None:
 
 
 def _gene_ranks(cohort: Cohort, pilots: Sequence[str]) -> NDArray[np.uint8]:
-    from validation.ledger.patients import profiles
-
     assert cohort.expression is not None
     values, patients = cohort.block(cohort.expression.genes)
     of_pilots = pd.DataFrame(values, index=patients).reindex(
