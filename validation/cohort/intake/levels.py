@@ -47,21 +47,18 @@ COUNTED = frozenset(
     ["count", "number", "nodes", "node", "size", "n", "age", "weight", "height", "dose"]
 )
 FOLDED = {
-    "m": "male",
-    "f": "female",
-    "w": "female",
-    "man": "male",
-    "woman": "female",
-    "y": "yes",
-    "n": "no",
-    "ja": "yes",
-    "nein": "no",
-    "oui": "yes",
-    "non": "no",
-    "pos": "positive",
-    "neg": "negative",
-    "wt": "wildtype",
-    "mut": "mutated",
+    word: level
+    for level, text in (
+        ("male", "m man"),
+        ("female", "f w woman"),
+        ("yes", "y ja oui"),
+        ("no", "n nein non"),
+        ("positive", "pos"),
+        ("negative", "neg"),
+        ("wildtype", "wt"),
+        ("mutated", "mut"),
+    )
+    for word in text.split()
 }
 MOST_LEVELS = 20
 MOST_LENGTH = 60

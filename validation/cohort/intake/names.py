@@ -199,27 +199,15 @@ ADMINISTRATIVE = re.compile(
     r"collection indicator|registration|report|dcc|birth)\b"
 )
 IDENTIFIER = {
-    "patient": 4,
-    "case": 3,
-    "subject": 4,
-    "barcode": 4,
-    "submitter": 3,
-    "id": 3,
-    "ids": 3,
-    "pid": 4,
-    "mrn": 4,
-    "sample": 2,
-    "patientid": 5,
-    "sampleid": 3,
-    "participant": 4,
-    "geo": 2,
-    "gsm": 3,
-    "accession": 2,
-    "nr": 2,
-    "number": 1,
-    "numero": 1,
-    "dossier": 2,
-    "identifiant": 3,
+    word: weight
+    for weight, text in (
+        (5, "patientid"),
+        (4, "patient subject barcode pid mrn participant"),
+        (3, "case submitter id ids sampleid gsm identifiant"),
+        (2, "sample geo accession nr dossier"),
+        (1, "number numero"),
+    )
+    for word in text.split()
 }
 BIRTH = re.compile(r"\b(birth|dob|geburtsdatum|born|naissance)\b")
 START = re.compile(
