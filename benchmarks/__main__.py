@@ -39,7 +39,7 @@ class Adapters(TyperGroup):
         return get_command(single)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_text("NAME is one of `python -m benchmarks list`.")
+        formatter.write_text("NAME is listed by `python -m benchmarks list`.")
 
 
 def _with_output(name: str, run: Any) -> Any:
@@ -69,7 +69,7 @@ def _with_output(name: str, run: Any) -> Any:
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
-app.add_typer(typer.Typer(cls=Adapters), name="run", help="Run one benchmark.")
+app.add_typer(typer.Typer(cls=Adapters), name="run", help="Run a benchmark.")
 
 
 @app.command("list")
@@ -92,7 +92,7 @@ def page(folder: Path, out: Path | None = None) -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of the user's input is one line and exit code 2."""
+    """Run the command line; an error of the user's input is a single line and exit code 2."""
     try:
         app()
     except SageError as error:

@@ -1,8 +1,7 @@
-"""What every benchmark shares: rows, intervals, resumable repetitions, timing, and the page."""
+"""Shared parts of all benchmarks: rows, intervals, resumable repetitions, timing, and the page."""
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import time
@@ -35,7 +34,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Row(Strict):
-    """One line of a table: a figure of SAGE beside its baseline and the best published one."""
+    """A line of a table: a figure of SAGE beside its baseline and the best published figure."""
 
     benchmark: str
     measured: str
@@ -47,7 +46,7 @@ class Row(Strict):
 
 
 class Report(Strict):
-    """The result of one benchmark: rows for people, `data` for programs."""
+    """The result of a benchmark: rows for people, `data` for programs."""
 
     name: str = ""
     command: str = ""
@@ -56,7 +55,7 @@ class Report(Strict):
 
 
 def render(reports: Sequence[Report]) -> str:
-    """Render reports as one Markdown table with notes."""
+    """Render reports as a Markdown table with notes."""
     rows = [row for report in reports for row in report.rows]
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for row in rows:
@@ -231,25 +230,14 @@ def run_missing(
     return [known[key] for key in wanted]
 
 
-def best_time(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Shortest wall time of a call in seconds, after one warm-up."""
-    work()
-    return min(measure_time(work) for _ in range(repeats))
-
-
 def median_time(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Median wall time of a call in seconds, after one warm-up."""
+    """Median wall time of a call in seconds, after a warm-up."""
     work()
     return statistics.median(measure_time(work) for _ in range(repeats))
 
 
 def measure_time(work: Callable[[], Any]) -> float:
-    """Wall time of one call in seconds."""
+    """Wall time of a call in seconds."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def read_json_lines(path: Path) -> list[Any]:
-    """Read a file of one JSON value per line."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]

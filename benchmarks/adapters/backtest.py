@@ -1,8 +1,9 @@
 """Backtest: do path scores of the past predict the graph's later links?
 
 At each cut year, pairs of the graph as it was that were linked within the horizon are compared with
-pairs that were not: random ones, and ones with the same types and degrees at both ends. The paper's
-four path scores stand beside classical link predictors, with intervals from resampling the pairs.
+pairs that were not: random pairs, and pairs with the same types and degrees at both ends. The
+paper's four path scores appear beside classical link predictors, with intervals from resampling the
+pairs.
 """
 
 from __future__ import annotations
@@ -132,8 +133,8 @@ def score_classically(past: Graph, ends: Ends) -> dict[str, Floats]:
     near = csr_array((np.ones(len(indices)), indices, indptr), shape=shape)
     near.data[:] = 1.0
     degree = np.maximum(np.diff(indptr), 1).astype(np.float64)
-    one, other = near[ends[:, 0]], near[ends[:, 1]]
-    shared = one.multiply(other)
+    first, second = near[ends[:, 0]], near[ends[:, 1]]
+    shared = first.multiply(second)
 
     def weigh(weight: Floats) -> Floats:
         return np.asarray(shared @ weight, dtype=np.float64)
@@ -221,7 +222,7 @@ def backtest(
     paths: int = 5,
     seed: int = 0,
 ) -> dict[tuple[str, Against], tuple[float, float, float]]:
-    """AUC of every score at one cut; the paper's scores on up to `pairs` linked pairs."""
+    """AUC of every score at a cut; the paper's scores on up to `pairs` linked pairs."""
     window = open_window(graph, cut, horizon)
     found: dict[tuple[str, Against], tuple[float, float, float]] = {}
     kinds: list[tuple[Callable[[Ends], dict[str, Floats]], int]] = [

@@ -38,13 +38,13 @@ FEWEST = 20
 
 
 class Permuted(Cohort):
-    """A cohort in which the known values of one variable are permuted."""
+    """A cohort in which the known values of a variable are permuted."""
 
     permuted: str = ""
     permutation: int = 0
 
     def column(self, key: str) -> pd.Series:
-        """Return a column, permuted if it is the chosen one."""
+        """Return a column, permuted if chosen."""
         held = super().column(key)
         if key != self.permuted:
             return held
@@ -55,7 +55,7 @@ class Permuted(Cohort):
 
 
 class Claim(Strict):
-    """One claim and its verdict; `naive` is true if its primary p alone was below 0.05."""
+    """A claim and its verdict; `naive` is true if its primary p alone was below 0.05."""
 
     cohort: str
     number: int

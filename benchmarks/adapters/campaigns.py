@@ -51,7 +51,7 @@ QUESTION = (
 
 @dataclass(frozen=True)
 class Trial:
-    """One claim of a campaign.
+    """A claim of a campaign.
 
     `p` is the primary p in the exploring patients, `confirmed` the smaller of primary and adjusted
     p in the expected direction in the confirmation patients (None: not opened), `place` and `level`
@@ -143,7 +143,7 @@ def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
 def smallest_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | None) -> float:
     """Smallest p by which the verdict might call the claim associated; 1 if none might."""
 
-    def expected(test: TestOutcome | None) -> bool:
+    def is_expected(test: TestOutcome | None) -> bool:
         return (
             test is not None
             and test.p is not None
@@ -151,11 +151,11 @@ def smallest_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | N
             and expected_direction(contract, test.effect)
         )
 
-    if not expected(primary) or primary.p is None:
+    if not is_expected(primary) or primary.p is None:
         return 1.0
     ways = [primary.p]
     sign = primary.p < CLEAR * contract.rules.alpha
-    if sign and beside is not None and expected(beside) and beside.p is not None:
+    if sign and beside is not None and is_expected(beside) and beside.p is not None:
         ways.append(beside.p)
     return min(ways)
 
@@ -206,7 +206,7 @@ def choose_by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choos
 
 
 def run_campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Trial]:
-    """Ask up to `claims` claims, each chosen by the outcomes of the earlier ones."""
+    """Ask up to `claims` claims, each chosen by the outcomes of the earlier claims."""
     earlier: list[Earlier] = []
     trials: list[Trial] = []
     for number in range(1, claims + 1):
@@ -270,7 +270,7 @@ def brief_scientist(question: str, known: DataDictionary, settings: Settings) ->
 
 
 class Line(Strict):
-    """One campaign in one world."""
+    """A campaign in a world."""
 
     seed: int
     patients: int

@@ -47,7 +47,7 @@ class Source(Strict):
     """A record that the statement cites, or that the debate had beside it.
 
     `label` is how the debate calls it (R1 …); `passages` are all findings of its note, not only the
-    one quoted; `quoted` is what the report quotes.
+    quoted finding; `quoted` is what the report quotes.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Statement(Strict):
 
 
 class Reading(Strict):
-    """One reader's verdict on one statement, with the reason."""
+    """A reader's verdict on a statement, with the reason."""
 
     id: str
     verdict: Verdict
@@ -94,7 +94,7 @@ class Reading(Strict):
 
 
 class Share(Strict):
-    """How many statements of a group were supported, with Wilson's 95% interval."""
+    """Share of supported statements in a group, with Wilson's 95% interval."""
 
     group: str
     statements: int
@@ -383,7 +383,7 @@ def load_sample(path: Path) -> list[Statement]:
 
 
 def load_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]:
-    """Load one reader's verdicts by statement: JSON lines with id, verdict and reason.
+    """Load a reader's verdicts by statement: JSON lines with id, verdict and reason.
 
     Raises
     ------
@@ -445,7 +445,7 @@ def score(
                              f" such as {missing[0]}")  # fmt: skip
     if all((first[item.id].verdict, first[item.id].reason)
            == (second[item.id].verdict, second[item.id].reason) for item in sample):  # fmt: skip
-        raise InputError("the two readings are identical: one is a copy of the other")
+        raise InputError("the two readings are identical: the second is a copy")
     disputed = {item.id for item in sample if first[item.id].verdict != second[item.id].verdict}
     if undisputed := sorted(decided.keys() - disputed):
         raise InputError(f"{undisputed[0]} was adjudicated, but both readers agree on it")

@@ -82,7 +82,7 @@ def overlap(columns: Mapping[str, str], name: str, text: str) -> float:
 
 
 class Task(Strict):
-    """One gold hypothesis with its tables and the descriptions of their columns."""
+    """A gold hypothesis with its tables and the descriptions of their columns."""
 
     name: str
     text: str
@@ -104,7 +104,7 @@ class Gold(Strict):
 
 
 class Tried(Strict):
-    """One claim and its verdict; `permutation` is 0 for the original table.
+    """A claim and its verdict; `permutation` is 0 for the original table.
 
     `naive` is true if the primary p alone was below 0.05, `associated` if the verdict's first
     question was answered with yes.
@@ -126,7 +126,7 @@ def load_tasks(folder: Path) -> list[Task]:
     Raises
     ------
     InputError
-        If there is none, or one has another format.
+        If there is none, or a file has another format.
     """
     paths = sorted(folder.rglob("metadata_*.json"))
     if not paths:
@@ -229,7 +229,7 @@ def _key(name: str) -> str:
 def build_spec(table: pd.DataFrame, outcome: str, use: Sequence[str]) -> CohortSpec:
     """Build a cohort of a table's rows: continuous, binary or survival outcome.
 
-    An outcome of zeros and ones beside a column of times ("time", "duration", "follow-up" in its
+    An outcome of 0 and 1 beside a column of times ("time", "duration", "follow-up" in its
     name, none negative) is an event in time, in months as no unit is stated.
 
     Raises
@@ -286,7 +286,7 @@ def classify(values: pd.Series) -> str:
 
 
 def try_claim(task: Task, gold: Gold, exposure: str, permutation: int, seed: int = 0) -> Tried:
-    """Validate one claim of a gold hypothesis, original or permuted."""
+    """Validate a claim of a gold hypothesis, original or permuted."""
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
@@ -346,7 +346,7 @@ def try_claim(task: Task, gold: Gold, exposure: str, permutation: int, seed: int
 
 
 def summarize(tried: Sequence[Tried], golds: Sequence[Gold]) -> Report:
-    """Power over claims of an effect, and false claims over permuted ones."""
+    """Power over claims of an effect, and false claims over permuted columns."""
     original = [item for item in tried if not item.permutation]
     permuted = [item for item in tried if item.permutation]
     effects = [item for item in original if item.relation != "none"]
@@ -399,7 +399,7 @@ def run(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
 ) -> Report:
-    """Validate gold hypotheses and permuted ones."""
+    """Validate gold hypotheses, original and permuted."""
     golds = {task.name: parse_gold(task) for task in load_tasks(folder)}
     if all(gold.unread for gold in golds.values()):
         raise InputError(f"{folder}: no task can be read; {next(iter(golds.values())).unread}")

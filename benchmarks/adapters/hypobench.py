@@ -36,13 +36,13 @@ MOST_RULES, DEEPEST, BEAM = 12, 3, 24
 ALPHA = 0.05
 LEAST_ROWS = 6
 MOST_TOGETHER = 3
-"""Most categories that one condition joins."""
+"""Most categories that a condition joins."""
 _IDLE = {"num", "to", "of", "the", "status", "school", "rate", "index", "member", "record"}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one split: columns by name, and whether each row has the first label."""
+    """Rows of a split: columns by name, and whether each row has the first label."""
 
     columns: dict[str, NDArray[Any]]
     label: Mask
@@ -50,7 +50,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its three splits and the planted rule in words."""
+    """A setting: its three splits and the planted rule as text."""
 
     name: str
     train: Rows
@@ -100,8 +100,8 @@ class Rule:
 
 
 class Score(Strict):
-    """One method on one setting. Shares from 0 to 1; `planted` is agreement with the noise-free
-    rule on test rows, `accuracy` with their labels."""
+    """Scores of a method on a setting. Shares from 0 to 1; `planted` is agreement with the
+    noise-free rule on test rows, `accuracy` with their labels."""
 
     setting: str
     method: str
@@ -118,7 +118,7 @@ def load_settings(folder: Path) -> list[Setting]:
     Raises
     ------
     InputError
-        If there is none, or one is damaged.
+        If there is none, or a setting is damaged.
     """
     found = []
     for about in sorted(folder.rglob("metadata.json")):
@@ -147,7 +147,7 @@ def load_settings(folder: Path) -> list[Setting]:
 def _rows(folder: Path, split: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
     paths = sorted(folder.glob(f"*_{split}.json"))
     if len(paths) != 1:
-        raise ValueError(f"holds {len(paths)} files *_{split}.json, not one")
+        raise ValueError(f"holds {len(paths)} files *_{split}.json; expected a single file")
     (path,) = paths
     held: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
     label = [name for name in held if name.startswith(LABEL)][-1]
@@ -170,14 +170,14 @@ def _require_one_form(splits: Sequence[dict[str, NDArray[Any]]]) -> None:
             raise ValueError(f"its {name} rows have other columns than training rows")
         for column, values in columns.items():
             if (values.dtype.kind == "f") != (train[column].dtype.kind == "f"):
-                raise ValueError(f"{column} is words in one split and numbers in another")
+                raise ValueError(f"{column} is text in a split and numeric in another")
 
 
 def find_rules(train: Rows, validation: Rows) -> list[Rule]:
     """Find rules in the training rows that the validation rows confirm."""
     rules: list[Rule] = []
     conditions = _conditions(train)
-    free = [np.ones(len(rows.label), bool) for rows in (train, validation)]
+    free = [np.full(len(rows.label), True) for rows in (train, validation)]
     tried: set[frozenset[Condition]] = set()
     for _ in range(MOST_RULES):
         rule = _best(train, free[0], conditions, tried)
@@ -234,7 +234,7 @@ def _best(
         return None
     price = 2 * np.log(len(conditions))
     held = [condition.holds(rows)[free] for condition in conditions]
-    beam: list[tuple[float, tuple[int, ...], Mask]] = [(0.0, (), np.ones(len(label), bool))]
+    beam: list[tuple[float, tuple[int, ...], Mask]] = [(0.0, (), np.full(len(label), True))]
     best: tuple[float, Rule] | None = None
     for _ in range(DEEPEST):
         longer = {}
@@ -268,7 +268,7 @@ def _confirmed(rule: Rule, rows: Rows, free: Mask) -> Rule | None:
             _p(
                 condition.holds(rows),
                 rows.label == rule.label,
-                free & _others(whole, condition, rows),
+                free & _meet_others(whole, condition, rows),
             )
             for condition in conditions
         ]
@@ -280,14 +280,14 @@ def _confirmed(rule: Rule, rows: Rows, free: Mask) -> Rule | None:
     return None
 
 
-def _others(rule: Rule, condition: Condition, rows: Rows) -> Mask:
+def _meet_others(rule: Rule, condition: Condition, rows: Rows) -> Mask:
     met = [each.holds(rows) for each in rule.conditions if each is not condition]
-    every = np.ones(len(rows.label), bool)
+    every = np.full(len(rows.label), True)
     return np.asarray(np.logical_and.reduce([every, *met]), dtype=bool)
 
 
 def _p(hit: Mask, label: Mask, among: Mask) -> float:
-    """One-sided p: rows with the condition have the label more often."""
+    """P value, one-sided: rows with the condition have the label more often."""
     hit, label = hit[among], label[among]
     table = [[int((hit & label).sum()), int((hit & ~label).sum())],
              [int((~hit & label).sum()), int((~hit & ~label).sum())]]  # fmt: skip
@@ -297,7 +297,7 @@ def _p(hit: Mask, label: Mask, among: Mask) -> float:
 def predict(rules: Sequence[Rule], known: Sequence[Rows], rows: Rows) -> Mask:
     """Predict each row's label by the first rule that it meets, else by the majority."""
     label = np.concatenate([each.label for each in known])
-    left = np.ones(len(label), bool)
+    left = np.full(len(label), True)
     for rule in rules:
         left &= ~np.concatenate([rule.holds(each) for each in known])
     rest = label[left] if left.any() else label
@@ -309,11 +309,11 @@ def predict(rules: Sequence[Rule], known: Sequence[Rows], rows: Rows) -> Mask:
 
 def find_planted_columns(setting: Setting) -> set[str]:
     """Find the columns whose words occur in the planted rules."""
-    said = {word[:5] for word in re.findall(r"[a-z]+", " ".join(setting.planted).lower())}
+    mentioned = {word[:5] for word in re.findall(r"[a-z]+", " ".join(setting.planted).lower())}
     return {
         name
         for name in setting.train.columns
-        if any(word[:5] in said for word in name.split("_") if word not in _IDLE)
+        if any(word[:5] in mentioned for word in name.split("_") if word not in _IDLE)
     }
 
 

@@ -2,7 +2,7 @@
 
 `results/extraction/held_out.tsv` holds 300 triples of the rules (version 11) in abstracts that took
 no part in development (BioNLP-ST 2013 Cancer Genetics, the development half of BC5CDR), drawn by a
-hash and judged on their sentence by one reader twice and by another once; it counts as right what
+hash and judged on their sentence by a reader twice and by a second reader once; right is what
 all call right. `held_out_17.tsv` holds 120 triples that version 17 keeps, judged by two readers.
 The sheets of `results/paths/` hold the best paths of prompts chosen without seeing paths, each
 judged by two readers as `known`, `plausible`, `co-study` or `wrong`.

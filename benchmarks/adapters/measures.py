@@ -1,10 +1,10 @@
 """Spatial measures: planted arrangements on simulated slides, found or falsely claimed.
 
 Simulated slides hold tumor, B and T cells whose numbers vary beside three arrangements: how tightly
-B cells cluster, how deep T cells sit in the tumor, how many T cells stand beside B cells. In a
-planted cohort the hazard follows one of them, in a null cohort none; age goes with it in both. The
-path is that of docs/measurements.md: the standard suite, the gate and a screen in two thirds of the
-patients, then the best variable alone, per standard deviation, in the direction seen and beside
+B cells cluster, how deep T cells sit in the tumor, how many T cells are beside B cells. In a
+planted cohort the hazard follows an arrangement, in a null cohort none; age goes with it in both.
+The path is that of docs/measurements.md: the standard suite, the gate and a screen in two thirds of
+the patients, then the best variable alone, per standard deviation, in the direction seen and beside
 age, under a frozen contract in the others.
 
 A planted truth is found where the confirmed claim is supported and its variable goes along with the
@@ -40,7 +40,7 @@ TRUTHS = ("clustering of B cells", "depth of T cells", "T cells beside B cells")
 NULL = "nothing"
 HAZARD_RATIO = 1.6
 """Per standard deviation of the planted arrangement."""
-TELLS = 0.8
+CORRELATION = 0.8
 """Correlation of a measurement with the arrangement for which the cohorts are planned."""
 EVENTS = 0.65
 """Share of patients whose event is seen, about."""
@@ -52,7 +52,7 @@ TYPES = ("b_cell", "neoplastic", "t_cell")
 
 
 class Line(Strict):
-    """One cohort: what was planted, which variable was best, and how its claim ended."""
+    """A cohort: the planted arrangement, the best variable, and the result of its claim."""
 
     slides: int
     seed: int
@@ -80,20 +80,20 @@ class Measurable:
     discovery: int
 
 
-def planned_patients() -> int:
+def plan_patients() -> int:
     """Patients with whom the confirmation has the planned power (Schoenfeld's formula)."""
     z = NormalDist()
-    effect = TELLS * np.log(HAZARD_RATIO)
+    effect = CORRELATION * np.log(HAZARD_RATIO)
     events = ((z.inv_cdf(1 - ALPHA / 2) + z.inv_cdf(POWER)) / effect) ** 2
     return int(np.ceil(events / EVENTS))
 
 
-CONFIRMATION = planned_patients()
+CONFIRMATION = plan_patients()
 DISCOVERY = 2 * CONFIRMATION
 
 
 def simulate(seed: int, patients: int) -> tuple[list[SlideMaps], dict[str, F64]]:
-    """One slide per patient, and the arrangements that were planted in it."""
+    """Simulate a slide per patient, with planted arrangements."""
     rng = generator(seed)
     spread = np.exp(rng.uniform(np.log(15), np.log(90), patients))
     depth = rng.uniform(-100, 150, patients)
@@ -149,7 +149,7 @@ def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMAT
     return Measurable(seed, measured, frozenset(report.passed), planted, discovery)
 
 
-def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
+def try_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
     """Draw outcomes, screen in discovery, confirm the best, and clean up."""
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
@@ -185,7 +185,7 @@ def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
         values = given.measured.table[:, names.index(name)] if name in names else None
         along = None if values is None else spearman(values, given.planted[truth])
     supported = verdict == "supported"
-    tells = along is not None and abs(along) >= ALONG and (along > 0) == (ratio > 1)
+    related = along is not None and abs(along) >= ALONG and (along > 0) == (ratio > 1)
     return Line(
         slides=given.seed,
         seed=seed,
@@ -194,8 +194,8 @@ def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
         verdict=verdict,
         because=because,
         along=along,
-        found=supported and tells,
-        false=supported and not tells,
+        found=supported and related,
+        false=supported and not related,
         passed=len(given.keep),
     )
 
@@ -272,13 +272,13 @@ censored_values = [0]
 """
 
 
-def cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) -> Iterator[Line]:
-    """Lines of all cohorts: from each set of slides so many per truth, and so many null ones."""
+def draw_cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) -> Iterator[Line]:
+    """Yield lines of all cohorts: `draws` per truth and `null_draws` null cohorts from each set."""
     for slides in sets:
         given = prepare(slides)
         truths = [truth for truth in TRUTHS for _ in range(draws)] + [NULL] * null_draws
         for number, truth in enumerate(truths):
-            yield one_cohort(place, given, 1000 * slides + number, truth)
+            yield try_cohort(place, given, 1000 * slides + number, truth)
 
 
 def summarize(lines: Sequence[Line]) -> Report:
@@ -312,7 +312,7 @@ def run(
     done = {line.slides for line in lines}
     missing = [number for number in range(first, first + sets) if number not in done]
     with tempfile.TemporaryDirectory() as folder:
-        for line in cohorts(Path(folder), missing, draws, null):
+        for line in draw_cohorts(Path(folder), missing, draws, null):
             append_line(keep, line.model_dump_json())
             lines.append(line)
     return summarize(lines)

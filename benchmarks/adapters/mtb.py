@@ -1,7 +1,7 @@
 """MTBBench: a molecular tumor board's questions, asked of a model and scored.
 
-Patients are rebuilt from published conversations (`agent_logs_hancock`, `agent_logs_msk`): one
-folder per model, one JSON file per patient with `question`, `answer`, `response`,
+Patients are rebuilt from published conversations (`agent_logs_hancock`, `agent_logs_msk`): a
+folder per model, a JSON file per patient with `question`, `answer`, `response`,
 `files_accessed`, `files_hallucinated`, and last the conversation. What models wrote is used only to
 score it again, never as part of a case. Intervals draw patients; the baseline is the best constant
 letter, chosen with the answers in view.
@@ -66,7 +66,7 @@ VERSION = 2
 
 
 class Answered(Strict):
-    """One question with its answer; an `error` counts as a wrong answer."""
+    """A question with its answer; an `error` counts as a wrong answer."""
 
     key: str
     case: str
@@ -89,7 +89,7 @@ class Answered(Strict):
 
 
 class Loaded(Strict):
-    """One track: cases, keys (case → number → letter), published answers, drug descriptions."""
+    """A track: cases, keys (case → number → letter), published answers, drug descriptions."""
 
     track: str
     cases: tuple[Case, ...]
@@ -108,7 +108,7 @@ class _Question(BaseModel):
 
 
 class _Log:
-    """One patient's conversation with one model."""
+    """A patient's conversation with a model."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.case, self.model = path, path.name.split("_", 1)[0], path.parent.name
@@ -313,7 +313,7 @@ class Score(Strict):
 
 
 def score(rows: Sequence[Answered]) -> Score:
-    """Score the answers of one track."""
+    """Score the answers of a track."""
     letter = min(Counter(row.truth for row in rows).items(), key=lambda pair: (-pair[1], pair[0]))[
         0
     ]
@@ -324,7 +324,7 @@ def score(rows: Sequence[Answered]) -> Score:
         right[place] += row.right
         floor[place] += row.truth == letter
         asked[place] += 1
-    if len(patients) == 1:  # drawing one patient again gives no interval
+    if len(patients) == 1:  # drawing the same patient again gives no interval
         interval, over = (0.0, 1.0), (-1.0, 1.0)
     else:
         interval = bootstrap(patients, lambda at: right[at].sum() / asked[at].sum())

@@ -1,7 +1,7 @@
 """Planted truth: which mechanisms a campaign finds, and which claims are false.
 
 Each world has one to five mechanisms among the variables that the literature's graph names,
-or pairs of them on one path (`benchmarks.simulate.mechanisms`). Three searchers look for them:
+or pairs of them on a path (`benchmarks.simulate.mechanisms`). Three searchers look for them:
 
 - *rules*: the policy of `sage campaign` without a model, at most 60 claims;
 - *random*: random claims over the same variables, under the same contracts, split and control;
@@ -9,8 +9,8 @@ or pairs of them on one path (`benchmarks.simulate.mechanisms`). Three searchers
   Benjamini and Hochberg at 0.05.
 
 A mechanism is found if a supported claim (a hit of the screen) names its variables, form, direction
-and subgroup. A claim is false if none of its variables is planted or correlated with a planted one
-(at least 0.2). Half a minute of processor time per world.
+and subgroup. A claim is false if none of its variables is planted or correlated with a planted
+variable (at least 0.2). Half a minute of processor time per world.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from validation.core.hypothesis import (
 )
 
 ALONG = 0.2
-"""Correlation from which a variable counts as related to a planted one."""
+"""Correlation from which a variable counts as related to a planted variable."""
 SEARCHERS = ("rules", "random", "screen")
 
 
 class Found(Strict):
-    """Result of one searcher in one world.
+    """Result of a searcher in a world.
 
-    `found` holds one flag per mechanism, `first` the number of claims up to the first one found,
+    `found` holds one flag per mechanism, `first` the number of claims up to the first found,
     `false` the number of supported claims about nothing planted.
     """
 
@@ -79,7 +79,7 @@ class Found(Strict):
 
 
 class Line(Strict):
-    """One world and its searchers."""
+    """A world and its searchers."""
 
     seed: int
     patients: int
@@ -224,7 +224,7 @@ def _score_campaign(
 
 
 def _relates(keys: Iterable[str], mechanisms: Sequence[Mechanism], cohort: Cohort) -> bool:
-    """True if one of these variables is planted, or correlated with a planted one."""
+    """True if any of these variables is planted, or correlated with a planted variable."""
     planted = sorted({key for mechanism in mechanisms for key in mechanism.variables})
     asked = sorted(set(keys))
     table = cohort.table(list(dict.fromkeys([*asked, *planted])), ["OS"])

@@ -64,7 +64,7 @@ class GoldQuestion(Strict):
 
 
 class QuestionScore(Strict):
-    """Score of one prompt; `answered` is true if it was refused or answered as expected."""
+    """Score of a prompt; `answered` is true if it was refused or answered as expected."""
 
     id: str
     kind: str
@@ -128,7 +128,7 @@ def score(
 
     `readings` replace the settings' reasoner; prompts on unavailable cohorts are skipped.
     """
-    asker = _Asker(settings, shared, readings)
+    asker = Asker(settings, shared, readings)
     out = []
     for item in gold:
         missing = asker.missing(item)
@@ -141,7 +141,7 @@ def score(
 
 
 def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
-    """Score one prompt."""
+    """Score a prompt."""
     question, hypothesis = answer.question, answer.hypothesis
     trouble = []
     refused = bool(answer.refusal)
@@ -153,11 +153,11 @@ def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
     rows = account(question, hypothesis) if hypothesis is not None else ()
     parsed = kept = reported = silent = 0
     for part in item.parts:
-        found = _parsed(part, question)
+        found = _is_parsed(part, question)
         parsed += found
         if not found:
             trouble.append(f"not parsed: {part.role.value} {part.words}")
-        held = found if hypothesis is None else _carried(part, hypothesis)
+        held = found if hypothesis is None else _is_carried(part, hypothesis)
         noted = (refused and answered) or _is_reported(part, question)
         noted = noted or any(not row.kept and _same(row.words, part.words) for row in rows)
         if part.carriers and held:
@@ -184,7 +184,7 @@ def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
     )
 
 
-def _parsed(part: GoldPart, question: Question) -> bool:
+def _is_parsed(part: GoldPart, question: Question) -> bool:
     found = [other for other in question.parts if other.role is part.role]
     if part.carriers:
         return any(
@@ -229,7 +229,7 @@ def render_filter(condition: Filter) -> str:
     return f"{condition.variable} {condition.op} {','.join(texts)}"
 
 
-def _carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
+def _is_carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
     """True if a field of the hypothesis carries the part."""
     exposed = {exposure.variable for exposure in hypothesis.exposures}
     used = exposed | {condition.variable for condition in hypothesis.subgroups}
@@ -241,7 +241,7 @@ def _carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
     return False
 
 
-class _Asker:
+class Asker:
     """Asks as `sage run` does, up to the draft of a hypothesis."""
 
     def __init__(
@@ -277,7 +277,7 @@ class _Asker:
 
     def answer(self, item: GoldQuestion, *, hypotheses: bool) -> Answer:
         """Parse a prompt and, if it can be answered, draft the first hypothesis."""
-        given, vocabulary = self._known(item.cohort)
+        given, vocabulary = self._load_known(item.cohort)
         given = given.model_copy(update={"prompt": item.prompt})
         if self.readings is not None:
             reading = self.readings[item.id]
@@ -300,7 +300,7 @@ class _Asker:
         except InputError as error:
             return Answer(question, str(error))
 
-    def _known(self, cohort: str) -> tuple[QuestionInput, Vocabulary]:
+    def _load_known(self, cohort: str) -> tuple[QuestionInput, Vocabulary]:
         """Load graph and cohort once per cohort."""
         if cohort not in self._given:
             from kg.graph.model import Graph

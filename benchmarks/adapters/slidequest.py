@@ -4,23 +4,21 @@ A question's score is the share of its values that lie within tolerance of the t
 unreadable answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). Two of the
 published rules score the truth itself below 1: bounds are truth * (1 - t) and truth * (1 + t),
 which cross where the truth is negative; and rows are looked up by their id, so that of rows that
-share one only the last counts. The repaired scorer takes |answer - truth| <= t * |truth| and gives
-each row one of its own, rows that share an id by their other texts, else in order. Columns of other
-names stand for those that were asked; the published scorer takes the best of any number of them, so
-that hundreds of guesses score 1, the repaired one only as many as were asked. To the published one
-a single text among a column's numbers makes the whole column wrong, and a row too many an answer
-without ids.
+share an id only the last counts. The repaired scorer takes |answer - truth| <= t * |truth| and
+gives each row its own match, rows that share an id by their other texts, else in order. Columns of
+other names may replace the requested columns; the published scorer takes the best of any number of
+them, so that hundreds of guesses score 1, the repaired scorer only as many as were requested. For
+the published scorer a single text among a column's numbers makes the whole column wrong, and so
+does an extra row in an answer without ids.
 """
 
 from __future__ import annotations
 
-import csv
 import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +52,7 @@ class Question(Strict):
 
 
 class Scored(Strict):
-    """One question in one repeat."""
+    """Scores of a question in a repeat."""
 
     question: str
     original: float
@@ -63,10 +61,7 @@ class Scored(Strict):
 
 
 class Summary(Strict):
-    """A category, or the questions that need a capability, over the repeats.
-
-    `*_error` is the standard error, None with one repeat.
-    """
+    """A category over the repeats; `*_error` is the standard error, None without repeats."""
 
     category: str
     questions: int
@@ -113,30 +108,6 @@ def load_questions(folder: Path) -> tuple[list[Question], int]:
     return found, total
 
 
-def parse_capability(label: str) -> str:
-    """A label of notes.csv without what stands in parentheses."""
-    return re.sub(r"\s*\(.*\)", "", label).strip()
-
-
-def load_needs(benchmark: Path) -> dict[str, list[set[str]]]:
-    """The capabilities that each question of each category needs.
-
-    Raises `InputError` when a notes.csv is absent or another table.
-    """
-    found = {}
-    for category in CATEGORIES:
-        path = benchmark / category / "notes.csv"
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                found[category] = [
-                    {parse_capability(part) for part in row["capabilities"].split(",")}
-                    for row in csv.DictReader(file)
-                ]
-        except (OSError, KeyError) as error:
-            raise InputError(f"{path}: not SlideQuest's notes: {error}") from error
-    return found
-
-
 def read_answer(path: Path) -> list[Cells]:
     """Rows of an answer.json; a single object is one row, or its columns where they are lists.
 
@@ -171,12 +142,12 @@ def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
     elif any(question.id_column not in row for row in rows):
         return 0.0
     else:
-        matched = _matched(question, rows, repaired)
+        matched = _match_rows(question, rows, repaired)
     names = list(question.tolerances)
     keys = list(dict.fromkeys(key for row in rows for key in row if key != question.id_column))
     right = {
         (name, key): [
-            _within(
+            _is_within(
                 row.get(name),
                 None if given is None else given.get(key),
                 question.tolerances[name],
@@ -189,12 +160,12 @@ def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
     }
     if not repaired:
         given = [cell for row in matched if row is not None for cell in row.items()]
-        worded = {key for key, value in given if value is not None and _number(value) is None}
+        worded = {key for key, value in given if value is not None and _parse_number(value) is None}
         numbers = [name for name in names if isinstance(truth[0].get(name), int | float)]
         right |= {(n, k): [False] * len(truth) for n in numbers for k in keys if k in worded}
     total = sum(sum(right[name, name]) for name in names if name in keys)
     free, spare = [n for n in names if n not in keys], [k for k in keys if k not in names]
-    # More columns than names are left: which one is the answer was not said.
+    # More columns than names are left: the answer is ambiguous.
     if repaired and sum(key not in truth[0] for key in spare) > len(free):
         spare = []
     if free and spare:
@@ -203,23 +174,25 @@ def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
     return total / (len(truth) * len(names))
 
 
-def _alike(each: object, other: object) -> int:
+def _count_shared(each: object, other: object) -> int:
     """Number of characters that two IDs share in order."""
     blocks = difflib.SequenceMatcher(None, str(each), str(other)).get_matching_blocks()
     return sum(block.size for block in blocks)
 
 
-def _matched(question: Question, rows: list[Cells], repaired: bool) -> list[Cells | None]:
+def _match_rows(question: Question, rows: list[Cells], repaired: bool) -> list[Cells | None]:
     """For each row of the truth the answer's row, by the likeness of their ids."""
     key = question.id_column or ""
     by_id = {str(row[key]): row for row in rows}
     ids = [str(truth[key]) for truth in question.truth]
     if len(by_id) == len(rows) and len(set(ids)) == len(ids):
-        # What the likeness of ids comes to, sooner: ids as they are, or all with a file's ending.
+        # A shortcut with the same result: ids as they are, or all with a file's ending.
         for known in (by_id, {name.rpartition(".")[0]: row for name, row in by_id.items()}):
             if len(known) == len(rows) and set(ids) <= set(known):
                 return [known[name] for name in ids]
-    gain = np.array([[_alike(t[key], r[key]) for r in rows] for t in question.truth], dtype=float)
+    gain = np.array(
+        [[_count_shared(t[key], r[key]) for r in rows] for t in question.truth], dtype=float
+    )
     if repaired:
         texts = [name for name in question.truth[0] if name not in (key, *question.tolerances)]
         for i, truth in enumerate(question.truth):
@@ -235,28 +208,28 @@ def _matched(question: Question, rows: list[Cells], repaired: bool) -> list[Cell
     return out
 
 
-def _plain(value: object) -> str:
+def _normalize(value: object) -> str:
     """Normalize case, dashes, spaces and a final stop."""
     text = re.sub(r"\s+", " ", str(value).lower().strip())
     return re.sub(r"[.:!?]$", "", re.sub(r"[-–—]", "", text))
 
 
-def _number(value: object) -> float | None:
-    """Parse a value as a number; None if it is not one."""
+def _parse_number(value: object) -> float | None:
+    """Parse a value as a number; None if it is something else."""
     try:
         return float(str(value).strip("[](){}\"' "))
     except ValueError:
         return None
 
 
-def _within(truth: object, given: object, tolerance: object, repaired: bool) -> bool:
+def _is_within(truth: object, given: object, tolerance: object, repaired: bool) -> bool:
     """True when a value is within tolerance of the truth."""
     if isinstance(truth, bool) or not isinstance(truth, int | float):
         if truth is None or given is None:
             return repaired and truth is None and given is None
         options = truth if isinstance(truth, list) else [truth]
-        return _plain(given) in {_plain(option) for option in options}
-    number = _number(given)
+        return _normalize(given) in {_normalize(option) for option in options}
+    number = _parse_number(given)
     if number is None:
         return False
     if repaired and math.isnan(truth):
@@ -289,33 +262,16 @@ def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Sc
 
 def summarize(repeats: Sequence[Sequence[Scored]]) -> list[Summary]:
     """Average over questions per category and in all, with the standard error over repeats."""
-    return _summaries(repeats, (*CATEGORIES, "all"), lambda each: {"all", each.partition("/")[0]})
-
-
-def summarize_capabilities(
-    repeats: Sequence[Sequence[Scored]], needs: Mapping[str, Sequence[set[str]]]
-) -> list[Summary]:
-    """Average per capability, over the questions that need it."""
-    known = {
-        f"{category}/question_{number}": need
-        for category, rows in needs.items()
-        for number, need in enumerate(rows, 1)
-    }
-    names = sorted(set().union(*known.values()), key=str.lower)
-    return _summaries(repeats, names, lambda each: known.get(each, set()))
-
-
-def _summaries(
-    repeats: Sequence[Sequence[Scored]], names: Sequence[str], groups: Callable[[str], set[str]]
-) -> list[Summary]:
-    """Summarize each group that has a question."""
     out = []
-    for name in names:
-        parts = [[row for row in rows if name in groups(row.question)] for rows in repeats]
+    for name in (*CATEGORIES, "all"):
+        parts = [
+            [row for row in rows if name in ("all", row.question.partition("/")[0])]
+            for rows in repeats
+        ]
         if not parts or not parts[0]:
             continue
         original = np.array([np.mean([row.original for row in part]) for part in parts])
-        mended = np.array([np.mean([row.repaired for row in part]) for part in parts])
+        repaired = np.array([np.mean([row.repaired for row in part]) for part in parts])
         failed = np.array([np.mean([row.original == 0 for row in part]) for part in parts])
         out.append(
             Summary(
@@ -323,8 +279,8 @@ def _summaries(
                 questions=len(parts[0]),
                 original=float(original.mean()),
                 original_error=_error(original),
-                repaired=float(mended.mean()),
-                repaired_error=_error(mended),
+                repaired=float(repaired.mean()),
+                repaired_error=_error(repaired),
                 failure_rate=float(failed.mean()),
                 failure_error=_error(failed),
             )
@@ -345,7 +301,9 @@ def run(
     runs: Annotated[Path, typer.Option(help="Folder of the agent's runs.")] = Path("slidequest"),
     repeats: Annotated[int, typer.Option(min=1, max=20, help="With --data.")] = 3,
     only: Annotated[list[str] | None, typer.Option(help="Questions or categories.")] = None,
-    budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
+    budget_usd: Annotated[
+        float | None, typer.Option(min=0, help="Limit on the cost of a repeat.")
+    ] = None,
 ) -> Report:
     """Score answers, or ask the agent first."""
     from benchmarks.slidequest_run import Cost, ask_agent, prepare
@@ -360,7 +318,7 @@ def run(
         if absent:
             notes.append(f"not asked, as their data are missing: {', '.join(absent)}.")
         answers = [runs / f"repeat_{number}" for number in range(1, repeats + 1)]
-        costs = [ask_agent(ready, place, budget_usd, runs) for place in answers]
+        costs = [ask_agent(ready, place, budget_usd) for place in answers]
         only = [question.name for question in ready]
     if only:
         questions = [item for item in questions if {item.name, item.category} & set(only)]
@@ -374,13 +332,11 @@ def run(
     if below:
         notes.append(f"the truth itself scores below 1 by the published rules: {', '.join(below)}.")
     notes += [
-        f"repeat {number}: {cost.steps} steps, {cost.tokens:,} tokens, {cost.no_answer} without an"
+        f"repeat {number}: {cost.tokens:,} tokens, {cost.no_answer} without an"
         f" answer, {'no prices' if cost.usd is None else f'{cost.usd:.2f} USD'}."
         for number, cost in enumerate(costs, 1)
     ]
     groups = summarize(scored)
-    with suppress(InputError):
-        groups += summarize_capabilities(scored, load_needs(folder))
 
     def show(value: float, error: float | None) -> str:
         return f"{value:.3f}" + ("" if error is None else f" ± {error:.3f}")

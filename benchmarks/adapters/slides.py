@@ -28,7 +28,7 @@ LEAST_AREA_UM2 = 10_000
 
 
 def match_points(found: Points, truth: Points, radius: float) -> int:
-    """Count pairs within a radius, each point in at most one pair, nearest first."""
+    """Count pairs within a radius, each point at most once, nearest first."""
     from scipy.spatial import cKDTree
 
     if not len(found) or not len(truth):

@@ -1,6 +1,6 @@
 """Reading slides: questions about painted slides with planted truth, and about real images.
 
-A slide is painted with one tumor focus, none to two lymphoid aggregates, a necrosis or none, and
+A slide is painted with a tumor focus, none to two lymphoid aggregates, a necrosis or none, and
 mitoses in the tumor; eight questions are asked of it. Readers are scored on slides of seeds that
 took no part in setting their thresholds (`DEVELOPED_ON`). Answers on real images were judged by eye
 (`slide_reading_real.json`, seen while thresholds were chosen; `slide_reading_held_out.json`).
@@ -44,16 +44,12 @@ FIELD_UM = 250.0
 QUADRANTS = ("upper left", "upper right", "lower left", "lower right")
 FIVE = (*QUADRANTS, "center")
 SIDES = ("left", "right", "upper", "lower")
-FIELD, WHOLE_FIELD_MM2 = (
-    Options(patch_px=PATCH_PX, levels=1) if False else Options(patch_px=PATCH_PX),
-    4.0,
-)
 HERE = Path(__file__).resolve().parent
 COUNTS = ("0", "1 to 3", "4 to 7", "8 or more")
 
 
 class Asked(Strict):
-    """One question with its truth."""
+    """A question with its truth."""
 
     kind: str
     question: Question
@@ -140,20 +136,20 @@ def plant(seed: int) -> Planted:
     yes, no = "yes", "no"
     margin_at = tumor_at if at_margin else "none"
     questions = (
-        _asked("tumor: which of five", "Which of the five regions holds the tumor?", FIVE,
+        _ask("tumor: which of five", "Which of the five regions holds the tumor?", FIVE,
                tumor_at),
-        _asked("TLS: where", "Are there tertiary lymphoid structures (TLS), and where?",
+        _ask("TLS: where", "Are there tertiary lymphoid structures (TLS), and where?",
                (*QUADRANTS, "none"), tls_at),
-        _asked("TLS: present", "Is there any TLS-like lymphoid aggregate on this slide?", (yes, no),
+        _ask("TLS: present", "Is there any TLS-like lymphoid aggregate on this slide?", (yes, no),
                yes if aggregates else no),
-        _asked("mitoses: count", "How many mitosis-like figures are there in the hottest field of "
+        _ask("mitoses: count", "How many mitosis-like figures are there in the hottest field of "
                f"{FIELD_UM:.0f} µm?", COUNTS, bin_),
-        _asked("necrosis: side", "Which side is necrotic?", (*SIDES, "none"), necrosis_at),
-        _asked("necrosis: present", "Does the tissue show necrosis?", (yes, no),
+        _ask("necrosis: side", "Which side is necrotic?", (*SIDES, "none"), necrosis_at),
+        _ask("necrosis: present", "Does the tissue show necrosis?", (yes, no),
                yes if necrosis else no),
-        _asked("margin: where", "Where does tumor reach the tissue margin, if anywhere?",
+        _ask("margin: where", "Where does tumor reach the tissue margin, if anywhere?",
                (*QUADRANTS, "none"), margin_at),
-        _asked("margin: involved", "Is the margin involved by tumor?", (yes, no),
+        _ask("margin: involved", "Is the margin involved by tumor?", (yes, no),
                yes if at_margin else no),
     )  # fmt: skip
     spots = ((float(tumor[0]), float(tumor[1]), radius),)
@@ -176,7 +172,7 @@ def _mitoses(
     return tuple(found)
 
 
-def _asked(kind: str, text: str, options: Sequence[str], truth: str) -> Asked:
+def _ask(kind: str, text: str, options: Sequence[str], truth: str) -> Asked:
     return Asked(kind=kind, question=Question(text=text, options=tuple(options)), truth=truth)
 
 
@@ -189,7 +185,7 @@ READERS: dict[str, Options] = {
 
 
 class Answered(Strict):
-    """One answer of one reader."""
+    """An answer of a reader."""
 
     reader: str
     seed: int
@@ -214,7 +210,7 @@ def paint(seed: int, folder: Path) -> Path:
 
 
 def ask_slide(seed: int, folder: Path) -> list[Answered]:
-    """Let every reader answer every question of one painted slide."""
+    """Let every reader answer every question about a painted slide."""
     out = []
     cells: dict[str, FloatArray] = {}
     tables: dict[tuple[str, float], FloatArray] = {}
@@ -237,8 +233,7 @@ def ask_images(judged: Path, folder: Path) -> list[dict[str, Any]]:
     out = []
     for item in json.loads(judged.read_text(encoding="utf-8"))["questions"]:
         with Slide.open(folder / "histology" / item["file"], mpp=item["mpp"]) as slide:
-            area = slide.width * slide.height * (slide.need_mpp() / 1000) ** 2
-            options = FIELD if area < WHOLE_FIELD_MM2 else Options(patch_px=PATCH_PX)
+            options = Options(patch_px=PATCH_PX)
             question = Question(text=item["question"], options=tuple(item["options"]))
             reading = read_slide(Scope(slide, options), computed_eyes(), question, options)
         right = reading.answer == item["truth"]

@@ -38,7 +38,7 @@ Sample = TypeVar("Sample")
 def _try_samples(
     runs: int, seed: int, draw: Callable[..., Sample], claims: Callable[[Sample], bool]
 ) -> list[bool | None]:
-    """Test one sample per run; None if the test refused it."""
+    """Test a sample per run; None if the test refused it."""
     outcomes: list[bool | None] = []
     for run in range(runs):
         sample = draw(seed=seed * 1_000_003 + run)
@@ -100,8 +100,9 @@ def false_claims(
 ) -> Rate:
     """Rate of false claims of a test of `TESTS` or `DISHONEST` on null data.
 
-    The exposure (first covariate) has no effect; the third covariate has one and is correlated with
-    it, so that adjusted models have something to adjust for (unadjusted tests see no correlation).
+    The exposure (first covariate) has no effect; the third covariate has an effect and is
+    correlated with it, so that adjusted models have something to adjust for (unadjusted tests see
+    no correlation).
     """
     test = (TESTS | DISHONEST)[name]
     adjusted = "adjusted" in name or "Firth" in name or "linear" in name
@@ -163,8 +164,8 @@ def competing_false_claims(
 ) -> Rate:
     """Rate of false claims of a test of `COMPETING` if only the competing event differs.
 
-    The groups have the same incidence of the cause; the competing event comes sooner in one (log
-    hazard ratio `other`).
+    The groups have the same incidence of the cause; the competing event comes sooner in the second
+    (log hazard ratio `other`).
 
     The cause-specific hazard then does differ, so that its test claims more.
     """
@@ -183,7 +184,7 @@ def competing_false_claims(
 
 @dataclass(frozen=True)
 class PowerPoint:
-    """Simulated power at one hazard ratio, and Schoenfeld's formula for the same events."""
+    """Simulated power at a hazard ratio, and Schoenfeld's formula for the same events."""
 
     hr: float
     events: float

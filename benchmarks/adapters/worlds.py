@@ -1,7 +1,7 @@
 """Simulated worlds: false claims and power of the whole path, and worlds with a trap each.
 
 Null worlds have no biomarker related to anything, so "supported" is a false claim; three hypotheses
-share one ledger. Each kind of hostile world (`benchmarks.simulate.hostile`) breaks one thing on
+share a ledger. Each kind of hostile world (`benchmarks.simulate.hostile`) breaks a single thing on
 purpose. The path is that of `sage validate`: contract, runner, ledger, verdict.
 """
 
@@ -70,7 +70,7 @@ HYPOTHESES = (JOINT, CXCL13, ADRM1)
 
 
 class Judged(Strict):
-    """One hypothesis in one world: verdict, reason, and the primary effect with its interval."""
+    """A hypothesis in a world: verdict, reason, and the primary effect with its interval."""
 
     seed: int
     hypothesis: str
@@ -93,7 +93,7 @@ def judge_world(
     patients: int = 400,
     alpha: float = 0.05,
 ) -> list[Judged]:
-    """Write a world, validate the hypotheses in it with one ledger, and clean up."""
+    """Write a world, validate the hypotheses in it with a shared ledger, and clean up."""
     from validation.cohort import load
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
@@ -156,7 +156,7 @@ DECIDING = ("primary", "adjusted", "schoenfeld", "rmst")
 
 
 class Hostile(Strict):
-    """One hypothesis in a hostile world.
+    """A hypothesis in a hostile world.
 
     `prevents` are the rules that kept it from being supported; `direct` is true if a plain adjusted
     test (p below alpha, expected direction) would have claimed it. `verdict` is "not shown" if that
@@ -171,7 +171,7 @@ class Hostile(Strict):
 
 
 def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
-    """Write a hostile world, validate its one hypothesis, and clean up.
+    """Write a hostile world, validate its hypothesis, and clean up.
 
     A hypothesis that SAGE refuses to register counts as refused. If nothing is true, a claim whose
     adjusted test misses its level ends there: it lacks independence and cannot be supported.
@@ -216,7 +216,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
 
 
 def claims_directly(plan: Contract, cohort: Cohort) -> bool:
-    """True if the adjusted test alone (the primary one without covariates) claims."""
+    """True if the adjusted test alone (the primary test without covariates) claims."""
     from validation.contracts.timing import as_known
     from validation.inputs.population import find_cuts
     from validation.inputs.study import Study

@@ -1,7 +1,7 @@
-"""Worlds in which an honest method is led astray: each kind breaks one thing on purpose.
+"""Worlds that mislead an honest method: each kind breaks a single assumption on purpose.
 
 A hostile world is an ordinary simulated cohort whose clinical course or measurements were changed,
-with one hypothesis. In all kinds but `planted` and `planted among prognostic genes` the exposure
+with a hypothesis. In all kinds but `planted` and `planted among prognostic genes` the exposure
 does nothing, so that "supported" is a false claim.
 """
 
@@ -50,13 +50,13 @@ class Tables:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of world.
+    """A kind of world.
 
     `disturb` changes the tables after they were written; `true` says that the exposure acts.
     """
 
     name: str
-    says: str
+    summary: str
     exposure: str = f"expression:{IDLE}"
     confounding: float = 0.0
     patients: int = 400
@@ -119,7 +119,7 @@ def write_hostile(folder: Path, kind: Kind, seed: int) -> None:
     (folder / "cohort.toml").write_text(text, encoding="utf-8")
 
 
-def _scaled(values: FloatArray) -> FloatArray:
+def _standardize(values: FloatArray) -> FloatArray:
     return np.asarray((values - values.mean()) / values.std(), dtype=np.float64)
 
 
@@ -185,21 +185,21 @@ def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
         for name in acting:
             column = genes[name]
             genes[name] = column.mean() + column.std() * (
-                np.sqrt(0.7) * _scaled(column.to_numpy()) + np.sqrt(0.3) * shared
+                np.sqrt(0.7) * _standardize(column.to_numpy()) + np.sqrt(0.3) * shared
             )
         tables.expression.loc[:, list(acting)] = genes.loc[
             tables.expression.index, list(acting)
         ].to_numpy()
-        score = _scaled(genes[list(acting)].apply(lambda gene: _scaled(gene.to_numpy())).sum(axis=1)
-                        .to_numpy())  # fmt: skip
-        _follow(tables, 0.5 * score + own * _scaled(genes[IDLE].to_numpy()), rng)
+        scaled = genes[list(acting)].apply(lambda gene: _standardize(gene.to_numpy()))
+        score = _standardize(scaled.sum(axis=1).to_numpy())
+        _follow(tables, 0.5 * score + own * _standardize(genes[IDLE].to_numpy()), rng)
 
     return disturb
 
 
-def _planted(tables: Tables, rng: np.random.Generator) -> None:
+def _plant(tables: Tables, rng: np.random.Generator) -> None:
     """The exposure acts on survival, and nothing else is wrong."""
-    _follow(tables, np.log(PLANTED_PER_SD) * _scaled(_genes(tables)[IDLE].to_numpy()), rng)
+    _follow(tables, np.log(PLANTED_PER_SD) * _standardize(_genes(tables)[IDLE].to_numpy()), rng)
 
 
 def _proxy(known_at: str | None) -> Callable[[Tables, np.random.Generator], None]:
@@ -216,7 +216,7 @@ def _last_visit(tables: Tables, rng: np.random.Generator, known_at: str | None) 
     dead = clinical["OS"].to_numpy(dtype=float)
     time = clinical["OS.time"].to_numpy(dtype=float)
     clinical["status_last"] = (
-        2.0 * dead - 0.5 * _scaled(np.log(time)) + rng.standard_normal(len(clinical))
+        2.0 * dead - 0.5 * _standardize(np.log(time)) + rng.standard_normal(len(clinical))
     ).round(2)
     tables.extra.append(
         variable_toml("status_last", "continuous", "Performance status", known_at=known_at)
@@ -253,12 +253,12 @@ def _missing(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _unmeasured(tables: Tables, rng: np.random.Generator) -> None:
-    """What the exposure goes with (correlation 0.6) acts on survival and is not in the cohort."""
+    """A correlate of the exposure (0.6) acts on survival and is not in the cohort."""
     hidden = rng.standard_normal(len(tables.clinical))
     _follow(tables, 0.6 * hidden, rng)
     mine = hidden[tables.clinical.index.get_indexer(tables.expression.index)]
     gene = tables.expression[IDLE]
-    mixed = 0.6 * mine + 0.8 * _scaled(gene.to_numpy())
+    mixed = 0.6 * mine + 0.8 * _standardize(gene.to_numpy())
     tables.expression[IDLE] = gene.mean() + gene.std() * mixed
 
 
@@ -269,7 +269,7 @@ KINDS = (
     Kind("confounding 0.6", "correlation 0.6", f"expression:{CONFOUNDED}", 0.6),
     Kind("confounding 0.9", "correlation 0.9", f"expression:{CONFOUNDED}", 0.9),
     Kind("sites", f"{SITES} sites differ in survival and in measured expression", disturb=_sites),
-    Kind("batch", "one of two batches reads higher and lives shorter", disturb=_batch),
+    Kind("batch", "the second of two batches reads higher and lives shorter", disturb=_batch),
     Kind("prognostic genes", "a fifth of all genes act on survival and go together",
          disturb=_prognostic(0.0)),
     Kind("proxy", "the exposure was recorded at the last visit, and nobody says when",
@@ -286,7 +286,7 @@ KINDS = (
         "correlation 0.6 with a cause of death that is not recorded",
         disturb=_unmeasured),
     Kind("planted", f"hazard ratio {PLANTED_PER_SD} per SD, 150 patients, nothing else",
-         patients=150, true=True, disturb=_planted),
+         patients=150, true=True, disturb=_plant),
     Kind("planted among prognostic genes", f"hazard ratio {PLANTED_PER_SD} per SD, 150 patients",
          patients=150, true=True, disturb=_prognostic(float(np.log(PLANTED_PER_SD)))),
 )  # fmt: skip

@@ -1,13 +1,13 @@
-"""Simulated cohorts with one to five planted mechanisms, among variables that a caller names.
+"""Simulated cohorts with up to five planted mechanisms, among variables that a caller names.
 
 A mechanism acts on the hazard of death and of progression alike:
 
 - *main*: a gene, per standard deviation;
 - *spatial*: a measurement of the slide, per standard deviation;
 - *interaction*: the product of two standardized variables, without a main effect of either, so that
-  no test of one variable sees it;
-- *subgroup*: a gene, in one level of a clinical variable alone;
-- *mediation*: a first variable moves a second one, which acts; the first acts through it alone.
+  no test of a single variable sees it;
+- *subgroup*: a gene, in a single level of a clinical variable alone;
+- *mediation*: a first variable moves a second, which acts; the first acts through it alone.
 
 Stage and age act as in every simulated world. `mechanisms.json` beside the cohort holds the truth;
 no cohort reader opens it.
@@ -45,7 +45,7 @@ SUBGROUPS = (("gender", "FEMALE"), ("smoking", "never"), ("subtype", "basal"))
 
 
 class Mechanism(Strict):
-    """One planted mechanism. `variables` are keys of the data dictionary; of a mediation, what
+    """A planted mechanism. `variables` are keys of the data dictionary; of a mediation, what
     moves first. `sign` is +1 where more of it is worse.
     """
 
@@ -64,11 +64,8 @@ def draw_mechanisms(
 ) -> tuple[Mechanism, ...]:
     """Mechanisms of different kinds on different variables.
 
-    Parameters
-    ----------
-    singles : variables that may act ("expression:FABP5", "imaging:tls_density")
-    pairs : pairs of them that may act together, or one through the other
-    count : one to five, each of another kind
+    `singles` may act alone ("expression:FABP5"), `pairs` together or through each other; `count` is
+    at most five, each of another kind.
     """
     kinds = [KINDS[at] for at in rng.permutation(len(KINDS))[:count]]
     used: set[str] = set()
@@ -98,15 +95,7 @@ def draw_mechanisms(
 def write_planted(
     folder: Path, mechanisms: Sequence[Mechanism], *, seed: int, patients: int = 600
 ) -> None:
-    """Write a simulated cohort in which these mechanisms, stage and age act, and nothing else.
-
-    Parameters
-    ----------
-    folder : gets the cohort
-    mechanisms : which variables act, how, and with which hazard ratio
-    seed : of patients and outcomes
-    patients : their number
-    """
+    """Write a simulated cohort in which these mechanisms, stage and age act, and nothing else."""
     write_world(folder, seed=seed, patients=patients, null=True)
     true = Effects().without_biomarkers()
     clinical = pd.read_csv(folder / "clinical.csv", keep_default_na=False, dtype=str)
@@ -156,8 +145,8 @@ def write_planted(
     clinical["cause_of_death"] = np.where(died, np.where(of_tumor, "tumor", "other"), "alive")
     clinical.to_csv(folder / "clinical.csv", index=False)
     planted = [mechanism.model_dump(mode="json") for mechanism in mechanisms]
-    told = {"simulated": True, "seed": seed, "mechanisms": planted}
-    (folder / "mechanisms.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    truth = {"simulated": True, "seed": seed, "mechanisms": planted}
+    (folder / "mechanisms.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
     for stale in ("truth.json", "PLANTED.md"):
         (folder / stale).unlink()
 

@@ -71,7 +71,7 @@ def test_the_report_stands_beside_a_tree(tmp_path: Path) -> None:
     [
         (lambda held: held.pop("art"), "other columns"),
         (lambda held: held["art"].pop(), "199 values"),
-        (lambda held: held.update(art=list(range(200))), "words in one split"),
+        (lambda held: held.update(art=list(range(200))), "text in a split"),
     ],
 )
 def test_splits_that_do_not_fit_are_rejected(tmp_path: Path, change: Any, words: str) -> None:
