@@ -125,7 +125,6 @@ def load_settings(folder: Path) -> list[Setting]:
         try:
             truth = json.loads(about.read_text(encoding="utf-8"))["ground_truth_hypotheses"]
             splits = [_rows(about.parent, split) for split in ("train", "val", "test")]
-            _require_one_form([columns for columns, _ in splits])
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             raise InputError(f"{about.parent}: not a HypoBench setting: {error}") from error
         texts = sorted({text for _, given in splits for text in given})
@@ -151,26 +150,12 @@ def _rows(folder: Path, split: str) -> tuple[dict[str, NDArray[Any]], list[str]]
     (path,) = paths
     held: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
     label = [name for name in held if name.startswith(LABEL)][-1]
-    for name, values in held.items():
-        if len(values) != len(held[label]):
-            raise ValueError(f"{path.name}: {name} has {len(values)} values, {label} "
-                             f"{len(held[label])}")  # fmt: skip
     columns = {
         name: np.array([str(v) for v in values]) if isinstance(values[0], str | bool) else
         np.array(values, dtype=float)
         for name, values in held.items() if name != label
     }  # fmt: skip
     return columns, [str(value) for value in held[label]]
-
-
-def _require_one_form(splits: Sequence[dict[str, NDArray[Any]]]) -> None:
-    train = splits[0]
-    for name, columns in zip(("validation", "test"), splits[1:], strict=True):
-        if columns.keys() != train.keys():
-            raise ValueError(f"its {name} rows have other columns than training rows")
-        for column, values in columns.items():
-            if (values.dtype.kind == "f") != (train[column].dtype.kind == "f"):
-                raise ValueError(f"{column} is text in a split and numeric in another")
 
 
 def find_rules(train: Rows, validation: Rows) -> list[Rule]:

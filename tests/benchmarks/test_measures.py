@@ -33,7 +33,7 @@ def test_a_planted_and_a_null_cohort_go_the_whole_path(tmp_path: Path) -> None:
     given = measures.prepare(2, discovery=60, confirmation=40)
     assert given.keep and len(given.measured.patients) == 100
     lines = [
-        measures.one_cohort(tmp_path, given, seed, truth)
+        measures.try_cohort(tmp_path, given, seed, truth)
         for seed, truth in enumerate([measures.TRUTHS[0], measures.NULL])
     ]
     assert not list(tmp_path.iterdir())
@@ -45,7 +45,7 @@ def test_a_planted_and_a_null_cohort_go_the_whole_path(tmp_path: Path) -> None:
 
 
 def test_the_confirmation_is_as_large_as_the_power_asks() -> None:
-    events = measures.planned_patients() * measures.EVENTS
-    z = math.sqrt(events) * measures.TELLS * math.log(measures.HAZARD_RATIO)
+    events = measures.plan_patients() * measures.EVENTS
+    z = math.sqrt(events) * measures.CORRELATION * math.log(measures.HAZARD_RATIO)
     assert NormalDist().cdf(z - 1.96) == pytest.approx(0.9, abs=0.01)
     assert measures.DISCOVERY == 2 * measures.CONFIRMATION
