@@ -39,7 +39,6 @@ class Slide:
 
     Parameters
     ----------
-    out : folder of the tools' output files
     mpp : µm per pixel of level 0, if the file does not state it
     """
 
@@ -226,7 +225,6 @@ def test_claims(
     Parameters
     ----------
     out : folder; each contract gets a folder of its own in it
-    progress : receives the contract's name and step
     """
     from validation.contracts.contract import FrozenContract
     from validation.run.runner import finalize, run

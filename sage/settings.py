@@ -227,20 +227,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line over environment over file.
-
-        Parameters
-        ----------
-        settings_cls : the class whose fields the file may set
-        init_settings : options of the command line; they win
-        env_settings : environment variables
-        dotenv_settings, file_secret_settings : left out; SAGE reads neither `.env` files nor
-            folders of secrets
-
-        Returns
-        -------
-        The sources that are asked for a field, in this order; the first that has it decides.
-        """
+        """Command line over environment over file; no `.env` files or folders of secrets."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sage.run.queue.runs import open_runs
-from sage.web.people import ALL, Everyone, Role
+from sage.web.people import ALL, People, Role
 from sage_hospital.audit import Audit, open_audit
 from sage_hospital.promises import Promises, open_promises
 from sage_hospital.quotas import check_count, grant_budget
@@ -17,12 +17,12 @@ from sage_hospital.quotas import check_count, grant_budget
 if TYPE_CHECKING:
     from sage.run.folder import RunFolder
     from sage.settings import Settings
-    from sage.web.people import Entry, People
+    from sage.web.people import Entry
     from sage_hospital.roles import Trust
 
 
 @dataclass
-class LoggedPeople:
+class LoggedPeople(People):
     """See `sage.web.people.People`.
 
     Parameters
@@ -90,7 +90,7 @@ def open_people(settings: Settings, trust: Trust | None) -> People:
     The table of runs is made as well, so that every run is in it.
     """
     if trust is None and settings.checkpoint_url is None:
-        return Everyone()
+        return People()
     kept = ExitStack()
     atexit.register(kept.close)
     kept.enter_context(open_runs(settings, new=True))

@@ -27,7 +27,7 @@ class Check(Strict):
 def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
     """Run all checks, most important first."""
     return [
-        _python(),
+        Check(what="Python", state="ok", found=platform.python_version()),
         _packages(),
         *_libraries(),
         _data(),
@@ -37,10 +37,6 @@ def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
         _writable(settings),
         _ledger(settings),
     ]
-
-
-def _python() -> Check:
-    return Check(what="Python", state="ok", found=platform.python_version())
 
 
 REQUIRED = ("langgraph", "lifelines", "statsmodels", "matplotlib", "mcp")

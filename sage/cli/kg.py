@@ -73,21 +73,19 @@ def _print_term(answer: Asked) -> None:
         out.print(f"  {part}{meaning.concept} ({meaning.type.value})", markup=False)
         if meaning.definition:
             out.print(f"    {meaning.definition}", markup=False, style="dim")
+        identifiers = [
+            number if ":" in number else f"{space} {number}"
+            for space, number in meaning.identifiers.items()
+        ]
         for label, others in (
             ("also called", meaning.synonyms),
-            ("identifiers", _list_identifiers(meaning.identifiers)),
+            ("identifiers", identifiers),
             *((kind.replace("_", " "), found) for kind, found in meaning.related.items()),
         ):
             if others:
                 out.print(f"    {label}: {', '.join(others)}", markup=False)
     if not answer.meanings:
         out.print("  not in the ontology", style="yellow")
-
-
-def _list_identifiers(identifiers: dict[str, str]) -> list[str]:
-    return [
-        number if ":" in number else f"{space} {number}" for space, number in identifiers.items()
-    ]
 
 
 def _print_between(between: list[Between]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kg.fusion.model import Merge
     from kg.graph.concept import ConceptReport
     from kg.graph.types import GraphStats
-    from kg.types import Evidence, ScoredPath
+    from kg.types import ScoredPath
 
 
 def list_paths(
@@ -58,15 +58,11 @@ def list_paths(
     if len(concepts) > 2:
         raise InputError(f"{len(concepts)} concepts; give two, or a question in quotes")
     settings = load()
-    weights = settings.weights
     options = PathOptions(
         k=limit,
         max_hops=max_hops,
         min_hops=min(2, max_hops),
-        logic=weights.logic,
-        relevance=weights.relevance,
-        novelty=weights.novelty,
-        surprise=weights.surprise,
+        **settings.weights.model_dump(),
         seed=seed,
         rank=rank,
         co_study=co_study,
@@ -103,7 +99,9 @@ def list_paths(
             out.print(
                 f"     {edge.head} {edge.relation} {edge.tail}: belief {edge.belief:.2f}{flag}"
             )
-            for evidence in _unique_sentences(edge.evidence)[:2]:
+            # A paper's abstract and body often share a sentence.
+            unique = {(e.pmid or e.doi or e.title, e.text.strip()): e for e in edge.evidence}
+            for evidence in list(unique.values())[:2]:
                 source = (
                     f"PMID {evidence.pmid}" if evidence.pmid else evidence.doi or evidence.title
                 )
@@ -113,11 +111,6 @@ def list_paths(
     for note in found.notes:
         err.print(f"[yellow]note[/] {note}")
     out.print(f"{len(found.paths)} of {found.candidates} candidate paths")
-
-
-def _unique_sentences(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """Drop repetitions: a paper's abstract and body often share a sentence."""
-    return list({(e.pmid or e.doi or e.title, e.text.strip()): e for e in evidence}.values())
 
 
 def _print_axes(path: ScoredPath) -> None:

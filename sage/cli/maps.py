@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,24 +20,10 @@ app = typer.Typer(add_completion=False,
 )  # fmt: skip
 
 
-class Format(StrEnum):
-    """Formats of other programs."""
-
-    QUPATH = "qupath"
-    CELLVIT = "cellvit"
-    HOVERNET = "hovernet"
-    INFORM = "inform"
-    STEINBOCK = "steinbock"
-    HOOKNET = "hooknet"
-    TABLE = "table"
-
-
-class Around(StrEnum):
-    """Shape taken as the analyzed tissue."""
-
-    NONE = "none"
-    HULL = "hull"
-    BOX = "box"
+Format = Literal["qupath", "cellvit", "hovernet", "inform", "steinbock", "hooknet", "table"]
+"""Formats of other programs."""
+Around = Literal["none", "hull", "box"]
+"""Shape taken as the analyzed tissue."""
 
 
 class Also(StrEnum):
@@ -88,7 +74,7 @@ def import_maps(
     ] = None,
     window: Annotated[
         Around, typer.Option(help="Tissue if the file has only cells; none: unknown.")
-    ] = Around.NONE,
+    ] = "none",
     replace: Annotated[
         bool, typer.Option("--replace", help="Take these cells, objects ... where there are some.")
     ] = False,
@@ -117,7 +103,7 @@ def import_maps(
     own = dict(split_setting(word) for word in types or ())
     check_own(own)
     kept = dict(split_setting(word) for word in where or ())
-    if (mapping is None) == (form is Format.TABLE):
+    if (mapping is None) == (form == "table"):
         raise InputError("the format table needs --mapping FILE, and only this format takes it")
     found = [
         store_maps(maps, out, replace=replace)
@@ -158,27 +144,27 @@ def _read_file(
     from sage.core.errors import InputError
 
     is_json = file.suffix.lower() in (".json", ".geojson")
-    tabular = form in (Format.INFORM, Format.STEINBOCK, Format.TABLE)
-    if tabular or (form is Format.QUPATH and not is_json):
-        columns = tables.read_mapping(mapping) if mapping else tables.preset(form.value, file)
+    tabular = form in ("inform", "steinbock", "table")
+    if tabular or (form == "qupath" and not is_json):
+        columns = tables.read_mapping(mapping) if mapping else tables.preset(form, file)
         yield from tables.read_table(
             file, columns, mpp=mpp, slide=slide, patient=patient, types=types, where=where,
-            window=window.value,
+            window=window,
         )  # fmt: skip
         return
     if mpp is None:
         raise InputError(f"{file}: the coordinates are pixels; give the pixel size in µm (--mpp)")
     name = slide or file.name.split(".")[0]
     who = patient or parse_patient(Path(name))
-    if form is Format.HOOKNET and not is_json:
+    if form == "hooknet" and not is_json:
         yield from outlines.read_hooknet_table(file, mpp=mpp, where=where)
-    elif form is Format.HOOKNET:
+    elif form == "hooknet":
         yield outlines.read_hooknet_json(file, mpp=mpp, slide=name, patient=who)
-    elif form is Format.QUPATH:
+    elif form == "qupath":
         yield outlines.read_qupath_geojson(file, mpp=mpp, slide=name, patient=who, types=types)
     else:
         yield cells.read_cells_json(
-            file, mpp=mpp, slide=name, patient=who, types=types, window=window.value
+            file, mpp=mpp, slide=name, patient=who, types=types, window=window
         )
 
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import stat
 from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from sage.cli.options import Cache, Memory, ToolFolders, Workers
 
 
-class Transport(StrEnum):
-    """Transport between clients and the server."""
-
-    STDIO = "stdio"
-    HTTP = "http"
-
-
 def serve(
     suite: Annotated[str, typer.Argument(help="A suite, as in `sage tools list`.")] = "all",
-    transport: Annotated[Transport, typer.Option(help="stdio or http")] = Transport.STDIO,
+    transport: Annotated[Literal["stdio", "http"], typer.Option(help="stdio or http")] = "stdio",
     root: Annotated[
         list[Path] | None,
         typer.Option(
@@ -126,7 +118,7 @@ def serve(
 
     console = Console(stderr=True)
     people = trust_header or trust_proxy or roles
-    if trust_header and transport is not Transport.HTTP:
+    if trust_header and transport != "http":
         raise InputError("--trust-header is for --transport http: on stdio there is no proxy")
     callers: AbstractContextManager[Any] = nullcontext()
     if people:
@@ -135,7 +127,7 @@ def serve(
         callers = hooks.open_callers(load(), trust_header, trust_proxy or [], roles)
     roots = Roots.resolve(root or [Path.cwd()], out)
     http = None
-    if transport is Transport.HTTP:
+    if transport == "http":
         secret, made = read_token(token, token_file, none=no_token)
         http = HttpOptions(
             host,
@@ -166,8 +158,8 @@ def serve(
             drive=known.drive(sage_command) if known is not None else sage_command,
             callers=known,
             compact=compact,
-            ask_roots=not root and transport is Transport.STDIO,
-            lasting=transport is Transport.HTTP,
+            ask_roots=not root and transport == "stdio",
+            lasting=transport == "http",
         ) as server,
     ):
         if http is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from sage.cli.maps import Also
 from sage.cli.options import AsJson, Cache, Memory, Mpp, NoCache, Pattern, Workers
 from sage.core.printable import count_noun
 
@@ -18,26 +18,10 @@ if TYPE_CHECKING:
     from mcp_servers.workers.cohort import Item, Outcome
 
 
-class SuiteName(StrEnum):
-    """Measurements that are made by rule."""
-
-    STANDARD = "standard"
-    FULL = "full"
-
-
-class Known(StrEnum):
-    """Time at which the slides were available."""
-
-    BASELINE = "baseline"
-    UNKNOWN = "unknown"
-
-
-class Also(StrEnum):
-    """Further formats of the maps."""
-
-    ANNDATA = "anndata"
-    QUPATH = "qupath"
-    SPATIALDATA = "spatialdata"
+SuiteName = Literal["standard", "full"]
+"""Measurements that are made by rule."""
+Known = Literal["baseline", "unknown"]
+"""Time at which the slides were available."""
 
 
 def measure(
@@ -67,7 +51,7 @@ def measure(
     mpp: Mpp = None,
     known_at: Annotated[
         Known, typer.Option(help="baseline: the slides were taken before follow-up began.")
-    ] = Known.BASELINE,
+    ] = "baseline",
     also: Annotated[
         list[Also] | None, typer.Option(help="Write the maps in this format too; repeatable.")
     ] = None,
@@ -120,7 +104,7 @@ def measure_cohort(
     suite: SuiteName | None = None,
     pattern: str | None = None,
     mpp: float | None = None,
-    known_at: Known = Known.BASELINE,
+    known_at: Known = "baseline",
     also: list[Also] | None = None,
     workers: str | None = None,
     memory: int | None = None,
@@ -156,11 +140,7 @@ def measure_cohort(
     conflicts: dict[str, str] = {}
     failures = {name: (name, reason) for name, reason in broken.items()}
     with (
-        open_workers(
-            workers,
-            Recipe(suite_of_tool, (), keep),
-            memory_mb=memory,
-        ) as pool,
+        open_workers(workers, Recipe(suite_of_tool, (), keep), memory_mb=memory) as pool,
         stage_bars(quiet=quiet) as progress,
     ):
         if slides is not None:
@@ -175,7 +155,7 @@ def measure_cohort(
             }
             conflicts = _conflicts(items) if mpp is not None else {}
         if not measurements and items:
-            measurements = over.suite_for(items, "full" if suite is SuiteName.FULL else "standard")
+            measurements = over.suite_for(items, suite or "standard")
         if program is None:
             values = over.compute_values(pool, items, measurements, roots, progress)
         else:
@@ -183,7 +163,7 @@ def measure_cohort(
     _export(items, also or [], roots.output)
     declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
     found = over.write_variables(
-        measurements, values, failures, roots.output, None if declared else known_at.value
+        measurements, values, failures, roots.output, None if declared else known_at
     )
     return found, items, conflicts
 

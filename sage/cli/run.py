@@ -101,7 +101,7 @@ def run(
 
 def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
     """Leave a run to a worker, with what a person decided where it waited for that."""
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out
     from sage.core.hooks import current_owner
     from sage.run.queue.runs import open_runs
 
@@ -115,10 +115,16 @@ def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None =
         else:
             runs.answer(manifest, current_owner(), answer)
     if as_json:
-        folder = services.folder
-        print_json({"run": folder.id, "folder": str(folder.root), "status": "queued"})
+        _print_status(services, "queued")
         return
     out.print(f"queued for a worker; follow it with: sage show {services.folder.id} --watch")
+
+
+def _print_status(services: Services, status: str, **more: Any) -> None:
+    from sage.cli.console import print_json
+
+    folder = services.folder
+    print_json({"run": folder.id, "folder": str(folder.root), "status": status, **more})
 
 
 def _print_estimate(
@@ -335,20 +341,14 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from sage.cli.console import out, print_json, print_line
+    from sage.cli.console import out, print_line
     from sage.run.questions import describe_carried
     from sage.run.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
     if as_json:
-        print_json(
-            {
-                "run": services.folder.id,
-                "folder": str(services.folder.root),
-                "status": "waiting for review",
-                "waiting": [json.loads(draft.model_dump_json()) for draft in drafts],
-            }
-        )
+        waiting = [json.loads(draft.model_dump_json()) for draft in drafts]
+        _print_status(services, "waiting for review", waiting=waiting)
         return
     for item in drafts:
         print_line(describe_carried(services.folder, item.hypothesis))
@@ -361,20 +361,12 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
 
 
 def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from sage.cli.console import out, print_json
+    from sage.cli.console import out
     from sage.run.drive import escalation_detail
 
     detail = escalation_detail(services.folder, pause.waiting)
     if as_json:
-        print_json(
-            {
-                "run": services.folder.id,
-                "folder": str(services.folder.root),
-                "status": "escalated",
-                "hypotheses": list(pause.waiting),
-                "detail": detail,
-            }
-        )
+        _print_status(services, "escalated", hypotheses=list(pause.waiting), detail=detail)
         return
     out.print(
         f"[yellow]Escalated to you.[/] {detail}\nThen: sage resume {services.folder.id} --retry\n"

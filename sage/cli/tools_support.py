@@ -35,7 +35,10 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
         if key not in properties:
             known = ", ".join(properties) or "nothing"
             raise InputError(f'{spec.name} has no argument "{key}"; it takes: {known}')
-        kinds = {alternative.get("type") for alternative in _alternatives(properties[key])}
+        kinds = {
+            alternative.get("type")
+            for alternative in properties[key].get("anyOf", [properties[key]])
+        }
         found[key] = value if kinds == {"string"} else json_or_text(value)
     return found
 
@@ -55,10 +58,6 @@ def json_or_text(value: str) -> Any:
         return json.loads(value)
     except ValueError:  # not JSON
         return value
-
-
-def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(schema.get("anyOf", [schema]))
 
 
 def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = "") -> Answer:

@@ -33,12 +33,7 @@ class Cancelled(Exception):  # noqa: N818 - not an error
 
 
 def explain_validation(error: ValidationError, *, limit: int = 1) -> str:
-    """Describe the first wrong fields as `field.path: problem`, without their values.
-
-    Parameters
-    ----------
-    limit : most problems that are described
-    """
+    """Describe the first wrong fields as `field.path: problem`, without their values."""
     rows = error.errors(include_url=False, include_input=False)[:limit]
     return "; ".join(_explain_row(row["loc"], row["msg"]) for row in rows)
 

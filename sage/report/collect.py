@@ -319,7 +319,9 @@ def _hypothesis(
         review=_review_words(decision),
         comment=decision.comment if decision else "",
         revisions=revision,
-        direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
+        direction_words=describe_direction(
+            expanded.hypothesis, contract.endpoint_kind if contract else "survival"
+        ),
         design_words=describe_design(expanded.hypothesis),
         meaning_words=MEANING_WORDS.get(results.verdict, NOT_TESTED) if tested else NOT_TESTED,
         chains=chains,
@@ -335,7 +337,9 @@ def _hypothesis(
         changes=results.changes if tested else (),
         limits=_limits(results, interpretation),
         verdict_texts=_verdict_texts(debate, feasibility),
-        blocked=_list_blockers(feasibility, ended),
+        blocked=feasibility.what_would_make_it_feasible
+        if feasibility and ended == "infeasible"
+        else (),
         demands=_model(folder.output(f"demands-{name}"), Demands),
         names=_names(expanded, contract),
         coding=coding,
@@ -382,13 +386,6 @@ def _limits(results: ResultsPage, interpretation: Interpretation | None) -> tupl
     return tuple(dict.fromkeys([*results.limits, *written]))
 
 
-def _list_blockers(feasibility: FeasibilityVerdict | None, ended: str) -> tuple[str, ...]:
-    """Changes that would make an infeasible hypothesis feasible."""
-    if feasibility is None or ended != "infeasible":
-        return ()
-    return feasibility.what_would_make_it_feasible
-
-
 def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
     """The debate, once everything that the report shows of it could be read."""
     debate_facts(debate, name, facts)
@@ -424,10 +421,6 @@ def _verdict_texts(
         item["position"]["summary"] for item in debate["transcript"] if item["critic"] == "judge"
     ]
     return (*judged[-1:], *((feasibility.summary,) if feasibility else ()))
-
-
-def _endpoint_kind(contract: ContractPage | None) -> str:
-    return contract.endpoint_kind if contract else "survival"
 
 
 def _review_words(decision: Decision | None) -> str:

@@ -62,13 +62,7 @@ def read_reproduction(
     instructions: tuple[str, ...],
     facts: Facts,
 ) -> ReproductionPage | None:
-    """The reproduction of a hypothesis; None where nothing was analyzed.
-
-    Parameters
-    ----------
-    coding : the coding agent's outcome, with its attempts
-    instructions : the tasks as they were registered
-    """
+    """The reproduction of a hypothesis; None where nothing was analyzed."""
     from validation.results.results import Results
 
     path = home / "results" / "results.json"

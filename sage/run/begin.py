@@ -175,7 +175,8 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     folder.hold()
     manifest = folder.adopt()
     if budget_usd is not None:
-        manifest = folder.set_budget(budget_usd)
+        spec = manifest.spec.model_copy(update={"budget_usd": budget_usd})
+        manifest = folder.update(spec=spec)
     settings = settings_module.load()
     if manifest.parent and not manifest.copied_thread and settings.checkpoint_url:
         raise InputError(

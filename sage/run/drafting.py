@@ -51,7 +51,6 @@ def draft_hypotheses(
     ----------
     services, state : the run, and what the scientist may see of it
     drafts : what was drafted before; nothing is drafted twice
-    wish : what a reviewer asked for
 
     Raises
     ------
@@ -182,8 +181,6 @@ def _rate(
 
     Parameters
     ----------
-    services, question : the run, and what it asks
-    proposals, parts : the candidates and their rank's parts
     order : their order before the tournament, by which the first round pairs them
     first : names the kept comparisons
     """

@@ -37,9 +37,6 @@ def extract(
 
     Parameters
     ----------
-    cohort : whose slides are read
-    wanted : keys of variables that it lacks
-    out : folder of the tables
     progress : called with the tool's name, how many slides ended, and how many there are
 
     Raises

@@ -101,39 +101,15 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.id = root.name
+        self.checkpoints = root / "checkpoints.sqlite"
+        self.events_path = root / "events.jsonl"
+        self.trace_path = root / "trace.jsonl"
+        self.spending_path = root / "spending.jsonl"
+        self.pause_path = root / "pause"  # exists while somebody wants the run to wait
         self.record = Record(root, lambda: self.manifest().digest())
         self._lock = threading.Lock()
         self._held: IO[str] | None = None
-
-    @property
-    def id(self) -> str:
-        """The run's name."""
-        return self.root.name
-
-    @property
-    def checkpoints(self) -> Path:
-        """The SQLite file of the state machine."""
-        return self.root / "checkpoints.sqlite"
-
-    @property
-    def pause_path(self) -> Path:
-        """Lies here while somebody wants the run to wait before its next step."""
-        return self.root / "pause"
-
-    @property
-    def events_path(self) -> Path:
-        """The event log, a JSON object per line."""
-        return self.root / "events.jsonl"
-
-    @property
-    def trace_path(self) -> Path:
-        """The trace of every agent's turns, a JSON object per line."""
-        return self.root / "trace.jsonl"
-
-    @property
-    def spending_path(self) -> Path:
-        """Every paid model call, a JSON object per line."""
-        return self.root / "spending.jsonl"
 
     def output(self, name: str) -> Path:
         """Path of the agent output `name`."""
@@ -164,11 +140,6 @@ class RunFolder:
                 " use the SAGE version that wrote it"
             )
         return manifest
-
-    def set_budget(self, budget_usd: float) -> Manifest:
-        """Replace the bound on the model's cost."""
-        spec = self.manifest().spec
-        return self.update(spec=spec.model_copy(update={"budget_usd": budget_usd}))
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest."""

@@ -85,11 +85,7 @@ class MapMeasures:
 
     Parameters
     ----------
-    maps : of the cohort's slides
-    folder : where the tables go
-    cohort, second : the run's cohorts as they are now
     reload : called when a variable joined them
-    seed : of the gate's disturbances
     minimum : fewest patients that a shown count may stand for
     """
 

@@ -280,9 +280,6 @@ def given_decision(
 
     Parameters
     ----------
-    services : of the run that waits for a review; its cohort's dictionary is what edits are checked
-        against
-    draft : the hypothesis that is decided on
     action : "approve", "reject", "another" or "edit"
     value : the comment for "reject" and "another", the path of a JSON file with the changed fields
         for "edit"; not read for "approve"

@@ -90,12 +90,6 @@ def find_affected(
 ) -> tuple[list[Touched], list[str]]:
     """The hypotheses of the runs in a folder that the changes touch, and the runs not readable.
 
-    Parameters
-    ----------
-    runs_dir : folder of run folders
-    before, after : the graph before and after the update
-    changes : papers that were added and retracted
-
     Returns
     -------
     Every touch, runs and hypotheses in order; and a line for each run that cannot be read.
@@ -105,14 +99,15 @@ def find_affected(
     unread: list[str] = []
     for run in list_runs(runs_dir):
         try:
-            for name, draft in _drafts(run):
+            for path in sorted((run.root / "outputs").glob("draft-*.json")):
+                draft = read_json(path)
                 statement = one_line(str(draft["hypothesis"]["statement"]))
                 touches = [*_citations(draft, retracted), *_steps(run, draft, before, after)]
                 touches += _links(draft, before, after)
                 found += [
                     Touched(
                         run=run.id,
-                        hypothesis=name,
+                        hypothesis=path.stem.removeprefix("draft-"),
                         statement=statement,
                         kind=kind,
                         paper=paper,
@@ -134,11 +129,6 @@ def find_affected(
 
 
 _Touch = tuple[Kind, str, str]
-
-
-def _drafts(run: RunFolder) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in sorted((run.root / "outputs").glob("draft-*.json")):
-        yield path.stem.removeprefix("draft-"), read_json(path)
 
 
 def _citations(draft: dict[str, Any], retracted: set[str]) -> Iterator[_Touch]:
@@ -188,7 +178,7 @@ def _links(draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touc
             for number in after.edges_between(head, tail):
                 edge = after.edge(number)
                 if _edge(before, (edge.head, edge.relation, edge.tail)) is None:
-                    said = f'"{edge.head_name} {edge.relation.replace("_", " ")} {edge.tail_name}"'
+                    said = _describe_change(edge)
                     for paper in _papers(edge.supports).values():
                         yield (
                             "linked",

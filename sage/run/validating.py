@@ -138,8 +138,6 @@ def analyze(
     Parameters
     ----------
     services : the run's cohorts, settings, reasoner and folder; results and events go to the folder
-    name : id of the hypothesis
-    sha256 : of the contract as it was frozen
     tasks : the coding instructions' tasks, for the plan; not read where `mended`
     mended : continue after an escalation, with the last program as a person left it
 

@@ -49,7 +49,6 @@ def make_chat(
 
     Parameters
     ----------
-    settings : server, models by role, limits
     budget_usd : dollars that the run may spend; None for no bound
     withheld : texts that no prompt may hold
     """
@@ -89,12 +88,6 @@ def load_cohort(
 
     `root` is where the files of its cohort.toml lie, when not beside it; `features` are tables of
     what tools computed on its slides.
-
-    Parameters
-    ----------
-    name : a folder, a built-in cohort, or "demo"
-    settings : for the folder of caches
-    root : of the cohort's files
     """
     from validation import cohort
 
@@ -268,7 +261,6 @@ def make_literature(
     Parameters
     ----------
     settings : where answers are cached, and the contact address that the services ask for
-    corpus : folder of papers and notes
     ontology : gives the synonyms by which queries to the services are widened
     embed : texts to unit vectors, (n, d), for the ranking; None keeps the search on this machine
 

@@ -71,9 +71,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
 
     Parameters
     ----------
-    site : what is shown
     options : where it is served, with the token; the port is the bound port
-    listener : the socket that bounds connections
     """
     assert options.token is not None
     app = FastAPI(title="SAGE", openapi_url=None, docs_url=None, redoc_url=None)

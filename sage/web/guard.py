@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from mcp_servers.servers.gate import UNNAMED, Gate, pass_on
 from mcp_servers.servers.health import METRICS, Watch
 from sage.core.log import logger
-from sage.web.people import RULES, SAFE, Everyone, People, Rule, describe_request, required_role
+from sage.web.people import RULES, SAFE, People, Rule, describe_request, required_role
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -71,7 +71,6 @@ class Guard:
 
     Parameters
     ----------
-    app : the application behind
     options : where the server listens, and under which names it is called
     imports : CSP source of the page's import map, the only inline script that may apply
     people : names people, decides what each may do, and logs it
@@ -91,7 +90,7 @@ class Guard:
     ) -> None:
         assert options.token is not None
         self.app = app
-        self.people = people or Everyone()
+        self.people = people or People()
         self.listener = listener
         self.watch = watch or Watch()
         self.rules = (*RULES, *rules)

@@ -58,24 +58,32 @@ class Entry(Protocol):
         """Action, in the past tense."""
 
 
-class People(Protocol):
-    """Names people, decides what each may do, and logs it."""
+class People:
+    """Names people, decides what each may do, and logs it; a plugin overrides the methods.
+
+    By default nobody is named, everything is allowed, and nothing is logged.
+    """
 
     @property
     def identified(self) -> bool:
         """True if a reverse proxy names people; else they name themselves."""
+        return False
 
     def named(self, scope: Any) -> str | None:
         """Person of a request; None where no trusted proxy names exactly one person."""
+        return None
 
     def roles_of(self, who: str) -> frozenset[Role]:
         """Roles of a person."""
+        return ALL
 
     def refusal(self, who: str, role: Role) -> str:
         """Reason why a person may not do what needs `role`; empty where they may."""
+        return ""
 
     def log(self, who: str, what: str, about: str = "", **detail: Any) -> Entry | None:
         """Log an action before it happens; raises where that is impossible."""
+        return None
 
     def cancel(self, entry: Entry) -> None:
         """Log that a request was refused or did not begin, so that it does not count."""
@@ -88,47 +96,10 @@ class People(Protocol):
         at_most: float | None = None,
     ) -> float | None:  # fmt: skip
         """Bound on a run's cost in USD within the person's quota; None for no bound."""
-
-    def release_failed(self, failed: Callable[[str], bool]) -> None:
-        """Free the money granted to runs (by folder) that failed to begin."""
-
-
-class Everyone:
-    """People without a plugin: no names, no bounds, no log."""
-
-    identified = False
-
-    def named(self, scope: Any) -> str | None:
-        """Return None."""
-        return None
-
-    def roles_of(self, who: str) -> frozenset[Role]:
-        """Return all roles."""
-        return ALL
-
-    def refusal(self, who: str, role: Role) -> str:
-        """Refuse nothing."""
-        return ""
-
-    def log(self, who: str, what: str, about: str = "", **detail: Any) -> Entry | None:
-        """Log nothing."""
-        return None
-
-    def cancel(self, entry: Entry) -> None:
-        """Do nothing."""
-
-    def check_count(self, entry: Entry) -> None:
-        """Do nothing."""
-
-    def grant(
-        self, run: RunFolder, who: str, asked: float | None, *, free: bool,
-        at_most: float | None = None,
-    ) -> float | None:  # fmt: skip
-        """Return the bound that was asked for."""
         return asked
 
     def release_failed(self, failed: Callable[[str], bool]) -> None:
-        """Do nothing."""
+        """Free the money granted to runs (by folder) that failed to begin."""
 
 
 def open_people(settings: Settings, header: str, proxies: list[str], roles: Path | None) -> People:
@@ -144,7 +115,7 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
         return people
     if header or proxies or roles:
         raise InputError("--trust-header needs a plugin that registers under sage.hooks")
-    return Everyone()
+    return People()
 
 
 ALL = frozenset(Role)

@@ -16,7 +16,7 @@ from sage.run.campaign.rounds import CampaignFolder
 from sage.run.folder import RunFolder, list_runs
 from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph
 from sage.settings import Settings
-from sage.web.people import Everyone, People
+from sage.web.people import People
 
 if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
@@ -38,7 +38,6 @@ class Site:
 
     Parameters
     ----------
-    settings : as for every command
     roots : folders below which cohorts and slides may be shown
     kg : the graph that questions are read with; None for the graph that ships
     reviewers : how many different people must agree on a hypothesis
@@ -49,7 +48,7 @@ class Site:
     roots: tuple[Path, ...] = ()
     kg: Path | None = None
     reviewers: int = 1
-    people: People = field(default_factory=Everyone)
+    people: People = field(default_factory=People)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _cohorts: dict[str, Cohort] = field(default_factory=dict)
 
@@ -65,7 +64,7 @@ class Site:
         home = self.settings.runs_dir.resolve()
         plain = all(NAME.fullmatch(part) for part in parts)
         path = home.joinpath(*parts).resolve() if plain and len(parts) <= 2 else home
-        if path == home or not path.is_relative_to(home) or not _is_run(path):
+        if path == home or not path.is_relative_to(home) or not (path / "manifest.json").is_file():
             raise InputError(f'there is no run "{name[:120]}" here')
         return RunFolder(path)
 
@@ -155,7 +154,3 @@ class Site:
     def ontology(self) -> Ontology:
         """The ontology that ships."""
         return make_ontology()
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "manifest.json").is_file()

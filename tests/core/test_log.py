@@ -180,7 +180,7 @@ def test_a_run_s_log_does_not_name_who_is_to_be_forgotten(
     folder.hold()
     folder.release()
     said = (tmp_path / "log.jsonl").read_text()
-    assert "forget" in said
+    assert "hospital" in said
     assert "SIM-0001" not in said
 
 

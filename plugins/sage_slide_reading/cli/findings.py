@@ -32,7 +32,7 @@ def measure(
     ] = None,
     suite: Annotated[
         SuiteName, typer.Option(help="Measurements made by rule; replaced by --define.")
-    ] = SuiteName.STANDARD,
+    ] = "standard",
     out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path("read"),
     mpp: Annotated[
         float | None, typer.Option(help="µm per pixel of slides whose file does not say.", min=0.01)

@@ -39,12 +39,6 @@ class DiskCache:
     def key(service: str, method: str, url: str, params: object, body: object) -> str:
         """The name of a request's entry.
 
-        Parameters
-        ----------
-        service : name of the service that is asked
-        params : of the query, in any order
-        body : of the request, as JSON or text
-
         Returns
         -------
         SHA-256 in hexadecimal, the name of the entry's file.

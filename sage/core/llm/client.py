@@ -123,8 +123,6 @@ class Client:
 
     Parameters
     ----------
-    endpoint : where the models are
-    meter : counts what is spent and holds the budget
     cache : keeps replies by content; None keeps none
     """
 

@@ -89,8 +89,6 @@ def explain(error: openai.APIStatusError, where: str, agent: str, model: str) ->
     Parameters
     ----------
     error : what the client raised for a status of 400 and above
-    where : the server's address, for the message
-    model : which model was asked
 
     Returns
     -------

@@ -108,8 +108,6 @@ class Request:
     Parameters
     ----------
     agent : who asks; the name under which the call is counted
-    model : the model, its prices and its limits
-    messages : the conversation so far
     schema : JSON schema that the reply must follow, or None for plain text
     tools : functions that the model may call, as chat completions describe them
     """

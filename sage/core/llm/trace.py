@@ -91,15 +91,7 @@ class Trace:
         return Episode(self, agent)
 
     def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:
-        """A person's decision, as an episode of a turn.
-
-        Parameters
-        ----------
-        agent : whose proposal was decided on
-        text : in the person's words
-        hypothesis : its name in the run
-        decision : the fields of the decision
-        """
+        """A person's decision, as an episode of a turn."""
         self.episode(agent).add("human", text=text, decision=decision, hypothesis=hypothesis)
 
     def write(self, line: TraceLine) -> None:

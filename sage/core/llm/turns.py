@@ -37,7 +37,6 @@ class Tool(Generic[A]):
     name : as the model calls it; letters, digits and underscores
     description : what it does and returns, in a sentence or two
     call : the function; an `InputError` it raises is reported to the agent, others end the run
-    usd : what a call costs
     """
 
     name: str
@@ -132,8 +131,6 @@ class Task(Generic[O]):
     ----------
     check : reasons why an output of the right schema is not acceptable
     salvage : the output to take instead when the repairs are used up, or None
-    tools : what the agent may call
-    bounds : what it may use
     repairs : how often a refused answer goes back
     meter : counts what tools cost, and holds the budget
     """
@@ -204,11 +201,6 @@ def problems_of(error: ValidationError) -> str:
 
 def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Result[O]:
     """Let `policy` work on `task` until it answers.
-
-    Parameters
-    ----------
-    task : the question, its tools and its bounds
-    reasoner : the policy's name in the trace
 
     Raises
     ------

@@ -193,7 +193,6 @@ class SharedNotebook(Notebook):
     Parameters
     ----------
     path : the JSON file, by which the database knows the notebook
-    settings : which name the database
     """
 
     def __init__(self, path: Path, settings: Settings) -> None:
@@ -307,7 +306,6 @@ def history(
     Parameters
     ----------
     findings : earlier claims on the same patients, oldest first
-    moves : what the policy would ask of each
     chosen : what the rules ask next; a model takes it as a suggestion
     """
     suggests: dict[str, list[str]] = {}

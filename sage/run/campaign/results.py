@@ -33,8 +33,6 @@ def findings_of(
 
     Parameters
     ----------
-    campaign : id of the campaign
-    number : of the round, from 1
     services : of the round's run, which is over; its folder is read
     moves : with which the round was opened; a hypothesis that makes a move is entered with its kind
         and with the earlier finding that it follows
@@ -55,7 +53,8 @@ def findings_of(
         "held_back": held_back(manifest.spec.split, manifest.spec.seed),
         "at": clock.stamp(),
     }
-    names = _load_draft(folder)
+    drafts = folder.root.glob("outputs/draft-*.json")
+    names = sorted(path.stem.removeprefix("draft-") for path in drafts)
     if not names:
         return (
             Finding(
@@ -91,11 +90,6 @@ def findings_of(
     return tuple(found)
 
 
-def _load_draft(folder: RunFolder) -> list[str]:
-    paths = folder.root.glob("outputs/draft-*.json")
-    return sorted(path.stem.removeprefix("draft-") for path in paths)
-
-
 def _finding(
     folder: RunFolder, name: str, moves: Sequence[Move], common: dict[str, Any]
 ) -> Finding:
@@ -108,7 +102,7 @@ def _finding(
     except (InputError, FileNotFoundError):
         return Finding(
             **common,
-            **_told_by(draft.hypothesis, moves),
+            **_find_move(draft.hypothesis, moves),
             id=name,
             statement=draft.hypothesis.statement,
             hypothesis=draft.hypothesis,
@@ -125,7 +119,7 @@ def _finding(
     expanded = _load_expanded(folder, name) or draft
     return Finding(
         **common,
-        **_told_by(draft.hypothesis, moves),
+        **_find_move(draft.hypothesis, moves),
         id=name,
         statement=contract.hypothesis.statement,
         hypothesis=contract.hypothesis,
@@ -146,7 +140,7 @@ def _finding(
     )
 
 
-def _told_by(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
+def _find_move(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
     """The move that asked for this hypothesis, if any."""
     move = next(
         (move for move in moves if same_claim(move.hypothesis) == same_claim(hypothesis)), None

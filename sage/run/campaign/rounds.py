@@ -248,7 +248,8 @@ def conduct(
         services, moves = found
         folder.update(status="running", stopped="")
         notebook.enter(_describe_campaign(folder, ""))
-        report(f"round {number} of {plan.rounds}: {_intention(moves)}")
+        aim = f"{moves[0].kind}: {moves[0].why}" if moves else "what the literature suggests"
+        report(f"round {number} of {plan.rounds}: {aim}")
         try:
             finished = services.folder.manifest().status == "finished"
             pause = None if finished else advance(services)
@@ -286,10 +287,6 @@ def _describe_campaign(folder: CampaignFolder, ended: str) -> Asked:
         created=plan.created,
         ended=ended,
     )
-
-
-def _intention(moves: Sequence[Move]) -> str:
-    return f"{moves[0].kind}: {moves[0].why}" if moves else "what the literature suggests"
 
 
 def _opening(

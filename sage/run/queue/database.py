@@ -166,8 +166,6 @@ def open_database(settings: Settings, tables: str, *, new: bool) -> Iterator[Dat
     Parameters
     ----------
     settings : `checkpoint_url` names a PostgreSQL server; without it a file in runs_dir is used
-    tables : statements that make missing tables
-    new : make a missing file
 
     Raises
     ------

@@ -181,8 +181,6 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
 
     Parameters
     ----------
-    name : of the run, as its address has it
-    run : its folder
     manifest : as the folder holds it; a process that was killed leaves it at "running"
     commands : those that this server started
 

@@ -181,9 +181,6 @@ def heat(
 
     Parameters
     ----------
-    path : folder of the slide's maps
-    slide : the slide
-    request : carries the maps that were read
     quantity : "density" of cells, or the "share" of a type
     kind : a type of cell; empty for all
 

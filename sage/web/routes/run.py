@@ -178,8 +178,6 @@ def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict
 
     Parameters
     ----------
-    name : of the run
-    request : carries the site
     node : the step of the pipeline, as the run's events name it
     hypothesis : id of the hypothesis that the step was about; empty for steps about none
 
@@ -271,10 +269,7 @@ def figure(name: str, hypothesis: str, file: str, request: Request) -> FileRespo
 
     Parameters
     ----------
-    name : of the run
-    hypothesis : whose figure it is
     file : below the hypothesis' folder, in `results/figures` or `fields`
-    request : carries the site
 
     Raises
     ------
@@ -300,10 +295,8 @@ def field(
 
     Parameters
     ----------
-    name : of the run
     hypothesis, number : the picture, by its hypothesis and its place among those, from 1
     side : the patient with the high or the low value
-    request : carries the site
 
     Raises
     ------

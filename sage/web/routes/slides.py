@@ -69,12 +69,6 @@ class Held:
 
         Far below the coarsest stored level the whole slide is decoded for few pixels; that is
         done once, and what comes later is made from it.
-
-        Parameters
-        ----------
-        scale : level-0 pixels per pixel
-        left, top : corner at this scale
-        width, height : at this scale
         """
         view = self.slide.scale_to(scale, tolerance=SAME)
         coarse = self._whole_scale
@@ -181,7 +175,6 @@ class Tiles:
 
         Parameters
         ----------
-        path : the slide
         level : 0 is a single pixel; each level doubles the sides, the last is the slide's own
         x, y : column and row of the tile within the level
 
