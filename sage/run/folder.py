@@ -147,7 +147,7 @@ class RunFolder:
 
     def update(self, **changes: Any) -> Manifest:
         """Change fields of the manifest."""
-        manifest = self.manifest().model_copy(update=changes)
+        manifest = Manifest.model_validate(dict(self.manifest()) | changes)
         self.save(manifest)
         return manifest
 

@@ -103,9 +103,11 @@ def test_neither_manifest_nor_record_can_be_touched(file: str, damage: str, run:
 
 def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Path) -> None:
     folder = RunFolder(run)
-    folder.update(status="failed", problem="a disk", budget_usd=3.0)
+    folder.update(status="failed", problem="a disk")
+    folder.set_budget(3.0)
     assert collect_page(folder).hypotheses
-    folder.update(prompt="Another question")
+    spec = folder.manifest().spec
+    folder.update(spec=spec.model_copy(update={"prompt": "Another question"}))
     with pytest.raises(InputError, match=r"manifest\.json was changed"):
         collect_page(folder)
 
@@ -396,7 +398,7 @@ def test_a_full_disk_is_called_that_with_its_path_and_leaves_nothing_half_writte
     run: Path, tmp_path: Path
 ) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", FULL, "replay", str(run), "--out", str(tmp_path / "out")],
+        [sys.executable, "-c", FULL, "admin", "replay", str(run), "--out", str(tmp_path / "out")],
         env=environment(), capture_output=True, text=True, cwd=tmp_path, timeout=240,
     )  # fmt: skip
     assert ended.returncode == 1

@@ -109,7 +109,7 @@ def test_an_entity_bomb_in_a_workbook_is_not_expanded(tmp_path: Path) -> None:
         (b"patient,age\nP1," + b"x" * 300_000 + b"\nP2,1\n", "larger than"),
         (b"", "no rows|one column|no delimiter"),
         (b"\xff\xfe\x00", "utf-16"),
-        (b"patient\n1\n2\n", "one column"),
+        (b"patient\n1\n2\n", "single column"),
         (b"1.5,2.5,3\n2,3,4\n3,4,5\n", "not names"),
         ((GOOD + "\nP99,1,2,dead,5,6\n").encode(), "line 32: 6 fields under 4"),
         (b"a,b\n", "no rows"),

@@ -688,7 +688,7 @@ def test_a_simulated_label_does_not_hide_real_patients(tmp_path: Path) -> None:
 def test_show_names_claims_on_a_copy_of_the_patients(tmp_path: Path) -> None:
     worked(tmp_path)
     copied(tmp_path / "copy", patients(300))
-    given = ["ledger", "show", "--json"]
+    given = ["validate", "ledger", "show", "--json"]
     for options, count in (([], 1), (["--cohort", str(tmp_path / "copy")], 1)):
         found = json.loads(runner.invoke(app, [*given, *options]).stdout)
         assert (found["state"], found["contracts"]) == ("intact", count)

@@ -320,7 +320,7 @@ class TestInABrowser:
         )
         (tmp_path / "active.svg").write_text(active)
         attacked = poisoned(page(), lambda text: text)
-        for figure in attacked.hypotheses[0].figures:
+        for figure in attacked.hypotheses[0].results.figures:
             figure.source = data_uri(tmp_path / "active.svg")
         said = look(tmp_path, _build("html", attacked))
         _undisturbed(said, 2)

@@ -132,7 +132,8 @@ def test_a_run_is_paused_from_the_command_line(
 
 def test_the_time_to_expect_counts_hypotheses_that_were_made(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", "2026-01-01")
-    run.update(status="finished", hypotheses=10)  # asked for; two came of it
+    spec = run.manifest().spec.model_copy(update={"hypotheses": 10})  # two came of it
+    run.update(status="finished", spec=spec)
     for node, hypothesis, seconds in (
         ("paths", "", 30.0), ("coding", "h1", 20.0), ("coding", "h2", 40.0), ("report", "", 10.0),
     ):  # fmt: skip
