@@ -125,17 +125,12 @@ def read_appendix(
 
     Parameters
     ----------
-    out : the folder that the program wrote
     code : the program's text; labels must occur in it
     table : the Parquet table that the program read, or its numbers (patients, columns)
     minimum : fewest patients that a shown count may have
     names : of variables, which may be labels without standing in the program
     for_model : round counts to multiples of the minimum, so that no difference of two gives a
         smaller one away, and leave out a table of estimates without counts
-
-    Returns
-    -------
-    What is shown, and in our own words what was left out.
     """
     refused: list[str] = []
     tables: tuple[Table, ...] = ()

@@ -24,7 +24,7 @@ from agents.coding.accept import (
 )
 from agents.coding.appendix import read_appendix
 from agents.coding.data import DATA_AGENT, DataInput
-from agents.coding.store import PROGRAM, Store, sha256
+from agents.coding.store import PROGRAM, Store
 from agents.coding.task import TASK_AGENT, TaskInput
 from agents.coding.types import (
     Attempt,
@@ -38,6 +38,7 @@ from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.core.base import Reasoner
 from agents.core.disclosure import MIN_COUNT
 from sage.core.errors import InputError
+from sage.core.hashes import hash_text
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
 from validation.reproduction.compare import (
     NUMBERS,
@@ -279,7 +280,7 @@ class Carrying:
         mine = next((attempt for attempt in self.attempts if attempt.part == part), None)
         if mine is None:
             by = next(
-                attempt.by for attempt in self.attempts if attempt.code_sha256 == sha256(code)
+                attempt.by for attempt in self.attempts if attempt.code_sha256 == hash_text(code)
             )
             mine = self._round(part, task, inputs, reference, code, by)
         found = mine.reproduction or compare(task, reference, None, _author(mine), mine.code_sha256)
@@ -322,7 +323,7 @@ class Carrying:
         number = len(self.attempts) + 1
         out = self.store.begin(number, code)
         compiled = code == self.compiled
-        digest = sha256(code)
+        digest = hash_text(code)
         self.report("attempt", {"number": number, "part": part, "by": by})
         result = check_policy(code, self.sandbox.name) or self._execute(
             inputs / "second", out, code, compiled=compiled, offers_sage=False

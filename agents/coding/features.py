@@ -113,15 +113,7 @@ def resolve_cohort(
     """Ask the data agent for `wanted` variables, and extract what a registered tool can compute.
 
     To be called before a contract is frozen. The plan's `missing` variables cannot be had.
-    Returns
-    -------
-    The cohort with the new variables (the same cohort if nothing was extracted), the data agent's
-    plan, and the provenance of each new variable.
-
-    Raises
-    ------
-    InputError
-        If the cohort has no slides, or a tool gives no value for any patient.
+    Where nothing was extracted, the cohort is returned as it is. Errors: see `extract_features`.
     """
     dictionary = cohort.dictionary()
     given = DataInput(
@@ -146,6 +138,7 @@ def extract_features(
     on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
 ) -> tuple[Cohort, tuple[FeatureProvenance, ...]]:
     """Compute what `plan` says, and return the cohort with the new variables.
+
     Raises
     ------
     InputError

@@ -85,7 +85,7 @@ class Store:
 
     def unfinished(self, number: int) -> str | None:
         """The program of round `number`, if it was written and did not come to its end."""
-        path = self.folder / f"attempt-{number}" / PROGRAM
+        path = self.program(number)
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def read_corrected(self) -> str:
@@ -104,7 +104,7 @@ class Store:
         last = outcome.attempts[-1]
         path = self.program(last.number)
         code = path.read_text(encoding="utf-8")
-        if sha256(code) == last.code_sha256:
+        if hash_text(code) == last.code_sha256:
             raise InputError(f"{path} was not changed since it failed; mend it, then resume")
         return code
 
@@ -166,8 +166,3 @@ class Store:
     def _write(self, name: str, value: BaseModel) -> None:
         text = json.dumps(value.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
         write_text(self.folder / name, text)
-
-
-def sha256(text: str) -> str:
-    """SHA-256 of a program's text."""
-    return hash_text(text)

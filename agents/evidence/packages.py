@@ -29,7 +29,6 @@ class Package:
     version: str
     status: str | None
     maturity: float
-    license: str | None = None
     repository: str | None = None
 
     def sentence(self) -> str:
@@ -65,7 +64,6 @@ def find_package(name: str) -> Package | None:
         version=version,
         status=status,
         maturity=_STATUS.get(status, by_version) if status else by_version,
-        license=next(iter(facts.get_all("License-Expression") or ()), None),
         repository=_repository(
             [*(facts.get_all("Project-URL") or ()), *(facts.get_all("Home-page") or ())]
         ),

@@ -75,14 +75,11 @@ def _judge(given: FeasibilityInput) -> Judge:
     return early_judge(given=facts, quotes=facts)
 
 
-def _lists(answer: FeasibilityVerdict) -> list[str]:
-    return [*answer.conditions, *answer.blockers, *answer.what_would_make_it_feasible]
-
-
 def unborne(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
     """Sentences that claim a result before anything was measured, or cite what was not gathered."""
     judge = _judge(given)
-    texts = [answer.summary, *_lists(answer)]
+    texts = [answer.summary, *answer.conditions, *answer.blockers]
+    texts += answer.what_would_make_it_feasible
     texts += [check.statement for step in answer.steps for check in step.checks]
     return [str(problem) for text in texts for problem in judge(text)]
 

@@ -31,11 +31,7 @@ def take_up(
     dictionary: DataDictionary,
     rules: Rules | None = None,
 ) -> tuple[Hypothesis, Demands]:
-    """The hypothesis with the demanded covariates, as far as data and events allow.
-    Returns
-    -------
-    The hypothesis with its covariates, and what became of each demand.
-    """
+    """Add the demanded covariates as far as data and events allow; report each demand's end."""
     rules = rules or Rules()
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     events = 0 if endpoint is None else endpoint.n if endpoint.events is None else endpoint.events

@@ -320,11 +320,6 @@ def in_own_words(given: InterpreterInput, answer: Interpretation) -> Interpretat
     )
 
 
-def pictures_of(given: InterpreterInput) -> tuple[str, ...]:
-    """The figures, for a model that can see."""
-    return given.pictures
-
-
 INTERPRETER = Agent(
     name="interpreter",
     role=Role.HIGH,
@@ -333,6 +328,6 @@ INTERPRETER = Agent(
     prompt=prompt_file(__file__, "interpreter.md"),
     rule=interpret,
     check=check_interpretation,
-    images=pictures_of,
+    images=lambda given: given.pictures,
     wording=Wording(problems=unborne, replace=in_own_words),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from agents.novelty.types import (
     CriticInput,
     JudgePosition,
     ProverPosition,
+    SpeciousFlag,
     VerifierPosition,
 )
 
@@ -41,21 +42,21 @@ def check_judge(given: CriticInput, position: JudgePosition) -> list[str]:
     problems = []
     if given.records:
         problems += _check_citations("synthesis", position.citations, _refs(given))
-    flagged = flags_raised(given)
+    flagged = {flag.claim for flag in flags_raised(given)}
     for claim in (*position.upheld, *position.overruled):
         if claim not in flagged:
             problems.append(f"{claim} was not flagged as specious in this round")
     return problems + _unfounded_confidence(given, position.confidence)
 
 
-def flags_raised(given: CriticInput) -> set[str]:
-    """Claims that the verifier flagged in the round under judgment."""
-    return {
-        flag.claim
+def flags_raised(given: CriticInput) -> tuple[SpeciousFlag, ...]:
+    """Flags of the round under judgment; there are none to judge in the opening."""
+    return tuple(
+        flag
         for turn in given.debate
         if turn.round == given.round and isinstance(turn.position, VerifierPosition)
         for flag in turn.position.specious
-    }
+    )
 
 
 def _refs(given: CriticInput) -> set[str]:
@@ -65,7 +66,7 @@ def _refs(given: CriticInput) -> set[str]:
 def _check_citations(what: str, citations: Sequence[str], known: set[str]) -> list[str]:
     if not citations:
         return [f"{what} cites nothing; cite retrieved records by their key"]
-    unknown = _sort_refs(set(citations) - known)
+    unknown = sorted(set(citations) - known, key=lambda ref: (len(ref), ref))
     return [f"{what} cites {', '.join(unknown)}, which was not retrieved"] if unknown else []
 
 
@@ -73,7 +74,3 @@ def _unfounded_confidence(given: CriticInput, confidence: float) -> list[str]:
     if not given.records and confidence > 0.3:
         return ["nothing was retrieved; confidence may be at most 0.3"]
     return []
-
-
-def _sort_refs(refs: Iterable[str]) -> list[str]:
-    return sorted(refs, key=lambda ref: (len(ref), ref))

@@ -8,6 +8,7 @@ rule, and keeps the transcript.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Protocol
 
@@ -76,53 +77,40 @@ def hold_debate(
     reasoner: Reasoner,
     retrieve: Retriever,
     settings: DebateSettings | None = None,
-    seed: int = 0,
     *,
     as_of: date | None = None,
     critics: Sequence[Critic] = CRITICS,
     debate: bool = True,
     ontology: Ontology | None = None,
 ) -> DebateOutcome:
-    """Judge how novel `expanded` is.
-    Raises
-    ------
-    Whatever the reasoner raises for an answer that it could not obtain.
-    """
+    """Judge how novel `expanded` is; raises what the reasoner raises."""
+    present = tuple(critic for critic in CRITICS if critic in critics)
     panel = _Debate(
-        expanded, reasoner, retrieve, settings or DebateSettings(), as_of, critics, ontology
+        expanded, reasoner, retrieve, settings or DebateSettings(), as_of, present, ontology
     )
     return panel.run(debate)
 
 
+@dataclass
 class _Debate:
-    def __init__(
-        self,
-        expanded: ExpandedHypothesis,
-        reasoner: Reasoner,
-        retrieve: Retriever,
-        settings: DebateSettings,
-        as_of: date | None,
-        critics: Sequence[Critic],
-        ontology: Ontology | None,
-    ) -> None:
-        self.expanded = expanded
-        self.reasoner = reasoner
-        self.retrieve = retrieve
-        self.settings = settings
-        self.as_of = as_of
-        self.critics = tuple(critic for critic in CRITICS if critic in critics)
-        self.ontology = ontology
-        self.local_records: int | None = None
-        self.coverage = Coverage()
-        self.records: list[CitedRecord] = []
-        self.seen: dict[str, int] = {}
-        self.missing: dict[str, MissingSource] = {}
-        self.served: dict[str, None] = {}
-        self.notes: dict[str, None] = {}
-        self.transcript: list[Turn] = []
-        self.rounds: list[Round] = []
-        self.spent = Spent()
-        self.asked: set[Query] = set()
+    expanded: ExpandedHypothesis
+    reasoner: Reasoner
+    retrieve: Retriever
+    settings: DebateSettings
+    as_of: date | None
+    critics: tuple[Critic, ...]
+    ontology: Ontology | None
+    local_records: int | None = None
+    coverage: Coverage = field(default_factory=Coverage)
+    records: list[CitedRecord] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, MissingSource] = field(default_factory=dict)
+    served: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    transcript: list[Turn] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
+    asked: set[Query] = field(default_factory=set)
 
     def run(self, debate: bool) -> DebateOutcome:
         found = self._search(

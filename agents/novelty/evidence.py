@@ -101,7 +101,6 @@ class Reading:
     """
 
     parts: tuple[str, ...]
-    frequency: tuple[int, ...]
     pairs: tuple[tuple[str, str], ...]
     together: tuple[int, ...]
     degree: tuple[int, ...]
@@ -114,12 +113,6 @@ class Reading:
     kin: tuple[tuple[str, str], ...] = ()
     unlooked: str = ""
     aside: int = 0
-
-    @property
-    def n_seen(self) -> float:
-        """Records that mention at least two parts, and half of those that mention one: they show
-        that the index knows the field, so that a gap in it means something."""
-        return self.several + self.single / 2.0
 
     def names_of_nearest(self) -> str:
         """The nearest prior claim and the parts that it names, for prose."""
@@ -148,8 +141,13 @@ class Reading:
 
     @property
     def weight(self) -> float:
-        """Weight of the reading by the literature seen, in [0, 1)."""
-        return self.n_seen / (self.n_seen + _HALF_SEEN)
+        """Weight of the reading by the literature seen, in [0, 1).
+
+        A record that mentions a single part counts by half: it shows that the index knows the
+        field, so that a gap in it means something.
+        """
+        seen = self.several + self.single / 2.0
+        return seen / (seen + _HALF_SEEN)
 
     def unseen_pairs(self) -> tuple[tuple[str, str], ...]:
         """The pairs that no retrieved record mentions together."""
@@ -212,7 +210,6 @@ def count_mentions(
 
     return Reading(
         parts=tuple(part.name for part in parts),
-        frequency=frequency,
         pairs=tuple((parts[i].name, parts[j].name) for i, j in pairs),
         together=together,
         degree=tuple(sum(i in pair for pair in linked) for i in range(len(parts))),

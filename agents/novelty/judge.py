@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
-from agents.novelty.checks import check_judge
+from agents.novelty.checks import check_judge, flags_raised
 from agents.novelty.evidence import NEAR, Reading, count_mentions
 from agents.novelty.stance import confidence, score_of
-from agents.novelty.types import CriticInput, JudgePosition, SpeciousFlag, VerifierPosition
+from agents.novelty.types import CriticInput, JudgePosition
 from agents.novelty.verifier import refutations
 from agents.novelty.words import JUDGE_WORDING
 
@@ -20,7 +20,7 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
     seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.5 * seen.unseen_share + 0.5 * (1.0 - seen.closest)
     refuted = {refutation.ref for refutation in refutations(seen)}
-    flags = _flags(given)
+    flags = flags_raised(given)
     upheld = tuple(flag.claim for flag in flags if refuted & set(flag.citations))
     if refuted:
         novelty *= 0.25
@@ -36,16 +36,6 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
         upheld=upheld,
         overruled=tuple(flag.claim for flag in flags if flag.claim not in upheld),
         reasons=_reasons(seen, bool(refuted)),
-    )
-
-
-def _flags(given: CriticInput) -> tuple[SpeciousFlag, ...]:
-    """Flags of the round under judgment; there are none to judge in the opening."""
-    return tuple(
-        flag
-        for turn in given.debate
-        if turn.round == given.round and isinstance(turn.position, VerifierPosition)
-        for flag in turn.position.specious
     )
 
 

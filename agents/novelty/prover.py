@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_prover
 from agents.novelty.evidence import Reading, count_mentions
-from agents.novelty.stance import confidence, score_of, standing_objections
+from agents.novelty.stance import confidence, score_after_objections, score_of
 from agents.novelty.types import Claim, CriticInput, ProverPosition
 from agents.novelty.words import PROVER_WORDING
 
@@ -22,13 +22,13 @@ def argue(given: CriticInput, resources: Resources) -> ProverPosition:
     seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.6 * seen.unseen_share + 0.4 * (1.0 - seen.closest)
     score = score_of(novelty, seen.weight, prior=0.75)
-    objections = standing_objections(given.debate)
-    if objections:
-        score += (objections.judged - score) / 2.0
+    judged = score_after_objections(given.debate)
+    if judged is not None:
+        score += (judged - score) / 2.0
     return ProverPosition(
         score=score,
         confidence=confidence(seen, given.missing_sources),
-        summary=_summary(seen, bool(objections)),
+        summary=_summary(seen, judged is not None),
         claims=_claims(seen, given.round),
         queries=tuple(f"{first} {second}" for first, second in seen.unseen_pairs()[:_CLAIMS]),
     )

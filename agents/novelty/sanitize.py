@@ -35,7 +35,7 @@ def without_unretrieved(given: CriticInput, position: Position) -> tuple[Positio
             "specious": _keep_cited(position.specious, known, rejected),
         }
     else:
-        flagged = flags_raised(given)
+        flagged = {flag.claim for flag in flags_raised(given)}
         rejected += [
             f"ruling on {claim}, which nobody flagged"
             for claim in (*position.upheld, *position.overruled)

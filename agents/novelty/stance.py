@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agents.novelty.evidence import Reading
 from agents.novelty.types import JudgePosition, Turn, VerifierPosition
@@ -24,19 +23,11 @@ def confidence(seen: Reading, missing: Sequence[MissingSource]) -> float:
     return round((0.1 + 0.8 * seen.weight) * 0.9 ** len(missing), 4)
 
 
-@dataclass(frozen=True)
-class Objections:
-    """Claims that the verifier met with an overlap or a refutation, and where the judge stood."""
-
-    claims: tuple[str, ...]
-    judged: float
-
-
-def standing_objections(debate: Sequence[Turn]) -> Objections | None:
-    """The verifier's objections of the last round, None where it made none."""
+def score_after_objections(debate: Sequence[Turn]) -> float | None:
+    """The judge's last score if the verifier's last answers hold an objection, else None."""
     answers = [turn.position for turn in debate if isinstance(turn.position, VerifierPosition)]
     verdicts = [turn.position for turn in debate if isinstance(turn.position, JudgePosition)]
     if not answers or not verdicts:
         return None
-    met = tuple(answer.claim for answer in answers[-1].answers if answer.verdict != "stands")
-    return Objections(met, verdicts[-1].score) if met else None
+    objected = any(answer.verdict != "stands" for answer in answers[-1].answers)
+    return verdicts[-1].score if objected else None

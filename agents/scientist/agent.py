@@ -112,12 +112,7 @@ def compose_draft(
 
     The statement is written from the proposal's fields; what the model wrote there is dropped.
     """
-    support = {(step.chain, step.step) for step in proposal.support}
-    used = [
-        relationship
-        for relationship in brief.relationships
-        if (relationship.chain, relationship.step) in support
-    ]
+    used = proposal.supported_by(brief)
     cited = [(found or {})[key] for key in proposal.sources]
     mechanism = tuple(dict.fromkeys(item.process for item in used))
     return Draft(

@@ -28,12 +28,7 @@ def draft(
     rationale: str,
     untested: Sequence[str] = (),
 ) -> Hypothesis:
-    """The claim on these exposures in the patients that the question is about.
-    Returns
-    -------
-    Hypothesis
-        With statement, population and feasibility written from its fields.
-    """
+    """The claim on these exposures in the question's patients, in words written from its fields."""
     dictionary = given.dictionary
     hypothesis = Hypothesis(
         id="draft",

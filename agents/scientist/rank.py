@@ -105,12 +105,7 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
     and reports no null finding, less where any does. Little where there is neither, and less where
     the direction is a conjecture.
     """
-    support = {(step.chain, step.step) for step in proposal.support}
-    used = [
-        relationship
-        for relationship in brief.relationships
-        if (relationship.chain, relationship.step) in support
-    ]
+    used = proposal.supported_by(brief)
     cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
     bearing = [source for source in cited if not denies(source.quote)]
     by_sources = 1 - (1 - ONE_SOURCE) ** len(bearing) if bearing else UNSUPPORTED

@@ -106,8 +106,6 @@ def play(
 
     Parameters
     ----------
-    contenders : the candidates, in the order from which the first round pairs them
-    prefer : which of two is worth more
     seed : draws who is shown first
     rounds : at most this many; fewer where everybody met everybody
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from agents.core.base import View
-from agents.core.types import DictionaryView, History, OntologyBrief
+from agents.core.types import DictionaryView, History, OntologyBrief, Relationship
 from agents.question.types import Question
 from validation.core.hypothesis import Exposure, Hypothesis
 
@@ -57,6 +57,15 @@ class Proposal(View):
         max_length=8,
         description="names that papers use for what the hypothesis combines, the disease included",
     )
+
+    def supported_by(self, brief: OntologyBrief) -> list[Relationship]:
+        """The brief's relationships that the claim rests on."""
+        support = {(step.chain, step.step) for step in self.support}
+        return [
+            relationship
+            for relationship in brief.relationships
+            if (relationship.chain, relationship.step) in support
+        ]
 
 
 class Candidates(View):

@@ -83,7 +83,6 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
             services.reasoner,
             retriever(services.literature, settings, as_of),
             settings,
-            services.spec.seed,
             as_of=as_of,
             ontology=services.ontology,
         )

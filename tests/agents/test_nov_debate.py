@@ -342,10 +342,9 @@ def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
     counts = dict(zip(seen.pairs, seen.together, strict=True))
     assert counts[("FABP5", "bladder cancer")] == 1
     assert sum(counts.values()) == 1
-    assert seen.frequency == (2, 0, 0, 2)
     assert seen.degree == (1, 0, 0, 1)
     assert seen.unseen_share == pytest.approx(5 / 6)
-    assert seen.n_seen == pytest.approx(1 + 0.5 + 0.5)
+    assert seen.weight == pytest.approx(2 / (2 + 4))
     assert seen.nearest[0].ref == "R1"
 
 

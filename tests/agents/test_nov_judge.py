@@ -31,7 +31,6 @@ def reading(
     """Of four pairs `unseen` were never seen together; four records weigh as much as the prior."""
     return Reading(
         parts=PARTS,
-        frequency=(1, 1, 1, 1),
         pairs=tuple((PARTS[0], f"part {at}") for at in range(4)),
         together=tuple(0 if at < unseen else 3 for at in range(4)),
         degree=(1, 1, 1, 1),
