@@ -84,7 +84,7 @@ def hold_debate(
     ontology: Ontology | None = None,
 ) -> DebateOutcome:
     """Judge how novel `expanded` is; raises what the reasoner raises."""
-    present = tuple(critic for critic in CRITICS if critic in critics)
+    present: tuple[Critic, ...] = tuple(critic for critic in CRITICS if critic in critics)
     panel = _Debate(
         expanded, reasoner, retrieve, settings or DebateSettings(), as_of, present, ontology
     )
