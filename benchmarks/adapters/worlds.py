@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -259,7 +260,7 @@ class _World(Strict):
 
 
 def _judge_joint(hr: float, seed: int) -> _World:
-    clinical = Effects().without_biomarkers().as_dict()
+    clinical = asdict(Effects().without_biomarkers())
     planted = Effects(**(clinical | {"fabp5_high_tls_low_hr": hr}))
     with tempfile.TemporaryDirectory() as folder:
         judged = judge_world(Path(folder), seed, effects=planted, hypotheses=(JOINT,))

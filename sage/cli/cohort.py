@@ -235,9 +235,9 @@ def simulate(
     from validation.simulate import write_world
 
     with err.status("simulating"):
-        world = write_world(folder, seed=seed, patients=patients, null=null, slides=slides)
+        write_world(folder, seed=seed, patients=patients, null=null, slides=slides)
     if as_json:
-        print_json({"folder": str(world.folder), "seed": seed, "null": null, "simulated": True})
+        print_json({"folder": str(folder), "seed": seed, "null": null, "simulated": True})
         return
     out.print(f"SIMULATED cohort of {patients} patients in {folder}; its truth is in PLANTED.md")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def test_null_worlds_lead_to_no_claims(tmp_path):
 
 
 def test_a_planted_effect_is_found_and_its_interval_holds_it(tmp_path):
-    clinical = Effects().without_biomarkers().as_dict()
+    clinical = asdict(Effects().without_biomarkers())
     strong = Effects(**(clinical | {"fabp5_high_tls_low_hr": 2.6}))
     judged = [
         judge_world(tmp_path, seed, effects=strong, hypotheses=(JOINT,))[0] for seed in range(2)
@@ -33,7 +35,7 @@ def test_a_planted_effect_is_found_and_its_interval_holds_it(tmp_path):
 
 
 def test_an_effect_in_the_other_direction_is_not_supported(tmp_path):
-    inverse = Effects(**(Effects().as_dict() | {"fabp5_high_tls_low_hr": 0.45}))
+    inverse = Effects(**(asdict(Effects()) | {"fabp5_high_tls_low_hr": 0.45}))
     (judged,) = judge_world(tmp_path, 1, effects=inverse, hypotheses=(JOINT,))
     assert judged.verdict == "not_supported"
     assert np.log(judged.upper) < 0

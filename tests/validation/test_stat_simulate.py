@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -26,9 +27,7 @@ def world(tmp_path_factory):
 
 
 def tables(world):
-    read = {
-        n: pd.read_csv(world.folder / f"{n}.csv") for n in ("clinical", "imaging", "expression")
-    }
+    read = {n: pd.read_csv(world / f"{n}.csv") for n in ("clinical", "imaging", "expression")}
     return read["clinical"].merge(read["imaging"]).merge(read["expression"], on="patient")
 
 
@@ -68,7 +67,8 @@ def test_null_worlds_have_no_biomarker_effect_but_keep_stage(tmp_path):
     fit, _ = planted(tables(world))
     assert np.abs((fit.coef / fit.se)[:3]).max() < 3.3
     assert fit.p[4] < 1e-6
-    assert world.truth["null"] and world.truth["effects"]["cxcl13_per_sd_hr"] == 1.0
+    truth = json.loads((world / "truth.json").read_text())
+    assert truth["null"] and truth["effects"]["cxcl13_per_sd_hr"] == 1.0
 
 
 def test_a_world_with_nothing_has_not_even_stage(tmp_path):
@@ -80,7 +80,7 @@ def test_a_world_with_nothing_has_not_even_stage(tmp_path):
 def test_confounding_makes_a_crude_association_that_adjustment_removes(tmp_path):
     effects = Effects.nothing()
     effects = Effects(
-        **(effects.as_dict() | {"confounding": 0.6, "stage_iii_hr": 2.0, "stage_iv_hr": 4.0})
+        **(asdict(effects) | {"confounding": 0.6, "stage_iii_hr": 2.0, "stage_iv_hr": 4.0})
     )
     table = tables(write_world(tmp_path / "w", seed=5, patients=1500, effects=effects))
     stage = np.column_stack((table.stage == "Stage III", table.stage == "Stage IV"))
@@ -93,20 +93,20 @@ def test_confounding_makes_a_crude_association_that_adjustment_removes(tmp_path)
 
 
 def test_everything_a_world_writes_says_simulated(world):
-    spec = tomllib.loads((world.folder / "cohort.toml").read_text())
+    spec = tomllib.loads((world / "cohort.toml").read_text())
     assert spec["simulated"] is True
     assert "SIMULATED" in spec["title"]
-    clinical = pd.read_csv(world.folder / "clinical.csv")
+    clinical = pd.read_csv(world / "clinical.csv")
     assert (clinical.simulated == "yes").all()
     assert clinical.patient.str.startswith("SIM-").all()
-    for slide in (world.folder / "slides").glob("*.tiff"):
+    for slide in (world / "slides").glob("*.tiff"):
         with tifffile.TiffFile(slide) as tiff:
             assert "SIMULATED" in tiff.pages[0].description
-    assert json.loads((world.folder / "truth.json").read_text())["simulated"] is True
+    assert json.loads((world / "truth.json").read_text())["simulated"] is True
 
 
 def test_the_cohort_description_gives_none_of_the_truth_away(world):
-    text = (world.folder / "cohort.toml").read_text().lower()
+    text = (world / "cohort.toml").read_text().lower()
     for word in ("truth", "planted", "effect", "null", "hazard", "hr ="):
         assert word not in text
 
@@ -126,7 +126,7 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
 
 def test_a_world_reads_as_an_ordinary_cohort(world):
     cohort = pytest.importorskip("validation.cohort")
-    loaded = cohort.load(world.folder)
+    loaded = cohort.load(world)
     assert loaded.simulated
     dictionary = loaded.dictionary
     dictionary = dictionary() if callable(dictionary) else dictionary
@@ -135,11 +135,11 @@ def test_a_world_reads_as_an_ordinary_cohort(world):
     assert dictionary.has_variable("expression:FABP5") and dictionary.has_variable(
         "imaging:tls_density"
     )
-    assert [f for f in cohort.check(world.folder) if f.severity == "error"] == []
+    assert [f for f in cohort.check(world) if f.severity == "error"] == []
 
 
 def test_times_agree_with_one_another(world):
-    clinical = pd.read_csv(world.folder / "clinical.csv")
+    clinical = pd.read_csv(world / "clinical.csv")
     assert (clinical["PFI.time"] <= clinical["OS.time"]).all()
     assert (clinical["OS.time"] > 0).all()
     assert (clinical.PFI >= clinical.OS).all()
@@ -159,7 +159,7 @@ def test_genes_move_in_their_modules_and_follow_sex(world):
 
 def test_wrong_requests_are_refused(tmp_path, world):
     with pytest.raises(InputError, match="not empty"):
-        write_world(world.folder, seed=1)
+        write_world(world, seed=1)
     with pytest.raises(InputError, match="too few"):
         write_world(tmp_path / "few", seed=1, patients=10)
     with pytest.raises(InputError, match="do not fit"):

@@ -9,9 +9,6 @@ from sage.core.errors import InputError
 from validation.cohort.columns import CohortColumns
 from validation.cohort.describe import endpoint_of, joins_of, variable_of
 from validation.cohort.features import feature_table
-from validation.cohort.model import (
-    ExpressionSpec,
-)
 from validation.cohort.timing import known_at
 from validation.core.dictionary import DataDictionary, JoinReport, Modality
 
@@ -69,6 +66,7 @@ class Cohort(CohortColumns):
         matrix = self.expression
         spec = self.spec.expression
         known = set(self.patients)
+        unit = (spec.unit or UNITS.get(spec.transform) or spec.scale) if spec else None
         return DataDictionary(
             cohort=self.id,
             title=self.spec.title,
@@ -76,7 +74,7 @@ class Cohort(CohortColumns):
             n_patients=len(self.patients),
             variables=tuple(variables),
             expression=tuple(matrix.genes) if matrix else (),
-            expression_unit=_unit(spec) if spec else None,
+            expression_unit=unit,
             expression_n=sum(patient in known for patient in matrix.patients) if matrix else 0,
             expression_known_at=known_at(self, "expression:") if spec else "unknown",
             endpoints=tuple(endpoint_of(self, name) for name in self.spec.endpoints),
@@ -110,7 +108,3 @@ class Cohort(CohortColumns):
         if not folder.is_relative_to(self.root) or not folder.is_dir():
             return 0
         return sum(1 for _ in folder.glob(spec.pattern))
-
-
-def _unit(spec: ExpressionSpec) -> str:
-    return spec.unit or UNITS.get(spec.transform) or spec.scale

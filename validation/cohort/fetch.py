@@ -99,7 +99,8 @@ def fetch(
         if counts:
             _counts(commons, out, say)
         else:
-            wanted = sorted({*genes, *PAPER_GENES, *_signature_genes()})
+            of_signatures = [gene for item in signatures().values() for gene in item.genes]
+            wanted = sorted({*genes, *PAPER_GENES, *of_signatures})
             _keep(
                 out / "expression.csv",
                 lambda: _expression(portal, study, wanted, tuple(genes), say),
@@ -115,10 +116,6 @@ def fetch(
     }
     write_text(out / "fetch.json", json.dumps(record, indent=2, sort_keys=True) + "\n")
     return out
-
-
-def _signature_genes() -> list[str]:
-    return [gene for signature in signatures().values() for gene in signature.genes]
 
 
 def _keep(path: Path, make: Callable[[], str]) -> None:

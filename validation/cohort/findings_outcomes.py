@@ -141,13 +141,13 @@ def _events_last(
 
 def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
     """Chance that an event's time is later than a censored time, and its distance from even."""
-    from validation.statistics.base import ranks
+    from validation.statistics.leakage import area_under_curve
 
     cases, others = len(event), len(censored)
     if min(cases, others) == 0:
         return 0.5, 0.0
-    placed = ranks(np.concatenate([event.to_numpy(), censored.to_numpy()]))[:cases]
-    share = float((placed.sum() - cases * (cases + 1) / 2) / (cases * others))
+    flags = np.arange(cases + others) < cases
+    share = area_under_curve(np.concatenate([event.to_numpy(), censored.to_numpy()]), flags)
     return share, (share - 0.5) / float(np.sqrt((cases + others + 1) / (12 * cases * others)))
 
 

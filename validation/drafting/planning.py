@@ -118,7 +118,9 @@ def plan(question: Question) -> Plan:
             hazard_ratio=ratio,
             events=(needed := _events(question, ratio, alpha)),
             patients=_patients(question, needed, share),
-            power=_power(question, ratio, events, alpha),
+            power=power_at(
+                ratio, events, alpha=alpha, r_squared=question.r_squared, **_spread(question)
+            ),
         )
         for ratio in nearby
     ]
@@ -147,10 +149,6 @@ def _events(question: Question, ratio: float, alpha: float) -> int:
     return events_needed(
         ratio, alpha=alpha, power=question.power, r_squared=question.r_squared, **_spread(question)
     )
-
-
-def _power(question: Question, ratio: float, events: int, alpha: float) -> float:
-    return power_at(ratio, events, alpha=alpha, r_squared=question.r_squared, **_spread(question))
 
 
 def _event_share(question: Question) -> float:

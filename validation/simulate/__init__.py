@@ -8,25 +8,8 @@
 from __future__ import annotations
 
 from validation.simulate.effects import Effects
-from validation.simulate.sample import (
-    CompetingSample,
-    SurvivalSample,
-    competing_sample,
-    survival_sample,
-)
-from validation.simulate.slide import Aggregate, Scene, SlideTruth, render_slide
-from validation.simulate.world import World, write_world
+from validation.simulate.sample import competing_sample, survival_sample
+from validation.simulate.slide import render_slide
+from validation.simulate.world import write_world
 
-__all__ = [
-    "Aggregate",
-    "CompetingSample",
-    "Effects",
-    "Scene",
-    "SlideTruth",
-    "SurvivalSample",
-    "World",
-    "competing_sample",
-    "render_slide",
-    "survival_sample",
-    "write_world",
-]
+__all__ = ["Effects", "competing_sample", "render_slide", "survival_sample", "write_world"]

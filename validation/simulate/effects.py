@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,3 @@ class Effects:
         return replace(
             cls().without_biomarkers(), stage_iii_hr=1.0, stage_iv_hr=1.0, age_per_decade_hr=1.0
         )
-
-    def as_dict(self) -> dict[str, float]:
-        """Names and values, for `truth.json`."""
-        return asdict(self)

@@ -8,7 +8,7 @@ and `PLANTED.md` alone, which no cohort reader opens.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,6 @@ from validation.simulate.slide import SlideTruth, render_slide
 from validation.statistics.base import BoolArray, FloatArray
 
 FOLLOW_UP_DAYS = 3650.0
-
-
-@dataclass(frozen=True)
-class World:
-    """A written world: where it lies, and what is true in it."""
-
-    folder: Path
-    seed: int
-    null: bool
-    patients: int
-    effects: Effects
-    slides: tuple[SlideTruth, ...]
-    truth: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -66,8 +53,8 @@ def write_world(
     null: bool = False,
     slides: int = 0,
     slide_px: int = 2048,
-) -> World:
-    """Write a simulated cohort.
+) -> Path:
+    """Write a simulated cohort and return its folder.
 
     Parameters
     ----------
@@ -108,7 +95,7 @@ def write_world(
     (folder / "cohort.toml").write_text(
         cohort_toml(seed, patients, bool(painted)), encoding="utf-8"
     )
-    return World(folder, seed, null, patients, true, tuple(painted), truth)
+    return folder
 
 
 def _people(n: int, true: Effects, rng: np.random.Generator) -> _Patients:
@@ -281,7 +268,7 @@ def _truth(
         "seed": seed,
         "null": null,
         "patients": len(people.ids),
-        "effects": true.as_dict(),
+        "effects": asdict(true),
         "joint_group": {
             "definition": "FABP5 above and tls_density at or below the median of all patients",
             "fabp5_median": float(np.median(fabp5)),

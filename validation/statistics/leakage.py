@@ -84,7 +84,7 @@ def find_leak(values: FloatArray, event: FloatArray, time: FloatArray | None = N
     x, e = values[known], event[known]
     if len(x) < FEWEST or min((e == 1).sum(), len(x)) < FEWEST_EVENTS or np.ptp(x) == 0:
         return None
-    auc = _area(x, e == 1)
+    auc = area_under_curve(x, e == 1)
     if time is None:
         if max(auc, 1 - auc) < REVEALS_A_BINARY_OUTCOME:
             return None
@@ -244,7 +244,7 @@ def _slope(t: FloatArray, flags: BoolArray, z: FloatArray) -> tuple[float, float
     return (0.0, 0.0) if not np.isfinite(score) else (float(np.sign(score)) * 5.0, score)
 
 
-def _area(x: FloatArray, flag: BoolArray) -> float:
+def area_under_curve(x: FloatArray, flag: BoolArray) -> float:
     """Area under the curve of a flag: the chance that a case has the higher value."""
     cases, others = int(flag.sum()), int((~flag).sum())
     if min(cases, others) == 0:

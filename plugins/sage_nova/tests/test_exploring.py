@@ -49,9 +49,7 @@ leave("correlations", {"patients": "count", "rho": "estimate"}, rows)
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     working("bubblewrap")
-    return simulate.write_world(
-        tmp_path_factory.mktemp("world") / "world", seed=3, patients=120
-    ).folder
+    return simulate.write_world(tmp_path_factory.mktemp("world") / "world", seed=3, patients=120)
 
 
 def replies(*said: str | dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
