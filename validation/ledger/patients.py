@@ -309,7 +309,8 @@ def half_ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Twice the mid-ranks of each row, from 0; ties share the middle of their places."""
     from scipy.stats import rankdata
 
-    return np.rint(2 * rankdata(values, axis=1) - 2).astype(np.int64)
+    ranks: NDArray[np.float64] = rankdata(values, axis=1)
+    return np.rint(2 * ranks - 2).astype(np.int64)
 
 
 def twins(values: NDArray[np.float64], stored: NDArray[np.uint8]) -> NDArray[np.int64]:
