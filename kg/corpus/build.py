@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -62,7 +63,6 @@ def build(
     *,
     lexicons: Sequence[Lexicon] = (),
     client: Model | None = None,
-    embedder: Embedder | None = None,
     progress: Progress | None = None,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> BuildReport:
@@ -88,32 +88,35 @@ def build(
     folder = graph_folder(Path(out))
     folder.mkdir(parents=True, exist_ok=True)
     report = BuildReport(out=str(folder), graphml=str(folder / GRAPHML), as_of=options.as_of)
-    report_progress = progress or (lambda _stage, _done, _total: None)
-    extractor = _extractor(options, ontology, lexicons, client, report_progress)
+    extractor = _extractor(options, ontology, lexicons, client)
     report.extractor = extractor.key
-    if options.embedder != "none" and embedder is None:
+    embedder = None
+    if options.embedder != "none":
         from kg.embedding import embed
 
         embedder = embed.by_name(options.embedder, folder / "vectors.sqlite")
     query = parse_topic(options.topic, ontology) if options.topic else None
     with Store(folder / STORE) as store:
-        reading = ReadOptions(ocr=options.ocr)
-        with _record_time(report, "read"):
-            order = _read_sources(store, sources, reading, options, report, report_progress)
+        work = _Build(
+            store,
+            options,
+            ReadOptions(ocr=options.ocr),
+            extractor,
+            report,
+            progress or (lambda _stage, _done, _total: None),
+        )
+        with work.record_time("read"):
+            order = work.read_sources(sources)
         _require_papers(report, sources)
-        with _record_time(report, "screen"):
-            documents = _select(store, order, reading, options, report, query)
-        with _record_time(report, "chunk"):
-            chunks, hashes = _chunk(
-                store, documents, reading, options, extractor, report, report_progress
-            )
+        with work.record_time("screen"):
+            documents = work.select(order, query)
+        with work.record_time("chunk"):
+            chunks, hashes = work.chunk(documents)
         if chunks and on_estimate is not None and isinstance(extractor, Estimating):
             on_estimate(extractor.estimate(chunks))
-        with _record_time(report, "extract"):
-            _extract(store, chunks, hashes, extractor, report, report_progress)
-        _derive(
-            store, folder, options, Names(ontology, lexicons), embedder, report, report_progress
-        )
+        with work.record_time("extract"):
+            work.extract(chunks, hashes)
+        work.derive(folder, Names(ontology, lexicons), embedder)
     if Path(out).suffix.lower() == ".graphml":
         with (folder / GRAPHML).open("rb") as source, writing(Path(out)) as target:
             shutil.copyfileobj(source, target, 1 << 20)
@@ -146,7 +149,6 @@ def _extractor(
     ontology: Ontology,
     lexicons: Sequence[Lexicon],
     client: Model | None,
-    report_progress: Progress,
 ) -> Extractor:
     if options.extractor == "rules":
         from kg.extract.rules import RulesExtractor
@@ -161,206 +163,177 @@ def _extractor(
     return ChatExtractor(ontology, client, model=options.chat, concurrency=options.concurrency)
 
 
-def _read_sources(
-    store: Store,
-    sources: Sequence[Path],
-    reading: ReadOptions,
-    options: BuildOptions,
-    report: BuildReport,
-    report_progress: Progress,
-) -> list[tuple[str, str]]:
-    reports, order, cached = corpus.read_sources(
-        store, sources, reading, options.workers, report_progress
-    )
-    report.sources = reports
-    report.files = len(reports)
-    report.files_cached = cached
-    for item in reports:
-        if item.status == "read":
-            report.files_read += 1
-            report.pages += item.pages or 0
-            for tier in (item.tier or "").split("+"):
-                if tier:
-                    report.tiers[tier] = report.tiers.get(tier, 0) + 1
-        elif item.status == "failed":
-            report.files_failed += 1
-        else:
-            report.files_skipped += 1
-    return order
+@dataclass
+class _Build:
+    """Stages of a build over a store."""
 
+    store: Store
+    options: BuildOptions
+    reading: ReadOptions
+    extractor: Extractor
+    report: BuildReport
+    report_progress: Progress
 
-def _select(
-    store: Store,
-    order: Sequence[tuple[str, str]],
-    reading: ReadOptions,
-    options: BuildOptions,
-    report: BuildReport,
-    query: Query | None,
-) -> list[Document]:
-    rows, documents, notes = corpus.select(store, order, reading)
-    report.notes += notes
-    report.duplicates = sum(1 for row in rows if not row["included"])
-    report.duplicates += len(order) - len({doc_id for doc_id, _ in order})
-    by_id = {row["doc_id"]: row for row in rows}
-    kept = []
-    for document in documents:
-        row = by_id[document.id]
-        reason = None
-        if document.retracted:
-            report.retracted += 1
-            if not options.include_retracted:
-                reason = "retracted"
-        if query is not None and reason is None:
-            record = Record(title=document.title, abstract=document.text[:_OPENING])
-            row["score"] = share = score_relevance(query, record)
-            if share < TOPIC_SHARE:
-                reason = f"off topic: names {share:.0%} of the topic's concepts"
-                report.screened_out += 1
-        if reason:
-            row["included"], row["reason"] = 0, reason
-            report.excluded.append(
-                Excluded(path=document.path, title=document.title, reason=reason)
+    def read_sources(self, sources: Sequence[Path]) -> list[tuple[str, str]]:
+        reports, order, cached = corpus.read_sources(
+            self.store, sources, self.reading, self.options.workers, self.report_progress
+        )
+        self.report.sources = reports
+        self.report.files = len(reports)
+        self.report.files_cached = cached
+        for item in reports:
+            if item.status == "read":
+                self.report.files_read += 1
+                self.report.pages += item.pages or 0
+                for tier in (item.tier or "").split("+"):
+                    if tier:
+                        self.report.tiers[tier] = self.report.tiers.get(tier, 0) + 1
+            elif item.status == "failed":
+                self.report.files_failed += 1
+            else:
+                self.report.files_skipped += 1
+        return order
+
+    def select(self, order: Sequence[tuple[str, str]], query: Query | None) -> list[Document]:
+        rows, documents, notes = corpus.select(self.store, order, self.reading)
+        self.report.notes += notes
+        self.report.duplicates = sum(1 for row in rows if not row["included"])
+        self.report.duplicates += len(order) - len({doc_id for doc_id, _ in order})
+        by_id = {row["doc_id"]: row for row in rows}
+        kept = []
+        for document in documents:
+            row = by_id[document.id]
+            reason = None
+            if document.retracted:
+                self.report.retracted += 1
+                if not self.options.include_retracted:
+                    reason = "retracted"
+            if query is not None and reason is None:
+                record = Record(title=document.title, abstract=document.text[:_OPENING])
+                row["score"] = share = score_relevance(query, record)
+                if share < TOPIC_SHARE:
+                    reason = f"off topic: names {share:.0%} of the topic's concepts"
+                    self.report.screened_out += 1
+            if reason:
+                row["included"], row["reason"] = 0, reason
+                self.report.excluded.append(
+                    Excluded(path=document.path, title=document.title, reason=reason)
+                )
+            else:
+                kept.append(document)
+        self.store.set_corpus(rows)
+        self.store.set_meta("reader", self.reading.key)
+        self.report.documents = len(kept)
+        return kept
+
+    def chunk(self, documents: Sequence[Document]) -> tuple[list[Chunk], list[str]]:
+        """Chunks that still need the extractor, and the hashes of all chunks."""
+        cut = f"3:{self.options.chunk_tokens}:{self.options.chunk_overlap}"
+        known = self.store.list_extracted(self.extractor.key)
+        pending: dict[str, Chunk] = {}
+        hashes: list[str] = []
+        fresh: list[Chunk] = []
+        for number, document in enumerate(documents):
+            before = self.store.load_chunk_hashes(document.id, self.reading.key, cut)
+            if before and all(chunk_hash in known for _, chunk_hash in before):
+                hashes += [chunk_hash for _, chunk_hash in before]
+                continue
+            pieces = list(chunk(document, self.options.chunk_tokens, self.options.chunk_overlap))
+            if not before:
+                fresh += pieces
+            for piece in pieces:
+                piece_hash = piece.hash
+                hashes.append(piece_hash)
+                if piece_hash not in known:
+                    pending.setdefault(piece_hash, piece)
+            self.report_progress("chunk", number + 1, len(documents))
+        self.store.add_chunks(fresh, self.reading.key, cut)
+        self.store.set_meta("cut", cut)
+        self.report.chunks = len(hashes)
+        self.report.chunks_cached = sum(1 for chunk_hash in hashes if chunk_hash in known)
+        return list(pending.values()), hashes
+
+    def extract(self, chunks: Sequence[Chunk], hashes: Sequence[str]) -> None:
+        done = 0
+
+        def emit(piece: Chunk, result: Extraction) -> None:
+            nonlocal done
+            done += 1
+            self.report.prompt_tokens += result.prompt_tokens
+            self.report.completion_tokens += result.completion_tokens
+            self.store.add_extraction(piece.hash, self.extractor.key, result)
+            self.report_progress("extract", done, len(chunks))
+
+        with self.store.batch():
+            self.extractor.extract(chunks, emit)
+        if isinstance(self.extractor, Estimating):
+            self.report.cost = round(self.extractor.usd, 6)
+        self.store.set_meta("extractor", self.extractor.key)
+        failures = self.store.failures(self.extractor.key, hashes)
+        self.report.chunks_failed = len(failures)
+        self.report.failures = dict(sorted(failures.items())[:50])
+        if failures:
+            self.report.notes.append(
+                f"{len(failures)} chunks failed and are missing from the graph; build again to "
+                f"retry them (first error: {next(iter(self.report.failures.values()))})"
             )
-        else:
-            kept.append(document)
-    store.set_corpus(rows)
-    store.set_meta("reader", reading.key)
-    report.documents = len(kept)
-    return kept
+        self.report.dropped = self.store.count_dropped(self.extractor.key, hashes)
 
+    def derive(self, folder: Path, names: Names, embedder: Embedder | None) -> None:
+        from kg.fusion.fuse import collector_paused, fuse
+        from kg.fusion.model import FusionOptions
+        from kg.graph import graphml
+        from kg.graph.model import Graph
+        from kg.graph.sidecar import SIDECAR
 
-def _chunk(
-    store: Store,
-    documents: Sequence[Document],
-    reading: ReadOptions,
-    options: BuildOptions,
-    extractor: Extractor,
-    report: BuildReport,
-    report_progress: Progress,
-) -> tuple[list[Chunk], list[str]]:
-    """Chunks that still need the extractor, and the hashes of all chunks."""
-    cut = f"3:{options.chunk_tokens}:{options.chunk_overlap}"
-    known = store.list_extracted(extractor.key)
-    pending: dict[str, Chunk] = {}
-    hashes: list[str] = []
-    fresh: list[Chunk] = []
-    for number, document in enumerate(documents):
-        before = store.load_chunk_hashes(document.id, reading.key, cut)
-        if before and all(chunk_hash in known for _, chunk_hash in before):
-            hashes += [chunk_hash for _, chunk_hash in before]
-            continue
-        pieces = list(chunk(document, options.chunk_tokens, options.chunk_overlap))
-        if not before:
-            fresh += pieces
-        for piece in pieces:
-            piece_hash = piece.hash
-            hashes.append(piece_hash)
-            if piece_hash not in known:
-                pending.setdefault(piece_hash, piece)
-        report_progress("chunk", number + 1, len(documents))
-    store.add_chunks(fresh, reading.key, cut)
-    store.set_meta("cut", cut)
-    report.chunks = len(hashes)
-    report.chunks_cached = sum(1 for chunk_hash in hashes if chunk_hash in known)
-    return list(pending.values()), hashes
-
-
-def _extract(
-    store: Store,
-    chunks: Sequence[Chunk],
-    hashes: Sequence[str],
-    extractor: Extractor,
-    report: BuildReport,
-    report_progress: Progress,
-) -> None:
-    done = 0
-
-    def emit(piece: Chunk, result: Extraction) -> None:
-        nonlocal done
-        done += 1
-        report.prompt_tokens += result.prompt_tokens
-        report.completion_tokens += result.completion_tokens
-        store.add_extraction(piece.hash, extractor.key, result)
-        report_progress("extract", done, len(chunks))
-
-    with store.batch():
-        extractor.extract(chunks, emit)
-    if isinstance(extractor, Estimating):
-        report.cost = round(extractor.usd, 6)
-    store.set_meta("extractor", extractor.key)
-    failures = store.failures(extractor.key, hashes)
-    report.chunks_failed = len(failures)
-    report.failures = dict(sorted(failures.items())[:50])
-    if failures:
-        report.notes.append(
-            f"{len(failures)} chunks failed and are missing from the graph; build again to retry "
-            f"them (first error: {next(iter(report.failures.values()))})"
+        with self.record_time("triples"), collector_paused():
+            triples = list(self.store.triples(self.options.as_of, self.options.include_retracted))
+        self.report.triples = len(triples)
+        self.report.triples_negated = sum(t.negated for t in triples)
+        self.report.triples_speculative = sum(t.speculative for t in triples)
+        ungrounded = sum(
+            count for reason, count in self.report.dropped.items() if reason in UNGROUNDED
         )
-    report.dropped = store.count_dropped(extractor.key, hashes)
+        if triples or ungrounded:
+            self.report.grounding = len(triples) / (len(triples) + ungrounded)
+        if not triples:
+            self.report.notes.append("no triples: the graph is empty")
+        self.report_progress("fuse", 0, 1)
+        with self.record_time("fuse"), collector_paused():
+            base = FusionOptions.paper() if self.options.fusion == "paper" else FusionOptions()
+            update: dict[str, Any] = {
+                "prune_below": self.options.prune_below,
+                "min_confidence": min(self.options.min_confidence, BROAD)
+                if self.options.broad
+                else self.options.min_confidence,
+            }
+            if self.options.tau is not None:
+                update["tau"] = self.options.tau
+            if embedder is None:
+                update["similarity"] = False
+            fused = fuse(
+                triples,
+                base.model_copy(update=update),
+                embedder,
+                names,
+                pair_cache=folder / "pairs.npz",
+            )
+            graph = Graph.from_fused(fused)
+        self.report_progress("fuse", 1, 1)
+        with self.record_time("write"):
+            graph.save_sidecar(folder / SIDECAR)
+            graphml.write(graph, folder / GRAPHML)
+        self.report.embedder = fused.embedder
+        self.report.nodes = graph.n_nodes
+        self.report.edges = graph.n_edges
+        self.report.pruned = {name: count for name, count in fused.dropped.items() if count}
+        for merge in fused.merges:
+            self.report.merges[merge.tier.value] = self.report.merges.get(merge.tier.value, 0) + 1
 
-
-def _derive(
-    store: Store,
-    folder: Path,
-    options: BuildOptions,
-    names: Names,
-    embedder: Embedder | None,
-    report: BuildReport,
-    report_progress: Progress,
-) -> None:
-    from kg.fusion.fuse import collector_paused, fuse
-    from kg.fusion.model import FusionOptions
-    from kg.graph import graphml
-    from kg.graph.model import Graph
-    from kg.graph.sidecar import SIDECAR
-
-    with _record_time(report, "triples"), collector_paused():
-        triples = list(store.triples(options.as_of, options.include_retracted))
-    report.triples = len(triples)
-    report.triples_negated = sum(t.negated for t in triples)
-    report.triples_speculative = sum(t.speculative for t in triples)
-    ungrounded = sum(count for reason, count in report.dropped.items() if reason in UNGROUNDED)
-    if triples or ungrounded:
-        report.grounding = len(triples) / (len(triples) + ungrounded)
-    if not triples:
-        report.notes.append("no triples: the graph is empty")
-    report_progress("fuse", 0, 1)
-    with _record_time(report, "fuse"), collector_paused():
-        base = FusionOptions.paper() if options.fusion == "paper" else FusionOptions()
-        update: dict[str, Any] = {
-            "prune_below": options.prune_below,
-            "min_confidence": min(options.min_confidence, BROAD)
-            if options.broad
-            else options.min_confidence,
-        }
-        if options.tau is not None:
-            update["tau"] = options.tau
-        if embedder is None:
-            update["similarity"] = False
-        fused = fuse(
-            triples,
-            base.model_copy(update=update),
-            embedder,
-            names,
-            pair_cache=folder / "pairs.npz",
-        )
-        graph = Graph.from_fused(fused)
-    report_progress("fuse", 1, 1)
-    with _record_time(report, "write"):
-        graph.save_sidecar(folder / SIDECAR)
-        graphml.write(graph, folder / GRAPHML)
-    report.embedder = fused.embedder
-    report.nodes = graph.n_nodes
-    report.edges = graph.n_edges
-    report.pruned = {name: count for name, count in fused.dropped.items() if count}
-    for merge in fused.merges:
-        report.merges[merge.tier.value] = report.merges.get(merge.tier.value, 0) + 1
-
-
-@contextmanager
-def _record_time(report: BuildReport, stage: str) -> Iterator[None]:
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        report.seconds[stage] = round(time.perf_counter() - start, 3)
+    @contextmanager
+    def record_time(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.report.seconds[stage] = round(time.perf_counter() - start, 3)

@@ -20,6 +20,9 @@ from kg.extract.base import Extraction, Mention, Statement
 from kg.extract.study import parse_size, parse_study
 from kg.types import Document, EntityType, Evidence, Section, Triple
 
+_BATCH = 200
+"""Extractions of a transaction."""
+
 
 class Store:
     """A corpus and its evidence on disk. Use as a context manager.
@@ -52,10 +55,10 @@ class Store:
         """Make everything written so far durable."""
         self._db.commit()
 
-    def meta(self, key: str, default: str = "") -> str:
+    def meta(self, key: str) -> str:
         """A value that the last build left."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else default
+        return row[0] if row else ""
 
     def set_meta(self, key: str, value: str) -> None:
         """Leave a value for the next build."""
@@ -63,9 +66,9 @@ class Store:
         self._db.commit()
 
     @contextmanager
-    def batch(self, size: int = 200) -> Iterator[None]:
-        """Group appended extractions into transactions of `size`; what was appended survives."""
-        self._batch, self._pending = size, 0
+    def batch(self) -> Iterator[None]:
+        """Group appended extractions into transactions; what was appended survives."""
+        self._batch, self._pending = _BATCH, 0
         try:
             yield
         finally:
@@ -188,23 +191,16 @@ class Store:
                 rows,
             )
 
-    def documents(self, included_only: bool = True) -> Iterator[Document]:
+    def documents(self) -> Iterator[Document]:
         """Documents of the last build, ordered by id."""
-        where = "WHERE included = 1 " if included_only else ""
         reader = self.meta("reader")
         for doc_id, path, overrides in self._db.execute(
-            f"SELECT doc_id, path, overrides FROM corpus {where}ORDER BY doc_id"  # noqa: S608
+            "SELECT doc_id, path, overrides FROM corpus WHERE included = 1 ORDER BY doc_id"
         ).fetchall():
             document = self.document(doc_id, reader)
             if document is not None:
                 known = json.loads(overrides) if overrides != "{}" else {}
                 yield document.model_copy(update={"path": path, **known})
-
-    def list_excluded(self) -> list[tuple[str, str, str]]:
-        """Documents left out by the last build: id, path, reason."""
-        return self._db.execute(
-            "SELECT doc_id, path, reason FROM corpus WHERE included = 0 ORDER BY path, doc_id"
-        ).fetchall()
 
     # -- chunks and extractions ----------------------------------------------------------------
 

@@ -215,17 +215,9 @@ def _in_fragments(text: str, mention: Mention) -> bool:
 class MentionFinder:
     """Finds entities in text. Earlier lexicons outrank later ones where spans overlap equally."""
 
-    def __init__(
-        self,
-        ontology: Ontology,
-        lexicons: Sequence[Lexicon] = (),
-        types: frozenset[EntityType] | None = None,
-        patterned: bool = True,
-    ) -> None:
-        self._patterned = patterned
+    def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
         self._ontology = ontology
         self._lexicons = (ontology.lexicon, *lexicons)
-        self._types = types
 
     def find(self, text: str, abbreviations: Sequence[tuple[str, str]] = ()) -> list[Mention]:
         """Mentions in `text`, longest first where they overlap, ordered by position."""
@@ -246,22 +238,14 @@ class MentionFinder:
                     else Mention(match.start, match.end, entry.name, entry.type, entry.id)
                 )
                 candidates.append((match.start - match.end, rank, _without_cells(text, mention)))
+        # Where the document defines letters as no known entity, the lexicon's reading is blocked.
+        nothing = Mention(0, 0, "", EntityType.OTHER, None)
         for short, long in abbreviations:
             known = self._denotes(long)
             pattern = re.compile(rf"(?<![\w-]){re.escape(short)}s?(?!\w)")
             for hit in pattern.finditer(text):
-                if known is None:
-                    # The document says what it means by these letters, and it is no known entity:
-                    # the lexicon's reading of them is blocked.
-                    candidates.append(
-                        (hit.start() - hit.end() - 1, -1,
-                         Mention(hit.start(), hit.end(), "", EntityType.OTHER, None))
-                    )  # fmt: skip
-                else:
-                    candidates.append(
-                        (hit.start() - hit.end() - 1, -1,
-                         Mention(hit.start(), hit.end(), known.name, known.type, known.entity_id))
-                    )  # fmt: skip
+                mention = replace(known or nothing, start=hit.start(), end=hit.end())
+                candidates.append((hit.start() - hit.end() - 1, -1, mention))
         for hit in _SPECIES.finditer(text):
             species = self._ontology.find(hit.group())
             if species is None or species.type is not EntityType.ORGANISM:
@@ -290,12 +274,11 @@ class MentionFinder:
                     (hit.start() - hit.end() - 1, -1,
                      Mention(hit.start(), hit.end(), shared.name, shared.type, shared.id))
                 )  # fmt: skip
-        if self._patterned:
-            for start, end in disease_spans(text):
-                candidates.append(
-                    (start - end, 40,
-                     Mention(start, end, disease_name(text[start:end]), EntityType.DISEASE, None))
-                )  # fmt: skip
+        for start, end in disease_spans(text):
+            candidates.append(
+                (start - end, 40,
+                 Mention(start, end, disease_name(text[start:end]), EntityType.DISEASE, None))
+            )  # fmt: skip
         candidates.sort(key=lambda c: (c[0], c[1], c[2].start))
         taken = bytearray(len(text))
         chosen = []
@@ -305,7 +288,7 @@ class MentionFinder:
             taken[mention.start : mention.end] = b"\x01" * (mention.end - mention.start)
             if mention.name.lower() in _GENERAL:
                 continue
-            if mention.name and (self._types is None or mention.type in self._types):
+            if mention.name:
                 chosen.append(mention)
         chosen.sort(key=lambda m: m.start)
         marked = [
@@ -397,10 +380,9 @@ class MentionFinder:
                     return Mention(0, len(long), entry.name, entry.type, entry.id)
         if _DRUG.fullmatch(long):
             return Mention(0, len(long), long.lower(), EntityType.CHEMICAL, None)
-        if self._patterned:
-            for start, end in disease_spans(long):
-                if end == len(long):
-                    return Mention(0, end, disease_name(long[start:]), EntityType.DISEASE, None)
+        for start, end in disease_spans(long):
+            if end == len(long):
+                return Mention(0, end, disease_name(long[start:]), EntityType.DISEASE, None)
         return None
 
 

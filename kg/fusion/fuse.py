@@ -8,7 +8,7 @@ gives the same graph.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,7 +41,6 @@ def fuse(
     embedder: Embedder | None = None,
     ontology: OntologyLike | None = None,
     *,
-    aliases: Mapping[str, str] | None = None,
     pair_cache: Path | None = None,
 ) -> FusedGraph:
     """Build a graph from the triples of all documents.
@@ -51,7 +50,6 @@ def fuse(
     triples : statements; those under `options.min_confidence` are dropped and counted
     options : mode, threshold, tiers; default guarded at tau = 0.95
     embedder : needed for the similarity tier and for paper mode
-    aliases : further names to canonical names (abbreviations found while reading)
     pair_cache : file that keeps the similar pairs, so that only new names are compared again
 
     Returns
@@ -64,7 +62,7 @@ def fuse(
         If similarity is asked for without an embedder.
     """
     with collector_paused():
-        return _fuse(triples, options or FusionOptions(), embedder, ontology, aliases, pair_cache)
+        return _fuse(triples, options or FusionOptions(), embedder, ontology, pair_cache)
 
 
 def _fuse(
@@ -72,7 +70,6 @@ def _fuse(
     options: FusionOptions,
     embedder: Embedder | None,
     ontology: OntologyLike | None,
-    aliases: Mapping[str, str] | None,
     pair_cache: Path | None,
 ) -> FusedGraph:
     if embedder is None and (options.mode == "paper" or options.similarity):
@@ -97,12 +94,10 @@ def _fuse(
         assert embedder is not None
         clusters = merge_paper(mentions, options, embedder, pair_cache)
     else:
-        found = dict(find_abbreviations(kept)) if options.dictionary else {}
-        found.update(aliases or {})
-        clusters = merge_guarded(mentions, options, embedder, ontology, found, pair_cache)
+        aliases = find_abbreviations(kept) if options.dictionary else {}
+        clusters = merge_guarded(mentions, options, embedder, ontology, aliases, pair_cache)
     nodes, edges = assemble(kept, ends, clusters, options, dropped)
     ids = {node.id for node in nodes}
-    merges = tuple(m for m in clusters.merges(ids))
     vectors = None
     if embedder is not None:
         vectors = (
@@ -113,7 +108,7 @@ def _fuse(
     return FusedGraph(
         nodes=tuple(nodes),
         edges=tuple(edges),
-        merges=merges,
+        merges=tuple(clusters.merges(ids)),
         options=options,
         embedder=embedder.name if embedder else None,
         vectors=vectors,

@@ -41,13 +41,6 @@ class Mentions:
         self._read[tail].append(document)
         return head, tail
 
-    def add_name(self, name: str, type_: EntityType) -> bool:
-        """Count a bare name once; False if it is empty once cleaned."""
-        mention = self.clean(name, type_)
-        if mention is not None:
-            self._read[mention].append("")
-        return mention is not None
-
     def rank(self) -> list[Mention]:
         """Mentions, the best attested first: by documents, then by count.
 

@@ -188,12 +188,13 @@ class Chart(Strict):
     ticks: tuple[tuple[float, int], ...]
 
 
-def chart(counts: Iterable[YearCount], width: float = 720, height: float = 240) -> Chart | None:
+def chart(counts: Iterable[YearCount]) -> Chart | None:
     """The figure's geometry over every year from first to last; None without a dated paper."""
     by_year = {count.year: count for count in counts}
     if not by_year:
         return None
     first, last = min(by_year), max(by_year)
+    width, height = 720.0, 240.0
     left, right, top, bottom = 56.0, 8.0, 10.0, 44.0
     span = last - first + 1
     slot = (width - left - right) / max(span, 8)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kg.graph import graphml
 from kg.graph.arrays import TYPES
@@ -14,10 +14,6 @@ from kg.graph.model import Graph
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
-
-if TYPE_CHECKING:
-    import networkx as nx
-
 
 FORMATS = ("graphml", "json", "cx2", "html")
 
@@ -75,13 +71,6 @@ def export_graph(
 
         write_export(path, render_cx2(graph, path.stem))
     return describe_export(path, format, graph.n_nodes, graph.n_edges)
-
-
-def to_networkx(graph: Graph) -> nx.MultiDiGraph:
-    """The graph in networkx: nodes by id, edges and attributes as `node_link` names them."""
-    import networkx as nx
-
-    return nx.node_link_graph(node_link(graph), edges="edges")
 
 
 def node_link(graph: Graph) -> dict[str, Any]:

@@ -20,6 +20,10 @@ def strip_operators(text: str) -> str:
     return " ".join(_UNSAFE.sub(" ", text).split())
 
 
+_LONGEST = 1800
+"""Characters of a joined query."""
+
+
 def quote_phrase(text: str) -> str:
     """A phrase in quotation marks, or the bare word."""
     clean = strip_operators(text)
@@ -50,9 +54,7 @@ def conjunction(
     return " AND ".join(groups)
 
 
-def disjunction(
-    queries: Iterable[Query], term: Callable[[str], str] = quote_phrase, longest: int = 1800
-) -> str:
+def disjunction(queries: Iterable[Query], term: Callable[[str], str] = quote_phrase) -> str:
     """Join queries by OR; those that exceed the length are left out."""
     parts: list[str] = []
     size = 0
@@ -60,7 +62,7 @@ def disjunction(
         part = conjunction(query, term)
         if not part or part in parts:
             continue
-        if parts and size + len(part) > longest:
+        if parts and size + len(part) > _LONGEST:
             break
         parts.append(part)
         size += len(part) + 6

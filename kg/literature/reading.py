@@ -17,6 +17,7 @@ LONGEST_ABSTRACT = 100_000
 LONGEST_NAME = 1_000
 """Characters; an entry with a longer field is no record."""
 _TAG = re.compile(r"<[^>]{0,200}>")
+_MOST_NAMES = 6
 
 
 def parse_json(service: str, body: bytes) -> Any:
@@ -121,12 +122,12 @@ def parse_day(value: Any) -> date | None:
         return None
 
 
-def list_names(value: Any, limit: int = 6) -> tuple[str, ...]:
+def list_names(value: Any) -> tuple[str, ...]:
     """Author names out of a list of strings or of objects with a name."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = []
-    for name in value[:limit]:
+    for name in value[:_MOST_NAMES]:
         if isinstance(name, Mapping):
             parts = name
             name = parts.get("fullName") or parts.get("name")

@@ -37,7 +37,6 @@ class Literature:
     cache_dir : where answers are kept; None keeps none
     local : an index that always takes part, so that the run's own corpus is never overlooked
     embed : texts to unit vectors; with it the ranking is lexical and embedding
-    max_age : seconds a cached answer stays good
     """
 
     def __init__(
@@ -50,14 +49,13 @@ class Literature:
         expand: Expand | None = None,
         embed: Embed | None = None,
         retractions: RetractionSource | None = None,
-        max_age: float = 7 * 86400.0,
     ) -> None:
         self.sources = tuple(sources)
         self.local = local
         self._expand = expand
         self._embed = embed
         self._retractions = retractions
-        self._cache = DiskCache(cache_dir, max_age=max_age) if cache_dir is not None else None
+        self._cache = DiskCache(cache_dir) if cache_dir is not None else None
         self._client = ServiceClient(self._cache, policy)
         self._fingerprint: str | None = None
         self._runner = Runner()

@@ -28,6 +28,7 @@ from sage.core.log import logger
 
 log = logger(__name__)
 
+_DPI = 200
 _TIERS = ("pypdfium2", "pypdf", "pdfplumber")
 
 _BAD_TITLE = re.compile(r"untitled|microsoft|\.(?:docx?|indd|qxd|tex|pdf|dvi)\b|^\W*$|^doi:", re.I)
@@ -212,11 +213,11 @@ class _Readers:
         ]  # fmt: skip
         return PageLines(tuple(inside), width, height)
 
-    def image(self, number: int, dpi: int = 200) -> bytes:
+    def image(self, number: int) -> bytes:
         """A page as PNG."""
         page = self._pdfium[number]
         buffer = io.BytesIO()
-        page.render(scale=dpi / 72).to_pil().save(buffer, format="PNG")
+        page.render(scale=_DPI / 72).to_pil().save(buffer, format="PNG")
         return buffer.getvalue()
 
     def close(self) -> None:

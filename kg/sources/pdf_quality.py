@@ -32,13 +32,9 @@ _COMMON = words(
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Measures of a page's text; `score` in [0, 1]. A page without words scores 0."""
+    """Number of words of a page, and a score in [0, 1]; a page without words scores 0."""
 
     words: int
-    common: float
-    glued: float
-    cut: float
-    broken: float
     score: float
 
 
@@ -47,7 +43,7 @@ def measure(text: str) -> Quality:
     found = _WORD.findall(text)
     count = len(found)
     if count < 3:
-        return Quality(count, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return Quality(count, 0.0)
     characters = sum(map(len, found)) or 1
     latin = sum(1 for word in found if word.isascii())
     broken = sum(1 for c in text if c == "\ufffd" or "\ue000" <= c <= "\uf8ff")
@@ -63,4 +59,4 @@ def measure(text: str) -> Quality:
     score *= max(0.0, 1.0 - 5.0 * glued)
     score *= max(0.0, 1.0 - 12.0 * cut)
     score *= max(0.0, 1.0 - 4.0 * broken / characters)
-    return Quality(count, common, glued, cut, broken / characters, round(score, 4))
+    return Quality(count, round(score, 4))

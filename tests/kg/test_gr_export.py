@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from kg.graph.export import export_graph, to_networkx
+from kg.graph.export import export_graph, node_link
 from kg.graph.export_page import layout
 from kg.graph.model import Graph
 from sage.core.errors import InputError
@@ -38,7 +38,7 @@ def test_json_is_read_by_networkx(tmp_path: Path) -> None:
 
 def test_in_networkx_it_has_the_degrees_and_components_of_the_arrays() -> None:
     ours = graph(bladder())
-    theirs = to_networkx(ours)
+    theirs = nx.node_link_graph(node_link(ours), edges="edges")
     simple = nx.Graph((a, b) for a, b, negated in theirs.edges(data="negated") if not negated)
     assert [simple.degree(i) if i in simple else 0 for i in ours.ids] == ours.degree.tolist()
     assert nx.number_weakly_connected_components(theirs) == ours.stats().components
