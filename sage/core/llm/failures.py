@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
@@ -12,7 +12,6 @@ from sage.core.errors import FaultError, InputError
 if TYPE_CHECKING:
     import openai
 
-Way = Literal["wait", "other model", "stop"]
 QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 
 
