@@ -112,10 +112,6 @@ def update(
     The same searches are made anew, so that papers indexed late are found as well; a paper that is
     in the corpus stays there unless it was retracted.
 
-    Returns
-    -------
-    The flow with `changes`.
-
     Raises
     ------
     InputError

@@ -38,11 +38,6 @@ class JsonRows:
         self._bounds: list[int] | None = None
 
     @classmethod
-    def from_values(cls, values: Iterable[Any]) -> JsonRows:
-        """Rows from values; the bytes depend on the values alone."""
-        return cls.from_texts(map(encode_row, values))
-
-    @classmethod
     def from_texts(cls, texts: Iterable[bytes]) -> JsonRows:
         """Rows from JSON that is written already, each without a line break."""
         parts = [text + b"\n" for text in texts]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kg.graph.rows import JsonRows
+from kg.graph.rows import JsonRows, encode_row
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_text
 
@@ -104,7 +104,9 @@ def _write_files(graph: GraphArrays, work: Path) -> str:
         rows: JsonRows = getattr(graph, name)
         used = graph.node_row if name == "node_rows" else graph.edge_row
         if len(rows) != len(used) or not np.array_equal(used, np.arange(len(rows))):
-            rows = JsonRows.from_values(rows[int(n)] for n in used)  # rows of this part alone
+            rows = JsonRows.from_texts(
+                encode_row(rows[int(n)]) for n in used
+            )  # rows of this part alone
         keep(f"{name}.jsonl", rows.buffer)
         keep(f"{name}.offsets.bin", np.asarray(rows.offsets, dtype="<i8").tobytes())
     if graph.vectors is not None:
@@ -131,7 +133,10 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             raise InputError(f"{folder}/meta.json points outside its folder.")
         data = folder / meta["data"]
         n, m, r = int(meta["nodes"]), int(meta["edges"]), int(meta["readings"])
-        columns: dict[str, Any] = {name: _strings(data / f"{name}.txt") for name in _STRINGS}
+        columns: dict[str, Any] = {
+            name: (data / f"{name}.txt").read_text(encoding="utf-8").split("\n")
+            for name in _STRINGS
+        }
         if not n:
             columns["ids"], columns["names"] = [], []
         for names, size in ((_NODE, n), (_EDGE, m), (_READING, r)):
@@ -168,10 +173,6 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise InputError(
             f"{folder}: the graph sidecar is damaged ({error}). Build the graph again."
         ) from error
-
-
-def _strings(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")
 
 
 def _array(path: Path, kind: str, size: int) -> Any:

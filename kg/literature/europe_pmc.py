@@ -67,10 +67,6 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
     Parameters
     ----------
     as_of : latest date of first publication, itself included; None for no bound
-
-    Returns
-    -------
-    A request to send through the shared client, which keeps the service's rate.
     """
     if as_of is not None:
         query = f"({query}) AND (FIRST_PDATE:[1800-01-01 TO {as_of.isoformat()}])"

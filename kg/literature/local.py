@@ -35,7 +35,10 @@ class LocalIndex:
         self.records = tuple(records)
         self._keys = [phrase_key(record.body) for record in self.records]
         counts = [
-            Counter(words(record.title) * _TITLE_WEIGHT + words(_below_title(record)))
+            Counter(
+                words(record.title) * _TITLE_WEIGHT
+                + words(" ".join((record.abstract, *record.snippets)))
+            )
             for record in self.records
         ]
         lengths = np.array([max(1, sum(count.values())) for count in counts], dtype=np.float64)
@@ -148,10 +151,6 @@ class LocalIndex:
             for record, key in zip(self.records, self._keys, strict=True)
             if record.known_by(as_of)
         )
-
-
-def _below_title(record: Record) -> str:
-    return " ".join((record.abstract, *record.snippets))
 
 
 def read_note(text: str) -> Record | None:

@@ -25,6 +25,7 @@ def normalize(text: str) -> str:
     return "".join(char for char in plain if not unicodedata.combining(char)).lower()
 
 
+@lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """A light plural and inflection stripper (S-stemmer of Harman, 1991, plus -ed and -ing).
 
@@ -44,15 +45,10 @@ def stem(word: str) -> str:
     return word
 
 
-@lru_cache(maxsize=65536)
-def _stem(word: str) -> str:
-    return stem(word)
-
-
 def words(text: str, *, keep_stop: bool = False) -> list[str]:
     """The stemmed words of `text` in order; stop words are dropped unless `keep_stop`."""
     found = _WORD.findall(normalize(text))
-    return [_stem(word) for word in found if keep_stop or word not in _STOP]
+    return [stem(word) for word in found if keep_stop or word not in _STOP]
 
 
 @lru_cache(maxsize=8192)
