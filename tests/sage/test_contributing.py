@@ -32,7 +32,7 @@ def test_the_agent_answers_by_its_rule_and_has_its_prompt(written: Path) -> None
     from agents.core.base import Resources
     from agents.core.rules import RulesReasoner
 
-    held = runpy.run_path(str(written / "agents" / "counting.py"))
+    held = runpy.run_path(str(written / "agents" / "counting" / "agent.py"))
     given = held["CountingInput"](statement="FABP5 and survival")
     reasoner = RulesReasoner(Resources(ontology=None))  # type: ignore[arg-type]
     assert reasoner.ask(held["COUNTING"], given).output.words == 3

@@ -226,7 +226,7 @@ def test_a_renamed_signature_is_the_same_claim(tmp_path: Path) -> None:
         ({"exposures": [AMOUNT], "comparison": "predictive"}, "needs two exposures"),
         ({"exposures": [TREATED]}, "`randomized` serves"),
         ({"exposures": [{"variable": "expression:A", "label": "a"},
-                        {"label": "s", "signature": {"genes": ["A", "B"]}}]}, "keep it in one"),
+                        {"label": "s", "signature": {"genes": ["A", "B"]}}]}, "is part of"),
     ],
 )  # fmt: skip
 def test_a_claim_that_says_two_things_is_refused(changes, message: str) -> None:
@@ -282,7 +282,7 @@ def test_rank_scores_are_those_of_the_running_sum() -> None:
         gain = np.where(members[order], ranks[order] ** 0.25, 0.0)
         walk = np.cumsum(gain) / gain.sum() - np.cumsum(~members[order]) / 46
         assert found[column] == pytest.approx(walk.sum())
-    assert Ranking.of(values).score(np.flatnonzero(members)) == pytest.approx(found)
+    assert Ranking.build(values).score(np.flatnonzero(members)) == pytest.approx(found)
 
 
 def test_a_key_reads_back_as_its_signature() -> None:

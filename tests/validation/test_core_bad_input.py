@@ -119,8 +119,8 @@ def test_a_follow_up_of_one_length_gives_no_verdict(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(200).assign(months=0.0))
     found = validate(tmp_path, cohort)
     assert (found["verdict"]["verdict"], found["verdict"]["because"]) == ("inconclusive", "data")
-    assert "all 200 patients have one time" in found["verdict"]["reasons"][0]["text"]
-    with pytest.raises(InputError, match="all 200 patients have one time"):
+    assert "all 200 patients have the same time" in found["verdict"]["reasons"][0]["text"]
+    with pytest.raises(InputError, match="all 200 patients have the same time"):
         screen_cohort(cohorts.load(cohort), "OS")
 
 

@@ -152,7 +152,7 @@ def test_events_in_strata_that_hardly_compare_are_no_evidence_against(tmp_path: 
     ("changes", "words"),
     [
         ({"strata": ["clinical:marker"]}, "stratum and an exposure"),
-        ({"strata": ["clinical:stage"], "covariates": ["clinical:stage"]}, "keep one"),
+        ({"strata": ["clinical:stage"], "covariates": ["clinical:stage"]}, "is a stratum and"),
     ],
 )
 def test_a_variable_has_one_part_in_a_hypothesis(changes: dict[str, object], words: str) -> None:
@@ -181,7 +181,7 @@ def test_a_variable_has_one_part_in_a_hypothesis(changes: dict[str, object], wor
                     "filters": [{"variable": "clinical:sex", "op": "eq", "value": "male"}],
                 },
             },
-            "has one value in this population",
+            "single value in this population",
         ),
     ],
 )

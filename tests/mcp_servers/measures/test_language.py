@@ -164,7 +164,7 @@ def test_sentences_and_units(formula: str, unit: str, sentence: str) -> None:
         ("pooled(density(cells.a) / density(cells.b))", "pooled sums counts"),
         ("mean(share(cells))", "name a type"),
         ("mean(share(objects.tls))", "share, of"),
-        ("mean(nothing(cells))", "no measure; measures are area"),
+        ("mean(nothing(cells))", "no measure; use area"),
         ("mean(density(cells.A))", "should match pattern"),
         ("mean(density())", "needs of"),
         ("mean(density(cells, cells))", "too many arguments"),
