@@ -330,6 +330,7 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
     file = tmp_path / "far.py"
     file.write_text(HONEST)
     measure = (
+        "slides",
         "measure",
         "-",
         "--maps",
@@ -353,7 +354,7 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
         "--approve",
         "A. Reader",
     )
-    assert "no report of the gate" in sage(*approve, cwd=tmp_path, code=2)
+    assert "no gate report" in sage(*approve, cwd=tmp_path, code=2)
     sage("validate", "gate", "-", "--maps", "maps", "--define", "far.py", cwd=tmp_path)
     report = json.loads((tmp_path / "gate" / "gate.json").read_text())
     (noted,) = [n for n in report["measurements"][0]["notes"] if "unit" in n]
