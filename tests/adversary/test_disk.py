@@ -103,11 +103,11 @@ def test_neither_manifest_nor_record_can_be_touched(file: str, damage: str, run:
 
 def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Path) -> None:
     folder = RunFolder(run)
-    folder.update(status="failed", problem="a disk")
-    folder.set_budget(3.0)
-    assert collect_page(folder).hypotheses
     spec = folder.manifest().spec
-    folder.update(spec=spec.model_copy(update={"prompt": "Another question"}))
+    costly = spec.model_copy(update={"budget_usd": 3.0})
+    folder.update(status="failed", problem="a disk", spec=costly)
+    assert collect_page(folder).hypotheses
+    folder.update(spec=costly.model_copy(update={"prompt": "Another question"}))
     with pytest.raises(InputError, match=r"manifest\.json was changed"):
         collect_page(folder)
 
