@@ -86,8 +86,8 @@ def test_a_penalty_stops_at_one() -> None:
 @pytest.mark.parametrize(
     ("scores", "proposals", "confidences", "k", "message"),
     [
-        ([1], [1, 2], [1], 3, "one score, one proposal"),
-        ([], [], [], 3, "one score, one proposal"),
+        ([1], [1, 2], [1], 3, "per critic"),
+        ([], [], [], 3, "per critic"),
         ([0.5], [1], [1], 3, "score is outside"),
         ([5], [11], [1], 3, "proposal is outside"),
         ([5], [float("nan")], [1], 3, "proposal is outside"),
