@@ -258,8 +258,8 @@ class Slide:
         if self.mpp is None:
             raise PixelSizeError(
                 f"{self.path}: the file does not state its pixel size (µm per pixel), or states "
-                "which no scan has. Give it as mpp (NOVA's tools: base_mpp), on the command "
-                "line --mpp 0.25 or --set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about "
+                "which no scan has. Give it as mpp, on the command line --mpp 0.25 or "
+                "--set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about "
                 "0.5); it is recorded as an override."
             )
         return self.mpp
