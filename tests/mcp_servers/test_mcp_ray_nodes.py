@@ -37,7 +37,7 @@ def test_only_living_nodes_count_and_memory_is_in_mib() -> None:
         (Resources(gpu="required"), [SMALL, LARGE], "needs a GPU, and the cluster has none"),
         (Resources(cpu=8, memory_mb=64, gpu="required"), [SMALL, CARD], "GPU.*together"),
         (Resources(cpu=8, memory_mb=64, gpu="optional"), [SMALL, CARD], None),
-        (Resources(), [], "no node of the cluster is alive; start one"),
+        (Resources(), [], "no node of the cluster is alive"),
     ],
 )
 def test_a_demand_that_no_single_node_holds_is_refused_in_words(

@@ -177,7 +177,7 @@ def test_bad_follow_up_is_refused_by_name(time, event, error, says):
 
 
 def test_a_comparison_with_one_empty_group_is_refused():
-    with pytest.raises(EmptyGroupError, match="only one group"):
+    with pytest.raises(EmptyGroupError, match="only a single group"):
         logrank([1, 2, 3], [1, 1, 0], ["high", "high", "high"])
 
 

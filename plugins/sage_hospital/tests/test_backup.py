@@ -252,7 +252,7 @@ def test_files_larger_than_the_disk_are_not_unpacked(
 ) -> None:
     path = archive(tmp_path / "bomb.tar.gz", {"runs/zeros": b"0" * 5_000_000})
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1_000_000))
-    with pytest.raises(InputError, match="larger than what is free"):
+    with pytest.raises(InputError, match="not enough free space"):
         restore(Settings(runs_dir=tmp_path / "home" / "runs"), path)
 
 

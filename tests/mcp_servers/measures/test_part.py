@@ -82,7 +82,7 @@ def test_the_whole_is_a_part_that_changes_nothing() -> None:
 
 
 def test_a_part_without_tissue_is_refused() -> None:
-    with pytest.raises(InputError, match="no tissue of the maps lies in the area"):
+    with pytest.raises(InputError, match="no tissue of the maps is inside the area"):
         part_of(slide(), multipolygon([shapely.box(5000, 5000, 6000, 6000)]))
 
 
