@@ -41,7 +41,18 @@ def run(*words: str, code: int = 0) -> str:
 
 
 def test_what_passes_the_gate_is_measured(folder: Path) -> None:
-    line = ["gate", "cohort", "--maps", "maps", "--define", "define.txt", "--out", "gate", "--json"]
+    line = [
+        "validate",
+        "gate",
+        "cohort",
+        "--maps",
+        "maps",
+        "--define",
+        "define.txt",
+        "--out",
+        "gate",
+        "--json",
+    ]
     report = json.loads(run(*line))
     assert report["patients"] == 16  # those of the cohort alone
     assert [g["passed"] for g in report["measurements"]] == [True, True, False]
@@ -64,7 +75,7 @@ def test_what_passes_the_gate_is_measured(folder: Path) -> None:
 
 
 def test_slides_made_again_are_compared(folder: Path) -> None:
-    line = ["gate", "-", "--maps", "maps", "--define", "define.txt", "--json"]
+    line = ["validate", "gate", "-", "--maps", "maps", "--define", "define.txt", "--json"]
     report = json.loads(run(*line, "--shifted", "stain=maps"))
     assert report["measurements"][0]["stability"]["stain"]["icc"] == pytest.approx(1)
 

@@ -302,7 +302,9 @@ def test_a_table_is_read_in_parts_that_fit_together(
     assert held["n"].tolist()[:4] == [1, 2, 3, 4.5] and np.isnan(held["n"].iloc[4])
     assert held["mixed"].tolist() == ["True", "False", "True", "", "True"]
     assert held["text"].tolist() == ["7", "x", "a, b", "", "007"]
-    for row, words in (("here,1,1,True,a", "row 8 has no number"), ("1,9999,1,,", "object 6 is outside")):
+    for row, words in (
+        ("here,1,1,True,a", "row 8 has no number"), ("1,9999,1,,", "object 6 is outside")
+    ):  # fmt: skip
         table.write_text("\n".join(["x,y,n,mixed,text", *rows, "1,1,1,,", row]) + "\n")
         with pytest.raises(InputError, match=rf"t\.csv: {words}"):
             run(context(made), "spatialdata_export", slide="s.svs", files=["t.csv"], replace=True)

@@ -20,7 +20,7 @@ from tests.warm import run_warm
         (["--help"], {"COLUMNS": "60"}),
         (["run", "x", "--cohort", "nowhere"], {}),
         (["validate", "no-such-file.json", "--cohort", "gbsg2"], {"COLUMNS": "50"}),
-        (["config", "--json"], {"SAGE_API_KEY": "secret-key", "SAGE_BUDGET_USD": "7"}),
+        (["admin", "config", "--json"], {"SAGE_API_KEY": "secret-key", "SAGE_BUDGET_USD": "7"}),
     ],
 )
 def test_a_warm_command_says_and_ends_as_a_cold_one(
