@@ -192,8 +192,8 @@ def test_an_archive_with_a_run_that_was_damaged_restores_nothing(tmp_path: Path)
 EMPTY = b'{"format": 1, "sage": "", "at": "", "sha256": {}}'
 NOTHING = hashlib.sha256(b"").hexdigest().encode()
 CASES = {
-    "no list": ({"runs/r/manifest.json": b"{}"}, "no archive"),
-    "a file that is not listed": ({"contents.json": EMPTY, "runs/x": b""}, "does not fit"),
+    "no list": ({"runs/r/manifest.json": b"{}"}, "not an archive"),
+    "a file that is not listed": ({"contents.json": EMPTY, "runs/x": b""}, "does not match"),
     "a changed file": (
         {"contents.json": EMPTY.replace(b"{}", b'{"runs/x": "00"}'), "runs/x": b""},
         "was changed",
@@ -201,10 +201,10 @@ CASES = {
     "a newer format": ({"contents.json": EMPTY.replace(b": 1", b": 9")}, "newer"),
     "a file beside the ledger": (
         {"contents.json": EMPTY.replace(b"{}", b'{"ledger/x": "%s"}' % NOTHING), "ledger/x": b""},
-        "does not fit",
+        "does not match",
     ),
-    "a list within lists": ({"contents.json": b"[" * 200_000}, "no archive"),
-    "a way out": ({"contents.json": EMPTY, "../out": b""}, "no archive"),
+    "a list within lists": ({"contents.json": b"[" * 200_000}, "not an archive"),
+    "a way out": ({"contents.json": EMPTY, "../out": b""}, "not an archive"),
 }
 
 
@@ -262,7 +262,7 @@ def test_an_archive_that_is_damaged_anywhere_is_refused_in_a_sentence(tmp_path: 
     for at in range(10, len(content), max(1, len(content) // 60)):
         bad = tmp_path / "bad.tar.gz"
         bad.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
-        with pytest.raises(InputError, match=r"no archive|was changed|does not fit"):
+        with pytest.raises(InputError, match=r"not an archive|was changed|does not match"):
             restore(Settings(runs_dir=tmp_path / "home" / "runs"), bad)
 
 
