@@ -69,7 +69,7 @@ def _packages() -> Check:
     """Check that no other package took the name of a package of SAGE."""
     from importlib.metadata import packages_distributions
 
-    own = Path(__file__).resolve().parents[1]
+    own = Path(__file__).resolve().parents[2]
     owners = packages_distributions()
     taken = []
     for name in PACKAGES:
