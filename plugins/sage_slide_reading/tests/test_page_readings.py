@@ -116,7 +116,7 @@ def test_a_reading_is_started_stepped_into_and_finished(
         return ask("POST", f"{ROOT}/say", json={"reading": name, "person": "Ada", **word})
 
     off = {"x": 2000, "y": 0, "width": 500, "height": 10}
-    assert "does not lie" in said(region=off).json()["error"]
+    assert "not on the slide" in said(region=off).json()["error"]
     assert said().status_code == 422
     box = {"x": 1300, "y": 900, "width": 256, "height": 256}
     assert said(region=box, go=True).status_code == 200
