@@ -262,7 +262,7 @@ def test_a_result_that_does_not_fit_its_schema_is_a_fault(roots: Roots) -> None:
 
     registry = Registry()
     registry.add(nan.__sage_tool__)  # type: ignore[attr-defined]
-    with pytest.raises(FaultError, match='"value"'):
+    with pytest.raises(FaultError, match="value"):
         registry.run("nan", {"text": "a.txt"}, ToolContext(roots))
 
 
