@@ -93,7 +93,7 @@ def test_the_chart_s_roles_are_those_that_the_server_reads(tmp_path: Path) -> No
     (said,) = [item for item in found if item["kind"] == "ConfigMap"]
     ((name, text),) = said["data"].items()
     (tmp_path / name).write_text(text)
-    assert read_roles(tmp_path / name).of("ann") == {Role.RUN, Role.REVIEW}
+    assert read_roles(tmp_path / name).roles_of("ann") == {Role.RUN, Role.REVIEW}
     server = next(item for item in found if item["metadata"]["name"] == "lab-server")
     pod = server["spec"]["template"]["spec"]
     mounts = {item["name"]: item["mountPath"] for item in pod["containers"][0]["volumeMounts"]}
