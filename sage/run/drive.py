@@ -10,7 +10,7 @@ from sage.core.errors import InputError, Paused
 from sage.core.files import read_json
 from sage.run.checkpoints import checkpointer
 from sage.run.folder import RunFolder
-from sage.run.questions import ask_question, refuse
+from sage.run.questions import ask_question, question_of, refuse
 from sage.run.state import Decision, ReviewAnswer
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         elif snapshot.created_at is None:
             if not folder.output("question_contract").exists():  # stopped before it was read
                 refuse(ask_question(services))
-            begin = {"prompt": services.spec.prompt, "question": services.question}
+            begin = {"prompt": services.spec.prompt, "question": question_of(services.folder)}
         else:
             begin = None
         _trace_decisions(services, answer or {})

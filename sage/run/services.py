@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.core.base import Agent, I, O, Reasoner, Reply, Resources
-from agents.question.types import Question
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
 from sage.core.errors import Paused
@@ -23,7 +22,6 @@ from sage.core.log import logger
 from sage.core.progress import Listener as ProgressListener
 from sage.core.progress import listen
 from sage.run.folder import Manifest, RunFolder
-from sage.run.questions import question_of
 from sage.run.spec import RunSpec
 from sage.settings import Settings
 
@@ -222,11 +220,6 @@ class Services:
 
         cache = self.settings.cache_dir / "evidence"
         return EvidenceClients(cache, ncbi_key=self.settings.services.key("ncbi"))
-
-    @property
-    def question(self) -> Question:
-        """The contract of the run's question."""
-        return question_of(self.folder)
 
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and keep the answer as `outputs/<output>.json`."""

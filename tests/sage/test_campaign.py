@@ -204,8 +204,8 @@ def test_the_pages_show_what_a_cohort_says_and_obey_nothing_of_it(tmp_path: Path
 
 
 def plan(**changes: object) -> Plan:
-    told = {"id": "c", "question": "q", "created": "now", "rounds": 3, "notebook": "n",
-            "request": {"cohort": "toy", "split": 0.5}, "settings": {}}  # fmt: skip
+    told = {"id": "c", "created": "now", "rounds": 3, "notebook": "n",
+            "spec": {"prompt": "q", "cohort": "toy", "confirm": 0.5}, "settings": {}}  # fmt: skip
     return Plan.model_validate(told | changes)
 
 
