@@ -28,7 +28,7 @@ def run(line: str, folder: Path) -> str:
     AssertionError
         If it does not end with exit code 0.
     """
-    if re.search(r"\bsage (mcp )?serve\b", line):
+    if re.search(r"\bsage (tools )?serve\b", line):
         return served(line, folder)
     given = dict(pair.split("=", 1) for pair in re.findall(r"^[A-Z_]+=\S+", line))
     words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", line), comments=True)

@@ -162,10 +162,10 @@ def test_the_next_round_knows_the_exploring_patients_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("request_", "seen"),
     [
-        ({"split": 0.5, "seed": 0}, [1]),
-        ({"split": 0.5, "seed": 1}, [2]),
-        ({"split": 0.4, "seed": 0}, []),
-        ({"split": None, "confirm": "other", "seed": 0}, [1, 2, 3]),
+        ({"confirm": 0.5, "seed": 0}, [1]),
+        ({"confirm": 0.5, "seed": 1}, [2]),
+        ({"confirm": 0.4, "seed": 0}, []),
+        ({"confirm": "other", "seed": 0}, [1, 2, 3]),
     ],
 )
 def test_what_was_explored_in_patients_that_confirm_is_not_known(
@@ -178,7 +178,7 @@ def test_what_was_explored_in_patients_that_confirm_is_not_known(
         finding(3),
         finding(4, cohort="another", held_back=held_back(0.5, 0)),
     ]
-    mine = plan(request=request_)
+    mine = plan(spec={"prompt": "q", "cohort": "toy"} | request_)
     assert [each.round for each in _same_patients(findings, "toy", mine)] == seen
 
 
