@@ -91,6 +91,10 @@ def hold_against_what_it_names(line: str) -> None:
         path = ROOT / name if (ROOT / name).is_file() else ROOT / name[:-3] / "__init__.py"
         if words[1:4] == ["-m", "benchmarks", "run"]:
             path = ROOT / "benchmarks" / "adapters" / f"{words[4]}.py"
+            known = path.read_text() + (ROOT / "benchmarks" / "__main__.py").read_text()
+            for option in (word for word in words if word.startswith("--")):
+                assert option[2:].replace("-", "_") in known, f"{path} has no {option}"
+            return
         text = path.read_text(encoding="utf-8")
         for option in (word for word in words if word.startswith("--")):
             assert option in text, f"{path} has no {option}"
