@@ -110,7 +110,7 @@ def commands() -> dict[str, click.Command]:
 def blocks(page: Path, language: str | None = None) -> Iterator[str]:
     """Blocks of code of a page: fenced in `language`, or (None) fenced without one and indented."""
     text = page.read_text(encoding="utf-8")
-    fenced = re.compile(r"^( *)```([\w-]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+    fenced = re.compile(r"^( *)```([\w-]*)[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
     for found in fenced.finditer(text):
         if found[2] in ((language,) if language else ("", "sh", "console")):
             yield textwrap.dedent(found[3])
