@@ -17,12 +17,18 @@ import typer
 from sage.cli.app import app
 
 ROOT = Path(__file__).parents[2]
+BY_ITSELF = ROOT / "docs" / "extending.md"
+"""Its commands are those of a plugin that tests/docs/test_extending.py installs."""
 PAGES = (
     ROOT / "README.md",
     ROOT / "data" / "README.md",
     ROOT / "kg" / "README.md",
     ROOT / "validation" / "README.md",
-    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"),
+    *sorted(
+        page
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.parent.name != "reference" and page != BY_ITSELF
+    ),
 )
 PROGRAMS = (
     "sage", "python", "make", "pytest", "pip", "npx", "claude", "cd", "export", "for", "head",
@@ -39,11 +45,6 @@ NOT_RUN = {
     "sage admin sandbox clean": "removes what other runs on this machine left",
     "sage validate gate … --define reach.py": "needs a sandbox; tests/sage/test_programs.py does",
     "sage slides measure … --define approved.py": "needs a sandbox; the same tests run it",
-    "sage cell-ratio": "needs the example; tests/docs/test_extending.py installs it",
-    "sage tools run cell_ratio": "the same test runs it",
-    "sage tools run titler": "the same test runs it",
-    "sage tools serve cell-ratio": "the same test runs it",
-    "sage tools serve agents": "the same test runs it",
     "sage reading measure": "needs slides; the tests of the plugin run it",
     "sage validate gate … --maps read/read_findings": "needs readings; the plugin's tests run it",
     "sage slides measure … --maps read/read_findings": "needs readings; the plugin's tests run it",
@@ -63,7 +64,6 @@ NOT_RUN = {
     "export": "sets a variable",
     "sage board ask": "needs a model; plugins/sage_tumor_board/tests/test_ask.py plays one",
     "python -m benchmarks": "takes minutes; that file and options exist is checked",
-    "for peer in": "installs other toolkits",
     "make": "sets an environment up; that the target exists is checked",
     "pip": "installs; that the extra exists is checked",
     "pytest": "the tests themselves; that the path exists is checked",
