@@ -149,7 +149,9 @@ def execute(
 
 
 def collect(module: Any) -> list[ToolSpec]:
-    """The tools that a module defines itself (not those it imports)."""
+    """The tools that a module defines itself (not those it imports), or its `list_tools` gives."""
+    if hasattr(module, "list_tools"):
+        return list(module.list_tools())
     found = []
     for value in vars(module).values():
         spec = getattr(value, ATTRIBUTE, None)

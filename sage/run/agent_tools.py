@@ -10,13 +10,13 @@ from typing import Any
 
 from agents.core.base import Agent
 from mcp_servers.context import ToolContext
-from mcp_servers.spec import ATTRIBUTE, Resources, ToolSpec
+from mcp_servers.spec import Resources, ToolSpec
 from sage.core.errors import InputError
 from sage.core.plugins import find_plugins, load_plugin
 
 
-def make_tool(agent: Agent[Any, Any], version: str) -> Any:
-    """Function that asks the agent, with the description that the registry needs."""
+def make_tool(agent: Agent[Any, Any], version: str) -> ToolSpec:
+    """Build the tool that asks an agent."""
 
     def ask_agent(given: Any, context: ToolContext) -> Any:
         from sage.run.wiring import make_reasoner
@@ -26,7 +26,7 @@ def make_tool(agent: Agent[Any, Any], version: str) -> Any:
         return make_reasoner(load()).ask(agent, given).output
 
     summary = (agent.returns.__doc__ or agent.name).strip().partition("\n")[0]
-    spec = ToolSpec(
+    return ToolSpec(
         name=agent.name,
         suite="agents",
         version=version,
@@ -38,19 +38,15 @@ def make_tool(agent: Agent[Any, Any], version: str) -> Any:
         cacheable=False,
         source=agent.reads.__module__,
     )
-    setattr(ask_agent, ATTRIBUTE, spec)
-    return ask_agent
 
 
-def _load_tools() -> dict[str, Any]:
-    tools = {}
+def list_tools() -> list[ToolSpec]:
+    """Build the tools of all installed agents."""
+    tools = []
     for name, entry in find_plugins("sage.agents").items():
         agent = load_plugin("sage.agents", name)
         if not isinstance(agent, Agent):
             raise InputError(f"{entry.value}: expected an agents.core.base.Agent")
         version = entry.dist.version if entry.dist is not None else "0"
-        tools[f"ask_{name}"] = make_tool(agent, version)
+        tools.append(make_tool(agent, version))
     return tools
-
-
-globals().update(_load_tools())
