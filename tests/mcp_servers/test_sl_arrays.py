@@ -16,7 +16,7 @@ from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.fibers import coherence
 from mcp_servers.pathology.compute.mil import auc, auc_interval
 from mcp_servers.pathology.compute.survey import CELL_UM
-from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
+from mcp_servers.pathology.compute.tissue import find_pen, find_tissue, otsu, sharpness
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
 from mcp_servers.slides.geometry import (
     Polygon,
@@ -331,3 +331,20 @@ def test_layers_of_cells_are_averages_by_area(
         fine = np.kron(np.asarray(part, dtype=float), np.ones((rows, columns)))
         wanted = fine.reshape(rows, size[0], columns, size[1]).mean(axis=(1, 3))
         assert layer == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("densities", "found"),
+    [
+        ((0.61, 0.61, 0.61), True),
+        ((0.59, 0.59, 0.59), False),  # gray: too weak for ink
+        ((0.70, 0.70, 0.94), True),
+        ((0.70, 0.70, 0.95), False),  # one dye above the others: more than 1.35 times
+        ((0.99, 0.70, 0.70), True),  # green ink: red 1.25 times green
+    ],
+)
+def test_black_ink_is_strong_and_absorbs_all_colors_alike(
+    densities: tuple[float, float, float], found: bool
+) -> None:
+    red, green, blue = (np.full((1, 1), value, np.float32) for value in densities)
+    assert bool(find_pen(red, green, blue)[0, 0]) is found
