@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STRUCK = b"[forgotten]"
 SHORTEST = 3
-"""Fewest characters of an identifier; shorter ones occur in unrelated texts."""
+"""Fewest characters of an identifier; shorter identifiers occur in unrelated texts."""
 TEXTS = {
     "sage_reviews": (("run", "seq"), ("body",)),
     "sage_campaigns": (("notebook", "id"), ("body",)),

@@ -101,7 +101,7 @@ class Stained(View):
 
 
 class Board:
-    """One question about one patient; holds nothing that becomes known later.
+    """A question about a patient; holds nothing that becomes known later.
 
     Files opened for another question are closed; they may be requested again.
     """

@@ -36,7 +36,7 @@ class CaseFile(Strict):
 
 
 class Stage(Strict):
-    """One time point: a paragraph of context, and the files that are listed from then on."""
+    """A time point: a paragraph of context, and the files that are listed from then on."""
 
     context: str
     listed: tuple[str, ...]

@@ -47,7 +47,7 @@ def find_days(text: str) -> list[date]:
 
 
 def _parse_day(found: re.Match[str]) -> date | None:
-    """Return the day of a match, the later one if it is ambiguous."""
+    """Return the day of a match, the later day if it is ambiguous."""
     part = found.groupdict()
     if by := part["by"] or part["sby"]:
         year = part["v"] or part["sv"]

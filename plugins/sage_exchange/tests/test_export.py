@@ -48,7 +48,7 @@ def whole() -> Graph:
 
 
 @pytest.fixture
-def grounded() -> Graph:
+def public_graph() -> Graph:
     """Statements on entities of the ontology, so that public identifiers are there."""
     from kg.fusion.fuse import fuse
     from kg.fusion.model import FusionOptions
@@ -145,33 +145,35 @@ def test_two_builds_name_a_statement_alike() -> None:
     assert names[0] < names[1]
 
 
-def test_concepts_stand_under_public_identifiers(grounded: Graph) -> None:
-    iris = dict(zip(grounded.names, concept_iris(grounded), strict=True))
+def test_concepts_stand_under_public_identifiers(public_graph: Graph) -> None:
+    iris = dict(zip(public_graph.names, concept_iris(public_graph), strict=True))
     assert iris["FABP5"] == "https://identifiers.org/hgnc:3560"
     assert iris["bladder cancer"] == "https://identifiers.org/DOID:11054"
-    read = parse_turtle(grounded)
+    read = parse_turtle(public_graph)
     same = {str(o) for o in read.objects(rdflib.URIRef(iris["FABP5"]), SKOS.exactMatch)}
     assert same == {"https://identifiers.org/ncbigene:2171"}
     same = {str(o) for o in read.objects(rdflib.URIRef(iris["bladder cancer"]), SKOS.exactMatch)}
     assert "https://identifiers.org/ncit:C4912" in same
 
 
-def test_a_concept_page_and_cx2_name_ncit_after_the_others(grounded: Graph, tmp_path: Path) -> None:
-    folder = grounded.save_sidecar(tmp_path / "g.kg")
+def test_a_concept_page_and_cx2_name_ncit_after_the_others(
+    public_graph: Graph, tmp_path: Path
+) -> None:
+    folder = public_graph.save_sidecar(tmp_path / "g.kg")
     done = CliRunner().invoke(kg_app, ["show", "bladder cancer", "-g", str(folder)])
     assert "DOID:11054, MESH:D001749, NCIT:C4912" in done.output
-    assert "NCIT=NCIT:C4912" in render_cx2(grounded, "a graph")
+    assert "NCIT=NCIT:C4912" in render_cx2(public_graph, "a graph")
 
 
-def test_two_nodes_with_one_identifier_stay_two(grounded: Graph) -> None:
-    rows = grounded.node_rows
-    shared = [{**rows[n], "identifiers": {"HGNC": "HGNC:1"}} for n in range(grounded.n_nodes)]
-    grounded.node_rows = shared  # type: ignore[assignment]
-    assert len(set(concept_iris(grounded))) == grounded.n_nodes
+def test_two_nodes_with_one_identifier_stay_two(public_graph: Graph) -> None:
+    rows = public_graph.node_rows
+    shared = [{**rows[n], "identifiers": {"HGNC": "HGNC:1"}} for n in range(public_graph.n_nodes)]
+    public_graph.node_rows = shared  # type: ignore[assignment]
+    assert len(set(concept_iris(public_graph))) == public_graph.n_nodes
 
 
-def test_kgx_knows_concepts_by_public_identifiers(grounded: Graph, tmp_path: Path) -> None:
-    export_graph(grounded, tmp_path / "kgx", "kgx")
+def test_kgx_knows_concepts_by_public_identifiers(public_graph: Graph, tmp_path: Path) -> None:
+    export_graph(public_graph, tmp_path / "kgx", "kgx")
     with (tmp_path / "kgx" / "nodes.tsv").open(encoding="utf-8") as handle:
         ids = {row["name"]: row["id"] for row in csv.DictReader(handle, delimiter="\t")}
     assert (ids["FABP5"], ids["bladder cancer"]) == ("HGNC:3560", "DOID:11054")
@@ -211,14 +213,14 @@ _LINE = re.compile(
 )
 
 
-def test_every_line_of_a_script_is_of_the_grammar(whole: Graph, grounded: Graph) -> None:
-    for drawn in (whole, grounded):
+def test_every_line_of_a_script_is_of_the_grammar(whole: Graph, public_graph: Graph) -> None:
+    for drawn in (whole, public_graph):
         script = render_bel(drawn, 'a "graph"').text
         assert [line for line in script.splitlines() if not _LINE.fullmatch(line)] == []
 
 
-def test_bel_says_what_it_can(grounded: Graph) -> None:
-    lines = set(render_bel(grounded, "known").text.splitlines())
+def test_bel_says_what_it_can(public_graph: Graph) -> None:
+    lines = set(render_bel(public_graph, "known").text.splitlines())
     fabp5, tumor = 'p(HGNC:3560 ! "FABP5")', 'path(DOID:11054 ! "bladder cancer")'
     assert f"{fabp5} increases {tumor}" in lines
     assert f"{fabp5} negativeCorrelation {tumor}" in lines
@@ -228,8 +230,8 @@ def test_bel_says_what_it_can(grounded: Graph) -> None:
     assert any(re.fullmatch(r"complex\(p\(.*\), p\(.*\)\)", line) for line in lines)
 
 
-def test_what_bel_cannot_say_is_counted(whole: Graph, grounded: Graph, tmp_path: Path) -> None:
-    assert render_bel(grounded, "known").reasons() == {
+def test_what_bel_cannot_say_is_counted(whole: Graph, public_graph: Graph, tmp_path: Path) -> None:
+    assert render_bel(public_graph, "known").reasons() == {
         "no BEL function for ClinicalEndpoint": 1,
         "no BEL relation for treats": 1,
     }
@@ -242,12 +244,12 @@ def test_what_bel_cannot_say_is_counted(whole: Graph, grounded: Graph, tmp_path:
     assert done.note and "denied 1" in done.note
 
 
-def test_pybel_reads_every_statement(grounded: Graph, tmp_path: Path) -> None:
+def test_pybel_reads_every_statement(public_graph: Graph, tmp_path: Path) -> None:
     pybel = pytest.importorskip("pybel", reason="pybel is not installed")
-    export_graph(grounded, tmp_path / "g.bel", "bel")
+    export_graph(public_graph, tmp_path / "g.bel", "bel")
     read = pybel.from_bel_script(str(tmp_path / "g.bel"))
     assert read.warnings == []
-    assert read.number_of_edges() >= render_bel(grounded, "known").statements - 1
+    assert read.number_of_edges() >= render_bel(public_graph, "known").statements - 1
 
 
 @settings(max_examples=30, deadline=None)
@@ -278,8 +280,8 @@ def test_the_command_writes_each_format(whole: Graph, tmp_path: Path) -> None:
         assert out.stat().st_size > 500
 
 
-def test_kgx_names_identifiers_as_curies(grounded: Graph, tmp_path: Path) -> None:
-    export_graph(grounded, tmp_path / "kgx", "kgx")
+def test_kgx_names_identifiers_as_curies(public_graph: Graph, tmp_path: Path) -> None:
+    export_graph(public_graph, tmp_path / "kgx", "kgx")
     with (tmp_path / "kgx" / "nodes.tsv").open(encoding="utf-8", newline="") as handle:
         rows = {row["name"]: row["xref"] for row in csv.DictReader(handle, delimiter="\t")}
     assert rows["FABP5"] == "HGNC:3560|NCBIGene:2171"

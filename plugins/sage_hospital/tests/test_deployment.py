@@ -1,4 +1,4 @@
-"""Findings of `sage hospital check` on a good server and on bad ones."""
+"""Findings of `sage hospital check` on a good server and on bad servers."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_a_name_that_no_file_holds_empties_nothing_unless_that_is_wanted(tmp_pat
 def test_the_queue_of_one_machine_loses_the_name_and_stays(
     tmp_path: Path, settings: Settings
 ) -> None:
-    """It is not removed: runs wait in it."""
+    """The queue is not removed: runs wait in it."""
     run = write_run(settings.runs_dir, "waits", tmp_path / "another").manifest()
     with open_runs(settings, new=True) as runs:
         assert runs is not None
@@ -199,7 +199,7 @@ def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
         settings_of_server = Settings.model_validate(
             {"runs_dir": tmp_path / "runs", "cache_dir": tmp_path / "cache", "checkpoint_url": url}
         )
-        tables = ";".join(one.strip().rstrip(";") for one in (CAMPAIGNS, REVIEWS, RUNS))
+        tables = ";".join(schema.strip().rstrip(";") for schema in (CAMPAIGNS, REVIEWS, RUNS))
         said = json.dumps({"text": f"{PATIENT} is odd, {OTHER} is not"})
         with open_database(settings_of_server, tables, new=True) as database:
             assert database is not None

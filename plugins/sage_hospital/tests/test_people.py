@@ -52,13 +52,13 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def started() -> list[tuple[str, tuple[str, ...]]]:
+def started_runs() -> list[tuple[str, tuple[str, ...]]]:
     """Owners and arguments of started runs."""
     return []
 
 
 @pytest.fixture
-def guard(tmp_path: Path, settings: Settings, started: Any, monkeypatch: Any) -> Guard:
+def guard(tmp_path: Path, settings: Settings, started_runs: Any, monkeypatch: Any) -> Guard:
     """A server behind a proxy, which notes what it would start."""
     path = tmp_path / "roles.toml"
     path.write_text(ROLES)
@@ -67,7 +67,7 @@ def guard(tmp_path: Path, settings: Settings, started: Any, monkeypatch: Any) ->
     inner: Any = found.app
     monkeypatch.setattr(
         inner.state.commands, "start",
-        lambda name, *given, spec=None, owner: started.append((owner, spec or given)),
+        lambda name, *given, spec=None, owner: started_runs.append((owner, spec or given)),
     )  # fmt: skip
     monkeypatch.setattr(site, "cohort", lambda name: None)
     return found
@@ -78,17 +78,17 @@ def start(guard: Guard, who: dict[str, str], **more: Any) -> Any:
 
 
 def test_runs_beyond_a_day_s_number_are_refused_and_each_person_has_a_number_of_their_own(
-    guard: Guard, started: Any
+    guard: Guard, started_runs: Any
 ) -> None:
     answers = [start(guard, ANN) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert "ann may have 2 runs in 24 hours" in answers[2].json()["error"]
     assert [start(guard, BOB).status_code for _ in range(4)] == [200, 200, 200, 429]
-    assert [owner for owner, _ in started] == ["ann"] * 2 + ["bob"] * 3
+    assert [owner for owner, _ in started_runs] == ["ann"] * 2 + ["bob"] * 3
 
 
 def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
-    guard: Guard, settings: Settings, started: Any
+    guard: Guard, settings: Settings, started_runs: Any
 ) -> None:
     run = RunFolder(settings.runs_dir / "open")
     run.root.mkdir(parents=True)
@@ -102,22 +102,22 @@ def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
     assert too_much.status_code == 429
     assert "2.50 are left" in too_much.json()["error"]
     assert start(guard, ANN, reasoner="chat").status_code == 200
-    assert started[-1][1].budget_usd == 2.5
+    assert started_runs[-1][1].budget_usd == 2.5
 
 
 def test_runs_that_are_asked_for_at_once_do_not_get_the_same_money(
-    guard: Guard, started: Any
+    guard: Guard, started_runs: Any
 ) -> None:
     first = start(guard, ANN, reasoner="chat", budget_usd=8.0)
     second = start(guard, ANN, reasoner="chat", budget_usd=8.0)
     assert [first.status_code, second.status_code] == [200, 429]
     assert "2.00 are left" in second.json()["error"]
-    assert len(started) == 1
+    assert len(started_runs) == 1
     assert start(guard, BOB, reasoner="chat", budget_usd=8.0).status_code == 200
 
 
 def test_a_run_that_goes_on_gets_no_more_than_is_left_of_its_owner_s_month(
-    guard: Guard, settings: Settings, started: Any
+    guard: Guard, settings: Settings, started_runs: Any
 ) -> None:
     for name, state in (("old", "stopped"), ("new", "running")):
         run = RunFolder(settings.runs_dir / name)
@@ -132,7 +132,7 @@ def test_a_run_that_goes_on_gets_no_more_than_is_left_of_its_owner_s_month(
                 runs.settle(name, "shell", "stopped")
     answer = ask(guard, "POST", "/api/runs/old/resume", BOB, json={})
     assert answer.status_code == 200, answer.text
-    assert started == [
+    assert started_runs == [
         ("ann", ("resume", "--budget-usd=2.0", "--", str(settings.runs_dir / "old")))
     ]
 
@@ -153,14 +153,14 @@ def test_who_asked_decided_and_exported_is_written_before_it_is_done(
 
 
 def test_what_cannot_be_written_down_is_not_done(
-    guard: Guard, started: Any, monkeypatch: pytest.MonkeyPatch
+    guard: Guard, started_runs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*given: Any, **named: Any) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(guard.people.audit, "add", full)
     assert start(guard, ANN).status_code == 503
-    assert started == []
+    assert started_runs == []
     assert ask(guard, "GET", "/api/runs", ANN).status_code == 200
 
 
@@ -184,7 +184,7 @@ def test_every_request_that_changes_something_is_logged(
 
 
 def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
-    guard: Guard, started: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    guard: Guard, started_runs: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused requests do not count: after a day a person may start runs again."""
     first = clock.now()
@@ -195,7 +195,7 @@ def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
         return code
 
     assert [later(hours) for hours in (0, 0, 12, 13, 14)] == [200, 200, 429, 429, 429]
-    assert len(started) == 2
+    assert len(started_runs) == 2
     with open_audit(settings) as audit:
         assert audit is not None
         rows = audit.rows()
@@ -208,7 +208,7 @@ def test_what_a_quota_refused_is_logged_as_refused_and_does_not_count(
 
 
 def test_a_run_that_could_not_begin_does_not_count(
-    guard: Guard, started: Any, settings: Settings
+    guard: Guard, started_runs: Any, settings: Settings
 ) -> None:
     wrong: list[dict[str, Any]] = [
         {"auto_approve": True},
@@ -216,7 +216,7 @@ def test_a_run_that_could_not_begin_does_not_count(
     ]
     assert [start(guard, ANN, **more).status_code for more in wrong] == [422] * len(wrong)
     assert [start(guard, ANN).status_code for _ in range(3)] == [200, 200, 429]
-    assert len(started) == 2
+    assert len(started_runs) == 2
     with open_audit(settings) as audit:
         assert audit is not None
         refused = [row.about for row in audit.rows() if row.what == "refused"]

@@ -137,7 +137,7 @@ def test_a_promise_holds_until_its_run_tells_what_it_spent(
 ) -> None:
     """Before, during and after a run, after a crash, and without a folder."""
 
-    def left(asked: float | None = None) -> float:
+    def find_budget_left(asked: float | None = None) -> float:
         try:
             probe = RunFolder(settings.runs_dir / "probe")
             bound = grant_budget(promises, probe, "ann", QUOTAS, asked, free=False)
@@ -149,26 +149,26 @@ def test_a_promise_holds_until_its_run_tells_what_it_spent(
 
     run = RunFolder(settings.runs_dir / "first")
     assert grant_budget(promises, run, "ann", QUOTAS, 6.0, free=False) == 6.0
-    assert left() == 4.0
-    assert left(asked=4.5) == 4.0  # what is refused promises nothing
+    assert find_budget_left() == 4.0
+    assert find_budget_left(asked=4.5) == 4.0  # what is refused promises nothing
     manifest = write_run(settings, "first", spent=1.0, most=6.0)
     with open_runs(settings, new=True) as runs:
         assert runs is not None
         runs.take(manifest, "ann", "shell", 600.0)
-        assert left() == 4.0
+        assert find_budget_left() == 4.0
         runs.settle("first", "shell", "finished")
-        assert left() == 9.0
+        assert find_budget_left() == 9.0
         died = write_run(settings, "died", spent=2.0, most=7.0)
         runs.take(died, "ann", "shell", 0.3)
-        assert left() == 2.0
+        assert find_budget_left() == 2.0
         time.sleep(0.4)
-        assert left() == 7.0
+        assert find_budget_left() == 7.0
         goes_on = grant_budget(promises, RunFolder(settings.runs_dir / "died"), "ann", QUOTAS, None,
                          free=False, at_most=7.0)  # fmt: skip
         assert goes_on == 7.0
-        assert left() == 2.0  # also before it has begun to go on
+        assert find_budget_left() == 2.0  # also before it continues
     promises.end(str((settings.runs_dir / "died").resolve()))
-    assert left() == 7.0
+    assert find_budget_left() == 7.0
     gone = RunFolder(settings.runs_dir / "gone")
     assert grant_budget(promises, gone, "ann", QUOTAS, 3.0, free=False) == 3.0
     manifest = write_run(settings, "gone", spent=0.5, most=3.0)
@@ -176,9 +176,9 @@ def test_a_promise_holds_until_its_run_tells_what_it_spent(
         assert runs is not None
         runs.take(manifest, "ann", "shell", 600.0)
         runs.settle("gone", "shell", "finished")
-    assert left() == 6.5
+    assert find_budget_left() == 6.5
     (gone.root / "manifest.json").unlink()
-    assert left() == 4.0  # nothing tells what it spent of it
+    assert find_budget_left() == 4.0  # no record of what it spent
 
 
 def test_what_a_run_spent_that_failed_before_it_was_known_counts(

@@ -124,7 +124,7 @@ class Session:
             place.mkdir(parents=True)
 
     def act(self, cell: Cell) -> Observation:
-        """Run a step after the earlier ones and observe it.
+        """Run a step after the earlier steps and observe it.
 
         Raises
         ------

@@ -42,7 +42,7 @@ class Asked(View):
 
 
 class Cell(View):
-    """One step: why, and the program that is run."""
+    """A step: the reason, and the program that is run."""
 
     thought: Annotated[str, Field(max_length=4000)] = ""
     code: Annotated[str, Field(min_length=1, max_length=LONGEST_CODE)]

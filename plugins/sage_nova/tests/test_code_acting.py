@@ -178,14 +178,14 @@ def replies(*said: str | list[str] | dict[str, Any]) -> Any:
     left = list(said)
 
     def answer(body: dict[str, Any]) -> Answer:
-        one = left.pop(0)
-        if isinstance(one, dict):
-            return Answer(content=json.dumps(one))
+        reply = left.pop(0)
+        if isinstance(reply, dict):
+            return Answer(content=json.dumps(reply))
         calls = [
             {"id": f"c{len(left)}-{number}", "type": "function",
              "function": {"name": "act",
                           "arguments": json.dumps({"thought": "see", "code": code})}}
-            for number, code in enumerate([one] if isinstance(one, str) else one)
+            for number, code in enumerate([reply] if isinstance(reply, str) else reply)
         ]  # fmt: skip
         return Answer(delta={"tool_calls": calls})
 
@@ -267,8 +267,8 @@ def test_several_programs_in_one_reply_are_a_step_each(
     ]
     acted, requests = by_model(tools, image, tmp_path, said, steps=3)
     assert [done.observation.value for done in acted.steps] == ["1", "2", "3"]
-    told = [message["content"] for message in requests[-1]["messages"]]
-    assert any("the 3 steps of this session are used up; answer now" in text for text in told)
+    contents = [message["content"] for message in requests[-1]["messages"]]
+    assert any("the 3 steps of this session are used up; answer now" in text for text in contents)
 
 
 def test_no_answer_within_the_steps_is_told_by_their_number(
@@ -326,7 +326,7 @@ def test_a_value_stands_in_what_was_shown_though_it_has_one_digit(value: float |
 def test_a_reason_tells_no_number_that_nothing_showed() -> None:
     seen = [Observation(step=1, printed="mpp 0.25")]
     invented = CodeAnswer(answer=None, reason="The hazard ratio is 0.31.", values={"hr": 0.31})
-    assert [one.partition(":")[0] for one in check_answer("", seen, invented)] == [
+    assert [finding.partition(":")[0] for finding in check_answer("", seen, invented)] == [
         "0.31", "values.hr",
     ]  # fmt: skip
     assert check_answer("", seen, CodeAnswer(answer=None, reason="At 0.25 alone.")) == []
@@ -413,7 +413,7 @@ def test_a_model_is_told_how_data_are_called_by_their_owner(
     for name in ("Schnitt é.svs", "Schnitt ü.svs", "plain.svs"):
         (tmp_path / name).touch()
     given = session(tools, tmp_path, *sorted(tmp_path.glob("*.svs"))).describe_data()
-    assert [(one.path, one.name) for one in given] == [
+    assert [(item.path, item.name) for item in given] == [
         ("/inputs/Schnitt__.svs", "Schnitt é.svs"),
         ("/inputs/2_Schnitt__.svs", "Schnitt ü.svs"),
         ("/inputs/plain.svs", ""),

@@ -57,12 +57,12 @@ def replies(*said: str | dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
 
     def answer(body: dict[str, Any]) -> Answer:
         place = sum(message["role"] == "assistant" for message in body["messages"])
-        one = said[place] if place < len(said) else {"status": 500}
-        if isinstance(one, dict):
-            if "status" in one:
-                return Answer(content="down", status=one["status"])
-            return Answer(content=json.dumps(one))
-        arguments = json.dumps({"thought": "see", "code": one})
+        reply = said[place] if place < len(said) else {"status": 500}
+        if isinstance(reply, dict):
+            if "status" in reply:
+                return Answer(content="down", status=reply["status"])
+            return Answer(content=json.dumps(reply))
+        arguments = json.dumps({"thought": "see", "code": reply})
         function = {"name": "act", "arguments": arguments}
         call = {"id": f"c{place}", "type": "function", "function": function}
         return Answer(delta={"tool_calls": [call]})
@@ -78,7 +78,7 @@ def explore(world: Path, folder: Path, url: str, *more: str, ledger: str = "ledg
     )  # fmt: skip
 
 
-def played(
+def play_replies(
     world: Path, folder: Path, said: list[str | dict[str, Any]], *more: str
 ) -> tuple[Done, list[dict[str, Any]]]:
     with serve(replies(*said)) as server:
@@ -90,10 +90,10 @@ def sent(requests: list[dict[str, Any]]) -> str:
     return json.dumps([request["messages"] for request in requests], ensure_ascii=False)
 
 
-def told(requests: list[dict[str, Any]]) -> list[str]:
-    """What tools and refusals said, in order."""
+def list_results(requests: list[dict[str, Any]]) -> list[str]:
+    """Texts of tools and refusals, in order."""
     messages = requests[-1]["messages"][2:]
-    return [one["content"] for one in messages if one["role"] in ("tool", "user")]
+    return [message["content"] for message in messages if message["role"] in ("tool", "user")]
 
 
 def canaries(world: Path) -> set[str]:
@@ -110,7 +110,7 @@ def canaries(world: Path) -> set[str]:
     return found
 
 
-def rounded(count: int) -> str:
+def round_count(count: int) -> str:
     """A count as a model is shown it."""
     return str((count + 2) // 5 * 5)
 
@@ -127,7 +127,7 @@ def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: 
         "answer": f"TIL density moves with it (rho {rho}, one of three comparisons); a candidate.",
         "values": {"rho": float(rho)}, "files": [], "reason": "",
     }  # fmt: skip
-    ended, requests = played(
+    ended, requests = play_replies(
         world, tmp_path,
         [READ + "print(t.to_string())\nt.iloc[0].tolist()", CORRELATE,
          answer | {"answer": "TIL density: rho 0.987 in the patients."},
@@ -136,15 +136,15 @@ def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: 
     )  # fmt: skip
     assert ended.code == 1 and "no usable reply" in ended.err  # three lies use the repairs up
     require_silent(world, requests)
-    said = told(requests)
+    said = list_results(requests)
     assert json.loads(said[0]) == {"step": 1}
     rows = json.loads(said[1])["tables"][0]["rows"]
-    assert ["imaging:til_density", rounded(len(numbers)), rho] in rows
+    assert ["imaging:til_density", round_count(len(numbers)), rho] in rows
     assert "0.987 appears in no step" in said[2] and '"signific" judges' in said[3]
     prompt = requests[0]["messages"][1]["content"]
     assert "imaging:tls_density" in prompt and "outcome" not in prompt.lower()
 
-    ended, _ = played(world, tmp_path, [READ, CORRELATE, answer], "--replace", "--json")
+    ended, _ = play_replies(world, tmp_path, [READ, CORRELATE, answer], "--replace", "--json")
     assert ended.code == 0, ended.err
     found = ended.json
     assert found["title"].startswith("Exploratory, written by a model, not registered")
@@ -197,10 +197,10 @@ SMUGGLED = {
 
 def test_no_way_of_a_program_carries_a_patient_to_the_model(world: Path, tmp_path: Path) -> None:
     nothing = {"answer": None, "reason": "Nothing was found."}
-    ended, requests = played(world, tmp_path, [READ, *SMUGGLED.values(), nothing])
+    ended, requests = play_replies(world, tmp_path, [READ, *SMUGGLED.values(), nothing])
     assert ended.code == 0, ended.err
     require_silent(world, requests)
-    said = dict(zip(SMUGGLED, told(requests)[1:], strict=False))
+    said = dict(zip(SMUGGLED, list_results(requests)[1:], strict=False))
     rows = json.loads(said["a count of one patient"])["tables"][0]["rows"]
     assert rows == [["first", "<5", "withheld"]]
     rows = json.loads(said["a value as an estimate"])["tables"][0]["rows"]
@@ -269,11 +269,11 @@ def test_a_session_shows_so_many_numbers_and_no_more(world: Path, tmp_path: Path
     )
     steps = [fill.replace("STEP", f"{5 * number}") for number in range(12)]
     nothing = {"answer": None, "reason": "Nothing was found."}
-    ended, requests = played(world, tmp_path, [READ, *steps, nothing])
+    ended, requests = play_replies(world, tmp_path, [READ, *steps, nothing])
     assert ended.code == 0, ended.err
-    said = [json.loads(one) for one in told(requests)[1:]]
+    said = [json.loads(result) for result in list_results(requests)[1:]]
     labels_and_numbers = 9 * 21
-    assert [bool(one.get("tables")) for one in said] == [
+    assert [bool(result.get("tables")) for result in said] == [
         (number + 1) * labels_and_numbers <= MAX_SHOWN for number in range(12)
     ]
     assert "beyond the 2000 labels and numbers" in said[-1]["left_out"][0]
@@ -291,13 +291,13 @@ def test_the_first_prompt_holds_no_small_count(world: Path, tmp_path: Path) -> N
     (few / "imaging.csv").write_text("\n".join(map(",".join, [head, *cells])))
     (tmp_path / "sage.toml").write_text("min_count = 50\n")
     nothing = {"answer": None, "reason": "Nothing was found."}
-    ended, requests = played(few, tmp_path, [nothing], "--endpoint", "nodes")
+    ended, requests = play_replies(few, tmp_path, [nothing], "--endpoint", "nodes")
     assert ended.code == 0, ended.err
     prompt = requests[0]["messages"][1]["content"]
-    (line,) = [one for one in prompt.splitlines() if "imaging:til_density" in one]
+    (line,) = [text for text in prompt.splitlines() if "imaging:til_density" in text]
     assert line.endswith("too few patients")
-    levels = " ".join(one.partition("; levels ")[2] for one in prompt.splitlines())
-    counts = [int(one) for one in re.findall(r"\" (\d+)", levels)]
+    levels = " ".join(text.partition("; levels ")[2] for text in prompt.splitlines())
+    counts = [int(text) for text in re.findall(r"\" (\d+)", levels)]
     assert len(counts) > 3 and min(counts) >= 50
     # With an exact count its small neighbor would be what is left of the patients.
     assert {count % 50 for count in counts} == {0}
@@ -340,13 +340,13 @@ def test_an_interrupted_exploration_goes_on_without_asking_again(
     world: Path, tmp_path: Path
 ) -> None:
     answer = {"answer": None, "reason": "Nothing."}
-    ended, requests = played(world, tmp_path, [READ, CORRELATE])
+    ended, requests = play_replies(world, tmp_path, [READ, CORRELATE])
     assert ended.code != 0 and not (tmp_path / "out" / "session.json").exists()
     assert not list((tmp_path / "out").rglob("*.parquet"))
-    ended, again = played(world, tmp_path, [READ, CORRELATE, answer])
+    ended, again = play_replies(world, tmp_path, [READ, CORRELATE, answer])
     assert ended.code == 0, ended.err
     assert len(requests) >= 3 and len(again) == 1
-    ended, _ = played(world, tmp_path, [answer])
+    ended, _ = play_replies(world, tmp_path, [answer])
     assert ended.code == 2 and "--replace" in ended.err
 
 
@@ -399,7 +399,7 @@ leave("genes", {{"patients": "count", "rho": "estimate"}}, rows)
     assert [row[0] for row in table["rows"]] == ["expression:CXCL13", "expression:MS4A1"]
     assert all(int(row[1]) > 200 and 0 < float(row[2]) < 1 for row in table["rows"])
     assert "TCGA-" not in sent(server.requests).replace("TCGA-BLCA", "").replace("TCGA-CDR", "")
-    assert "No more tools can be called" in told(server.requests)[-1]
+    assert "No more tools can be called" in list_results(server.requests)[-1]
 
 
 def test_the_program_of_the_docs_shows_its_table(tmp_path: Path) -> None:
@@ -474,7 +474,9 @@ def test_a_run_says_which_exploration_ended_without_an_answer(
     with serve(replies(READ + CORRELATE, lie, lie, lie)) as server:
         ended = sage(*line, cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")
     assert ended.code == 1 and "0.987 appears in no step" in ended.err
-    (told,) = [one for one in (run / "report.md").read_text().splitlines() if "No answer" in one]
-    assert "no usable reply" in told and "0.987 appears in no step" in told
+    (sentence,) = [
+        text for text in (run / "report.md").read_text().splitlines() if "No answer" in text
+    ]
+    assert "no usable reply" in sentence and "0.987 appears in no step" in sentence
     again = sage("admin", "replay", "run", "--out", "again", "--json", cwd=tmp_path)
     assert again.json["same"] is True, again.err

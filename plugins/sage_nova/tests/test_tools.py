@@ -37,16 +37,18 @@ GRID = {"target_magnification": 20, "patch_size": 128}
 
 
 @pytest.fixture(scope="module")
-def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]:
-    """A folder with one painted slide, and what was painted."""
+def painted_slide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]:
+    """A folder with a painted slide, and its truth."""
     folder = tmp_path_factory.mktemp("slides")
     return folder, render_slide(folder / "one.tiff", seed=5, size_px=1024, mpp=0.5)
 
 
 @pytest.fixture(scope="module")
-def job(painted: tuple[Path, SlideTruth], tmp_path_factory: pytest.TempPathFactory) -> ToolContext:
+def job(
+    painted_slide: tuple[Path, SlideTruth], tmp_path_factory: pytest.TempPathFactory
+) -> ToolContext:
     """A context that reads the slides and writes a folder of its own, used by several tests."""
-    return ToolContext(Roots.resolve([painted[0]], tmp_path_factory.mktemp("job")))
+    return ToolContext(Roots.resolve([painted_slide[0]], tmp_path_factory.mktemp("job")))
 
 
 def run(context: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def run(context: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stored(job: ToolContext) -> dict[str, Any]:
+def slide_store(job: ToolContext) -> dict[str, Any]:
     """Tissue, tiles, handcrafted features, graph and clusters of the slide in its store."""
     slide = {"wsi_path": "one.tiff", "job_dir": "work"}
     made = {"tissue": run(job, "extract_tissue_in_wsi_tool", **slide)}
@@ -81,19 +83,21 @@ def test_every_field_and_tool_says_what_it_is() -> None:
 
 
 def test_a_store_holds_tissue_tiles_features_and_clusters(
-    stored: dict[str, Any], job: ToolContext, painted: tuple[Path, SlideTruth]
+    slide_store: dict[str, Any], job: ToolContext, painted_slide: tuple[Path, SlideTruth]
 ) -> None:
-    truth = painted[1]
-    assert stored["tissue"]["total_area_mm2"] == pytest.approx(truth.tissue_mm2, rel=0.06)
-    slide = stored["slide"]
+    truth = painted_slide[1]
+    assert slide_store["tissue"]["total_area_mm2"] == pytest.approx(truth.tissue_mm2, rel=0.06)
+    slide = slide_store["slide"]
     assert run(job, "check_tissue_segmentation_key_in_wsi_tool", **slide)["exists"]
     tiles = run(job, "check_tile_key_in_wsi_tool", **slide)
-    assert tiles["exists"] and tiles["count"] == stored["tiles"]["num_patches"] > 50
+    assert tiles["exists"] and tiles["count"] == slide_store["tiles"]["num_patches"] > 50
     features = run(job, "check_patch_features_key_in_wsi_tool", **slide)
     assert features["exists"] and features["dimension"] == 81
     clusters = run(job, "check_clustering_key_in_wsi_tool", clustering_key="leiden_0.75", **slide)
-    assert clusters["exists"] and clusters["count"] == stored["leiden"]["n_leiden_clusters"] > 1
-    assert sum(stored["leiden"]["tiles_per_cluster"].values()) == tiles["count"]
+    assert (
+        clusters["exists"] and clusters["count"] == slide_store["leiden"]["n_leiden_clusters"] > 1
+    )
+    assert sum(slide_store["leiden"]["tiles_per_cluster"].values()) == tiles["count"]
     reduced = run(job, "check_reduction_key_in_wsi_tool", reduction_key="X_tsne", **slide)
     assert reduced["exists"] and reduced["dimension"] == 2
     absent = run(job, "check_tile_key_in_wsi_tool", tile_key="other", **slide)
@@ -103,9 +107,9 @@ def test_a_store_holds_tissue_tiles_features_and_clusters(
 
 
 def test_a_slide_is_encoded_by_the_mean_only_where_it_is_named(
-    stored: dict[str, Any], job: ToolContext
+    slide_store: dict[str, Any], job: ToolContext
 ) -> None:
-    slide = stored["slide"]
+    slide = slide_store["slide"]
     with pytest.raises(InputError, match="titan needs its weights"):
         run(job, "encode_wsi_tool", **slide)
     made = run(job, "encode_wsi_tool", slide_encoder="mean", **slide)
@@ -114,14 +118,14 @@ def test_a_slide_is_encoded_by_the_mean_only_where_it_is_named(
     assert known["exists"] and known["dimension"] == 81
 
 
-def test_stores_are_read_back_row_by_row(stored: dict[str, Any], job: ToolContext) -> None:
-    store = stored["tissue"]["wsi_store_path"]
+def test_stores_are_read_back_row_by_row(slide_store: dict[str, Any], job: ToolContext) -> None:
+    store = slide_store["tissue"]["wsi_store_path"]
     tree = run(job, "access_zarr_hierarchy", path=store)
     assert {"shapes/tissues", "tables"} <= {node["path"] for node in tree["nodes"]}
     rows = run(job, "read_zarr_data_tool", path=store, key="tissues")
     named = run(job, "read_zarr_data_tool", path=store, key="shapes/tissues")
     assert named["rows"] == rows["rows"] and named["table_csv"] == rows["table_csv"]
-    assert rows["total_rows"] == len(stored["tissue"]["tissue_ids"])
+    assert rows["total_rows"] == len(slide_store["tissue"]["tissue_ids"])
     region = rows["rows"][0]
     assert region["solidity"] * region["convexity"] == pytest.approx(1)
     assert region["geometry"].startswith("POLYGON")
@@ -130,34 +134,34 @@ def test_stores_are_read_back_row_by_row(stored: dict[str, Any], job: ToolContex
 
 
 def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
-    painted: tuple[Path, SlideTruth], tmp_path: Path
+    painted_slide: tuple[Path, SlideTruth], tmp_path: Path
 ) -> None:
-    """As over MCP: the folder of one call's files is the next one's job, under its own name."""
-    place, told = "work", ""
+    """As over MCP: the folder of one call's files is the next call's job, under its own name."""
+    place, log = "work", ""
     for at, (name, more) in enumerate({
         "extract_tissue_in_wsi_tool": {}, "extract_tissue_tiles_in_wsi_tool": {"tile_px": 64},
         "extract_patch_features_in_wsi_tool": {"model": "handcrafted"},
     }.items()):  # fmt: skip
-        call = ToolContext(Roots.resolve([painted[0], tmp_path], tmp_path / f"call{at}"))
+        call = ToolContext(Roots.resolve([painted_slide[0], tmp_path], tmp_path / f"call{at}"))
         if at:
             with pytest.raises(InputError, match="give the folder of its files as job_dir"):
                 run(call, name, wsi_path="one.tiff", job_dir="work", **more)
-            told = run(call, "check_tile_key_in_wsi_tool", wsi_path="one.tiff")["operations_log"][0]
+            log = run(call, "check_tile_key_in_wsi_tool", wsi_path="one.tiff")["operations_log"][0]
         run(call, name, wsi_path="one.tiff", job_dir=place, **more)
         assert (tmp_path / f"call{at}" / "work" / "one.zarr").is_dir()
         place = f"call{at}/work"
-    assert told.endswith("give the folder of its files as job_dir")
+    assert log.endswith("give the folder of its files as job_dir")
     with pytest.raises(InputError, match=r"same grid first.* give the folder of its files"):
         run(
             call, "dataset_of_wsi_patch_features_extraction_tool",
-            wsi_source=str(painted[0]), job_dir=place, patch_encoder_name="handcrafted",
+            wsi_source=str(painted_slide[0]), job_dir=place, patch_encoder_name="handcrafted",
         )  # fmt: skip
 
 
-def test_pictures_and_exemplars_of_clusters(stored: dict[str, Any], job: ToolContext) -> None:
-    slide = stored["slide"]
+def test_pictures_and_exemplars_of_clusters(slide_store: dict[str, Any], job: ToolContext) -> None:
+    slide = slide_store["slide"]
     top = run(job, "get_topk_close_patch_coords_to_embedding_space_clusters_tool", top_k=2, **slide)
-    assert len(top["closest_patches_coords"]) == stored["leiden"]["n_leiden_clusters"]
+    assert len(top["closest_patches_coords"]) == slide_store["leiden"]["n_leiden_clusters"]
     assert all(len(found) <= 2 for found in top["closest_patches_coords"].values())
     for made in (
         run(job, "visualize_wsi_tool", add_contours=True, add_tiles=True, **slide),
@@ -183,10 +187,10 @@ def test_properties_and_regions(job: ToolContext) -> None:
 
 
 def test_a_folder_of_slides_step_by_step(
-    job: ToolContext, painted: tuple[Path, SlideTruth]
+    job: ToolContext, painted_slide: tuple[Path, SlideTruth]
 ) -> None:
-    source = {"wsi_source": str(painted[0]), "job_dir": "set"}
-    listed = run(job, "dataset_of_wsi_get_valid_slide_paths_tool", wsi_source=str(painted[0]))
+    source = {"wsi_source": str(painted_slide[0]), "job_dir": "set"}
+    listed = run(job, "dataset_of_wsi_get_valid_slide_paths_tool", wsi_source=str(painted_slide[0]))
     assert listed["slide_names"] == ["one"]
     with pytest.raises(InputError, match="run dataset_of_wsi_tissue_segmentation_tool first"):
         run(job, "dataset_of_wsi_patch_coordinate_extraction_tool", **source, **GRID)
@@ -234,17 +238,17 @@ def test_a_folder_of_slides_step_by_step(
 
 
 def test_folders_that_a_result_names_are_where_the_call_wrote(
-    painted: tuple[Path, SlideTruth], tmp_path: Path
+    painted_slide: tuple[Path, SlideTruth], tmp_path: Path
 ) -> None:
     """As over MCP, where each call has a folder of its own."""
-    call = ToolContext(Roots.resolve([painted[0]], tmp_path / "call"))
+    call = ToolContext(Roots.resolve([painted_slide[0]], tmp_path / "call"))
     name = "dataset_of_wsi_tissue_segmentation_tool"
-    done = REGISTRY.run(name, {"wsi_source": str(painted[0]), "job_dir": "set"}, call)
+    done = REGISTRY.run(name, {"wsi_source": str(painted_slide[0]), "job_dir": "set"}, call)
     status = {"state": "done", "job": "0", "fraction": 1.0, "message": ""}
-    told = make_envelope(status, done, "call")["result"]
+    result = make_envelope(status, done, "call")["result"]
     for folder in ("dir_with_geojson_contours", "dir_with_slide_thumbnails"):
-        assert list((tmp_path / told[folder]).iterdir()), told[folder]
-    assert told["processed"] == ["one"]
+        assert list((tmp_path / result[folder]).iterdir()), result[folder]
+    assert result["processed"] == ["one"]
 
 
 def test_nuclei_of_images_with_class_and_shape(job: ToolContext) -> None:
@@ -342,7 +346,7 @@ def test_weights_never_come_from_where_programs_write(job: ToolContext) -> None:
 
 
 def test_weights_come_from_no_earlier_call_nor_by_a_link(tmp_path: Path) -> None:
-    """As over MCP: what a call wrote lies beside the next call's folder."""
+    """As over MCP: output of a call is beside the next call's folder."""
     data, out = tmp_path / "data", tmp_path / "out"
     for folder in (data / "model", out / "call" / "model", tmp_path / "elsewhere"):
         folder.mkdir(parents=True)
@@ -456,9 +460,9 @@ def test_conch_reads_texts_with_the_weights_that_were_given(
     expected = torch.nn.functional.normalize(own.encode_text(ids), dim=-1).detach().numpy()
     assert found.embed_texts(["tumor"]) == pytest.approx(expected, abs=1e-6)
     assert found.scale == pytest.approx(np.exp(2.0))
-    stored = np.ones((1, 4), np.float32)
-    assert found.project(stored) == pytest.approx(
-        stored @ own.visual.proj_contrast.detach().numpy(), abs=1e-6
+    slide_store = np.ones((1, 4), np.float32)
+    assert found.project(slide_store) == pytest.approx(
+        slide_store @ own.visual.proj_contrast.detach().numpy(), abs=1e-6
     )
     for lack in ("text.weight", "visual.proj_contrast", "logit_scale"):
         torch.save({k: v for k, v in own.state_dict().items() if k != lack}, file)
@@ -466,8 +470,10 @@ def test_conch_reads_texts_with_the_weights_that_were_given(
             load_text_encoder("conch", named, context)
 
 
-def test_absurd_arguments_are_refused_in_words(stored: dict[str, Any], job: ToolContext) -> None:
-    slide = stored["slide"]
+def test_absurd_arguments_are_refused_in_words(
+    slide_store: dict[str, Any], job: ToolContext
+) -> None:
+    slide = slide_store["slide"]
     region = {"top_left_x": -900, "top_left_y": 0, "base_width": 64, "base_height": 64}
     with pytest.raises(InputError, match="is outside"):
         run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=region)
@@ -604,7 +610,7 @@ def test_labels_folds_and_attention_mil(tmp_path: Path) -> None:
     for i in range(24):
         bag = rng.normal(size=(12, 6)).astype(np.float32)
         if i % 2:
-            bag[:3, 0] += 6  # three of the tiles tell the class
+            bag[:3, 0] += 6  # three of the tiles separate the classes
         with h5py.File(features / f"s{i}.h5", "w") as file:
             file.create_dataset("features", data=bag)
         rows.append(f"s{i}.svs,p{i // 2 if i < 4 else i},{'mut' if i % 2 else 'wt'}")

@@ -64,7 +64,7 @@ def read_examples(
     slides : folder that holds the slides that sessions name
     thumbnail_px : longer side of the thumbnails
     settings : thresholds by which sessions become actions
-    patient : the patient of a slide's file name; what cannot be told apart counts as its own
+    patient : the patient of a slide's file name; an unrecognized name counts as its own patient
 
     Raises
     ------

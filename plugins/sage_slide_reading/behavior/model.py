@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WEIGHTS, CARD = "behavior.safetensors", "card.json"
 MAX_BYTES = 256 << 20
 APART = 0.4
-"""Of two proposals that overlap by a larger IoU the better one stays."""
+"""Of two proposals that overlap by a larger IoU the better proposal stays."""
 LEAST_SCORE = 0.02
 MOST = 200
 
@@ -78,7 +78,7 @@ class BehaviorCard(Strict):
     )
 
     def behavior(self, task: str | None) -> int:
-        """The place of a behavior; without a name that of the only one.
+        """The place of a behavior; without a name that of the only behavior.
 
         Raises
         ------
@@ -168,8 +168,8 @@ class BehaviorModel:
             raise InputError(f"{path}: larger than any behavior model")
         try:
             with safe_open(path, framework="numpy") as file:
-                told = json.loads((file.metadata() or {}).get("card", "{}"))
-            self.card = BehaviorCard.model_validate(told)
+                values = json.loads((file.metadata() or {}).get("card", "{}"))
+            self.card = BehaviorCard.model_validate(values)
             net = RegionNet(len(self.card.behaviors), len(self.card.bins), self.card.widths)
             tensors = {name: value.float() for name, value in load_file(path).items()}
             if not all(torch.isfinite(value).all() for value in tensors.values()):
@@ -230,7 +230,6 @@ def propose(
     Parameters
     ----------
     net : the network, in evaluation mode
-    card : its card
     thumbnail : RGB, its longer side `card.thumbnail_px`
     size : width and height of the slide in level-0 pixels
     behavior : its place in the bank

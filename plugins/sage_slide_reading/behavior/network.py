@@ -1,5 +1,5 @@
-"""A small one-stage detector: for each cell of a grid whether a reader would look there, at which
-bin, with which box, and how early; one set of outputs per behavior over shared features.
+"""A small single-stage detector: for each cell of a grid whether a reader would look there, at
+which bin, with which box, and how early; a set of outputs per behavior over shared features.
 
 Trained with complete IoU for boxes (Zheng et al., IEEE Transactions on Cybernetics 2022) and
 binary cross-entropy for relevance, as Pathology-CoT, 4.6, states.
@@ -98,19 +98,19 @@ def decode_outputs(out: Tensor, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return parts[:, :, :, 0], boxes, torch.sigmoid(out[:, :, -1])
 
 
-def complete_iou(one: Tensor, other: Tensor) -> Tensor:
+def complete_iou(first: Tensor, second: Tensor) -> Tensor:
     """(n,) complete IoU of paired boxes (x, y, width, height).
 
     IoU, less the squared distance of the centers over the squared diagonal of the smallest box
     around both, less alpha * v, where v compares the aspect ratios and alpha = v / (1 - IoU + v).
     """
-    a, b = one[:, :2] + one[:, 2:], other[:, :2] + other[:, 2:]
-    shared = (torch.minimum(a, b) - torch.maximum(one[:, :2], other[:, :2])).clamp(min=0).prod(1)
-    iou = shared / (one[:, 2:].prod(1) + other[:, 2:].prod(1) - shared + 1e-9)
-    around = torch.maximum(a, b) - torch.minimum(one[:, :2], other[:, :2])
-    apart = ((one[:, :2] + a - other[:, :2] - b) / 2).square().sum(1)
+    a, b = first[:, :2] + first[:, 2:], second[:, :2] + second[:, 2:]
+    shared = (torch.minimum(a, b) - torch.maximum(first[:, :2], second[:, :2])).clamp(min=0).prod(1)
+    iou = shared / (first[:, 2:].prod(1) + second[:, 2:].prod(1) - shared + 1e-9)
+    around = torch.maximum(a, b) - torch.minimum(first[:, :2], second[:, :2])
+    apart = ((first[:, :2] + a - second[:, :2] - b) / 2).square().sum(1)
     distance = apart / (around.square().sum(1) + 1e-9)
-    angle = torch.atan(one[:, 2] / one[:, 3]) - torch.atan(other[:, 2] / other[:, 3])
+    angle = torch.atan(first[:, 2] / first[:, 3]) - torch.atan(second[:, 2] / second[:, 3])
     aspect = 4 / math.pi**2 * angle.square()
     with torch.no_grad():
         weight = aspect / (1 - iou + aspect + 1e-9)
@@ -131,7 +131,7 @@ def loss(
     sides : (behaviors, bins) usual sides in pixels of the input
     goals : per image and behavior (boxes, 6): x, y, width, height, bin, order from 0 to 1; None
         where nobody showed the behavior on this slide
-    ordered : images whose order counts; that of mirrored ones does not
+    ordered : images whose order counts; the order of mirrored images does not
     """
     logits, boxes, order = decode_outputs(out, sides)
     rows, columns = logits.shape[-2:]
@@ -167,7 +167,7 @@ def loss(
 
 
 def _cells(center: float, side: float, count: int) -> range:
-    """The cells along one axis that lie within a quarter of a side from a center, or hold it."""
+    """Cells along an axis that are within a quarter of a side from a center, or hold it."""
     first = math.ceil((center - side / 4) / STRIDE - 0.5)
     last = math.floor((center + side / 4) / STRIDE - 0.5)
     if last < first:

@@ -1,4 +1,4 @@
-"""Scores of proposed regions against recorded ones: boxes, heat, order, bins.
+"""Scores of proposed regions against recorded regions: boxes, heat, order, bins.
 
 Boxes are (n, 4) arrays of x, y, width, height; scores run beside them.
 """
@@ -12,20 +12,20 @@ import numpy as np
 from mcp_servers.slides.arrays import F64
 
 HIT_IOU = 0.3
-"""A proposed region recovers a recorded one above this (Pathology-CoT, 4.7.4)."""
+"""A proposed region recovers a recorded region above this (Pathology-CoT, 4.7.4)."""
 MAP_IOUS = (0.3, 0.4, 0.5)
 """Thresholds that mAP is averaged over; the paper names none for it."""
 SCANPATH_CELLS = 5
 """A scanpath is spelled in cells of a grid of so many rows and columns."""
 
 
-def ious(one: F64, other: F64) -> F64:
+def ious(first: F64, second: F64) -> F64:
     """(n, m) intersection over union of every pair of boxes."""
-    one, other = one.reshape(-1, 1, 4), other.reshape(1, -1, 4)
-    low = np.maximum(one[..., :2], other[..., :2])
-    high = np.minimum(one[..., :2] + one[..., 2:], other[..., :2] + other[..., 2:])
+    first, second = first.reshape(-1, 1, 4), second.reshape(1, -1, 4)
+    low = np.maximum(first[..., :2], second[..., :2])
+    high = np.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
     shared = np.prod(np.maximum(high - low, 0.0), axis=2)
-    whole = np.prod(one[..., 2:], axis=2) + np.prod(other[..., 2:], axis=2) - shared
+    whole = np.prod(first[..., 2:], axis=2) + np.prod(second[..., 2:], axis=2) - shared
     return np.asarray(shared / np.maximum(whole, 1e-12), dtype=np.float64)
 
 
@@ -170,14 +170,14 @@ def spell_scanpath(
     return tuple(int(row * cells + column) for column, row in places)
 
 
-def scanpath_distance(one: Sequence[int], other: Sequence[int]) -> float:
+def scanpath_distance(first: Sequence[int], second: Sequence[int]) -> float:
     """Edit distance (Levenshtein) of two spelled scanpaths over the length of the longer."""
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
         before, row[0] = row[0], i
-        for j, wanted in enumerate(other, 1):
+        for j, wanted in enumerate(second, 1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != wanted))
-    return row[-1] / max(len(one), len(other), 1)
+    return row[-1] / max(len(first), len(second), 1)
 
 
 def f1_of_bins(pairs: Sequence[tuple[float | None, float]]) -> float:
@@ -185,8 +185,8 @@ def f1_of_bins(pairs: Sequence[tuple[float | None, float]]) -> float:
     bins = sorted({recorded for _, recorded in pairs})
     values = []
     for bin_ in bins:
-        right = sum(one == bin_ == other for one, other in pairs)
-        said = sum(one == bin_ for one, _ in pairs)
+        right = sum(predicted == bin_ == other for predicted, other in pairs)
+        said = sum(predicted == bin_ for predicted, _ in pairs)
         true = sum(other == bin_ for _, other in pairs)
         values.append(2 * right / (said + true))
     return float(np.mean(values)) if values else float("nan")

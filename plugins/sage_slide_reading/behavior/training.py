@@ -119,7 +119,7 @@ def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behav
     return tuple(bank)
 
 
-def card_of(examples: Sequence[Example], settings: TrainSettings, told: str) -> BehaviorCard:
+def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -> BehaviorCard:
     """The card of a model that is to be trained on these examples.
 
     Raises
@@ -149,7 +149,7 @@ def card_of(examples: Sequence[Example], settings: TrainSettings, told: str) -> 
         data_sha256=digest.hexdigest(),
         parameters=1,
         folds=0,
-        training_data=told,
+        training_data=source,
     )
 
 
@@ -176,9 +176,7 @@ def fit(
 
     Parameters
     ----------
-    examples : slides with their sessions; of several sessions of a behavior one is drawn each time
-    card : behaviors and bins
-    settings : how
+    examples : slides with their sessions; if a behavior has several sessions, each draw picks any
     report : gets a line now and then
     """
     import torch
@@ -252,7 +250,7 @@ def fit(
 def train(
     examples: Sequence[Example],
     settings: TrainSettings,
-    told: str,
+    source: str,
     report: Tell = lambda _: None,
     each_fold: Callable[[Any, BehaviorCard, list[Example]], None] = lambda net, card, held: None,
 ) -> Trained:
@@ -261,8 +259,7 @@ def train(
     Parameters
     ----------
     examples : slides with their sessions
-    settings : how
-    told : what the sessions are, for the card
+    source : description of the sessions, for the card
     report : gets a line now and then
     each_fold : gets each fold's network, its card and the slides that it has not seen
 
@@ -271,7 +268,7 @@ def train(
     InputError
         If there are fewer patients than folds, or nothing to learn from.
     """
-    card = card_of(examples, settings, told)
+    card = card_of(examples, settings, source)
     measured: list[Measured] = []
     if settings.folds:
         groups = split_patients(examples, settings.folds, settings.seed)
@@ -342,8 +339,7 @@ def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int
 
     Parameters
     ----------
-    net : in evaluation mode
-    card : its card
+    net : network, already in evaluation mode
     examples : slides that took no part in training
     seed : of the random baseline
     """
@@ -439,7 +435,7 @@ def _measure_guide(
     scores = np.array([region.score for region in regions])
     right = [hits(every, scores, truth, iou) for iou in MAP_IOUS]
     ranked = tuple(
-        (one[0], tuple(at[place][1] for at in right)) for place, one in enumerate(right[0])
+        (entry[0], tuple(at[place][1] for at in right)) for place, entry in enumerate(right[0])
     )
     return Measured(
         guide, behavior, example.slide, example.patient, values, ranked, len(truth), bins
@@ -499,10 +495,10 @@ def bootstrap(
 
     Parameters
     ----------
-    rows : of one guide and behavior
+    rows : rows of a guide and behavior
     value : a metric of such rows
     seed : equal patients and seeds give equal draws
-    draws : how many
+    draws : number of bootstrap draws
 
     Returns
     -------

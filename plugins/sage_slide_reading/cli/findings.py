@@ -20,7 +20,7 @@ def measure(
     cohort: Annotated[
         str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
     ],
-    slides: Annotated[Path, typer.Option(help="Folder of slides, or one slide.")],
+    slides: Annotated[Path, typer.Option(help="Folder of slides, or a slide.")],
     questions: Annotated[
         list[str],
         typer.Option(

@@ -69,7 +69,7 @@ def read_slide(
     patch_px: Annotated[int, typer.Option(help="Side of a patch in its own pixels.")] = 256,
     rounds: Annotated[int, typer.Option(help="At most.", min=1, max=20)] = 5,
     single_step: Annotated[
-        bool, typer.Option("--single-step", help="Ablation: answer and judge in one go.")
+        bool, typer.Option("--single-step", help="Ablation: answer and judge at once.")
     ] = False,
     random_navigator: Annotated[
         bool, typer.Option("--random-navigator", help="Ablation: patches at random.")
@@ -89,7 +89,7 @@ def read_slide(
     ] = AgentName.PATHAGENT,
     behavior: Annotated[
         Path | None,
-        typer.Option(help="o3: folder of a behavior model; else the one that ships."),
+        typer.Option(help="o3: folder of a behavior model; default: the model that ships."),
     ] = None,
     task: Annotated[
         str | None, typer.Option(help="o3: the behavior of the bank; else a router chooses.")
@@ -109,7 +109,7 @@ def read_slide(
     pause: Annotated[
         bool, typer.Option("--pause", help="With --intervene-from-page: stop at every step.")
     ] = False,
-    by: Annotated[str, typer.Option(help="Who asks; told to others while the view is held.")] = "",
+    by: Annotated[str, typer.Option(help="Name shown to others while you hold the view.")] = "",
     budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the reading; default: SLIDE.reading")
@@ -269,7 +269,6 @@ def make_eyes(
 
     Parameters
     ----------
-    name : who looks
     weights : folder of a CLIP-type model, for clip and model
     folder : keeps a model's replies
     budget_usd : what a model may cost

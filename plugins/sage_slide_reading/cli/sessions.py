@@ -186,7 +186,7 @@ def import_log(
 ) -> None:
     """Read OpenSeadragon, QuPath, ASAP or Aperio ImageScope as a session.
 
-    Annotations without times count for 2 s each, in the order of the file; the session says so.
+    Annotations without times count for 2 s each, in the order of the file, and are marked so.
 
     Example: sage reading import log.json --slide slide.svs --reader r1 --out a.session.jsonl
     """

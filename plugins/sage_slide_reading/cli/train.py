@@ -108,7 +108,7 @@ def predict_regions(
     slide: Annotated[Path, typer.Argument(help="A slide or image file.")],
     model: Annotated[
         Path | None,
-        typer.Option(help="Folder of a model (sage reading train); else the one that ships."),
+        typer.Option(help="Folder of a model (sage reading train); default: the model that ships."),
     ] = None,
     behavior: Annotated[
         str | None, typer.Option(help="Which task's, where the model has several.")

@@ -110,18 +110,14 @@ def draft(
     scope: Scope,
     writer: Writer,
     settings: ActionSettings,
-    tell: Callable[[str], None] = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Drafts:
     """Every action of a session with its drafted rationale.
 
     Parameters
     ----------
     session : what was recorded on this slide
-    name : of its file
-    scope : the slide
-    writer : drafts the words
-    settings : of the actions
-    tell : is told of each round
+    report : receives a line per round
 
     Raises
     ------
@@ -158,7 +154,7 @@ def draft(
         moved = max(0.0, place.action.start_s - before)
         before = max(before, place.action.end_s)
         rounds.append(Round(action=place.action, rationale=rationale, navigation_s=moved))
-        tell(f"{place.number} of {place.of}: {place.action.command}, {rationale.words} words")
+        report(f"{place.number} of {place.of}: {place.action.command}, {rationale.words} words")
     return Drafts(
         session=name,
         header=header,

@@ -47,7 +47,7 @@ class Intervention(View):
     by: str = Field(default="", max_length=80, description="Who, where people are named")
 
     def describe(self) -> str:
-        """In words, for the trace."""
+        """Text for the trace."""
         said = []
         if self.region is not None:
             box = self.region
@@ -119,7 +119,7 @@ class GivenSlide(View):
 
 
 class Session:
-    """The state S_t of one reading, and the tools that change it."""
+    """The state S_t of a reading, and the tools that change it."""
 
     def __init__(
         self, scope: Scope, eyes: Eyes, question: Question, options: Options, person: Person | None
@@ -176,7 +176,7 @@ class Session:
         }
 
     def describe(self, given: Look) -> list[dict[str, Any]]:
-        """Describe the selected patches, the first ones with the question in view."""
+        """Describe the selected patches, the first patches with the question in view."""
         self.current = {}
         for place, (region, _) in enumerate(self.selected):
             question = self.question if place < given.guided else None
@@ -359,7 +359,7 @@ class Session:
             reasoning=final.thinking_steps,
             rests_on=final.regions,
             steps=tuple(self.steps),
-            read=self.scope.read(),
+            read=self.scope.count_pixels(),
         )
 
 
@@ -460,7 +460,6 @@ def read_slide(
     eyes : who navigates, describes and decides
     question : open, or with options
     options : Algorithm 1's parameters and ablations
-    trace : gets every move
     person : may intervene at any step
     bounds : most turns, tokens, USD and seconds; 200 turns when None
 

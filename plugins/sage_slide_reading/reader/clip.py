@@ -20,7 +20,6 @@ class ClipNavigator:
     Parameters
     ----------
     weights : folder of a CLIP-type model in the transformers layout (for example PLIP)
-    device : where it computes
     """
 
     name = "clip"

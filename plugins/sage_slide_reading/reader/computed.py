@@ -68,7 +68,7 @@ TELLING: dict[Concept, FindingName] = {
     Concept.PLEOMORPHISM: "pleomorphism",
     Concept.CELLULARITY: "cellularity",
 }
-"""The finding that bears on a concept."""
+"""Finding relevant to a concept."""
 
 
 class Sight:
@@ -278,7 +278,7 @@ def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
 
 
 def nuclei_table(scope: Scope, region: Region) -> F64:
-    """Nuclei whose center lies in a region; x and y in level-0 pixels, columns as `nuclei`."""
+    """Nuclei whose center is in a region; x and y in level-0 pixels, columns as `nuclei`."""
     from mcp_servers.pathology.compute.nuclei import WORKING_MPP
 
     mpp = ONE_UM / region.magnification
@@ -369,7 +369,7 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
         "mitosis_like": float(figures.sum()),
         "necrosis_share": float(dead.mean()),
         "stroma_share": float(stroma.mean()),
-        "gland_share": float((gap & scope.within(region.box, gap.shape)).mean()),
+        "gland_share": float((gap & scope.mask_tissue(region.box, gap.shape)).mean()),
         "tumor_share": float(tumor.mean()),
         "edge_distance": float(far.min()) if far is not None else -1.0,
     }
@@ -390,7 +390,6 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
     Parameters
     ----------
     scope : the slide
-    region : part of it
     crowd : (down, across) large nuclei per mm² over the region
     tumor : (down, across) which groups to judge
 
@@ -498,8 +497,8 @@ class ComputedPerceptor:
         self.sight = sight
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """Numbers with units; those that bear on the question first."""
-        if not scope.within(region.box, (8, 8)).any():
+        """Numbers with units; the relevant numbers first."""
+        if not scope.mask_tissue(region.box, (8, 8)).any():
             text = "glass: there is no tissue here"
             return Described(region=region, text=text, guided=question is not None)
         if region.magnification < NUCLEI_FROM:
@@ -539,7 +538,7 @@ def _is_relevant(found: Finding, asked: bool) -> bool:
 
 
 def describe_finding(found: Finding) -> str:
-    """A finding in words: name, value, unit."""
+    """Describe a finding: name, value, unit."""
     name = found.name.replace("_", " ")
     if found.name in SHARES:
         return f"{name} {found.value:.0%} {found.unit}"

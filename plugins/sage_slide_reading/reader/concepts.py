@@ -178,7 +178,7 @@ def option_at(question: Question, u: float, v: float, x: float, y: float) -> str
     ----------
     question : with options that name places
     u, v : within the tissue, -1 to 1
-    x, y : level-0 pixels
+    x, y : position in level-0 pixels
     """
     places = {option: place_of(option, question) for option in question.options}
     for option, place in places.items():

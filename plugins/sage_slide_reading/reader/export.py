@@ -169,8 +169,8 @@ def _rectangle(x: float, y: float, width: float, height: float) -> Polygon:
     return Polygon(np.asarray(ring, dtype=np.float64))
 
 
-def _segment(one: tuple[float, float], other: tuple[float, float], width: float) -> Polygon:
-    start, end = np.asarray(one), np.asarray(other)
+def _segment(first: tuple[float, float], second: tuple[float, float], width: float) -> Polygon:
+    start, end = np.asarray(first), np.asarray(second)
     along = (end - start) / max(float(np.hypot(*(end - start))), 1e-9)
     side = np.array([-along[1], along[0]]) * width / 2
     return Polygon(np.asarray([start + side, end + side, end - side, start - side]))

@@ -1,4 +1,4 @@
-"""The three roles of a reading behind one protocol: Navigator, Perceptor, Executor."""
+"""Protocols of the three roles of a reading: Navigator, Perceptor, Executor."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ class Navigator(Protocol):
         ----------
         scope : the slide
         regions : candidates, at one magnification
-        question : what is asked
-        query : the question's words, or what was said to be missing
+            query : the question's words, or the missing information
         """
         ...
 
@@ -61,7 +60,7 @@ class Perceptor(Protocol):
     name: str
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """Describe a region; with a question, describe what bears on it."""
+        """Describe a region; with a question, describe what is relevant to it."""
         ...
 
 
@@ -83,8 +82,7 @@ class Executor(Protocol):
         ----------
         scope : the slide
         state : what was described so far
-        question : what is asked
-        prediction : the answer to judge
+            prediction : the answer to judge
         """
         ...
 
@@ -95,7 +93,7 @@ class Executor(Protocol):
     def at_once(
         self, scope: Scope, state: State, question: Question
     ) -> tuple[Prediction, Reflection, MissingInfo]:
-        """All three in one go: the ablation without multi-step reasoning."""
+        """All three at once: the ablation without multi-step reasoning."""
         ...
 
 

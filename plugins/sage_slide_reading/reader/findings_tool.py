@@ -111,7 +111,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
     names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     for name in names:
         context.output(f"maps/{name}")
-    told = [
+    answers = [
         Answered(
             question=reading.question.text,
             answer=reading.answer,
@@ -121,7 +121,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
         for reading in readings
     ]
     with context.writing(ANSWERS) as path:
-        write_json(path, [answer.model_dump(mode="json") for answer in told])
+        write_json(path, [answer.model_dump(mode="json") for answer in answers])
     return ReadFindingsResult(
         **of_slide(slide),
         warnings=[*slide.warnings, *outside],
@@ -129,7 +129,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
         maps=f"maps/{MANIFEST}",
         files=[f"maps/{name}" for name in names],
         answers=ANSWERS,
-        abstained=sum(answer.answer is None for answer in told),
-        regions=sum(answer.regions for answer in told),
+        abstained=sum(answer.answer is None for answer in answers),
+        regions=sum(answer.regions for answer in answers),
         high_power_share=max(reading.read.high_power_share for reading in readings),
     )

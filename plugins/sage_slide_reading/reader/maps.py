@@ -22,7 +22,7 @@ LEAST_NUCLEI = 10
 
 
 def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
-    """Objects `read_tumor`, `read_tls` ... where inspected regions speak for a finding.
+    """Objects `read_tumor`, `read_tls` ... where inspected regions support a finding.
 
     Neighboring regions of one finding are one object; `read_mitosis` are points. A kind that no
     region was measured for was not looked for, and is not among them. What is counted depends on
@@ -30,8 +30,7 @@ def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
 
     Parameters
     ----------
-    reading : of one slide
-    patient : whose slide it is; what its name tells, if not given
+    patient : patient ID; taken from the slide's name by default
     """
     fine = _fine(reading)
     kinds: list[str] = []
@@ -87,7 +86,7 @@ def findings_of(
     ----------
     readings : of one slide by the computed eyes, at least one
     window : shapely multipolygon of the tissue, in µm
-    patient : whose slide it is; what its name tells, if not given
+    patient : patient ID; taken from the slide's name by default
     """
     first = readings[0]
     types, kinds, shapes, codes = [], [], [], []

@@ -27,7 +27,7 @@ from sage_slide_reading.reader.types import (
 )
 
 IMAGE_PX = 1024
-"""Longest side of a picture that is sent; larger fields are shrunk, smaller ones stay."""
+"""Longest side of a picture that is sent; larger fields are shrunk, smaller fields stay."""
 STATEMENT = (
     "A vision-language model described fields, and a language model answered from its words alone;"
     " neither is a pathologist. Not for diagnosis."

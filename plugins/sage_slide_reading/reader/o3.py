@@ -152,7 +152,7 @@ class ModelRouter:
         self.reasoner = reasoner
 
     def route(self, given: Routing) -> Routed:
-        """The model's choice; one that is not listed goes back to it."""
+        """The model's choice; an unlisted choice is returned for correction."""
         return self.reasoner.ask(ROUTER, given).output
 
 
@@ -179,7 +179,7 @@ class GivenO3(View):
 
 
 class O3Session:
-    """The state of one reading, and the tools that change it."""
+    """The state of a reading, and the tools that change it."""
 
     def __init__(
         self, scope: Scope, eyes: Eyes, guide: Guide, router: Router, question: Question,
@@ -352,7 +352,7 @@ class O3Session:
             reasoning=final.thinking_steps,
             rests_on=final.regions,
             steps=(first, *self.steps),
-            read=self.scope.read(),
+            read=self.scope.count_pixels(),
         )  # fmt: skip
 
 
@@ -396,11 +396,9 @@ def read_guided(
     ----------
     scope : the slide (`o3_scope`)
     eyes : who describes and decides
-    guide : proposes regions
     router : chooses among the guide's behaviors
     question : open, or with options
     options : cap on regions, their order, their magnification
-    trace : gets every move
     bounds : most turns, tokens, USD and seconds; a turn per region and ten when None
 
     Raises

@@ -13,7 +13,7 @@ from sage_slide_reading.reader.rules import RulesExecutor
 
 
 def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
-    """The embedded default: measurements and rules, for one slide."""
+    """The embedded default: measurements and rules for a slide."""
     sight = sight or computed.Sight()
     return Eyes(
         name="computed",

@@ -1,6 +1,6 @@
-"""A reading as its trace tells it: what was looked at, what was seen, and why the next was next.
+"""Path of a reading from its trace: visited regions, descriptions, and reasons for each move.
 
-It serves a reading that is under way as well as one that ended, and needs no slide.
+It serves a reading that is under way as well as a finished reading, and needs no slide.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Path(View):
     """The way of a reading over its slide, as far as its trace goes."""
 
     visits: tuple[Visit, ...]
-    before: tuple[Words, ...] = Field(description="What was said before the first look")
+    before: tuple[Words, ...] = Field(description="Words before the first look")
     reading: Reading | None = Field(default=None, description="Once it has an answer")
-    problem: str = Field(default="", description="Why it ended without one")
+    problem: str = Field(default="", description="Why it ended without an answer")
 
 
 def path_of(lines: Iterable[TraceLine]) -> Path:
@@ -46,7 +46,7 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
     Raises
     ------
     InputError
-        If it is the trace of something else, or what it tells does not fit.
+        If it is the trace of something else, or its entries are inconsistent.
     """
     own = [line for line in lines if line.agent == AGENT]
     if not own:
@@ -121,5 +121,5 @@ def _words(tool: str, result: Any) -> list[str]:
     if tool == "magnify":
         return [f"divided into {int(result['patches'])} patches at {result['magnification']:.3g}x"]
     if tool == "person":
-        return [one_line(f"a person: {told}") for told in result]
+        return [one_line(f"a person: {text}") for text in result]
     return []

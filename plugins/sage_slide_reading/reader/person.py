@@ -45,7 +45,7 @@ def check(change: Intervention, scope: Scope, known: set[str]) -> None:
     Raises
     ------
     InputError
-        If its region lies off the slide, it describes one that was not seen, or the slide has no
+        If its region lies off the slide, it describes an unseen region, or the slide has no
         such magnification.
     """
     if change.magnification is not None and change.magnification > 1.05 * scope.native:
@@ -64,7 +64,6 @@ class TerminalPerson:
     ----------
     scope : the slide, to hold regions against
     read : the next line that was typed; raises EOFError at the end
-    report : shows a line
     """
 
     def __init__(
@@ -81,11 +80,11 @@ class TerminalPerson:
         if self.ended:
             return []
         self.known |= {region.region.id for region in seen}
-        self.report(f"-- round {round_}, {STAGES[stage]}; ? for help, an empty line to go on")
+        self.report(f"-- round {round_}, {STAGES[stage]}; ? for help, an empty line to continue")
         if stage == "described":
-            for one in seen:
-                self.report(f"   {one.region.id} at {one.region.magnification:.3g}x: "
-                          f"{clean_text(one.text)}")  # fmt: skip
+            for view in seen:
+                where = f"{view.region.id} at {view.region.magnification:.3g}x"
+                self.report(f"   {where}: {clean_text(view.text)}")
         changes: list[Intervention] = []
         while True:
             try:
@@ -144,7 +143,7 @@ class Said(View):
     by: str = Field(default="", max_length=80)
     change: Intervention | None = None
     pause: bool | None = Field(default=None, description="Stop at every step from now on, or not")
-    go: bool = Field(default=False, description="Go on from where the reader waits")
+    go: bool = Field(default=False, description="Continue where the reader waits")
 
 
 class Now(View):
@@ -160,14 +159,14 @@ class Now(View):
 
 
 class FolderPerson:
-    """Somebody elsewhere: what they say lies in the reading's folder, and what they see.
+    """A person elsewhere, who reads from and writes to the reading's folder.
 
     Parameters
     ----------
-    scope : the slide, to hold changes against; tells where its pixels are read
+    scope : the slide, to check changes against
     folder : of the reading
     pause : stop at every step, from the first
-    patience_s : after this time without a word the reader goes on by itself
+    patience_s : after this time without a word the reader continues
     poll_s : seconds between two looks at the folder while it waits
     """
 
@@ -192,9 +191,9 @@ class FolderPerson:
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
     ) -> list[Intervention]:
-        """See `sage_slide_reading.reader.algorithm.Person`: what was said since the last step.
+        """See `sage_slide_reading.reader.algorithm.Person`: changes since the last step.
 
-        Where the reader is to stop at every step it waits for a word to go on.
+        Where the reader is to stop at every step it waits for permission to continue.
         """
         self.known |= {region.region.id for region in seen}
         self._tell(stage=stage, round=round_, looking_at=None)
@@ -219,7 +218,7 @@ class FolderPerson:
         write_text(self.folder / NOW, self.now.model_dump_json() + "\n")
 
     def _hear(self) -> tuple[list[Intervention], bool]:
-        """Changes that can be made, and whether to go on; refused ones are named in `now.json`."""
+        """Return valid changes and whether to continue; refused changes are named in `now.json`."""
         changes: list[Intervention] = []
         refused: list[str] = []
         go, pause = False, self.now.pause

@@ -69,7 +69,7 @@ class PredictRegionsResult(SlideResult):
     ),
 )
 def predict_regions_tool(given: PredictRegionsInput, context: ToolContext) -> PredictRegionsResult:
-    """The regions of one behavior on one slide."""
+    """Regions of a behavior on a slide."""
     from sage_slide_reading.behavior.model import BehaviorModel, shipped_model, write_regions
 
     folder = shipped_model() if given.model is None else context.input(given.model, "folder")

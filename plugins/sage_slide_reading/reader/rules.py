@@ -53,9 +53,9 @@ EVIDENCE: dict[Concept, float] = {
     Concept.GLAND: 0.08,
     Concept.PLEOMORPHISM: 0.40,
 }
-"""From which value on the telling finding of a region speaks for a concept."""
+"""Lowest value of the decisive finding of a region that supports a concept."""
 LEAST_UM2: dict[Concept, float] = {Concept.NECROSIS: 8_000.0, Concept.TLS: 10_000.0}
-"""Regions that speak for a concept count from this area on, all together."""
+"""Smallest total area of regions that support a concept."""
 LEAST_CELLULARITY = 600.0
 """Where the median region has fewer nuclei per mm², folds, keratin or glass were looked at: that
 cells are absent cannot be said."""
@@ -103,7 +103,7 @@ def speaks_for(seen: Described, concept: Concept) -> bool:
 
 
 def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
-    """Regions that speak for a concept, where they are large enough together."""
+    """Regions that support a concept, if their total area is large enough."""
     positive = [seen for seen in fine if speaks_for(seen, concept)]
     area = sum(
         float("inf") if seen.edited else seen.region.um[2] * seen.region.um[3] for seen in positive
@@ -197,7 +197,7 @@ class RulesExecutor:
     def at_once(
         self, scope: Scope, state: State, question: Question
     ) -> tuple[Prediction, Reflection, MissingInfo]:
-        """The three, one after another: rules lose nothing by being asked at once."""
+        """Predict, reflect and name what is missing; rules lose nothing by answering at once."""
         prediction = self.predict(scope, state, question)
         reflection = self.reflect(scope, state, question, prediction)
         return prediction, reflection, self.missing(scope, state, question)
@@ -326,7 +326,7 @@ def _locate(
     best = max((option for option in votes), key=lambda option: votes[option])
     chosen = sorted(voters[best], key=lambda seen: -(seen.value(TELLING[concept]) or 0.0))
     if best is None:
-        return _abstain("what was found lies in none of the places that the options name")
+        return _abstain("the finding is in none of the places named by the options")
     answer = best if question.options else f"{NAMES[concept]}: {', '.join(map(str, votes))}"
     return Prediction(
         answer=answer,
@@ -420,12 +420,12 @@ def _count(
     )
 
 
-def _touch(one: Box, other: Box) -> bool:
+def _touch(first: Box, second: Box) -> bool:
     return bool(
-        one.x <= other.x + other.width + 1
-        and other.x <= one.x + one.width + 1
-        and one.y <= other.y + other.height + 1
-        and other.y <= one.y + one.height + 1
+        first.x <= second.x + second.width + 1
+        and second.x <= first.x + first.width + 1
+        and first.y <= second.y + second.height + 1
+        and second.y <= first.y + first.height + 1
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MIN_TISSUE = 0.25
 """Share of a patch that must be tissue for it to count among the N."""
 WHOLE_FIELD_MM2 = 1.0
-"""Images below this area are taken for tissue all over: there is no glass to tell it from."""
+"""Images below this area count as tissue throughout: there is no glass to compare with."""
 LEAST_SIDE_UM = 30.0
 """Smaller images hold hardly a nucleus."""
 ONE_UM = 10.0
@@ -62,7 +62,7 @@ class Scope:
         self._read: dict[float, dict[str, float]] = {}
         self._described: set[str] = set()
         self.watch: Callable[[Region], None] = lambda region: None
-        """Told each region when its pixels are read, to rank or to describe it."""
+        """Called with each region when its pixels are read, to rank or to describe it."""
         self._edge: F32 | None = None
         self._patches: tuple[Region, ...] | None = None
 
@@ -196,13 +196,13 @@ class Scope:
 
     @cached_property
     def outline(self) -> BoolArray:
-        """The tissue with its holes: what lies outside is glass, what lies in them may be lumen."""
+        """The tissue with its holes: outside is glass, inside the holes may be lumen."""
         from scipy.ndimage import binary_fill_holes
 
         return np.asarray(binary_fill_holes(self.mask), dtype=bool)
 
-    def within(self, box: Box, shape: tuple[int, int]) -> BoolArray:
-        """(down, across) which cells of a rectangle lie within the tissue's outline."""
+    def mask_tissue(self, box: Box, shape: tuple[int, int]) -> BoolArray:
+        """(down, across) Mask of the cells of a rectangle within the tissue's outline."""
         down, across = shape
         rows = (box.y + (np.arange(down) + 0.5) * box.height / down) / self.mask_scale
         columns = (box.x + (np.arange(across) + 0.5) * box.width / across) / self.mask_scale
@@ -274,7 +274,7 @@ class Scope:
         """Count a region among those that were looked at."""
         self._described.add(region.id)
 
-    def read(self) -> PixelsRead:
+    def count_pixels(self) -> PixelsRead:
         """Pixels read so far."""
         first = self.options.magnification
         tissue = max(self.tissue_px, 1.0)

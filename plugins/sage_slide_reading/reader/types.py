@@ -261,7 +261,9 @@ class PixelsRead(View):
     patches: int = Field(description="N: patches with tissue at the first magnification")
     regions: int = Field(description="Regions that were described")
     overview_share: float = Field(description="Tissue read at the first magnification")
-    high_power_share: float = Field(description="Tissue read at a finer one, to rank or describe")
+    high_power_share: float = Field(
+        description="Tissue read at a finer magnification, to rank or describe"
+    )
     high_power_of_slide: float = Field(description="The same over the whole slide, glass included")
 
 

@@ -10,7 +10,7 @@ disagree:
 - Peeks are in 4.2 alone: the central 1024 x 1024 pixels at native power. They go through every
   step, but keep their size and the objective nearest to the slide's native power.
 
-What the paper does not say has a setting here too, and its description says so.
+Choices that the paper leaves open are settings too, and are described as such.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ActionSettings(Strict):
     widest: Share = Field(default=0.4, description="Wider boxes go, as share of the slide's height")
     merge_iou: Share = Field(default=0.8, description="Boxes that overlap by more are merged")
     contained: Share = Field(
-        default=0.9, description="A box that holds more than this of a smaller one goes"
+        default=0.9, description="A box that holds more than this share of a smaller box is removed"
     )
     divisors: tuple[float, float] = Field(
         default=(5.0, 10.0),
@@ -58,7 +58,7 @@ class ActionSettings(Strict):
     )
     objectives: tuple[float, ...] = Field(
         default=(2.5, 5.0, 10.0, 20.0, 40.0), min_length=1,
-        description="Standard ones, for peeks and for bin_by magnification (not listed there)",
+        description="Standard magnifications, for peeks and bin_by magnification (not in it)",
     )  # fmt: skip
     still: float = Field(
         default=0.01, ge=0, le=0.5,
@@ -78,7 +78,7 @@ class ActionSettings(Strict):
 class Action(Strict):
     """An action: a box in level-0 pixels, its duration, magnification and command.
 
-    `magnification` is that of the view, `bin` the standard one, `command` such as
+    `magnification` is that of the view, `bin` the standard magnification, `command` such as
     `<10x-inspect>`.
     """
 
@@ -206,11 +206,16 @@ def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]
     return runs
 
 
-def _same(one: ViewEvent, other: ViewEvent, still: float) -> bool:
-    near = still * one.w
+def _same(first: ViewEvent, second: ViewEvent, still: float) -> bool:
+    near = still * first.w
     return all(
         abs(a - b) <= near
-        for a, b in ((one.x, other.x), (one.y, other.y), (one.w, other.w), (one.h, other.h))
+        for a, b in (
+            (first.x, second.x),
+            (first.y, second.y),
+            (first.w, second.w),
+            (first.h, second.h),
+        )
     )
 
 
@@ -281,15 +286,15 @@ def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
     for row in range(len(left)):
         alike[row, row + 1 :] = _ious(boxes[row], boxes[row + 1 :]) > above
     while alike.any():
-        one, other = divmod(int(alike.argmax()), len(left))
-        kept, gone = left[one], left[other]
+        first, second = divmod(int(alike.argmax()), len(left))
+        kept, gone = left[first], left[second]
         assert kept is not None and gone is not None
-        left[one], left[other] = merge_two(kept, gone), None
-        boxes[one] = _corners(merge_two(kept, gone))
-        boxes[other] = np.nan  # no box: overlaps none
-        near = _ious(boxes[one], boxes) > above
-        alike[other], alike[:, other] = False, False
-        alike[one, one + 1 :], alike[:one, one] = near[one + 1 :], near[:one]
+        left[first], left[second] = merge_two(kept, gone), None
+        boxes[first] = _corners(merge_two(kept, gone))
+        boxes[second] = np.nan  # no box: overlaps none
+        near = _ious(boxes[first], boxes) > above
+        alike[second], alike[:, second] = False, False
+        alike[first, first + 1 :], alike[:first, first] = near[first + 1 :], near[:first]
     return sorted((action for action in left if action is not None), key=_order)
 
 
@@ -311,16 +316,16 @@ def _ious(box: F64, boxes: F64) -> F64:
     return np.asarray(shared / whole, dtype=np.float64)
 
 
-def merge_two(one: Action, other: Action) -> Action:
+def merge_two(first: Action, second: Action) -> Action:
     """The box around both, from the first start to the last end; else as the longer of the two."""
-    longer = max((one, other), key=lambda action: (action.seconds, -action.start_s))
-    x, y, w, h = around((one, other))
-    span = {"start_s": min(one.start_s, other.start_s), "end_s": max(one.end_s, other.end_s)}
+    longer = max((first, second), key=lambda action: (action.seconds, -action.start_s))
+    x, y, w, h = around((first, second))
+    span = {"start_s": min(first.start_s, second.start_s), "end_s": max(first.end_s, second.end_s)}
     return longer.model_copy(update={"x": x, "y": y, "w": w, "h": h, **span})
 
 
 def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
-    """Without larger boxes that hold more than `share` of a smaller one (A.1.6)."""
+    """Remove larger boxes that hold more than `share` of a smaller box (A.1.6)."""
     boxes = np.array([_corners(action) for action in actions]).reshape(-1, 4)
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     return [

@@ -61,7 +61,7 @@ class Rationale(Strict):
 
 class Round(Strict):
     """An action with its drafted rationale; `navigation_s` is the reader's time to get there:
-    from the end of the action before to the start of this one."""
+    from the end of the action before to the start of this action."""
 
     action: Action
     rationale: Rationale
@@ -116,7 +116,7 @@ def cytology_size(action: Action) -> tuple[float, float]:
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """A text at its sentence boundaries, each on one line."""
+    """Split a text at its sentence boundaries, a sentence per line."""
     return tuple(part for part in _ENDS.split(one_line(text)) if part)
 
 
@@ -196,7 +196,7 @@ def _check_size(path: Path) -> None:
 class Audit(Strict):
     """Times of a review, per timed round and in s, by the paper's three kinds (A.1.1).
 
-    `verify_s` are rounds accepted without an edit, `revise_s` those with one; rejected rounds
+    `verify_s` are rounds accepted without an edit, `revise_s` those with an edit; rejected rounds
     count for `average_s` alone. `from_scratch_s` is for rounds without a draft: the time to write,
     and beside it the reader's own time to get to the region.
     """

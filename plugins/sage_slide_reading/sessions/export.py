@@ -96,7 +96,7 @@ MARK = re.compile(r"<\s*(/?\s*(?:think|answer)|[\d.]+x-\w+)\s*>", re.IGNORECASE)
 
 
 def _words(said: Sequence[str]) -> str:
-    """Sentences as one text that opens and closes none of the marks of a conversation."""
+    """Join sentences into a text that opens and closes none of the marks of a conversation."""
     return MARK.sub(r"(\1)", " ".join(said))
 
 

@@ -1,7 +1,8 @@
 """Logs of other viewers as sessions: OpenSeadragon, QuPath, ASAP, Aperio ImageScope.
 
-Where a file has times (numbers or ISO 8601), its views last until the next one. Annotations without
-times are taken in the order of the file, each for the same nominal time, and the session says so.
+Where a file has times (numbers or ISO 8601), its views last until the next view. Annotations
+without times are taken in the order of the file, each for the same nominal time, and the session
+records this.
 Files are untrusted: their size and counts are bounded, XML may declare no entities, and every
 number must be finite.
 """
@@ -65,9 +66,8 @@ def read_log(
 
     Parameters
     ----------
-    path : the log
     header : of the session to be, with the slide's size
-    kind : whose log; None to tell by its content
+    kind : program that wrote the log; None to detect it from the content
     second : units of the log's numeric times in one second; 1000 for ms
 
     Raises

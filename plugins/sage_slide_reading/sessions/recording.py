@@ -42,7 +42,7 @@ class Recordings:
     def append(self, name: str, first: int, events: Sequence[ViewEvent]) -> int:
         """Add the events that are not yet kept; how many the session has now.
 
-        A batch may come twice, or overlap with the one before, when an answer was lost.
+        A batch may come twice, or overlap with the previous batch, when an answer was lost.
 
         Parameters
         ----------

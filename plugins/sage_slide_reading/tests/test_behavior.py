@@ -85,8 +85,8 @@ def session(name: str, task: str, x: float, y: float, **header: Any) -> Session:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten slides of five patients; on each a reader found the spot, on some one saw the middle."""
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten slides of five patients; a reader found each spot, and on some saw the middle."""
     place = tmp_path_factory.mktemp("behavior")
     (place / "slides").mkdir()
     (place / "sessions").mkdir()
@@ -104,32 +104,33 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def examples_of(recorded: Path, **more: Any) -> list[Example]:
+def examples_of(recording: Path, **more: Any) -> list[Example]:
     return read_examples(
-        recorded / "sessions", recorded / "slides", 128,
+        recording / "sessions", recording / "slides", 128,
         patient=lambda name: f"p{int(name[1:-4]) // 2}", **more,
     )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def trained(recorded: Path) -> Trained:
-    return train(examples_of(recorded), SMALL, "spots")
+def trained_model(recording: Path) -> Trained:
+    return train(examples_of(recording), SMALL, "spots")
 
 
 @pytest.fixture(scope="module")
-def model(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(trained_model: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "spots"
-    save(folder, trained.net.state_dict(), trained.card)
+    save(folder, trained_model.net.state_dict(), trained_model.card)
     return folder
 
 
 # -- learning ---------------------------------------------------------------------------------
 
 
-def test_it_finds_what_readers_look_for_on_slides_not_seen(trained: Trained) -> None:
+def test_it_finds_what_readers_look_for_on_slides_not_seen(trained_model: Trained) -> None:
     """The spot is where no baseline knows, but for cellularity, which a dark spot has."""
     found = {
-        (score.behavior, score.guide, score.metric): score.value for score in trained.card.scores
+        (score.behavior, score.guide, score.metric): score.value
+        for score in trained_model.card.scores
     }
     assert (found[TASK, MODEL, "completeness"] or 0) >= 0.8
     for name in ("center bias", "tissue density", "random"):
@@ -140,9 +141,9 @@ def test_it_finds_what_readers_look_for_on_slides_not_seen(trained: Trained) -> 
     assert (OTHER, READER, "mAP") not in found, "nobody else looked at the middle"
 
 
-def test_every_score_is_of_patients_that_the_network_did_not_see(recorded: Path) -> None:
+def test_every_score_is_of_patients_that_the_network_did_not_see(recording: Path) -> None:
     seen: list[tuple[set[str], set[str]]] = []
-    every = examples_of(recorded)
+    every = examples_of(recording)
     settings = SMALL.model_copy(update={"epochs": 1})
 
     def each(net: Any, card: Any, unseen: list[Example]) -> None:
@@ -158,16 +159,16 @@ def test_every_score_is_of_patients_that_the_network_did_not_see(recorded: Path)
     assert sorted(p for held, _ in seen for p in held) == sorted({e.patient for e in every})
 
 
-def test_training_is_repeatable(recorded: Path) -> None:
+def test_training_is_repeatable(recording: Path) -> None:
     settings = SMALL.model_copy(update={"epochs": 2, "folds": 0})
-    one, other = (train(examples_of(recorded), settings, "x") for _ in range(2))
-    assert one.card == other.card
-    for key, value in one.net.state_dict().items():
-        assert torch.equal(value, other.net.state_dict()[key])
+    first, second = (train(examples_of(recording), settings, "x") for _ in range(2))
+    assert first.card == second.card
+    for key, value in first.net.state_dict().items():
+        assert torch.equal(value, second.net.state_dict()[key])
 
 
-def test_folds_need_patients_and_behaviors_need_several(recorded: Path) -> None:
-    every = examples_of(recorded)
+def test_folds_need_patients_and_behaviors_need_several(recording: Path) -> None:
+    every = examples_of(recording)
     with pytest.raises(InputError, match="6 folds need at least 6 patients, and there are 5"):
         split_patients(every, 6, 0)
     once = [Example(e.slide, e.patient, e.size, e.thumbnail, {TASK: e.visits[TASK]}) for e in every]
@@ -196,10 +197,10 @@ def ciou_by_hand(a: list[float], b: list[float]) -> float:
 
 def test_complete_iou_is_the_printed_formula() -> None:
     rng = np.random.default_rng(0)
-    one, other = (np.column_stack((rng.uniform(0, 50, (30, 2)), rng.uniform(5, 40, (30, 2))))
+    first, second = (np.column_stack((rng.uniform(0, 50, (30, 2)), rng.uniform(5, 40, (30, 2))))
                   for _ in range(2))  # fmt: skip
-    expected = [ciou_by_hand(a, b) for a, b in zip(one.tolist(), other.tolist(), strict=True)]
-    found = complete_iou(torch.from_numpy(one), torch.from_numpy(other))
+    expected = [ciou_by_hand(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    found = complete_iou(torch.from_numpy(first), torch.from_numpy(second))
     assert found.numpy() == pytest.approx(np.array(expected), abs=1e-6)
     assert float(complete_iou(torch.tensor([[1.0, 2, 3, 4]]), torch.tensor([[1.0, 2, 3, 4]]))) == (
         pytest.approx(1.0)
@@ -244,15 +245,15 @@ def test_the_network_takes_any_size_and_its_input_tells_the_tissue() -> None:
 # -- examples and baselines -------------------------------------------------------------------
 
 
-def test_goals_are_the_actions_in_pixels_of_the_thumbnail(recorded: Path) -> None:
-    example = examples_of(recorded)[0]
+def test_goals_are_the_actions_in_pixels_of_the_thumbnail(recording: Path) -> None:
+    example = examples_of(recording)[0]
     (visits, _) = example.visits[TASK]
     goal = goal_of(example, visits, (5.0, 10.0))
     assert goal[:, :4] * (WIDE / 128) == pytest.approx(boxes_of(visits))
     assert example.thumbnail.shape == (96, 128, 3)
 
 
-def test_a_session_of_a_slide_that_is_not_there_is_named(recorded: Path, tmp_path: Path) -> None:
+def test_a_session_of_a_slide_that_is_not_there_is_named(recording: Path, tmp_path: Path) -> None:
     (tmp_path / "slides").mkdir()
     (tmp_path / "sessions").mkdir()
     with pytest.raises(InputError, match="there is no"):
@@ -296,11 +297,13 @@ def test_baselines_see_what_they_are_named_for() -> None:
 # -- the file ---------------------------------------------------------------------------------
 
 
-def test_a_model_survives_its_file(recorded: Path, trained: Trained, model: Path) -> None:
+def test_a_model_survives_its_file(recording: Path, trained_model: Trained, model: Path) -> None:
     loaded = BehaviorModel(model)
-    assert loaded.card == trained.card
-    assert json.loads((model / "card.json").read_text()) == trained.card.model_dump(mode="json")
-    with Slide.open(recorded / "slides" / "s3.png") as slide:
+    assert loaded.card == trained_model.card
+    assert json.loads((model / "card.json").read_text()) == trained_model.card.model_dump(
+        mode="json"
+    )
+    with Slide.open(recording / "slides" / "s3.png") as slide:
         regions = loaded.predict(slide, TASK, 3)
         with pytest.raises(InputError, match="several behaviors; name one of: find the dark"):
             loaded.predict(slide)
@@ -334,12 +337,12 @@ def test_what_is_no_model_is_refused(model: Path, tmp_path: Path, damage: str) -
         key = next(iter(tensors))
         save_file({k: v for k, v in tensors.items() if k != key}, path, metadata={"card": card})
     elif damage == "huge widths":
-        told = json.loads(card) | {"widths": [10**9] * 4}
-        save_file(tensors, path, metadata={"card": json.dumps(told)})
+        values = json.loads(card) | {"widths": [10**9] * 4}
+        save_file(tensors, path, metadata={"card": json.dumps(values)})
     elif damage == "endless sides":
-        told = json.loads(card)
-        told["behaviors"][0]["sides"] = [float("inf") for _ in told["behaviors"][0]["sides"]]
-        save_file(tensors, path, metadata={"card": json.dumps(told)})
+        values = json.loads(card)
+        values["behaviors"][0]["sides"] = [float("inf") for _ in values["behaviors"][0]["sides"]]
+        save_file(tensors, path, metadata={"card": json.dumps(values)})
     with pytest.raises(InputError, match=r"behavior|fit its card|not finite"):
         BehaviorModel(tmp_path)
 
@@ -347,22 +350,22 @@ def test_what_is_no_model_is_refused(model: Path, tmp_path: Path, damage: str) -
 # -- the command line and MCP -----------------------------------------------------------------
 
 
-def test_the_command_line_trains_and_predicts(recorded: Path, tmp_path: Path) -> None:
+def test_the_command_line_trains_and_predicts(recording: Path, tmp_path: Path) -> None:
     done = sage(
-        "reading", "train", str(recorded / "sessions"), "--slides", str(recorded / "slides"),
-        "--out", "model", "--patients", str(recorded / "patients.csv"), "--folds", "2",
+        "reading", "train", str(recording / "sessions"), "--slides", str(recording / "slides"),
+        "--out", "model", "--patients", str(recording / "patients.csv"), "--folds", "2",
         "--epochs", "2", "--thumbnail-px", "64", "--json", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
     assert done.json["patients"] == 5 and done.json["folds"] == 2 and done.json["scores"]
-    slide = str(recorded / "slides" / "s0.png")
+    slide = str(recording / "slides" / "s0.png")
     said = sage("reading", "predict", slide, "--model", "model", "--behavior", TASK, "--most",
                 "2", "--out", "r.geojson", "--json", cwd=tmp_path)  # fmt: skip
     assert said.code == 0, said.err
     assert len(read_objects(tmp_path / "r.geojson")) == len(said.json) <= 2
     for words, more in (
         ("no behavior", ["--model", "model", "--behavior", "x"]),
-        ("no behavior.safetensors", ["--model", str(recorded)]),
+        ("no behavior.safetensors", ["--model", str(recording)]),
     ):
         wrong = sage("reading", "predict", slide, *more, cwd=tmp_path)
         assert wrong.code == 2 and words in wrong.err
@@ -370,24 +373,24 @@ def test_the_command_line_trains_and_predicts(recorded: Path, tmp_path: Path) ->
         ("6 folds need", ["--folds", "6"]),
         ("it needs the columns slide and patient", ["--patients", str(tmp_path / "r.geojson")]),
     ):
-        wrong = sage("reading", "train", str(recorded / "sessions"), "--slides",
-                     str(recorded / "slides"), "--out", "m2", "--patients",
-                     str(recorded / "patients.csv"), *more, cwd=tmp_path)  # fmt: skip
+        wrong = sage("reading", "train", str(recording / "sessions"), "--slides",
+                     str(recording / "slides"), "--out", "m2", "--patients",
+                     str(recording / "patients.csv"), *more, cwd=tmp_path)  # fmt: skip
         assert wrong.code == 2 and words in wrong.err, wrong.err
         assert not (tmp_path / "m2").exists()
 
 
 def test_predict_regions_is_a_tool_and_stays_within_its_roots(
-    recorded: Path, model: Path, tmp_path: Path
+    recording: Path, model: Path, tmp_path: Path
 ) -> None:
     registry = load("reading")
-    roots = Roots.resolve([recorded / "slides", model.parent], tmp_path)
+    roots = Roots.resolve([recording / "slides", model.parent], tmp_path)
     asked = {"slide": "s0.png", "model": "spots", "behavior": TASK, "most": 2}
     result = registry.run("predict_regions", asked, ToolContext(roots)).result
     assert result["behavior"] == TASK and result["behaviors"] == sorted((TASK, OTHER))
     assert len(result["regions"]) <= 2 and "Not for diagnosis" in result["use"]
     assert len(read_objects(tmp_path / result["geojson"])) == len(result["regions"])
-    outside = Roots.resolve([recorded / "slides"], tmp_path)
+    outside = Roots.resolve([recording / "slides"], tmp_path)
     with pytest.raises(InputError):
         registry.run("predict_regions", asked | {"model": str(model)}, ToolContext(outside))
     with pytest.raises(InputError, match="several behaviors"):

@@ -34,29 +34,31 @@ box = st.tuples(*[st.integers(0, 40)] * 2, *[st.integers(1, 30)] * 2)
 boxes = st.lists(box, min_size=1, max_size=6).map(lambda found: np.array(found, dtype=float))
 
 
-def iou_by_shapely(one: Sequence[float], other: Sequence[float]) -> float:
-    a, b = (shapely.box(x, y, x + w, y + h) for x, y, w, h in (one, other))
+def iou_by_shapely(first: Sequence[float], second: Sequence[float]) -> float:
+    a, b = (shapely.box(x, y, x + w, y + h) for x, y, w, h in (first, second))
     return float(a.intersection(b).area / a.union(b).area)
 
 
 @given(boxes, boxes)
 @settings(max_examples=60, deadline=None)
-def test_overlap_is_that_of_polygons(one: F64, other: F64) -> None:
-    expected = [[iou_by_shapely(a, b) for b in other.tolist()] for a in one.tolist()]
-    assert ious(one, other) == pytest.approx(np.array(expected))
+def test_overlap_is_that_of_polygons(first: F64, second: F64) -> None:
+    expected = [[iou_by_shapely(a, b) for b in second.tolist()] for a in first.tolist()]
+    assert ious(first, second) == pytest.approx(np.array(expected))
 
 
 @given(boxes, boxes, st.integers(1, 6))
 @settings(max_examples=60, deadline=None)
-def test_recall_efficiency_and_mean_overlap_by_counting(one: F64, other: F64, k: int) -> None:
+def test_recall_efficiency_and_mean_overlap_by_counting(first: F64, second: F64, k: int) -> None:
     pairs = {(i, j): iou_by_shapely(a, b) for (i, a), (j, b) in
-             product(enumerate(one.tolist()), enumerate(other.tolist()))}  # fmt: skip
-    found = sum(any(pairs[i, j] > 0.3 for i in range(min(k, len(one)))) for j in range(len(other)))
-    useful = sum(any(pairs[i, j] > 0.3 for j in range(len(other))) for i in range(len(one)))
-    best = [max(pairs[i, j] for i in range(len(one))) for j in range(len(other))]
-    assert recall_at(one, other, k) == pytest.approx(found / len(other))
-    assert efficiency(one, other) == pytest.approx(useful / len(one))
-    assert mean_iou(one, other) == pytest.approx(sum(best) / len(best))
+             product(enumerate(first.tolist()), enumerate(second.tolist()))}  # fmt: skip
+    found = sum(
+        any(pairs[i, j] > 0.3 for i in range(min(k, len(first)))) for j in range(len(second))
+    )
+    useful = sum(any(pairs[i, j] > 0.3 for j in range(len(second))) for i in range(len(first)))
+    best = [max(pairs[i, j] for i in range(len(first))) for j in range(len(second))]
+    assert recall_at(first, second, k) == pytest.approx(found / len(second))
+    assert efficiency(first, second) == pytest.approx(useful / len(first))
+    assert mean_iou(first, second) == pytest.approx(sum(best) / len(best))
 
 
 def precision_by_hand(scored: list[tuple[float, bool]], total: int) -> float:
@@ -131,7 +133,9 @@ words = st.lists(st.integers(0, 3), max_size=6)
 
 @given(words, words)
 @settings(max_examples=80, deadline=None)
-def test_scanpaths_by_the_definition_of_the_edit_distance(one: list[int], other: list[int]) -> None:
+def test_scanpaths_by_the_definition_of_the_edit_distance(
+    first: list[int], second: list[int]
+) -> None:
     @cache
     def distance(i: int, j: int) -> int:
         if not i or not j:
@@ -139,11 +143,11 @@ def test_scanpaths_by_the_definition_of_the_edit_distance(one: list[int], other:
         return min(
             distance(i - 1, j) + 1,
             distance(i, j - 1) + 1,
-            distance(i - 1, j - 1) + (one[i - 1] != other[j - 1]),
+            distance(i - 1, j - 1) + (first[i - 1] != second[j - 1]),
         )
 
-    longest = max(len(one), len(other), 1)
-    assert scanpath_distance(one, other) == distance(len(one), len(other)) / longest
+    longest = max(len(first), len(second), 1)
+    assert scanpath_distance(first, second) == distance(len(first), len(second)) / longest
 
 
 def test_scanpaths_are_spelled_row_by_row() -> None:
@@ -155,15 +159,15 @@ def test_scanpaths_are_spelled_row_by_row() -> None:
                 min_size=1, max_size=20))  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_bins_against_scikit_learn(pairs: list[tuple[float | None, float]]) -> None:
-    said = [str(one) for one, _ in pairs]
-    true = [str(other) for _, other in pairs]
+    said = [str(first) for first, _ in pairs]
+    true = [str(second) for _, second in pairs]
     expected = f1_score(true, said, labels=sorted(set(true)), average="macro", zero_division=0)
     assert f1_of_bins(pairs) == pytest.approx(expected)
 
 
 def test_nothing_recorded_and_nothing_proposed() -> None:
-    none, one = np.zeros((0, 4)), np.array([[0.0, 0, 1, 1]])
-    assert np.isnan(recall_at(one, none, 3)) and np.isnan(efficiency(none, one))
-    assert recall_at(none, one, 3) == 0.0 and efficiency(one, none) == 0.0
+    none, first = np.zeros((0, 4)), np.array([[0.0, 0, 1, 1]])
+    assert np.isnan(recall_at(first, none, 3)) and np.isnan(efficiency(none, first))
+    assert recall_at(none, first, 3) == 0.0 and efficiency(first, none) == 0.0
     assert np.isnan(auc_judd(np.ones((2, 2)), [])) and np.isnan(nss(np.ones((2, 2)), []))
     assert np.isnan(pooled_precision([], 0))

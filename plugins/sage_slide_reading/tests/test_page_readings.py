@@ -89,7 +89,7 @@ def begin(ask: Ask, slides: Path, **more: Any) -> str:
     return str(answered.json()["reading"])
 
 
-def one(ask: Ask, slides: Path, name: str) -> dict[str, Any]:
+def get_status(ask: Ask, slides: Path, name: str) -> dict[str, Any]:
     answered = ask("GET", f"{ROOT}/one", params={"path": str(slides / "one.tiff"), "reading": name})
     assert answered.status_code == 200, answered.text
     found: dict[str, Any] = answered.json()
@@ -97,7 +97,7 @@ def one(ask: Ask, slides: Path, name: str) -> dict[str, Any]:
 
 
 def reach(ask: Ask, slides: Path, name: str, state: str, seconds: float = 60) -> dict[str, Any]:
-    return dict(until(lambda: (found := one(ask, slides, name))["state"] == state and found,
+    return dict(until(lambda: (found := get_status(ask, slides, name))["state"] == state and found,
                       seconds))  # fmt: skip
 
 
@@ -120,13 +120,13 @@ def test_a_reading_is_started_stepped_into_and_finished(
     assert said().status_code == 422
     box = {"x": 1300, "y": 900, "width": 256, "height": 256}
     assert said(region=box, go=True).status_code == 200
-    described = until(lambda: (found := one(ask, slides, name))["visits"] and
+    described = until(lambda: (found := get_status(ask, slides, name))["visits"] and
                       found["state"] == "waiting" and found, 60)  # fmt: skip
     first = described["visits"][0]["seen"]
     assert (first["region"]["id"], first["region"]["box"]) == ("person-0", box)
     assert said(edit=["nowhere", "x"]).status_code == 200
     said(edit=["person-0", "smooth <b>muscle</b>"], go=True)
-    missing = until(lambda: (found := one(ask, slides, name))["now"]
+    missing = until(lambda: (found := get_status(ask, slides, name))["now"]
                     and found["now"]["stage"] == "missing" and found, 60)  # fmt: skip
     assert "edit needs a region that was seen" in missing["now"]["refused"][0]
     said(missing_info="solid nests", magnification=10, pause=False, go=True)
@@ -156,7 +156,7 @@ def test_a_reading_can_be_ended_and_what_was_seen_stays(ask: Ask, slides: Path) 
 def test_an_earlier_reading_is_replayed_from_its_trace(ask: Ask, slides: Path) -> None:
     listed = ask("GET", ROOT, params={"path": str(slides / "one.tiff")}).json()
     assert [Path(item["reading"]).name for item in listed] == ["earlier"]
-    found = one(ask, slides, listed[0]["reading"])
+    found = get_status(ask, slides, listed[0]["reading"])
     kept = json.loads((slides / "earlier" / "reading.json").read_text())
     seen = [seen for step in kept["steps"] for seen in step["seen"]]
     assert [visit["seen"] for visit in found["visits"]] == seen
@@ -185,7 +185,7 @@ def test_a_folder_below_a_root_is_never_written_to(ask: Ask, slides: Path) -> No
 TRACE = Path("earlier/trace.jsonl")
 
 
-def other(text: str) -> str:
+def name_other_slide(text: str) -> str:
     return text.replace('"slide": "one"', '"slide": "two"')
 
 
@@ -196,7 +196,7 @@ def other(text: str) -> str:
         (lambda text: text.replace('"agent": "slide_reader"', '"agent": "judge"'), "no reading"),
         (lambda text: "\n".join(["{}", *text.splitlines()]), "damaged"),
         (lambda text: text.replace('"selected": [', '"selected": ["x", '), "does not fit"),
-        (other, "another slide"),
+        (name_other_slide, "another slide"),
         (lambda text: f"{'[' * 99_999}\n{text}", "damaged"),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_question_that_is_none_starts_nothing(
 def test_words_that_look_like_options_are_words(ask: Ask, slides: Path, tmp_path: Path) -> None:
     name = begin(ask, slides, person="--json", question="--eyes model --out /tmp",
                  answers=["--help", "-x"])  # fmt: skip
-    done = until(lambda: (found := one(ask, slides, name))["state"] in ("finished", "failed")
+    done = until(lambda: (found := get_status(ask, slides, name))["state"] in ("finished", "failed")
                  and found, 60)  # fmt: skip
     assert done["state"] == "finished", done["problem"]
     asked = json.loads((tmp_path / "runs/.readings" / name / "reading.json").read_text())
@@ -324,9 +324,9 @@ class TestInTheBrowser:
             for _ in range(count - 1):
                 page.click("[data-play=step]")
                 said.append(page.inner_text("#why-next"))
-            told = "\n".join(said)
-            assert "reads: fat and nothing else <img src=x onerror=alert(1)> (Ada)" in told
-            assert "a person: look for: solid nests (Ada)" in told
+            text = "\n".join(said)
+            assert "reads: fat and nothing else <img src=x onerror=alert(1)> (Ada)" in text
+            assert "a person: look for: solid nests (Ada)" in text
             assert "answer from all that was seen" in said[-1]
             assert page.get_attribute("[data-at]", "data-at") == str(count)
             assert page.is_disabled("[data-play=step]")

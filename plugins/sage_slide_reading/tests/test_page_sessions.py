@@ -30,7 +30,7 @@ def begun(place: Path, **changed: Any) -> dict[str, Any]:
             "consent": True, "screen": [800, 600]} | changed  # fmt: skip
 
 
-def looked(t: float, kind: str = "pan", **changed: Any) -> dict[str, Any]:
+def view_event(t: float, kind: str = "pan", **changed: Any) -> dict[str, Any]:
     return {"t": t, "kind": kind, "x": -10, "y": 5, "w": 400, "h": 300, "zoom": 2.0} | changed
 
 
@@ -42,27 +42,27 @@ def test_a_session_is_kept_with_consent_alone_and_each_event_once(
     assert ask("POST", "/api/sessions", json=begun(place, consent=False)).status_code == 422
     assert not folder.exists()
     name = ask("POST", "/api/sessions", json=begun(place)).json()["name"]
-    one = f"/api/sessions/{name}"
-    batch = {"first": 0, "events": [looked(0, "open"), looked(0.5)]}
-    assert ask("POST", f"{one}/events", json=batch).json() == {"kept": 2}
-    batch["events"].append(looked(2, "close"))  # the answer was lost: it comes again, with more
-    assert ask("POST", f"{one}/events", json=batch).json() == {"kept": 3}
+    address = f"/api/sessions/{name}"
+    batch = {"first": 0, "events": [view_event(0, "open"), view_event(0.5)]}
+    assert ask("POST", f"{address}/events", json=batch).json() == {"kept": 2}
+    batch["events"].append(view_event(2, "close"))  # the answer was lost: it comes again, with more
+    assert ask("POST", f"{address}/events", json=batch).json() == {"kept": 3}
     kept = read_session(folder / f"{name}.session.jsonl")
     assert [(e.t, e.kind) for e in kept.events] == [(0, "open"), (0.5, "pan"), (2, "close")]
     assert kept.events[0].magnification == 2 * kept.header.native
     assert (kept.header.slide, kept.header.reader) == ("node.png", "reader-1")
     (listed,) = ask("GET", "/api/sessions").json()
     assert (listed["name"], listed["task"]) == (name, "find tumor")
-    played = ask("GET", one).json()
+    played = ask("GET", address).json()
     assert len(played["views"]) == 3 and len(played["actions"]) == len(actions_of(kept))
     copied = folder / f"{name}.session.jsonl"
     write_session(folder / "imported log.session.jsonl", read_session(copied))  # any name is shown
     assert {item["name"] for item in ask("GET", "/api/sessions").json()} == {name, "imported log"}
     assert ask("GET", "/api/sessions/imported%20log").json()["views"] == played["views"]
     assert ask("POST", "/api/sessions/imported%20log/delete").json() == {"deleted": True}
-    assert ask("POST", f"{one}/delete").json() == {"deleted": True}
+    assert ask("POST", f"{address}/delete").json() == {"deleted": True}
     assert not list(folder.iterdir())
-    assert ask("POST", f"{one}/events", json=batch).status_code == 422
+    assert ask("POST", f"{address}/events", json=batch).status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_what_is_no_event_is_refused_with_its_batch(
 ) -> None:
     ask = client(place, tmp_path)
     name = ask("POST", "/api/sessions", json=begun(place)).json()["name"]
-    text = json.dumps({"first": 0, "events": [looked(0), looked(1)]})
+    text = json.dumps({"first": 0, "events": [view_event(0), view_event(1)]})
     ((key, value),) = changed.items()
-    event = json.dumps(looked(1) | {key: "here"}).replace('"here"', value)
-    text = text.replace(json.dumps(looked(1)), event)
+    event = json.dumps(view_event(1) | {key: "here"}).replace('"here"', value)
+    text = text.replace(json.dumps(view_event(1)), event)
     assert ask("POST", f"/api/sessions/{name}/events", content=text).status_code == 422
     assert not read_session(tmp_path / ".sessions" / f"{name}.session.jsonl").events
 
@@ -102,7 +102,7 @@ def test_no_file_but_a_session_is_reached(place: Path, tmp_path: Path) -> None:
         assert ask("POST", "/api/sessions", json=begun(place, slide=odd)).status_code == 422
     for changed in ({"screen": [0, 5]}, {"reader": "\u200b"}, {"screen": [10**9, 5]}):
         assert ask("POST", "/api/sessions", json=begun(place, **changed)).status_code == 422
-    many = {"first": 0, "events": [looked(0)] * 2001}
+    many = {"first": 0, "events": [view_event(0)] * 2001}
     assert ask("POST", f"/api/sessions/{name}/events", json=many).status_code == 422
     damaged = tmp_path / ".sessions" / "20260101-000001-00000000.session.jsonl"
     damaged.write_text("{}\n")
@@ -200,12 +200,12 @@ class TestInABrowser:
             tab.wait_for_timeout(900)
             tab.close(run_before_unload=False)
             (file,) = (tmp_path / "runs" / ".sessions").iterdir()
-            events = until(lambda: _ended(file), seconds=10)
+            events = until(lambda: read_closed_events(file), seconds=10)
             assert [event.kind for event in events].count("close") == 1
             assert any(event.kind == "zoom" for event in events)
             assert events[-1].t - events[0].t > 3
 
 
-def _ended(file: Path) -> Any:
+def read_closed_events(file: Path) -> Any:
     events = read_session(file).events
     return events if events and events[-1].kind == "close" else None

@@ -184,9 +184,9 @@ def test_words_of_a_rationale_forge_no_move_and_names_no_html(tmp_path: Path) ->
 
 
 def test_slides_of_one_name_and_two_sizes_are_two_images() -> None:
-    one = drafts(1)
-    header = one.header.model_copy(update={"width": one.header.width + 1})
-    other = one.model_copy(update={"header": header})
-    boxes = coco([Reviewed(made, {0: decision(made, 0)}) for made in (one, other)])
+    first = drafts(1)
+    header = first.header.model_copy(update={"width": first.header.width + 1})
+    second = first.model_copy(update={"header": header})
+    boxes = coco([Reviewed(made, {0: decision(made, 0)}) for made in (first, second)])
     assert len(boxes["images"]) == 2
     assert [a["image_id"] for a in boxes["annotations"]] == [1, 2]

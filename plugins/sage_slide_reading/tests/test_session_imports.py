@@ -49,7 +49,7 @@ def feature(*corners: tuple[float, float], **properties: Any) -> dict[str, Any]:
             "properties": properties}  # fmt: skip
 
 
-def imported(tmp_path: Path, text: str, **more: Any) -> Session:
+def import_text(tmp_path: Path, text: str, **more: Any) -> Session:
     path = tmp_path / "log"
     path.write_text(text)
     return read_log(path, HEADER, **more)
@@ -80,7 +80,7 @@ def test_openseadragon_by_bounds_pixels_or_center_comes_to_the_same(tmp_path: Pa
                     "y": e["bounds"]["y"] + e["bounds"]["height"] / 2}}
         for e in by_bounds if "bounds" in e
     ]  # fmt: skip
-    first = imported(tmp_path, json.dumps(by_bounds))
+    first = import_text(tmp_path, json.dumps(by_bounds))
     assert boxes(first)[:2] == [(0, 0, 0, 20_000, 15_000, 3.2),
                                 (1.5, 4000, 4000, 2000, 1500, 32)]  # fmt: skip
     assert [event.kind for event in first.events] == ["open", "zoom", "close"]
@@ -89,21 +89,21 @@ def test_openseadragon_by_bounds_pixels_or_center_comes_to_the_same(tmp_path: Pa
         "\n".join(json.dumps(e) for e in by_center),
         json.dumps(by_center, indent=1),
     ):
-        again = imported(tmp_path, text)
+        again = import_text(tmp_path, text)
         assert boxes(again) == [pytest.approx(box) for box in boxes(first)]
     seconds = json.dumps([e | {"timestamp": e["timestamp"] / 1000} for e in by_bounds])
-    assert boxes(imported(tmp_path, seconds, second=1.0)) == boxes(first)
+    assert boxes(import_text(tmp_path, seconds, second=1.0)) == boxes(first)
     assert [action.kind for action in actions_of(first)] == ["stay"]
 
 
 def test_qupaths_recording_and_its_annotations(tmp_path: Path) -> None:
-    tracked = imported(tmp_path, TRACKED)
+    tracked = import_text(tmp_path, TRACKED)
     assert boxes(tracked) == [(0, 0, 0, 16_000, 12_000, 4), (1.5, 500, 0, 16_000, 12_000, 4),
                               (2, 4000, 3000, 1600, 1200, 40)]  # fmt: skip
     assert [event.kind for event in tracked.events] == ["open", "pan", "zoom"]
     marked = [feature((0, 0), (100, 0), (100, 50), createdAt="2026-01-01T10:00:05+00:00"),
               feature((500, 500), (900, 900), createdAt="2026-01-01T10:00:00+00:00")]  # fmt: skip
-    session = imported(tmp_path, json.dumps({"type": "FeatureCollection", "features": marked}))
+    session = import_text(tmp_path, json.dumps({"type": "FeatureCollection", "features": marked}))
     assert [box[:5] for box in boxes(session)] == [(0, 500, 500, 400, 400), (5, 0, 0, 100, 50)]
 
 
@@ -119,26 +119,26 @@ def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_times_without_a_zone_are_utc(tmp_path: Path, tokyo: None) -> None:
     mixed = ('Created="2026-01-01T10:00:00"', 'Created="2026-01-01T10:00:04Z"')
-    assert [box[0] for box in boxes(imported(tmp_path, APERIO.format(*mixed)))] == [0, 4]
+    assert [box[0] for box in boxes(import_text(tmp_path, APERIO.format(*mixed)))] == [0, 4]
 
 
 def test_annotations_without_times_say_that_theirs_are_nominal(tmp_path: Path) -> None:
-    session = imported(tmp_path, ASAP)
+    session = import_text(tmp_path, ASAP)
     assert [box[:5] for box in boxes(session)] == [
         (0, 1000, 2000, 2000.5, 600), (NOMINAL_S, 5, 6, 1, 1), (2 * NOMINAL_S, 5, 6, 1, 1),
     ]  # fmt: skip
     assert "no times" in (session.header.note or "")
-    aperio = imported(tmp_path, APERIO.format("", ""))
+    aperio = import_text(tmp_path, APERIO.format("", ""))
     assert [box[5] for box in boxes(aperio)] == [10, 40, 40]
     times = ('Created="2026-01-01T10:00:00Z"', 'Created="2026-01-01T10:00:04Z"')
-    timed = imported(tmp_path, APERIO.format(*times))
+    timed = import_text(tmp_path, APERIO.format(*times))
     assert [box[0] for box in boxes(timed)] == [0, 4] and timed.header.note is None
     with pytest.raises(InputError, match="1 of 2 views have no time"):
-        imported(tmp_path, APERIO.format(times[0], ""))
+        import_text(tmp_path, APERIO.format(times[0], ""))
 
 
 def test_a_session_of_our_own_is_imported_as_it_is(tmp_path: Path) -> None:
-    session = imported(tmp_path, TRACKED)
+    session = import_text(tmp_path, TRACKED)
     write_session(tmp_path / "a.session.jsonl", session)
     assert read_log(tmp_path / "a.session.jsonl", HEADER) == session
     assert read_session(tmp_path / "a.session.jsonl") == session
@@ -185,7 +185,7 @@ OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><ASAP_Annotatio
 )
 def test_a_hostile_log_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as refused:
-        imported(tmp_path, text)
+        import_text(tmp_path, text)
     assert "\n" not in str(refused.value) and "root:" not in str(refused.value)
     assert not re.search(r"float|NoneType|object|subscript|isoformat|arg ", str(refused.value))
 

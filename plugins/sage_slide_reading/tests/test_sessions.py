@@ -243,10 +243,10 @@ def box(
 
 
 def test_boxes_that_overlap_by_more_than_four_fifths_become_one_from_first_to_last() -> None:
-    one, other = box(start=1, end=2), box(x=10, start=8, end=11)  # IoU 90/110
-    (merged,) = merge_similar([other, one], 0.8)
+    earlier, later = box(start=1, end=2), box(x=10, start=8, end=11)  # IoU 90/110
+    (merged,) = merge_similar([later, earlier], 0.8)
     assert (merged.x, merged.w, merged.start_s, merged.end_s) == (0, 110, 1, 11)
-    assert len(merge_similar([one, box(x=12)], 0.8)) == 2  # 88/112
+    assert len(merge_similar([earlier, box(x=12)], 0.8)) == 2  # 88/112
 
 
 def test_the_larger_box_goes_where_it_holds_a_smaller_one() -> None:

@@ -126,9 +126,9 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
         "1",
         "--json",
     ]
-    told = sage(*words, "--out", "read", cwd=tmp_path)
-    assert told.code == 0, told.err
-    assert told.json["patients"] == patients and told.json["failures"] == {}
+    result = sage(*words, "--out", "read", cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert result.json["patients"] == patients and result.json["failures"] == {}
     with (tmp_path / "read" / "answers.csv").open(newline="") as stream:
         assert {row["question"] for row in csv.DictReader(stream)} == {TUMOR}
     again = sage(*words, "--out", "read", cwd=tmp_path)
@@ -138,8 +138,8 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
     write_cohort(tmp_path / "cohort", patients, turned=True)
     assert sage(*words, "--out", "blind", cwd=tmp_path).code == 0
     for name in ("measured.csv", "validity.csv", "answers.csv"):
-        one, other = (tmp_path / place / name for place in ("read", "blind"))
-        assert one.read_bytes() == other.read_bytes()
+        first, second = (tmp_path / place / name for place in ("read", "blind"))
+        assert first.read_bytes() == second.read_bytes()
     record = json.loads((tmp_path / "read" / "read_findings" / "P00" / "run.json").read_text())
     given = record["identity"]["arguments"]
     assert given == {"questions": [TUMOR], "mpp": None, "patch_px": 256}

@@ -128,4 +128,4 @@ def test_findings_pass_the_gate_of_the_measurements_and_become_variables(tmp_pat
     assert tumor.variable and not tumor.refused, tumor
     values = services.cohort.column(tumor.variable)
     assert {who: int(values[who]) for who in counts} == counts
-    assert figures.refused and not figures.variable  # none anywhere: nothing to tell patients by
+    assert figures.refused and not figures.variable  # none anywhere: nothing separates patients

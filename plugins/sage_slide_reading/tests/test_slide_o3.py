@@ -51,16 +51,16 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def at(x_um: float, y_um: float, side_um: float = 140.0, score: float = 1.0) -> Visit:
+def make_visit(x_um: float, y_um: float, side_um: float = 140.0, score: float = 1.0) -> Visit:
     side = side_um / MPP
     return Visit(x=x_um / MPP - side / 2, y=y_um / MPP - side / 2, w=side, h=side, score=score,
                  bin=10.0)  # fmt: skip
 
 
-DEPOSIT, FOLLICLE, PARENCHYMA = at(380, 430), at(820, 430), at(600, 250)
+DEPOSIT, FOLLICLE, PARENCHYMA = make_visit(380, 430), make_visit(820, 430), make_visit(600, 250)
 
 
-def read(path: Path, guide: Any, **options: Any) -> Reading:
+def read_node(path: Path, guide: Any, **options: Any) -> Reading:
     with Slide.open(path) as slide:
         return read_guided(o3_scope(slide), computed_eyes(), guide, WordRouter(), QUESTION,
                            O3Options(**options))  # fmt: skip
@@ -91,19 +91,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_deposit_that_is_looked_at_is_found_and_one_that_is_not_is_not(node: Path) -> None:
-    found = read(node, RecordedVisits((PARENCHYMA, DEPOSIT)))
+    found = read_node(node, RecordedVisits((PARENCHYMA, DEPOSIT)))
     assert found.answer == "yes"
     assert all(name.startswith("r2") for name in found.rests_on)
-    missed = read(node, RecordedVisits((PARENCHYMA, at(600, 540))))
+    missed = read_node(node, RecordedVisits((PARENCHYMA, make_visit(600, 540))))
     assert missed.answer == "no"
 
 
 def test_a_germinal_center_is_no_tumor_and_a_packed_deposit_without_a_mantle_is(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read(node, RecordedVisits((FOLLICLE,))).answer == "no"
+    assert read_node(node, RecordedVisits((FOLLICLE,))).answer == "no"
     monkeypatch.setattr(computed, "has_mantle", lambda *_: False)
-    assert read(node, RecordedVisits((FOLLICLE,))).answer == "yes"
+    assert read_node(node, RecordedVisits((FOLLICLE,))).answer == "yes"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_mantle_is_darker_on_most_sides(around: int, sides: int, found: bool) 
 def test_a_reading_has_the_thumbnail_then_a_step_per_region_and_says_who_guided(
     node: Path,
 ) -> None:
-    reading = read(node, RecordedVisits((DEPOSIT, FOLLICLE)))
+    reading = read_node(node, RecordedVisits((DEPOSIT, FOLLICLE)))
     first, *regions = reading.steps
     assert first.seen[0].region.id == "thumbnail"
     assert (first.seen[0].region.box.width, first.seen[0].region.box.height) == reading.size
@@ -138,11 +138,11 @@ def test_a_reading_has_the_thumbnail_then_a_step_per_region_and_says_who_guided(
 
 
 def test_the_cap_and_the_order_of_regions(node: Path) -> None:
-    guide = RecordedVisits((PARENCHYMA, at(600, 540), DEPOSIT))
+    guide = RecordedVisits((PARENCHYMA, make_visit(600, 540), DEPOSIT))
 
     def order(**options: Any) -> list[str]:
-        return [step.seen[0].region.id.partition(".")[0] for step in read(node, guide, **options)
-                .steps[1:]]  # fmt: skip
+        steps = read_node(node, guide, **options).steps[1:]
+        return [step.seen[0].region.id.partition(".")[0] for step in steps]
 
     assert order() == ["r1", "r2", "r3"]
     assert order(order="reverse") == ["r3", "r2", "r1"]
@@ -150,18 +150,18 @@ def test_the_cap_and_the_order_of_regions(node: Path) -> None:
     assert order(order="random", seed=3) == order(order="random", seed=3)
     assert len({tuple(order(order="random", seed=seed)) for seed in range(4)}) > 1
     assert order(most=2) == ["r1", "r2"]
-    assert read(node, guide, most=2).answer == "no", "the deposit is the third region"
-    assert {read(node, guide, order=name).answer for name in ("forward", "reverse")} == {"yes"}
+    assert read_node(node, guide, most=2).answer == "no", "the deposit is the third region"
+    assert {read_node(node, guide, order=name).answer for name in ("forward", "reverse")} == {"yes"}
 
 
 def test_without_a_region_nothing_is_claimed(node: Path) -> None:
-    reading = read(node, RecordedVisits(()))
+    reading = read_node(node, RecordedVisits(()))
     assert reading.answer is None and "no region of this slide" in reading.reasoning
 
 
 def test_a_region_off_the_slide_is_left_out_and_one_over_its_edge_is_cut(node: Path) -> None:
-    assert len(read(node, RecordedVisits((at(-900, 0), DEPOSIT))).steps) == 2
-    box = read(node, RecordedVisits((at(0, 430),))).steps[1].seen[0].region.box
+    assert len(read_node(node, RecordedVisits((make_visit(-900, 0), DEPOSIT))).steps) == 2
+    box = read_node(node, RecordedVisits((make_visit(0, 430),))).steps[1].seen[0].region.box
     assert box.x == 0 and box.width < 140 / MPP
 
 
@@ -196,15 +196,15 @@ def test_baselines_propose_as_many_regions_as_they_are_told(node: Path) -> None:
 def test_a_trained_bank_guides_by_the_behavior_that_the_router_chose(
     node: Path, model: Path
 ) -> None:
-    reading = read(node, bank(model), most=2)
+    reading = read_node(node, bank(model), most=2)
     assert reading.guidance is not None
     assert reading.guidance.behavior == BANK[0]
     assert "metastatic, tumor" in reading.guidance.why
     assert 1 <= len(reading.steps) - 1 <= 2
-    asked = read(node, bank(model), behavior=BANK[1], most=1)
+    asked = read_node(node, bank(model), behavior=BANK[1], most=1)
     assert asked.guidance is not None and asked.guidance.why == "it was asked for"
     with pytest.raises(InputError, match='no behavior "x"; there is: find'):
-        read(node, bank(model), behavior="x")
+        read_node(node, bank(model), behavior="x")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from validation.simulate import render_slide
 
 
 @pytest.fixture(scope="module")
-def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def section(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("slide") / "node.tif"
     render_slide(path, seed=3, size_px=1536)
     return path
@@ -48,14 +48,14 @@ def session(path: Path, **changed: Any) -> Session:
     ))  # fmt: skip
 
 
-def drafted(path: Path, writer: Any, **changed: Any) -> Any:
+def draft_rationales(path: Path, writer: Any, **changed: Any) -> Any:
     with Slide.open(path, threads=1) as slide:
         scope = Scope(slide, Options())
         return draft(session(path, **changed), "a", scope, writer, ActionSettings())
 
 
-def test_computed_drafts_are_measured_and_say_what_they_are(painted: Path) -> None:
-    made = drafted(painted, ComputedWriter())
+def test_computed_drafts_are_measured_and_say_what_they_are(section: Path) -> None:
+    made = draft_rationales(section, ComputedWriter())
     assert [round_.navigation_s for round_ in made.rounds] == [0, 0]
     assert "no pathologist" in made.statement and made.drafted_by == "computed"
     first, second = (round_.rationale for round_ in made.rounds)
@@ -65,27 +65,27 @@ def test_computed_drafts_are_measured_and_say_what_they_are(painted: Path) -> No
         assert "nuclei per mm²" in " ".join(rationale.findings)
         assert 3 <= len(rationale.findings) <= 7
         assert all(line.endswith(".") for panel in rationale for line in panel[1])
-    assert drafted(painted, ComputedWriter()) == made
+    assert draft_rationales(section, ComputedWriter()) == made
 
 
-def test_without_a_writer_the_panels_are_empty(painted: Path) -> None:
-    made = drafted(painted, NoWriter())
+def test_without_a_writer_the_panels_are_empty(section: Path) -> None:
+    made = draft_rationales(section, NoWriter())
     assert [round_.rationale.words for round_ in made.rounds] == [0, 0]
 
 
-def test_a_session_of_another_slide_or_without_actions_is_refused(painted: Path) -> None:
+def test_a_session_of_another_slide_or_without_actions_is_refused(section: Path) -> None:
     with pytest.raises(InputError, match="the session is of"):
-        drafted(painted, NoWriter(), width=999)
+        draft_rationales(section, NoWriter(), width=999)
     with pytest.raises(InputError, match=r"the session is of other\.svs; .* give it that name"):
-        drafted(painted, NoWriter(), slide="other.svs")
+        draft_rationales(section, NoWriter(), slide="other.svs")
     with pytest.raises(InputError, match=r"0\.5 µm .* with 2\. If it .* --mpp 2"):
-        drafted(painted, NoWriter(), mpp=2.0)
+        draft_rationales(section, NoWriter(), mpp=2.0)
     strict = ActionSettings(stay_s=100)
     with (
-        Slide.open(painted) as slide,
+        Slide.open(section) as slide,
         pytest.raises(InputError, match="no stay of 100 s"),
     ):
-        draft(session(painted), "a", Scope(slide, Options()), NoWriter(), strict)
+        draft(session(section), "a", Scope(slide, Options()), NoWriter(), strict)
 
 
 GOOD = {
@@ -95,18 +95,18 @@ GOOD = {
 }
 
 
-def by_model(painted: Path, folder: Path, reply: Any) -> tuple[Any, Any]:
+def by_model(section: Path, folder: Path, reply: Any) -> tuple[Any, Any]:
     with serve(player({"Drafted": reply})) as server:
         reasoner = chat_reasoner(server.url, folder, repairs=1)
-        made = drafted(painted, ModelWriter(reasoner, "played"))
+        made = draft_rationales(section, ModelWriter(reasoner, "played"))
     return made, server
 
 
-def test_a_vision_model_sees_thumbnail_region_and_crop(painted: Path, tmp_path: Path) -> None:
+def test_a_vision_model_sees_thumbnail_region_and_crop(section: Path, tmp_path: Path) -> None:
     with serve(player({"Drafted": GOOD})) as server:
         reasoner = chat_reasoner(server.url, tmp_path)
         reasoner.settings = reasoner.settings.model_copy(update={"vision": True})
-        made = drafted(painted, ModelWriter(reasoner, "played"))
+        made = draft_rationales(section, ModelWriter(reasoner, "played"))
     assert made.model == "played" and "no pathologist" in made.statement
     assert made.rounds[0].rationale.findings == (
         "Nests of large cells.", "The stroma is loose.", "No necrosis is seen.",
@@ -123,7 +123,7 @@ def test_a_vision_model_sees_thumbnail_region_and_crop(painted: Path, tmp_path: 
     "reply", [{**GOOD, "findings": ""}, "no JSON", {**GOOD, "why_zoom": "One. " * 40}]
 )
 def test_a_models_garbage_goes_back_and_then_ends_the_draft(
-    painted: Path, tmp_path: Path, reply: Any
+    section: Path, tmp_path: Path, reply: Any
 ) -> None:
     with pytest.raises(FaultError, match="slide_rationale"):
-        by_model(painted, tmp_path, reply)
+        by_model(section, tmp_path, reply)

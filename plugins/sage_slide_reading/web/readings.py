@@ -157,7 +157,6 @@ def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
 
     Parameters
     ----------
-    path : the slide
     reading : its name, where a page started it, or its folder below a folder of `--root`
     request : carries what was started
 

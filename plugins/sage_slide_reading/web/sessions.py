@@ -24,9 +24,9 @@ router = APIRouter(prefix="/sessions")
 
 MOST_LISTED = 500
 MOST_SENT = 5000
-"""Events of a session that a page plays; of a longer one every few."""
+"""Events of a session that a page plays; longer sessions are thinned."""
 BATCH = 2000
-"""Events of one request."""
+"""Events of a request."""
 AGREED = "The reader agreed to be recorded."
 
 
@@ -202,7 +202,7 @@ def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
 
 @router.get("/{name}")
 def replay(name: str, request: Request) -> dict[str, Any]:
-    """A session with its views, of a long one every few, and the actions that it comes to."""
+    """Return a session with its views, thinned if long, and its actions."""
     from sage_slide_reading.sessions.actions import actions_of
     from sage_slide_reading.sessions.format import read_session
 

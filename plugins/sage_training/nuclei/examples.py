@@ -143,7 +143,7 @@ def dyed_anew(image: U8, labels: I32, depth: F32, rng: np.random.Generator) -> F
 
     Parameters
     ----------
-    image : (H, W, 3)
+    image : (H, W, 3) RGB pixels
     labels : (H, W) nuclei, 0 off them
     depth : (H, W) how far inside a nucleus, 0 to 1
     rng : of colors and changes

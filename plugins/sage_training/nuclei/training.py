@@ -65,16 +65,16 @@ def batches(
 ) -> Iterator[tuple[int, list[tuple[U8, F32, F32]]]]:
     """Step and its examples, which depend on seed and step alone; the next are made meanwhile."""
 
-    def made(step: int) -> list[tuple[U8, F32, F32]]:
+    def make_batch(step: int) -> list[tuple[U8, F32, F32]]:
         rng = generator(seed, step)
         return [example(tiles, rng) for _ in range(BATCH)]
 
     with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(made, steps.start)
+        following = pool.submit(make_batch, steps.start)
         for step in steps:
             batch = following.result()
             if step + 1 < steps.stop:
-                following = pool.submit(made, step + 1)
+                following = pool.submit(make_batch, step + 1)
             yield step, batch
 
 

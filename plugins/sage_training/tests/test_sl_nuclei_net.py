@@ -74,7 +74,7 @@ def test_a_perfect_and_an_empty_answer() -> None:
     assert score(np.zeros_like(truth), np.zeros_like(truth)).f1 == 1
 
 
-def painted(seed: int, side: int = 160) -> tuple[Image, Labels]:
+def paint_tile(seed: int, side: int = 160) -> tuple[Image, Labels]:
     """Dark disks on pink, some of them touching, and their labels."""
     import cv2
 
@@ -102,14 +102,14 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("tiles")
     for number in range(6):
-        image, labels = painted(number)
+        image, labels = paint_tile(number)
         png(folder / f"t{number}.png", image)
         cv2.imwrite(str(folder / f"t{number}_labels.png"), labels.astype(np.uint16))
     return folder
 
 
 @pytest.fixture(scope="module")
-def trained(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_folder(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network of two steps, made from the shell."""
     folder = tmp_path_factory.mktemp("trained")
     words = ("--tiles", str(tiles), "--steps", "2", "--seed", "3", "--mpp", "0.5")
@@ -118,12 +118,12 @@ def trained(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "own.safetensors"
 
 
-def test_a_network_trained_from_the_shell_has_its_card(trained: Path, tiles: Path) -> None:
+def test_a_network_trained_from_the_shell_has_its_card(trained_folder: Path, tiles: Path) -> None:
     from mcp_servers.pathology.nuclei_net.model import read_card
     from sage_training.nuclei.examples import content_hash, read_tiles
 
-    card = json.loads(trained.with_suffix(".json").read_text())
-    assert card == read_card(trained).model_dump()
+    card = json.loads(trained_folder.with_suffix(".json").read_text())
+    assert card == read_card(trained_folder).model_dump()
     assert card["seed"] == 3 and card["steps"] == 2
     assert card["data_sha256"] == content_hash(read_tiles(tiles, 0.5))
     assert card["held_out"]["tiles"] + card["tiles"] == 6
@@ -140,20 +140,20 @@ def test_the_same_seed_gives_the_same_network(tiles: Path, tmp_path: Path) -> No
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_a_users_network_is_used_by_the_tool(trained: Path, tmp_path: Path) -> None:
-    png(tmp_path / "a.png", painted(9)[0])
-    ctx = context(tmp_path, trained.parent)
-    got = run(ctx, "nuclei", slide="a.png", mpp=0.5, weights=str(trained))
+def test_a_users_network_is_used_by_the_tool(trained_folder: Path, tmp_path: Path) -> None:
+    png(tmp_path / "a.png", paint_tile(9)[0])
+    ctx = context(tmp_path, trained_folder.parent)
+    got = run(ctx, "nuclei", slide="a.png", mpp=0.5, weights=str(trained_folder))
     assert (got["method"], got["model"]) == ("learned", "own.safetensors")
 
 
-def test_scores_from_the_shell_stand_beside_otsu(tiles: Path, trained: Path) -> None:
-    words = (str(tiles), "--mpp", "0.5", "--weights", str(trained), "--json")
+def test_scores_from_the_shell_stand_beside_otsu(tiles: Path, trained_folder: Path) -> None:
+    words = (str(tiles), "--mpp", "0.5", "--weights", str(trained_folder), "--json")
     done = sage("training", "score", "nuclei", *words, cwd=tiles)
     found = json.loads(done.out)["organs"]["all"]
     assert found["tiles"] == 6
     assert found["otsu_watershed"]["f1"] > 0.8  # plain disks are what it is made for
-    image, labels = painted(2)
+    image, labels = paint_tile(2)
     assert score(labels, otsu_watershed(image, 0.5)).f1 > 0.8
 
 
@@ -175,11 +175,13 @@ def test_look_alikes_are_held_out_together(tiles: Path) -> None:
         (lambda path: path.write_bytes(path.read_bytes()[:5000]), "not a nuclei network"),
     ],
 )
-def test_a_damaged_file_is_refused(trained: Path, tmp_path: Path, harm: Any, message: str) -> None:
+def test_a_damaged_file_is_refused(
+    trained_folder: Path, tmp_path: Path, harm: Any, message: str
+) -> None:
     path = tmp_path / "net.safetensors"
-    path.write_bytes(trained.read_bytes())
+    path.write_bytes(trained_folder.read_bytes())
     harm(path)
-    png(tmp_path / "a.png", painted(1)[0])
+    png(tmp_path / "a.png", paint_tile(1)[0])
     with pytest.raises(InputError, match=message):
         run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, weights="net.safetensors")
 
@@ -205,7 +207,7 @@ def test_without_pytorch_the_classical_method_says_so(
     from mcp_servers.pathology.nuclei_net import model
 
     monkeypatch.setattr(model, "find_spec", lambda name: None)
-    png(tmp_path / "a.png", painted(1)[0])
+    png(tmp_path / "a.png", paint_tile(1)[0])
     got = run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5)
     assert got["method"] == "classical" and got["model"] is None
     assert any("needs PyTorch" in note for note in got["warnings"])
@@ -214,7 +216,7 @@ def test_without_pytorch_the_classical_method_says_so(
 
 
 def test_the_classical_method_takes_no_weights(tmp_path: Path) -> None:
-    png(tmp_path / "a.png", painted(1)[0])
+    png(tmp_path / "a.png", paint_tile(1)[0])
     with pytest.raises(InputError, match="uses no weights"):
         run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, method="classical", weights="x.pt")
 
@@ -244,8 +246,8 @@ def test_touching_disks_are_parted_and_one_is_not_split() -> None:
     labels[(y - 30) ** 2 + (x - 25) ** 2 < 100] = 1
     labels[((y - 30) ** 2 + (x - 44) ** 2 < 100) & (labels == 0)] = 2
     assert score(labels, instances(targets(labels)[:2])).f1 == 1
-    one = (((y - 30) / 9) ** 2 + ((x - 40) / 22) ** 2 < 1).astype(np.int32)
-    assert instances(targets(one)[:2]).max() == 1
+    ellipse = (((y - 30) / 9) ** 2 + ((x - 40) / 22) ** 2 < 1).astype(np.int32)
+    assert instances(targets(ellipse)[:2]).max() == 1
 
 
 @pytest.mark.shared

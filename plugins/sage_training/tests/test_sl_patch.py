@@ -47,7 +47,7 @@ def make_outlines(truth: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
+def labelled_slides(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
     """Three painted slides with outlines of their classes, and a fourth without."""
     folder = tmp_path_factory.mktemp("labelled")
     (folder / "slides").mkdir()
@@ -63,9 +63,9 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
 
 
 @pytest.fixture(scope="module")
-def trained(labelled: Labelled) -> dict[str, Any]:
+def trained_model(labelled_slides: Labelled) -> dict[str, Any]:
     """The model trained from the command line."""
-    folder, _ = labelled
+    folder, _ = labelled_slides
     return sage_tool(
         "patch_train", "--set", "slides=slides", "--set", "regions=regions", "--set", "folds=3",
         "--root", ".", cwd=folder,
@@ -73,32 +73,32 @@ def trained(labelled: Labelled) -> dict[str, Any]:
 
 
 def test_a_model_is_trained_and_scored_on_slides_it_did_not_see(
-    labelled: Labelled, trained: dict[str, Any]
+    labelled_slides: Labelled, trained_model: dict[str, Any]
 ) -> None:
-    folder, _ = labelled
-    assert trained["method"] == "learned" and trained["folds"] == 3
-    assert [c["name"] for c in trained["classes"]] == ["Immune", "Stroma", "Tumor"]
-    assert trained["tumor_classes"] == ["Tumor"]
-    assert trained["balanced_accuracy"] > 0.9
-    card = json.loads((folder / "out" / trained["card"]).read_text())
+    folder, _ = labelled_slides
+    assert trained_model["method"] == "learned" and trained_model["folds"] == 3
+    assert [c["name"] for c in trained_model["classes"]] == ["Immune", "Stroma", "Tumor"]
+    assert trained_model["tumor_classes"] == ["Tumor"]
+    assert trained_model["balanced_accuracy"] > 0.9
+    card = json.loads((folder / "out" / trained_model["card"]).read_text())
     assert card["training_slides"] == ["p301", "p302", "p303"]
     assert (card["encoder"], card["tile_px"], card["at_mpp"]) == ("handcrafted", 128, 0.5)
-    assert card["held_out"]["balanced_accuracy"] == trained["balanced_accuracy"]
-    table = pd.read_csv(folder / "out" / trained["predictions"])
-    assert len(table) == trained["patches"] == sum(card["patches"].values())
-    assert (table["predicted"] == table["label"]).mean() == pytest.approx(trained["accuracy"])
-    assert any("only 3 patients" in note for note in trained["warnings"])
+    assert card["held_out"]["balanced_accuracy"] == trained_model["balanced_accuracy"]
+    table = pd.read_csv(folder / "out" / trained_model["predictions"])
+    assert len(table) == trained_model["patches"] == sum(card["patches"].values())
+    assert (table["predicted"] == table["label"]).mean() == pytest.approx(trained_model["accuracy"])
+    assert any("only 3 patients" in note for note in trained_model["warnings"])
 
 
 def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
-    labelled: Labelled, trained: dict[str, Any]
+    labelled_slides: Labelled, trained_model: dict[str, Any]
 ) -> None:
     from PIL import Image
 
-    folder, truths = labelled
+    folder, truths = labelled_slides
     got = sage_tool(
-        "tumor", "--input", "p304.tif", "--set", f"model=out/{trained['model']}", "--root", ".",
-        cwd=folder,
+        "tumor", "--input", "p304.tif", "--set", f"model=out/{trained_model['model']}",
+        "--root", ".", cwd=folder,
     )  # fmt: skip
     assert got["method"] == "learned"
     assert any("held-out balanced accuracy" in note for note in got["warnings"])
@@ -115,25 +115,27 @@ def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
 
 @pytest.mark.parametrize("name", ["tls", "til", "stroma", "region_patches"])
 def test_every_tool_that_needs_the_tumor_takes_the_model_and_says_so(
-    labelled: Labelled, trained: dict[str, Any], name: str
+    labelled_slides: Labelled, trained_model: dict[str, Any], name: str
 ) -> None:
-    folder, _ = labelled
+    folder, _ = labelled_slides
     ctx = context(folder)
-    learned = run(ctx, name, slide="p304.tif", model=trained["model"])
+    learned = run(ctx, name, slide="p304.tif", model=trained_model["model"])
     assert (learned["method"], learned["tumor_source"]) == ("learned", "learned")
     plain = run(ctx, name, slide="p304.tif")
     assert (plain["method"], plain["tumor_source"]) == ("classical", "classical")
 
 
 def test_a_slide_of_the_training_set_is_flagged(
-    labelled: Labelled, trained: dict[str, Any]
+    labelled_slides: Labelled, trained_model: dict[str, Any]
 ) -> None:
-    got = run(context(labelled[0]), "tumor", slide="slides/p301.tif", model=trained["model"])
+    got = run(
+        context(labelled_slides[0]), "tumor", slide="slides/p301.tif", model=trained_model["model"]
+    )
     assert any("trained on this slide" in note for note in got["warnings"])
 
 
-def test_patients_are_never_on_both_sides(labelled: Labelled) -> None:
-    folder, _ = labelled
+def test_patients_are_never_on_both_sides(labelled_slides: Labelled) -> None:
+    folder, _ = labelled_slides
     rows = [("p301", "a"), ("p302", "a"), ("p303", "a")]
     pd.DataFrame(rows, columns=["slide", "patient"]).to_csv(folder / "one.csv", index=False)
     options = {"slides": "slides", "regions": "regions", "name": "one", "max_patches": 20}
@@ -143,8 +145,8 @@ def test_patients_are_never_on_both_sides(labelled: Labelled) -> None:
     assert any("nothing could be held out" in note for note in got["warnings"])
 
 
-def test_labels_without_meaning_are_not_learned(labelled: Labelled) -> None:
-    folder, truths = labelled
+def test_labels_without_meaning_are_not_learned(labelled_slides: Labelled) -> None:
+    folder, truths = labelled_slides
     mixed = folder / "mixed"
     mixed.mkdir()
     rng = np.random.default_rng(0)
@@ -185,35 +187,37 @@ def test_images_sorted_into_folders_train_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_learned_is_named(
-    labelled: Labelled, change: dict[str, Any], words: str
+    labelled_slides: Labelled, change: dict[str, Any], words: str
 ) -> None:
     options = {"slides": "slides", "regions": "regions", "max_patches": 5, "name": "bad"} | change
     given = {k: v for k, v in options.items() if v is not None}
     with pytest.raises(InputError, match=words):
-        run(context(labelled[0]), "patch_train", **given)
-    assert not list((labelled[0] / "out").glob("bad*"))
+        run(context(labelled_slides[0]), "patch_train", **given)
+    assert not list((labelled_slides[0] / "out").glob("bad*"))
 
 
-def test_a_model_that_does_not_fit_is_refused(labelled: Labelled, trained: dict[str, Any]) -> None:
-    folder, _ = labelled
+def test_a_model_that_does_not_fit_is_refused(
+    labelled_slides: Labelled, trained_model: dict[str, Any]
+) -> None:
+    folder, _ = labelled_slides
     ctx = context(folder)
     (folder / "junk.safetensors").write_bytes(b"junk")
     with pytest.raises(InputError, match="not a model of patch_train"):
         run(ctx, "tumor", slide="p304.tif", model="junk.safetensors")
     shutil.copy(folder / "regions" / "p301.geojson", folder / "r.geojson")
     with pytest.raises(InputError, match="give one of them"):
-        run(ctx, "til", slide="p304.tif", model=trained["model"], tumor_regions="r.geojson")
+        run(ctx, "til", slide="p304.tif", model=trained_model["model"], tumor_regions="r.geojson")
     nameless = run(ctx, "patch_train", slides="slides", regions="regions", name="two",
                    tumor_classes=["Stroma"], max_patches=10)  # fmt: skip
     assert nameless["tumor_classes"] == ["Stroma"]
 
 
 def test_a_head_gives_probabilities_and_stores_no_code(
-    labelled: Labelled, trained: dict[str, Any], tmp_path: Path
+    labelled_slides: Labelled, trained_model: dict[str, Any], tmp_path: Path
 ) -> None:
     from mcp_servers.pathology.patches.model import load_model
 
-    path = labelled[0] / "out" / trained["model"]
+    path = labelled_slides[0] / "out" / trained_model["model"]
     model = load_model(path)
     given = np.random.default_rng(0).normal(size=(5, len(model.head.mean))).astype(np.float32)
     out = model.head.probabilities(given)
@@ -235,10 +239,12 @@ def rewritten(file: Path, new: Path, tensors: dict[str, Any] | None = None, **ca
     return new
 
 
-def refused(labelled: Labelled, trained: dict[str, Any], card: dict[str, Any]) -> str:
-    """What `tumor` says to the trained model with another card, card.safetensors."""
-    folder, _ = labelled
-    rewritten(folder / "out" / trained["model"], folder / "card.safetensors", **card)
+def refuse_card(
+    labelled_slides: Labelled, trained_model: dict[str, Any], card: dict[str, Any]
+) -> str:
+    """Message of `tumor` for the trained model with another card, card.safetensors."""
+    folder, _ = labelled_slides
+    rewritten(folder / "out" / trained_model["model"], folder / "card.safetensors", **card)
     with pytest.raises(InputError) as found:
         run(context(folder), "tumor", slide="p304.tif", model="card.safetensors")
     return str(found.value)
@@ -254,9 +260,9 @@ def refused(labelled: Labelled, trained: dict[str, Any], card: dict[str, Any]) -
     ],
 )  # fmt: skip
 def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
-    labelled: Labelled, trained: dict[str, Any], card: dict[str, Any], words: str
+    labelled_slides: Labelled, trained_model: dict[str, Any], card: dict[str, Any], words: str
 ) -> None:
-    assert re.search(words, refused(labelled, trained, card))
+    assert re.search(words, refuse_card(labelled_slides, trained_model, card))
 
 
 @pytest.mark.parametrize(
@@ -279,9 +285,11 @@ def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
     ],
 )
 def test_a_card_that_cannot_be_used_is_named(
-    labelled: Labelled, trained: dict[str, Any], card: dict[str, Any], words: str
+    labelled_slides: Labelled, trained_model: dict[str, Any], card: dict[str, Any], words: str
 ) -> None:
-    assert re.search(rf"card\.safetensors: .*{words}", refused(labelled, trained, card))
+    assert re.search(
+        rf"card\.safetensors: .*{words}", refuse_card(labelled_slides, trained_model, card)
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,16 +306,16 @@ def test_a_card_that_cannot_be_used_is_named(
     ],
 )
 def test_numbers_that_cannot_be_used_are_refused(
-    labelled: Labelled,
-    trained: dict[str, Any],
+    labelled_slides: Labelled,
+    trained_model: dict[str, Any],
     name: str,
     change: Any,
     words: str,
 ) -> None:
     from safetensors.numpy import load_file
 
-    folder, _ = labelled
-    model = folder / "out" / trained["model"]
+    folder, _ = labelled_slides
+    model = folder / "out" / trained_model["model"]
     tensors = {name: change(load_file(model)[name])}
     rewritten(model, folder / "numbers.safetensors", tensors)
     with pytest.raises(InputError, match=words):
@@ -315,21 +323,27 @@ def test_numbers_that_cannot_be_used_are_refused(
 
 
 def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
-    labelled: Labelled, trained: dict[str, Any]
+    labelled_slides: Labelled, trained_model: dict[str, Any]
 ) -> None:
-    folder, _ = labelled
+    folder, _ = labelled_slides
     with Slide.open(folder / "p304.tif") as slide:
         image = slide.read(600, 600, 110, 110)
     png(folder / "small.png", image)
     with pytest.raises(InputError, match=r"no tile of 128 px at 0\.5 µm.*model patch"):
-        run(context(folder), "tumor", slide="small.png", mpp=0.5, model=trained["model"])
+        run(context(folder), "tumor", slide="small.png", mpp=0.5, model=trained_model["model"])
 
 
 def test_a_scan_coarser_than_the_model_is_refused_by_the_models_name(
-    labelled: Labelled, trained: dict[str, Any]
+    labelled_slides: Labelled, trained_model: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, match=r"model patch was trained at 0\.5 µm.*this scan has 1;"):
-        run(context(labelled[0]), "tumor", slide="p304.tif", mpp=1.0, model=trained["model"])
+        run(
+            context(labelled_slides[0]),
+            "tumor",
+            slide="p304.tif",
+            mpp=1.0,
+            model=trained_model["model"],
+        )
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**40])
@@ -340,7 +354,7 @@ def test_a_scan_coarser_than_the_model_is_refused_by_the_models_name(
      ("cluster_tiles", {"slide": "p304.tif", "features": "p304.tif"})],
 )  # fmt: skip
 def test_a_seed_that_no_generator_takes_is_named(
-    labelled: Labelled, name: str, given: dict[str, Any], seed: int
+    labelled_slides: Labelled, name: str, given: dict[str, Any], seed: int
 ) -> None:
     with pytest.raises(InputError, match="seed"):
-        run(context(labelled[0]), name, **given, seed=seed)
+        run(context(labelled_slides[0]), name, **given, seed=seed)

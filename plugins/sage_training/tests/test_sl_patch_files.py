@@ -1,4 +1,4 @@
-"""What a patch classifier trains on: classes by name, slides by name, tiles, folds."""
+"""Inputs of a patch classifier: classes by name, slides by name, tiles, folds."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Plain:
         return SimpleNamespace(scale=max(1.0, mpp / self.mpp))
 
 
-def cut(slide: Any, polygons: list[Polygon], **options: Any) -> tuple[Any, list[str]]:
+def cut_tiles(slide: Any, polygons: list[Polygon], **options: Any) -> tuple[Any, list[str]]:
     from sage_training.patches.gather import _tiles
     from sage_training.patches.inputs import PatchTrainInput
 
@@ -94,7 +94,7 @@ def test_tiles_cut_within_boxes_are_those_of_a_mask_of_the_whole(mpp: float) -> 
         holes = (center + rays * 0.4,) if number % 3 == 0 else ()
         polygons.append(Polygon(center + rays, holes, "ABC"[number % 3]))
     polygons.append(Polygon(np.array([[9e4, 9e4], [9.1e4, 9e4], [9e4, 9.1e4]]), (), "D"))
-    corners, names = cut(slide, polygons, **options)
+    corners, names = cut_tiles(slide, polygons, **options)
     scale = max(1.0, 2.0 / mpp)
     shape = (int(slide.height / scale) + 1, int(slide.width / scale) + 1)
     side = round(64 * max(0.5, mpp) / mpp)
@@ -122,7 +122,9 @@ def test_outlines_on_a_large_slide_take_memory_for_their_boxes_only() -> None:
         return Polygon(np.array(corners, dtype=float), (), label)
 
     tracemalloc.start()
-    corners, names = cut(Plain(100_000, 80_000, 0.25), [box(1000, "Tumor"), box(70_000, "Stroma")])
+    corners, names = cut_tiles(
+        Plain(100_000, 80_000, 0.25), [box(1000, "Tumor"), box(70_000, "Stroma")]
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(corners) > 100 and set(names) == {"Tumor", "Stroma"}
@@ -191,7 +193,7 @@ def test_splits_are_found_where_some_exist() -> None:
     assert tried > 20
 
 
-def outlined(place: Path, slides: tuple[str, ...], files: tuple[str, ...]) -> dict[str, Any]:
+def write_outlines(place: Path, slides: tuple[str, ...], files: tuple[str, ...]) -> dict[str, Any]:
     """Slides of one picture, each half of it another class in every file; the options for them."""
     (place / "slides").mkdir()
     (place / "regions").mkdir()
@@ -217,7 +219,7 @@ def outlined(place: Path, slides: tuple[str, ...], files: tuple[str, ...]) -> di
 def test_outlines_go_to_the_slide_of_their_name(
     tmp_path: Path, slides: tuple[str, ...], files: tuple[str, ...], trained: set[str]
 ) -> None:
-    options = outlined(tmp_path, slides, files)
+    options = write_outlines(tmp_path, slides, files)
     got = run(context(tmp_path), "patch_train", **options)
     card = json.loads((tmp_path / "out" / got["card"]).read_text())
     assert set(card["training_slides"]) == trained
@@ -241,7 +243,7 @@ def test_outlines_go_to_the_slide_of_their_name(
 def test_outlines_without_a_slide_of_their_own_are_refused(
     tmp_path: Path, slides: tuple[str, ...], files: tuple[str, ...], words: str
 ) -> None:
-    options = outlined(tmp_path, slides, files)
+    options = write_outlines(tmp_path, slides, files)
     with pytest.raises(InputError, match=words):
         run(context(tmp_path), "patch_train", **options)
 
@@ -258,7 +260,7 @@ def test_a_patient_is_never_guessed_from_a_part_of_a_name(
     tmp_path: Path, rows: str, words: str
 ) -> None:
     slides = ("P1.s1.png", "P1.s2.png")
-    options = outlined(tmp_path, slides, ("P1.s1.geojson", "P1.s2.geojson"))
+    options = write_outlines(tmp_path, slides, ("P1.s1.geojson", "P1.s2.geojson"))
     (tmp_path / "p.csv").write_text("slide,patient\n" + rows)
     with pytest.raises(InputError, match=words):
         run(context(tmp_path), "patch_train", **options, patients="p.csv")
@@ -266,7 +268,7 @@ def test_a_patient_is_never_guessed_from_a_part_of_a_name(
 
 def test_patients_are_found_with_and_without_the_ending_of_the_image(tmp_path: Path) -> None:
     slides = ("P1.s1.png", "P1.s2.png")
-    options = outlined(tmp_path, slides, ("P1.s1.geojson", "P1.s2.geojson"))
+    options = write_outlines(tmp_path, slides, ("P1.s1.geojson", "P1.s2.geojson"))
     (tmp_path / "p.csv").write_text("slide,patient\nP1.s1.png,A\nP1.s2,B\nP1.s2.png,B\n")
     got = run(context(tmp_path), "patch_train", **options, patients="p.csv")
     table = pd.read_csv(tmp_path / "out" / got["predictions"])

@@ -33,7 +33,7 @@ def reply(*passages: dict[str, str]) -> Any:
     return answer
 
 
-def found(tmp_path: Path, passage: dict[str, str]) -> Passages:
+def answer_passages(tmp_path: Path, passage: dict[str, str]) -> Passages:
     """The passages that a model comes to."""
     read = read_patient(patient(tmp_path), DEFAULT_QUESTION, date(2024, 6, 1))
     with serve(reply(passage)) as server:
@@ -43,7 +43,7 @@ def found(tmp_path: Path, passage: dict[str, str]) -> Passages:
 
 def test_a_passage_that_occurs_in_its_file_is_kept(tmp_path: Path) -> None:
     passage = {"file": "report.txt", "quote": "R0, 0.4  cm."}
-    assert found(tmp_path, passage).passages == (Passage(**passage),)
+    assert answer_passages(tmp_path, passage).passages == (Passage(**passage),)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_passage_that_occurs_in_its_file_is_kept(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_an_invented_passage_is_rejected(tmp_path: Path, file: str, quote: str) -> None:
     with pytest.raises(UnusableError):
-        found(tmp_path, {"file": file, "quote": quote})
+        answer_passages(tmp_path, {"file": file, "quote": quote})
 
 
 def test_a_passage_of_a_paper_must_have_been_found() -> None:

@@ -37,12 +37,12 @@ def patient(root: Path, **files: str | bytes) -> Path:
     return folder
 
 
-def read(folder: Path, **more: Any) -> Patient:
+def read_folder(folder: Path, **more: Any) -> Patient:
     """The folder as it is known on the day."""
     return read_patient(folder, DEFAULT_QUESTION, DAY, **more)
 
 
-def shown(found: Patient) -> str:
+def show_case(found: Patient) -> str:
     """All that a board hands out of a patient."""
     board = Board(found.case, 1)
     opened = board.request_files(Files(names=board.listed))
@@ -65,8 +65,8 @@ def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
     )  # fmt: skip
     (folder / "2024-08-01").mkdir()
     (folder / "2024-08-01" / "a.txt").write_text("LATEFOLDER")
-    found = read(folder)
-    everything = shown(found) + found.case.model_dump_json()
+    found = read_folder(folder)
+    everything = show_case(found) + found.case.model_dump_json()
     for early in ("FILE", "NOTE", "TOO", "ROW", "LAB", "ODD"):
         assert f"EARLY{early}" in everything
     for late in ("LATE", "2024-07", "2024-08", "9.9"):
@@ -121,11 +121,11 @@ def test_what_is_dated_later_is_not_there(tmp_path: Path) -> None:
 )
 def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) -> None:
     """Later things stay out in other ways of writing a day, in tables and JSON of other shapes."""
-    found = read(patient(tmp_path, **{name: text}))
+    found = read_folder(patient(tmp_path, **{name: text}))
     if "or known" in text:
-        assert "LATER" in shown(found)
+        assert "LATER" in show_case(found)
         return
-    assert "LATER" not in shown(found)
+    assert "LATER" not in show_case(found)
     assert found.rows_later > 1 or found.later
 
 
@@ -148,29 +148,29 @@ def test_a_day_is_read_as_people_write_it(tmp_path: Path, name: str, text: str) 
     ],
 )
 def test_what_is_known_stays(tmp_path: Path, name: str, text: str) -> None:
-    """A number that looks like a day, and what stands beside something later, are not cut away."""
-    assert "KNOWN" in shown(read(patient(tmp_path, **{name: text})))
+    """A number that looks like a day, and text beside a later date, are kept."""
+    assert "KNOWN" in show_case(read_folder(patient(tmp_path, **{name: text})))
 
 
 def test_a_plan_inside_a_note_is_no_later_knowledge_today(tmp_path: Path) -> None:
     folder = patient(tmp_path, note__txt="Seen. Next visit on 1 January 2099. KNOWN")
-    assert "KNOWN" in shown(read_patient(folder, DEFAULT_QUESTION, now().date()))
-    assert "KNOWN" not in shown(read(folder))
+    assert "KNOWN" in show_case(read_patient(folder, DEFAULT_QUESTION, now().date()))
+    assert "KNOWN" not in show_case(read_folder(folder))
 
 
 def test_a_timeline_by_age_is_cut_at_the_age(tmp_path: Path) -> None:
     rows = "AGE: 60.1, surgery --> EARLY, \nAGE: 61.9, surgery --> LATE, \n  age : 62 --> LATE"
-    everything = shown(read(patient(tmp_path, timeline__txt=rows), age=61.0))
+    everything = show_case(read_folder(patient(tmp_path, timeline__txt=rows), age=61.0))
     assert "EARLY" in everything
     assert "LATE" not in everything
     exact = "AGE: 61.052, surgery --> EARLY, \nAGE: 61.085, surgery --> LATE, "
-    assert "LATE" not in shown(read(patient(tmp_path, timeline__txt=exact), age=61.052))
+    assert "LATE" not in show_case(read_folder(patient(tmp_path, timeline__txt=exact), age=61.052))
 
 
 def test_nothing_outside_the_folder_can_be_requested(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("SECRET")
     folder = patient(tmp_path)
-    board = Board(read(folder).case, 1)
+    board = Board(read_folder(folder).case, 1)
     names = ("../secret.txt", str(tmp_path / "secret.txt"), "./report.txt", "REPORT.TXT",
              "report.txt\n", "", "/etc/passwd", "patient/../../secret.txt")  # fmt: skip
     opened = board.request_files(Files(names=names))
@@ -186,20 +186,20 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, inner: str) -> None
     (tmp_path / "more").mkdir()
     (patient(tmp_path) / "link.txt").symlink_to(tmp_path / inner)
     with pytest.raises(InputError, match="a link out of the folder") as refused:
-        read(tmp_path / "patient")
+        read_folder(tmp_path / "patient")
     assert "SECRET" not in str(refused.value)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(patient(tmp_path) / "wait.txt")
     with pytest.raises(InputError, match="not a regular file"):
-        read(tmp_path / "patient")
+        read_folder(tmp_path / "patient")
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     folder = patient(tmp_path, a__txt=b"\0\1binary", b__txt="x" * (2 << 20) + "y",
                      c__pdf=b"%PDF", d__csv=b"\xff\xfe\xfa", e__csv='a,"' + "b\n" * 99)  # fmt: skip
-    found = read(folder)
+    found = read_folder(folder)
     assert set(found.unread) == {"a.txt", "b.txt", "c.pdf", "d.csv"}
     assert "larger than 2 MiB" in found.unread["b.txt"]
     assert "binary" in found.unread["a.txt"]
@@ -207,7 +207,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_a_hidden_text_in_a_report_is_shown_or_gone(tmp_path: Path) -> None:
     folder = patient(tmp_path, odd__txt="seen\u202ereversed\x1b[31mred")
-    found = read(folder)
+    found = read_folder(folder)
     text = next(file.text for file in found.case.files if file.name == "odd.txt")
     assert text is not None
     assert "\u202e" not in text and "\x1b" not in text
@@ -232,7 +232,7 @@ def test_bad_folders_are_refused_with_a_clear_message(
 ) -> None:
     make(tmp_path / "patient")
     with pytest.raises(InputError, match=words):
-        read(tmp_path / "patient")
+        read_folder(tmp_path / "patient")
 
 
 def test_too_many_files_are_rejected(tmp_path: Path) -> None:
@@ -240,11 +240,14 @@ def test_too_many_files_are_rejected(tmp_path: Path) -> None:
     for number in range(MOST_FILES):
         (folder / f"{number}.txt").touch()
     with pytest.raises(InputError, match=f"more than {MOST_FILES} files"):
-        read(folder)
+        read_folder(folder)
 
 
 def test_a_blank_line_after_a_later_entry_is_no_later_row(tmp_path: Path) -> None:
-    assert read(patient(tmp_path, note__txt="2024-07-01 CT.\n\n", blood__csv="")).rows_later == 1
+    assert (
+        read_folder(patient(tmp_path, note__txt="2024-07-01 CT.\n\n", blood__csv="")).rows_later
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,5 +258,5 @@ def test_a_blank_line_after_a_later_entry_is_no_later_row(tmp_path: Path) -> Non
 def test_a_text_made_to_be_slow_is_read_in_time(tmp_path: Path, text: str) -> None:
     folder = patient(tmp_path, slow__txt=text, slow__json=text, slow__csv=text)
     began = time.monotonic()
-    read(folder, age=61.0)
+    read_folder(folder, age=61.0)
     assert time.monotonic() - began < 5
