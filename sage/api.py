@@ -100,7 +100,7 @@ class Cohort:
     >>> cohort.dictionary().n_patients
     686
     >>> [finding.code for finding in Cohort.check("gbsg2")]
-    []
+    ['censoring_flag']
     """
 
     @staticmethod

@@ -47,7 +47,6 @@ EXTRAS = {
     "onnx": Extra("networks for nuclei as ONNX files", ("onnxruntime",)),
     "postgres": Extra("checkpoints, the ledger and a queue of runs in PostgreSQL", ("psycopg",)),
     "ray": Extra("workers on several machines", ("ray",)),
-    "scores": Extra("BLEU, ROUGE and METEOR of open answers", ("nltk", "rouge_score")),
     "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),
 }
 """By name, as pyproject.toml has them; each module is a package of that extra."""

@@ -212,7 +212,7 @@ def test_the_command_line_logs_to_a_file_and_shows_its_level(tmp_path: Path) -> 
     quiet = sage_command("show", "nosuch", cwd=tmp_path)
     assert quiet.returncode == 2 and len(quiet.stderr.strip().splitlines()) == 1
     assert sage_command("--log-level", "loud", "show", "x", cwd=tmp_path).returncode == 2
-    assert "choose another" in sage_command("--log-file", "no/l", "runs", cwd=tmp_path).stderr
+    assert "choose another" in sage_command("--log-file", "no/l", "doctor", cwd=tmp_path).stderr
 
 
 def test_a_retry_is_logged_without_its_key(tmp_path: Path) -> None:
