@@ -5,34 +5,32 @@ from __future__ import annotations
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Recipe
 from sage.core.errors import InputError
+from sage.core.plugins import find_plugins, load_plugin
 
 
 def open_workers(
     word: str | None, recipe: Recipe, *, memory_mb: int | None = None, grace: float = 5.0
 ) -> Workers:
-    """Workers for "4" (local processes) or a Ray cluster.
+    """Workers for "4" (local processes), or of a plugin: "NAME" or "NAME:ADDRESS".
 
-    "ray" starts a cluster here, "ray:auto" uses the cluster of this machine, "ray://host:port"
-    a remote cluster. None or "auto" means a local process per processor.
+    None or "auto" means a local process per processor. A plugin registers, under `sage.workers`,
+    a function of the word, the recipe and the grace.
 
-    Raises `InputError` when the word means nothing, or Ray is not installed.
+    Raises `InputError` when the word means nothing.
 
     Parameters
     ----------
     memory_mb : megabytes of all jobs at once; None for what the machine has
     grace : seconds that a cancelled job has to end by itself
     """
-    if word is None or word == "auto":
+    if word is None or word == "auto" or word.isdigit():
         from mcp_servers.workers.pool import LocalPool
 
-        return LocalPool(recipe, memory_mb=memory_mb, grace=grace)
-    if word.isdigit():
-        from mcp_servers.workers.pool import LocalPool
-
-        return LocalPool(recipe, int(word), memory_mb=memory_mb, grace=grace)
-    if word in ("ray", "ray:auto") or word.startswith("ray://"):
-        from mcp_servers.workers.on_ray import RayWorkers
-
-        address = {"ray": None, "ray:auto": "auto"}.get(word, word)
-        return RayWorkers(recipe, address, grace=grace)
-    raise InputError(f'workers "{word}": give a number, "ray", "ray:auto", or "ray://host:port"')
+        count = int(word) if word and word.isdigit() else None
+        return LocalPool(recipe, count, memory_mb=memory_mb, grace=grace)
+    name = word.partition(":")[0]
+    known = find_plugins("sage.workers")
+    if name not in known:
+        raise InputError(f'workers "{word}": give a number, or {", ".join(known) or "auto"}')
+    workers: Workers = load_plugin("sage.workers", name)(word, recipe, grace=grace)
+    return workers

@@ -2,7 +2,8 @@
 
 Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a module of tools, or a
 package that lists such modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page
-of the server), `sage.hooks` (see `sage.core.hooks`).
+of the server), `sage.hooks` (see `sage.core.hooks`), `sage.workers` (a function that opens workers,
+see `mcp_servers.workers.choose`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any, Literal
 
 from sage.core.errors import InputError
 
-Group = Literal["sage.commands", "sage.tools", "sage.agents", "sage.pages", "sage.hooks"]
+Group = Literal[
+    "sage.commands", "sage.tools", "sage.agents", "sage.pages", "sage.hooks", "sage.workers"
+]
 
 
 @cache

@@ -58,7 +58,7 @@ NOT_RUN = {
     "sage tools run tumor": "needs the model of the line before it",
     "sage tools run … --set regions=": "needs a slide; tests/mcp_servers has some",
     "sage tools run measure_maps": "needs maps; tests/mcp_servers/measures/test_part.py makes some",
-    "sage tools run … --workers ray": "needs Ray; tests/mcp_servers/test_mcp_ray.py runs it",
+    "sage tools run … --workers ray": "needs Ray; plugins/sage_ray/tests/test_workers.py runs it",
     "sage exchange lexicon Homo_sapiens.gene_info.gz DO_cancer_slim.obo": "needs vocabularies of "
     "hundreds of megabytes; the example of --help imports two small ones",
     "export": "sets a variable",

@@ -22,7 +22,7 @@ import pytest
 from PIL import Image
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parents[2]
 HEAD, NODE = "10.211.7.2", "10.211.7.3"
 
 FRAIL = """#!/bin/sh
@@ -136,7 +136,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         "PATH": f"{shell.parent}:{os.environ['PATH']}",
         # "auto" finds the cluster there, whatever else runs on this machine
         "RAY_TMPDIR": str(folder),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(16),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -166,7 +166,7 @@ def test_every_job_of_a_cluster_that_loses_nodes_ends_or_is_refused_with_a_messa
     large = ("--address", f"{HEAD}:6379", "--num-cpus", "2", "--memory", str(3 * 2**30))
     cluster.raylet("node", NODE, *large, hide=slides)
 
-    script = (sys.executable, str(HERE / "ray_driver.py"))
+    script = (sys.executable, str(HERE / "driver.py"))
     work = (str(slides), str(tmp_path / "out"))
     inside = cluster.start("head", *script, "auto", *work)
     driver = cluster.start("here", *script, f"ray://{HEAD}:10001", *work)

@@ -15,10 +15,10 @@ from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.jobs import Recipe, State
-from mcp_servers.workers.on_ray import RayWorkers
 from sage.core.errors import Cancelled, FaultError, InputError
+from sage_ray.workers import RayWorkers
 
-TOOLS = str(Path(__file__).parent / "tools")
+TOOLS = str(Path(__file__).resolve().parents[3] / "tests" / "mcp_servers" / "tools")
 
 pytestmark = [
     pytest.mark.ray,
@@ -128,8 +128,10 @@ def test_a_board_that_dies_costs_no_job(workers: Workers, roots: Roots) -> None:
     workers.cancel(job)
 
 
-def test_an_absent_cluster_is_a_fault_that_names_the_address() -> None:
+def test_an_unknown_word_is_refused() -> None:
     with pytest.raises(InputError, match='"ray", "ray:auto", or "ray://host:port"'):
+        open_workers("ray:2", Recipe())
+    with pytest.raises(InputError, match="give a number, or ray"):
         open_workers("ray2", Recipe())
 
 

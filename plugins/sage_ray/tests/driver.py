@@ -1,6 +1,6 @@
 """Drives a Ray cluster from a process of its own, inside a network namespace; see the test beside.
 
-`python ray_driver.py WORKERS IN OUT`: lines of JSON on standard output, one for each thing that
+`python driver.py WORKERS IN OUT`: lines of JSON on standard output, one for each thing that
 happened; it goes on past a stage when a line comes on standard input.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 from mcp_servers.roots import Roots
 from mcp_servers.workers.jobs import Job, Recipe, State
-from mcp_servers.workers.on_ray import RayWorkers
 from sage.core.errors import SageError
+from sage_ray.workers import RayWorkers
 
-TOOLS = str(Path(__file__).parent / "tools")
+TOOLS = str(Path(__file__).resolve().parents[3] / "tests" / "mcp_servers" / "tools")
 LIMIT = 60.0
 
 

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from mcp_servers.spec import Resources
-from mcp_servers.workers.on_ray import call_within
-from mcp_servers.workers.ray_nodes import Node, explain_refusal, find_hosts, parse_nodes
-from mcp_servers.workers.ray_side import BEAT, Board
+from sage_ray.nodes import Node, explain_refusal, find_hosts, parse_nodes
+from sage_ray.tasks import BEAT, Board
+from sage_ray.workers import call_within
 
 SMALL = Node("a", "10.0.0.2", 8, 4096)
 LARGE = Node("b", "10.0.0.3", 2, 65536)

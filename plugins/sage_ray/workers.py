@@ -23,10 +23,10 @@ from mcp_servers.spec import ToolRun
 from mcp_servers.workers import machine
 from mcp_servers.workers.base import Workers, log
 from mcp_servers.workers.jobs import Job, Recipe, make_request, remove_leftovers, restore_error
-from mcp_servers.workers.ray_nodes import Node, explain_refusal, find_hosts, parse_nodes
-from mcp_servers.workers.ray_side import Board, run_on_ray
 from sage.core.errors import Cancelled, FaultError, InputError
 from sage.core.extras import install, require_extra
+from sage_ray.nodes import Node, explain_refusal, find_hosts, parse_nodes
+from sage_ray.tasks import Board, run_on_ray
 
 TICK = 0.2
 """Seconds between looks at running jobs."""
@@ -89,6 +89,22 @@ def shorten_message(message: str) -> list[str]:
     """The first and the last line of a message of Ray's; what may lie between is a traceback."""
     lines = message.strip().splitlines()
     return lines[:1] + lines[1:][-1:]
+
+
+def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers:
+    """Workers for "ray" (a cluster started here), "ray:auto" (that of this machine) or
+    "ray://HOST:PORT" (a remote cluster).
+
+    Raises
+    ------
+    InputError
+        When the word is none of these, or Ray is not installed.
+    FaultError
+        When there is no cluster.
+    """
+    if word not in ("ray", "ray:auto") and not word.startswith("ray://"):
+        raise InputError(f'workers "{word}": give "ray", "ray:auto", or "ray://host:port"')
+    return RayWorkers(recipe, {"ray": None, "ray:auto": "auto"}.get(word, word), grace=grace)
 
 
 class RayWorkers(Workers):

@@ -1,0 +1,1 @@
+"""Ray: tools run on the machines of a Ray cluster."""
