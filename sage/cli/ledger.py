@@ -170,9 +170,7 @@ SAYS = {
 
 
 @app.command()
-def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="A new file.")],
-) -> None:
+def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="A new file.")]) -> None:
     """Write the whole ledger to a file: a backup, or for `sage validate ledger merge` elsewhere.
 
     It contains hashes and ranks of patients' records and no identifier; those who have the records

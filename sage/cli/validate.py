@@ -75,8 +75,7 @@ def run(
     split: Split = None,
     impute: Impute = False,
     to_r: Annotated[
-        bool,
-        typer.Option("--export-r", help="Write each analysis as an R script, with its data."),
+        bool, typer.Option("--export-r", help="Write each analysis as an R script, with its data.")
     ] = False,
     figures: Annotated[bool, typer.Option(help="Draw figures, which takes half the time.")] = True,
     as_json: AsJson = False,

@@ -109,10 +109,7 @@ class Analysis:
     def open(cls, inputs: Path, *, trace: Path | None = None) -> Analysis:
         """Read and verify prepared inputs.
 
-        Raises
-        ------
-        InputError
-            If a file is missing or was changed since it was prepared.
+        Raises `InputError` if a file is missing or was changed since it was prepared.
         """
         try:
             provenance = json.loads((inputs / "provenance.json").read_text(encoding="utf-8"))
@@ -152,10 +149,7 @@ class Analysis:
     def run(self, tests: list[str] | None = None) -> list[TestOutcome]:
         """Run registered tests (default: all of them), then the controls of the claim.
 
-        Raises
-        ------
-        InputError
-            For a test that is not in the contract.
+        Raises `InputError` for a test that is not in the contract.
         """
         plans = [self.contract.test(test) for test in tests] if tests else list(self.contract.tests)
         if self.part == "replication":
@@ -316,12 +310,7 @@ class Analysis:
         controls.write_numbers(self._controls, self.contract.model_scale, self._book)
 
     def _control(
-        self,
-        kind: type[C],
-        name: str,
-        method: str,
-        work: Callable[[], C],
-        wanted: bool,
+        self, kind: type[C], name: str, method: str, work: Callable[[], C], wanted: bool
     ) -> C:
         """Run a control; return its typed result and record it as a test."""
         if not wanted:

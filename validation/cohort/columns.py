@@ -14,12 +14,7 @@ from validation.cohort.collapse import collapse
 from validation.cohort.data import CohortData
 from validation.cohort.derive import Signature, composed_scores, mean_z, ssgsea, z_scores
 from validation.cohort.endpoints import decode
-from validation.cohort.model import (
-    BARCODE_SITE,
-    SOURCE_SITE,
-    RatioSpec,
-    VariableSpec,
-)
+from validation.cohort.model import BARCODE_SITE, SOURCE_SITE, RatioSpec, VariableSpec
 from validation.cohort.tables import Loaded, codes, numeric, text_of
 from validation.cohort.timing import months_known
 from validation.core.dictionary import SINCE
@@ -79,10 +74,7 @@ class CohortColumns(CohortData):
     def column(self, key: str) -> pd.Series:
         """Read a variable for all patients, indexed by patient identifier; missing values are NaN.
 
-        Raises
-        ------
-        InputError
-            For a key that the cohort does not have, with the nearest keys it has.
+        Raises `InputError` for a key that the cohort does not have, with the nearest keys it has.
         """
         if key in self.variables:
             if key not in self._columns:

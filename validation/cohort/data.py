@@ -13,12 +13,7 @@ from validation.cohort.derive import Signature
 from validation.cohort.derive import signatures as shipped_signatures
 from validation.cohort.expression import Expression, load_expression
 from validation.cohort.ids import require_one_row_each
-from validation.cohort.model import (
-    BARCODE_SITE,
-    SOURCE_SITE,
-    CohortSpec,
-    key_of,
-)
+from validation.cohort.model import BARCODE_SITE, SOURCE_SITE, CohortSpec, key_of
 from validation.cohort.tables import Loaded, load_table
 from validation.core.types import canonical_json
 

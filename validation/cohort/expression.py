@@ -246,10 +246,7 @@ def _transform(
 
 
 def _genes(
-    spec: ExpressionSpec,
-    symbols: list[str],
-    reports: list[JoinReport],
-    notes: list[str],
+    spec: ExpressionSpec, symbols: list[str], reports: list[JoinReport], notes: list[str]
 ) -> dict[str, list[int]]:
     """The rows of each symbol; rows without a symbol are dropped and counted."""
     versioned = sum(1 for symbol in symbols if VERSIONED.match(symbol))
@@ -279,10 +276,7 @@ def _genes(
 
 
 def _samples(
-    spec: ExpressionSpec,
-    samples: list[str],
-    ids: str,
-    reports: list[JoinReport],
+    spec: ExpressionSpec, samples: list[str], ids: str, reports: list[JoinReport]
 ) -> dict[str, list[int]]:
     """The columns of each patient, of the sample types that are kept."""
     names = [

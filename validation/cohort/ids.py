@@ -37,10 +37,7 @@ def patient_of(identifier: str, rule: str) -> str | None:
 def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> None:
     """Refuse slides or samples taken for patients: barcodes that share a patient's part.
 
-    Raises
-    ------
-    InputError
-        If several do and the cohort declares no cluster.
+    Raises `InputError` if several do and the cohort declares no cluster.
     """
     people = [
         match.group(1) for identifier in identifiers if (match := BARCODE.match(identifier.upper()))

@@ -34,10 +34,7 @@ def read_matrix(spec: ExpressionSpec, path: Path) -> Matrix:
 
     A Parquet file is read some columns at a time, so that it takes the memory of its numbers alone.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read as such a matrix.
+    Raises `InputError` if the file cannot be read as such a matrix.
     """
     if ".parquet" in path.suffixes:
         names, columns, values = _parquet(spec, path)

@@ -340,10 +340,8 @@ def declaration_remedy(keys: Iterable[str]) -> str:
 def read_spec(path: Path) -> CohortSpec:
     """Read and validate a `cohort.toml`.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, is not TOML, or says something that no cohort can mean.
+    Raises `InputError` if the file is missing, is not TOML, or says something that no cohort can
+    mean.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))

@@ -17,30 +17,10 @@ from validation.core.dictionary import JoinReport
 if TYPE_CHECKING:
     import pandas as pd
 
-MISSING = frozenset(
-    {
-        "",
-        "NA",
-        "N/A",
-        "NaN",
-        "nan",
-        "#N/A",
-        "NULL",
-        "null",
-        ".",
-        "--",
-        "'--",
-        "[Not Available]",
-        "[Not Applicable]",
-        "[Not Evaluated]",
-        "[Not Reported]",
-        "[Unknown]",
-        "[Discrepancy]",
-        "[Completed]",
-        "Not Reported",
-        "not reported",
-        "Unknown",
-    }
+MISSING = (
+    frozenset({"", "NA", "N/A", "NaN", "nan", "#N/A", "NULL", "null", ".", "--", "'--"})
+    | {"Not Reported", "not reported", "Unknown", "[Unknown]", "[Discrepancy]", "[Completed]"}
+    | {f"[Not {word}]" for word in ("Available", "Applicable", "Evaluated", "Reported")}
 )
 
 
@@ -151,10 +131,7 @@ def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
 def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
     """Read a table, apply its filters and sample rule, and name each row's patient.
 
-    Raises
-    ------
-    InputError
-        Naming file and column, if either is missing or a filter keeps nothing.
+    Raises `InputError` naming file and column, if either is missing or a filter keeps nothing.
     """
     path = inside(root, spec.file, f"cohort.toml: tables.{name}")
     rows = read_text_table(
@@ -239,10 +216,7 @@ def codes(column: pd.Series) -> pd.Series:
 def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series:
     """A column as floats.
 
-    Raises
-    ------
-    InputError
-        If a value is neither a number nor a declared code for missing.
+    Raises `InputError` if a value is neither a number nor a declared code for missing.
     """
     import pandas as pd
 

@@ -373,10 +373,7 @@ class Contract(Strict):
     def test(self, name: str) -> TestPlan:
         """A registered test.
 
-        Raises
-        ------
-        InputError
-            If it is not registered; the runner runs nothing else.
+        Raises `InputError` if it is not registered; the runner runs nothing else.
         """
         for item in self.tests:
             if item.id == name:
@@ -435,10 +432,8 @@ class FrozenContract(Strict):
     def load(cls, path: Path) -> FrozenContract:
         """Read and verify a frozen contract.
 
-        Raises
-        ------
-        InputError
-            If the file is missing, not JSON, no frozen contract, or was changed since.
+        Raises `InputError` if the file is missing, not JSON, no frozen contract, or was changed
+        since.
         """
         given = _load_json(path)
         contract = given.get("contract") if isinstance(given, dict) else None
@@ -473,10 +468,8 @@ def read_claim(path: Path) -> Hypothesis | FrozenContract:
 def read_hypothesis(path: Path) -> Hypothesis:
     """Read a hypothesis file.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, not JSON, or not a hypothesis; the message names the field.
+    Raises `InputError` if the file is missing, not JSON, or not a hypothesis; the message names the
+    field.
     """
     found: Hypothesis = _validated(Hypothesis, path)
     return found

@@ -9,20 +9,14 @@ from validation.contracts.contract import Method, TestPlan, Within
 from validation.core.dictionary import DataDictionary, Endpoint
 from validation.core.hypothesis import Comparison, CutRule, Hypothesis
 
-SEARCHING: dict[CutRule, Method] = {
-    CutRule.SPLINE: "spline",
-    CutRule.OPTIMAL: "maximally_selected",
-}
+SEARCHING: dict[CutRule, Method] = {CutRule.SPLINE: "spline", CutRule.OPTIMAL: "maximally_selected"}
 ADJUSTED: dict[str, Method] = {
     "survival": "cox",
     "competing": "cause_specific",
     "binary": "logistic",
     "continuous": "linear",
 }
-WHOLE: dict[Comparison, Method] = {
-    Comparison.COMBINED: "nested",
-    Comparison.MEDIATION: "mediation",
-}
+WHOLE: dict[Comparison, Method] = {Comparison.COMBINED: "nested", Comparison.MEDIATION: "mediation"}
 """Comparisons that a single method answers from all exposures."""
 NOTES = {
     "nested": "p tests all terms; the effect is that of their mean",
@@ -77,14 +71,7 @@ def tests_of(
         )
     for other in secondary:
         tests += of_endpoint(
-            f"{other.key}.",
-            other,
-            grouped,
-            rule,
-            covariates,
-            strata,
-            primary=False,
-            whole=whole,
+            f"{other.key}.", other, grouped, rule, covariates, strata, primary=False, whole=whole
         )
     if endpoint.kind == "survival" and hypothesis.comparison is Comparison.TREND:
         tests.append(
@@ -115,10 +102,7 @@ def tests_of(
 
 
 def _each_within_the_other(
-    hypothesis: Hypothesis,
-    endpoint: Endpoint,
-    covariates: tuple[str, ...],
-    strata: tuple[str, ...],
+    hypothesis: Hypothesis, endpoint: Endpoint, covariates: tuple[str, ...], strata: tuple[str, ...]
 ) -> list[TestPlan]:
     """The effect of each exposure on both sides of the other, from a model of all terms."""
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
@@ -202,10 +186,7 @@ def for_rows(
     With a declared site there is a test of what it explains. Where several rows belong to a person,
     tests that take rows as independent are left out.
 
-    Raises
-    ------
-    InputError
-        If the primary test is among those.
+    Raises `InputError` if the primary test is among those.
     """
     primary = tests[0]
     followed = any(test.method == "time_dependent" for test in tests)
@@ -346,10 +327,7 @@ def _of_kind(
 
 
 def _described(
-    endpoint: Endpoint,
-    covariates: tuple[str, ...],
-    strata: tuple[str, ...],
-    known: tuple[str, ...],
+    endpoint: Endpoint, covariates: tuple[str, ...], strata: tuple[str, ...], known: tuple[str, ...]
 ) -> Iterator[_Beside]:
     """Register descriptive tests: the patients, and a model's performance."""
     if known and endpoint.kind == "survival":

@@ -42,10 +42,7 @@ def require_known(
 ) -> None:
     """Refuse what was known after the start of follow-up, unless the hypothesis counts it rightly.
 
-    Raises
-    ------
-    InputError
-        With the remedies: landmark analysis, or a time-dependent covariate.
+    Raises `InputError` with the remedies: landmark analysis, or a time-dependent covariate.
     """
     late = [use for use in uses if is_late(use)]
     landmark = hypothesis.landmark

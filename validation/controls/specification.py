@@ -34,10 +34,7 @@ CLAIMED = "as claimed"
 def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     """Fit every registered specification, and count those with the expected sign.
 
-    Raises
-    ------
-    InputError
-        If none could be estimated.
+    Raises `InputError` if none could be estimated.
     """
     contract = study.contract
     known = _outcome_rows(study)

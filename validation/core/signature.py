@@ -88,10 +88,7 @@ class GeneSignature(Strict):
     def require_measured(self, matrix: Container[str], label: str, cohort: str) -> None:
         """Refuse a score of which too few genes are measured.
 
-        Raises
-        ------
-        InputError
-            Naming the genes that are missing.
+        Raises `InputError` naming the genes that are missing.
         """
         held, lacking = self.split_measured(matrix)
         if len(held) < 2 or len(held) < self.min_measured * len(self.genes):

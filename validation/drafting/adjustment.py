@@ -74,10 +74,7 @@ class Adjustment(Strict):
 def read_arrows(arrows: Iterable[str]) -> list[tuple[str, str]]:
     """Arrows as pairs of cause and effect; a line may chain several (`a -> b -> c`).
 
-    Raises
-    ------
-    InputError
-        If a line is no arrow, or the arrows form a circle.
+    Raises `InputError` if a line is no arrow, or the arrows form a circle.
     """
     import networkx as nx
 

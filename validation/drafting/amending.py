@@ -51,11 +51,8 @@ def amend(
 ) -> FrozenContract:
     """Freeze the next version of a contract on the data as they are now.
 
-    Raises
-    ------
-    InputError
-        If the reason is empty, a name is unknown or not open to amendment, the result is no valid
-        contract, or nothing would change: neither the contract nor the data.
+    Raises `InputError` if the reason is empty, a name is unknown or not open to amendment, the
+    result is no valid contract, or nothing would change: neither the contract nor the data.
     """
     if not reason.strip():
         raise InputError("an amendment needs a reason")

@@ -13,10 +13,7 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
 
     Reads variables, who has the outcome, and the overall event rate; never an outcome by exposure.
 
-    Raises
-    ------
-    InputError
-        If the cohort is another one, or lacks something that the contract names.
+    Raises `InputError` if the cohort is another one, or lacks something that the contract names.
     """
     if contract.cohort != cohort.id:
         raise InputError(

@@ -103,10 +103,7 @@ class Plan(Strict):
 def plan(question: Question) -> Plan:
     """Events and patients for the asked power; both halves of a split must reach it.
 
-    Raises
-    ------
-    InputError
-        If no number of patients reaches it.
+    Raises `InputError` if no number of patients reaches it.
     """
     alpha = question.alpha / question.claims
     events = _events(question, question.hazard_ratio, alpha)

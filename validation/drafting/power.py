@@ -243,10 +243,8 @@ def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
 def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
     """Standard deviation of the exposure given main effects and strata; None for plain groups.
 
-    Raises
-    ------
-    InputError
-        If a stratum is unknown in everybody, or has too many levels to compare within.
+    Raises `InputError` if a stratum is unknown in everybody, or has too many levels to compare
+    within.
     """
     import pandas as pd
 

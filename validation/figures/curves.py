@@ -63,10 +63,7 @@ def follow_up(
     Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
     added to the axes' height; counts below `smallest` are not shown.
 
-    Raises
-    ------
-    InputError
-        For no curve, or more than there are colors.
+    Raises `InputError` for no curve, or more than there are colors.
     """
     if not curves:
         raise InputError("figure: no curve given")

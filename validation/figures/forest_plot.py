@@ -59,10 +59,7 @@ def forest(
     Intervals that leave the axis end in an arrow. A row whose value is NaN prints its `reason`
     where the interval would stand.
 
-    Raises
-    ------
-    InputError
-        If there is no row.
+    Raises `InputError` if there is no row.
     """
     if not rows:
         raise InputError("forest: no row given")

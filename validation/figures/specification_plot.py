@@ -42,10 +42,7 @@ def specification_curve_figure(
 
     Filled points have p below the curve's alpha; hollow points do not.
 
-    Raises
-    ------
-    InputError
-        If no specification has an estimate.
+    Raises `InputError` if no specification has an estimate.
     """
     fitted = [s for s in curve.specifications if s.ok]
     if not fitted:

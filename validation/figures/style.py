@@ -20,16 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, in an order whose first four also differ in lightness.
-OKABE_ITO = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#F0E442",
-)
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 INK = "#222222"
 MUTED = "#767676"
@@ -77,10 +68,7 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
     A file is written whole or not at all. No date and no program version is written, so that equal
     figures are equal files.
 
-    Raises
-    ------
-    InputError
-        If the suffix is another.
+    Raises `InputError` if the suffix is another.
     """
     from matplotlib.text import Text
 

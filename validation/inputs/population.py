@@ -89,10 +89,7 @@ def level_text(value: Any) -> str:
 def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
     """Values on the scale that the contract asks for: logarithms to base 2, or percentiles.
 
-    Raises
-    ------
-    InputError
-        If a value has no logarithm.
+    Raises `InputError` if a value has no logarithm.
     """
     from validation.statistics.base import ranks
 
@@ -162,10 +159,7 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
 def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) -> Cut:
     """The cut-points of an exposure by its rule, from known values alone.
 
-    Raises
-    ------
-    InputError
-        If the exposure is constant, or a side stays empty.
+    Raises `InputError` if the exposure is constant, or a side stays empty.
     """
     rule = rule or use.cut or CutRule.MEDIAN
     known = values[~np.isnan(values)]
@@ -212,10 +206,8 @@ MOST_GROUPS = 8
 def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
     """The points that part the ordered groups of a trend, from known values alone.
 
-    Raises
-    ------
-    InputError
-        If the values make fewer than three groups, or levels make more than `MOST_GROUPS`.
+    Raises `InputError` if the values make fewer than three groups, or levels make more than
+    `MOST_GROUPS`.
     """
     rule = use.cut or CutRule.TERTILE
     known = values[~np.isnan(values)]

@@ -78,10 +78,7 @@ class PredictionModel(Strict):
     def at_horizon_of(self, time: FloatArray) -> PredictionModel:
         """The model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
 
-        Raises
-        ------
-        InputError
-            If too few reach any: a cohort followed for so little judges no risk.
+        Raises `InputError` if too few reach any: a cohort followed for so little judges no risk.
         """
         for months, hazard in ((self.horizon, self.baseline), *reversed(self.earlier)):
             if np.count_nonzero(time > months) >= FOLLOWED:

@@ -141,10 +141,7 @@ class Study:
     def status(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, IntArray]:
         """Times and codes (0 censored, 1 the event, 2 a competing event) of the kept patients.
 
-        Raises
-        ------
-        InputError
-            If the endpoint has no time.
+        Raises `InputError` if the endpoint has no time.
         """
         time, event = self.outcome(endpoint)
         if event is None:
@@ -206,10 +203,7 @@ class Study:
     def clusters(self, keep: BoolArray) -> IntArray | None:
         """(kept,) which rows belong to the same person; None where each is a patient of its own.
 
-        Raises
-        ------
-        InputError
-            If a row's person is unknown.
+        Raises `InputError` if a row's person is unknown.
         """
         key = self.contract.cluster
         if key is None:

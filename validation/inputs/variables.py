@@ -15,10 +15,7 @@ MOST_SITES = 500
 def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     """The dictionary's entry of a variable, genes included.
 
-    Raises
-    ------
-    InputError
-        With the nearest keys, if there is none.
+    Raises `InputError` with the nearest keys, if there is none.
     """
     import difflib
 
@@ -81,10 +78,7 @@ def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse
 def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> VariableUse:
     """A variable to stratify by: few levels, and not fixed by the population already.
 
-    Raises
-    ------
-    InputError
-        With the remedy, if it is continuous, has too many levels, or does not vary.
+    Raises `InputError` with the remedy, if it is continuous, has too many levels, or does not vary.
     """
     found = find_variable(dictionary, key)
     if found.kind == "continuous":
@@ -109,10 +103,7 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
 def refuse_unfit_strata(hypothesis: Hypothesis, endpoints: list[Endpoint]) -> None:
     """Refuse strata where the endpoint or the cut rule cannot be stratified.
 
-    Raises
-    ------
-    InputError
-        With what to do instead.
+    Raises `InputError` with what to do instead.
     """
     for endpoint in endpoints:
         if endpoint.kind != "survival":

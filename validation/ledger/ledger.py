@@ -23,12 +23,7 @@ from sage.core.hashes import hash_text
 from validation.contracts.contract import FrozenContract, SplitRule
 from validation.core.hypothesis import disjoint, levels_of
 from validation.core.types import canonical_json
-from validation.ledger.asked import (
-    asked_before,
-    patients_data,
-    question_label,
-    screened_before,
-)
+from validation.ledger.asked import asked_before, patients_data, question_label, screened_before
 from validation.ledger.error_control import Adjusted, Claim, adjusted_claims
 from validation.ledger.journal import Journal
 from validation.ledger.lines import (
@@ -65,11 +60,8 @@ class Ledger:
 
     `path` is the folder's file, None where only the store is written.
 
-    Raises
-    ------
-    InputError
-        If a line was edited, removed or exchanged; the message names it. A last line that an
-        interruption tore is dropped, and `notes` records it.
+    Raises `InputError` if a line was edited, removed or exchanged; the message names it. A last
+    line that an interruption tore is dropped, and `notes` records it.
     """
 
     def __init__(self, path: Path | None, store: Store | None = None) -> None:
@@ -387,11 +379,8 @@ class Ledger:
     def require_unopened(self, key: str, frozen: FrozenContract) -> None:
         """Check that no other contract on this claim has opened the confirmation patients.
 
-        Raises
-        ------
-        InputError
-            If another contract did: another version, seed or share, or the claim under another
-            name.
+        Raises `InputError` if another contract did: another version, seed or share, or the claim
+        under another name.
         """
         for line in self.lines:
             content = line.said
@@ -409,10 +398,7 @@ class Ledger:
     def unlock(self, key: str, frozen: FrozenContract) -> None:
         """Open the confirmation patients for a contract of a hypothesis, once.
 
-        Raises
-        ------
-        InputError
-            If they were opened before for another contract of that hypothesis.
+        Raises `InputError` if they were opened before for another contract of that hypothesis.
         """
         self.require_unopened(key, frozen)
         mine = Unlock(

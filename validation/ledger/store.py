@@ -120,10 +120,7 @@ def first_chain(store: str) -> str:
 def open_store(url: str) -> Store:
     """The store at a path, or at a `postgresql://` URL; made when it is first written to.
 
-    Raises
-    ------
-    InputError
-        If it is no store, or cannot be opened.
+    Raises `InputError` if it is no store, or cannot be opened.
     """
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresStore(url)
@@ -246,10 +243,7 @@ class Store(ABC):
     def data(self, row: Row) -> bytes:
         """The bytes attached to a row.
 
-        Raises
-        ------
-        InputError
-            If they are not those that were written.
+        Raises `InputError` if they are not those that were written.
         """
         with self._open() as db:
             found = self._all(db, "SELECT data FROM sage_ledger WHERE seq = ?", (row.seq,))
@@ -366,10 +360,7 @@ class ReadLines:
 def read_lines(lines: Iterable[str], name: str) -> ReadLines:
     """The rows of another store, oldest first.
 
-    Raises
-    ------
-    InputError
-        If a line is none, or was edited.
+    Raises `InputError` if a line is none, or was edited.
     """
     rows: list[Row] = []
     chains: list[str] = []

@@ -18,13 +18,7 @@ from sage.core.errors import InputError
 from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.inputs.study import Study
-from validation.methods.shared import (
-    fit_cox,
-    fit_logistic,
-    layers_of,
-    matrix,
-    outcome_of,
-)
+from validation.methods.shared import fit_cox, fit_logistic, layers_of, matrix, outcome_of
 from validation.results.results import Book, TestOutcome, p_text
 from validation.statistics.calibration import baseline_hazard
 from validation.statistics.decision_curve import net_benefit
@@ -152,9 +146,7 @@ def _follow_up_rows(
     if kind not in ("survival", "competing"):
         return []
     label = study.contract.endpoint(plan.endpoint).label
-    followed: dict[str, str] = {
-        "variable": "follow-up, months, median (reverse Kaplan-Meier)",
-    }
+    followed: dict[str, str] = {"variable": "follow-up, months, median (reverse Kaplan-Meier)"}
     events: dict[str, str] = {"variable": f"{label}, events (%)"}
     for head, mine in zip(heads, masks, strict=True):
         known = mine & study.complete(plan.endpoint)
@@ -334,10 +326,8 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
 
     Kept in the study: the test computes them, the figure draws them.
 
-    Raises
-    ------
-    InputError
-        If no covariate varies, or the events are too few to predict any from the others.
+    Raises `InputError` if no covariate varies, or the events are too few to predict any from the
+    others.
     """
     kept: DecisionCurves | None = study.curves.get(plan.id)
     if kept is not None:

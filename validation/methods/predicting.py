@@ -71,10 +71,7 @@ def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatAr
 
     Patients at a level that the model does not know are left out.
 
-    Raises
-    ------
-    InputError
-        If these patients lack a variable of the model, or code it in other levels.
+    Raises `InputError` if these patients lack a variable of the model, or code it in other levels.
     """
     keys = tuple(dict.fromkeys(term.key for term in model.terms if term.key))
     lacking = [key for key in keys if key not in study.rows.columns]

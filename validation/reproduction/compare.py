@@ -262,10 +262,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
 def read_numbers(path: Path, task: Task) -> Numbers:
     """Read what a second implementation left, as hostile: bounded, typed, finite, registered.
 
-    Raises
-    ------
-    InputError
-        Naming the rule that the file breaks, without quoting the file.
+    Raises `InputError` naming the rule that the file breaks, without quoting the file.
     """
     from validation.reproduction.strictjson import read_bounded
 
@@ -375,10 +372,7 @@ def write_reproduction(found: Reproduction, out: Path) -> None:
 def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
     """All comparisons that a folder of results holds.
 
-    Raises
-    ------
-    InputError
-        If a file cannot be read: tampering is not passed over.
+    Raises `InputError` if a file cannot be read: tampering is not passed over.
     """
     found = []
     for path in sorted((out / "reproduction").glob("*.json")):

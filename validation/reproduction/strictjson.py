@@ -14,11 +14,9 @@ DEEPEST = 8
 def read_bounded(path: Path, largest: int) -> Any:
     """The value of a small JSON file.
 
-    Raises
-    ------
-    InputError
-        If it is missing, no regular file, larger than `largest` bytes, nested deeper than
-        `DEEPEST`, not JSON, holds NaN or infinity, or a name twice. The message repeats nothing.
+    Raises `InputError` if it is missing, no regular file, larger than `largest` bytes, nested
+    deeper than `DEEPEST`, not JSON, holds NaN or infinity, or a name twice. The message repeats
+    nothing.
     """
     name = path.name
     if path.is_symlink() or not path.is_file():

@@ -272,10 +272,7 @@ class Results(Strict):
     def number(self, key: str) -> Number:
         """A number by key.
 
-        Raises
-        ------
-        InputError
-            If there is none; a report that asks for it must not be built.
+        Raises `InputError` if there is none; a report that asks for it must not be built.
         """
         if key not in self.numbers:
             raise InputError(f'no number "{key}" in the results')

@@ -44,10 +44,7 @@ def require_other_patients(
     whatever the files. An edited or pooled copy is known by its records: exposures and covariates
     of most patients of a cohort are those of patients of the other.
 
-    Raises
-    ------
-    InputError
-        If the same patients would be read again.
+    Raises `InputError` if the same patients would be read again.
     """
     known = set(frozen.data_hashes.values())
     _require_other_files(known, frozen.contract.cohort, second, first)
@@ -58,10 +55,7 @@ def require_other_patients(
 def require_other_cohort(first: Cohort, second: Cohort) -> None:
     """Check by files and barcodes, before there is a contract, that cohorts have other patients.
 
-    Raises
-    ------
-    InputError
-        If the same patients would be read again.
+    Raises `InputError` if the same patients would be read again.
     """
     _require_other_files(set(first.hashes().values()), first.id, second, first)
     _refuse_barcodes(second, first)

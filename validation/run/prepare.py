@@ -199,11 +199,8 @@ def _required_variables(contract: Contract) -> list[str]:
 def require_variables(frozen: FrozenContract, second: Cohort) -> None:
     """Check that a second cohort has what the primary test reads, before the first is analyzed.
 
-    Raises
-    ------
-    InputError
-        If it lacks a variable or the endpoint, or knew an exposure after the start of follow-up
-        only; the message names it.
+    Raises `InputError` if it lacks a variable or the endpoint, or knew an exposure after the start
+    of follow-up only; the message names it.
     """
     contract = frozen.contract
     for exposure in contract.hypothesis.exposures:
@@ -220,10 +217,7 @@ def require_variables(frozen: FrozenContract, second: Cohort) -> None:
 def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
     """Check that a cohort is the contract's, with the data that it was frozen on.
 
-    Raises
-    ------
-    InputError
-        If it is another cohort, or a file changed; the message names it.
+    Raises `InputError` if it is another cohort, or a file changed; the message names it.
     """
     if cohort.id != frozen.contract.cohort:
         raise InputError(

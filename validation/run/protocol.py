@@ -53,11 +53,8 @@ def register(
 ) -> None:
     """Write the contract into the ledger before its first result.
 
-    Raises
-    ------
-    InputError
-        If the confirmation patients were opened for another contract of the same hypothesis, or
-        the second cohort lacks a variable or holds the same patients.
+    Raises `InputError` if the confirmation patients were opened for another contract of the same
+    hypothesis, or the second cohort lacks a variable or holds the same patients.
     """
     known = ledger.registration(frozen.sha256)
     ledger.register(frozen, cohort, fresh=known is None or known.frozen)

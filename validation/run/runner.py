@@ -135,10 +135,7 @@ def clear(out: Path) -> None:
 def read_analysis(folder: Path) -> AnalysisResult:
     """Read what an analysis left in `folder`.
 
-    Raises
-    ------
-    InputError
-        If it left nothing that can be read.
+    Raises `InputError` if it left nothing that can be read.
     """
     try:
         text = (folder / "analysis.json").read_text(encoding="utf-8")
@@ -244,10 +241,7 @@ def collect(
                 ),
                 *weighed.objections,
             ),
-            qualifiers=(
-                *ledger_qualifiers(state, alpha),
-                *weighed.qualifiers,
-            ),
+            qualifiers=(*ledger_qualifiers(state, alpha), *weighed.qualifiers),
         )
     )
     said = tuple(reason for reason in weighed.reasons if reason not in verdict.reasons)

@@ -213,11 +213,7 @@ class _Features(NamedTuple):
 
 
 def _features(
-    cohort: Cohort,
-    table: pd.DataFrame,
-    endpoint: str,
-    covariates: tuple[str, ...],
-    detected: float,
+    cohort: Cohort, table: pd.DataFrame, endpoint: str, covariates: tuple[str, ...], detected: float
 ) -> _Features:
     keep = table[f"{endpoint}.time"].notna()
     losses = []

@@ -43,10 +43,7 @@ class Look:
 def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[str] = ()) -> Look:
     """Select the variables to show: those named, or all without outcomes, and genes.
 
-    Raises
-    ------
-    InputError
-        For a variable or an endpoint that the cohort does not have.
+    Raises `InputError` for a variable or an endpoint that the cohort does not have.
     """
     for name in endpoints:
         cohort.outcome(name)

@@ -175,10 +175,7 @@ def screen(
 
 
 def _covariates(
-    covariates: npt.ArrayLike | None,
-    names: Sequence[str] | None,
-    t: FloatArray,
-    e: BoolArray,
+    covariates: npt.ArrayLike | None, names: Sequence[str] | None, t: FloatArray, e: BoolArray
 ) -> tuple[FloatArray | None, tuple[str, ...]]:
     """Standardized covariates, refused where no model could hold them."""
     if covariates is None:
@@ -197,12 +194,7 @@ def _covariates(
 
 
 def _fit_single(
-    t: FloatArray,
-    e: BoolArray,
-    x: FloatArray,
-    c: FloatArray | None,
-    rows: BoolArray,
-    name: str,
+    t: FloatArray, e: BoolArray, x: FloatArray, c: FloatArray | None, rows: BoolArray, name: str
 ) -> tuple[str, float, float, float, float]:
     """Fit a single feature on the patients that have it: (status, coef, se, score, sd)."""
     nothing = (float("nan"), float("nan"), float("nan"), 1.0)

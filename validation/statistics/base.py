@@ -80,10 +80,7 @@ def chi2_p(statistic: float, df: int) -> float:
 def difference_test(difference: FloatArray, covariance: FloatArray, method: str) -> TestResult:
     """Chi-squared test that observed minus expected events of k groups are all zero.
 
-    Raises
-    ------
-    EmptyGroupError
-        When no two groups were ever at risk together.
+    Raises `EmptyGroupError` when no two groups were ever at risk together.
     """
     if np.trace(covariance) <= 0.0:
         raise EmptyGroupError("at no event time are two groups at risk: they cannot be compared")
@@ -180,10 +177,7 @@ def group_codes(
 ) -> tuple[IntArray, tuple[str, ...]]:
     """Group labels as codes 0..k-1 in sorted order, with their names.
 
-    Raises
-    ------
-    EmptyGroupError
-        When fewer than `at_least` groups have a patient.
+    Raises `EmptyGroupError` when fewer than `at_least` groups have a patient.
     """
     g = np.asarray(group)
     if g.shape != (n,):

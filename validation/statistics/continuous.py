@@ -13,13 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-from validation.statistics.base import (
-    FloatArray,
-    TestResult,
-    as_float,
-    design,
-    group_codes,
-)
+from validation.statistics.base import FloatArray, TestResult, as_float, design, group_codes
 from validation.statistics.errors import (
     CollinearError,
     ConstantFeatureError,

@@ -235,11 +235,7 @@ def cox(
 
 
 def _sandwich(
-    sets: list[RiskSets],
-    z: FloatArray,
-    best: Maximum,
-    codes: IntArray,
-    groups: int,
+    sets: list[RiskSets], z: FloatArray, best: Maximum, codes: IntArray, groups: int
 ) -> tuple[FloatArray, TestResult]:
     """Covariance of the coefficients from the clusters' score residuals, and their score test.
 

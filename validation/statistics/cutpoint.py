@@ -15,13 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sage.core.seeds import generator
-from validation.statistics.base import (
-    BoolArray,
-    FloatArray,
-    as_float,
-    survival_arrays,
-    two_sided,
-)
+from validation.statistics.base import BoolArray, FloatArray, as_float, survival_arrays, two_sided
 from validation.statistics.errors import ConstantFeatureError, NoEventsError, ShapeError
 
 

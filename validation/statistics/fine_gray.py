@@ -16,11 +16,7 @@ from scipy.special import ndtr
 from validation.statistics.base import FloatArray, HazardRatios, IntArray, design, z_of
 from validation.statistics.competing import causes
 from validation.statistics.concordance import censoring_weight
-from validation.statistics.errors import (
-    ConvergenceError,
-    SeparationError,
-    TooManyCovariatesError,
-)
+from validation.statistics.errors import ConvergenceError, SeparationError, TooManyCovariatesError
 from validation.statistics.newton import Likelihood, maximize
 
 

@@ -61,10 +61,7 @@ class Mediation:
 
 
 def additive_hazards(
-    time: npt.ArrayLike,
-    event: npt.ArrayLike,
-    X: npt.ArrayLike,
-    strata: npt.ArrayLike | None = None,
+    time: npt.ArrayLike, event: npt.ArrayLike, X: npt.ArrayLike, strata: npt.ArrayLike | None = None
 ) -> AdditiveHazards:
     """Additive hazards model with constant effects and a free baseline (in each stratum).
 

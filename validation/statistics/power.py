@@ -125,11 +125,7 @@ def events_needed(
 
 
 def minimum_detectable_or(
-    n: int,
-    events: int,
-    fraction_exposed: float,
-    alpha: float = 0.05,
-    power: float = 0.8,
+    n: int, events: int, fraction_exposed: float, alpha: float = 0.05, power: float = 0.8
 ) -> float:
     """Smallest odds ratio above 1 found with this power for a binary outcome.
 

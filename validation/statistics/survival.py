@@ -193,10 +193,7 @@ def logrank_trend(
 
 
 def _logrank_sums(
-    time: npt.ArrayLike,
-    event: npt.ArrayLike,
-    group: npt.ArrayLike,
-    strata: npt.ArrayLike | None,
+    time: npt.ArrayLike, event: npt.ArrayLike, group: npt.ArrayLike, strata: npt.ArrayLike | None
 ) -> tuple[FloatArray, FloatArray]:
     """Observed minus expected events of each group, and their covariance, over all strata."""
     t, e = survival_arrays(time, event)

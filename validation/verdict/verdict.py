@@ -165,10 +165,7 @@ def judge(evidence: Evidence) -> Verdict:
     primary = analysis.test(contract.primary)
     unsafe = [
         objection
-        for objection in (
-            *control_objections(contract, analysis.controls),
-            *evidence.objections,
-        )
+        for objection in (*control_objections(contract, analysis.controls), *evidence.objections)
         if objection.any_reading
     ]
     if primary is None or not _is_measured(primary):

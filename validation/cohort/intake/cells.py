@@ -6,10 +6,7 @@ from collections import Counter
 
 from sage.core.errors import InputError
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess
-from validation.cohort.intake.names import (
-    tokens,
-    unit_in,
-)
+from validation.cohort.intake.names import tokens, unit_in
 from validation.cohort.intake.text import RawTable
 from validation.cohort.intake.values import (
     Column,
@@ -44,15 +41,7 @@ def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column],
         )
         if found:
             column.sentinels = tuple(code for code, _ in found)
-            for cached in (
-                "absent",
-                "present",
-                "counts",
-                "percent",
-                "numbers",
-                "numeric",
-                "odd",
-            ):
+            for cached in ("absent", "present", "counts", "percent", "numbers", "numeric", "odd"):
                 column.__dict__.pop(cached, None)
             guesses.append(
                 make_guess(

@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 
 from validation.cohort.intake.guesses import Guess, make_guess
-from validation.cohort.intake.names import (
-    BIRTH,
-    DEATH,
-    TIME,
-    stem,
-    tokens,
-    words,
-)
+from validation.cohort.intake.names import BIRTH, DEATH, TIME, stem, tokens, words
 from validation.cohort.intake.values import Column
 from validation.cohort.tables import codes
 

@@ -8,15 +8,7 @@ from typing import Any
 from sage.core.errors import InputError
 from validation.cohort.intake.coding import detect_coding, is_number_of_death, side_of
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess
-from validation.cohort.intake.names import (
-    BIRTH,
-    DEATH,
-    LABELS,
-    LAST,
-    START,
-    stem,
-    words,
-)
+from validation.cohort.intake.names import BIRTH, DEATH, LABELS, LAST, START, stem, words
 from validation.cohort.intake.outcome import Outcome
 from validation.cohort.intake.paired import build_endpoint, find_contact, is_event, pair_columns
 from validation.cohort.intake.values import Column

@@ -21,9 +21,7 @@ from validation.cohort.intake.names import (
     unit_in,
     words,
 )
-from validation.cohort.intake.values import (
-    Column,
-)
+from validation.cohort.intake.values import Column
 
 
 class ColumnGuess(Strict):

@@ -119,10 +119,7 @@ def read_corrections(settings: Iterable[str]) -> Corrections:
     `KEY` is a word on the whole (`id`, `decimal`), on the endpoint (`time`, `event`; `PFS.time` for
     another than the first), on a column (`STAGE.kind`) or the id of a file (`id.samples`).
 
-    Raises
-    ------
-    InputError
-        If a key is not known or a value is empty.
+    Raises `InputError` if a key is not known or a value is empty.
     """
     found = Corrections()
     for setting in settings:

@@ -6,14 +6,14 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from validation.cohort.intake.names import tokens, words
+from validation.cohort.intake.names import AFTER, AT_BASELINE, NOT_BASELINE, tokens, word_set, words
 from validation.cohort.intake.values import Column
 
 ROMAN = {"0": 0, "i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5}
 STAGE = re.compile(r"^(?:sta[gd]e\s*)?(0|iii|ii|iv|i|v|[0-5])\s*([abc]\d?)?$")
 TNM = re.compile(r"^[pcyr]*([tnm])\s*(\d)\s*([a-d]\d?)?(\(?(mi|i[+-]|sn)\)?)?$")
 TNM_LOW = re.compile(r"^[pcyr]*t(a|is)$")
-STAGED = frozenset({"stage", "stade", "tnm", "figo", "ajcc"})
+STAGED = word_set("stage stade tnm figo ajcc")
 UNSTAGED = re.compile(r"^(stage\s*)?[pcyr]*[tnmg]?\s*x$|^(stage )?(x|unstaged)$")
 GRADE = re.compile(r"^(?:g|grade\s*)(\d)$")
 NUMBERED = re.compile(r"^([a-z]{1,6})[ _-]?(\d)\+?$")
@@ -26,26 +26,10 @@ SCALES = (
     ("high", "severe", "strong", "high grade", "poorly differentiated", "large"),
     ("very high", "undifferentiated"),
 )
-ORDERED = frozenset(
-    [
-        "stage",
-        "stade",
-        "grade",
-        "score",
-        "level",
-        "ecog",
-        "karnofsky",
-        "performance",
-        "ps",
-        "gleason",
-        "intensity",
-        "zubrod",
-        "tgrade",
-    ]
+ORDERED = word_set(
+    "stage stade grade score level ecog karnofsky performance ps gleason intensity zubrod tgrade"
 )
-COUNTED = frozenset(
-    ["count", "number", "nodes", "node", "size", "n", "age", "weight", "height", "dose"]
-)
+COUNTED = word_set("count number nodes node size n age weight height dose")
 FOLDED = {
     word: level
     for level, text in (
@@ -208,7 +192,5 @@ def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int 
 
 def implies_baseline(name: str) -> bool:
     """True if the name implies that the value was known at baseline."""
-    from validation.cohort.intake.names import AFTER, AT_BASELINE, NOT_BASELINE
-
     text = words(name)
     return bool(AT_BASELINE.search(text)) and not (AFTER.search(text) or NOT_BASELINE.search(text))

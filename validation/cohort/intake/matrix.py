@@ -57,10 +57,7 @@ class RawMatrix:
 def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
     """The matrix that a file holds; None if it is not a matrix and need not be.
 
-    Raises
-    ------
-    InputError
-        If it should be a matrix and has no numbers.
+    Raises `InputError` if it should be a matrix and has no numbers.
     """
     lines = []
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -165,10 +162,7 @@ def _scale(values: list[str]) -> tuple[str, str]:
 def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
     """Per sample the number of non-silent mutations, and the genes that are mutated often.
 
-    Raises
-    ------
-    InputError
-        If the file lacks the columns of a MAF.
+    Raises `InputError` if the file lacks the columns of a MAF.
     """
     import pandas as pd
 
@@ -223,10 +217,7 @@ def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
 def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
     """GDC's STAR or HTSeq count files as a matrix, by their sample sheet.
 
-    Raises
-    ------
-    InputError
-        If count files are there, but do not agree on their genes.
+    Raises `InputError` if count files are there, but do not agree on their genes.
     """
     text = decode(sheet.read_bytes(), sheet.name, None)[0]
     separator = "\t" if "\t" in text.split("\n", 1)[0] else ","

@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 STEMS: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = tuple(
-    (name, tuple(frozenset(words.split()) for words in spellings))
+    (name, tuple(map(word_set, spellings)))
     for name, spellings in (
         ("CSS", ("css", "cancer specific", "tumor specific")),
         ("DSS", ("dss", "disease specific")),
@@ -20,37 +26,13 @@ STEMS: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = tuple(
         ("TTP", ("ttp",)),
         ("RFS", ("recurrence", "recurred", "relapse", "relapsed", "recidive", "rechute")),
         ("PFS", ("progression", "progressed")),
-        (
-            "OS",
-            (
-                "os",
-                "overall survival",
-                "survival",
-                "vital",
-                "death",
-                "dead",
-                "died",
-                "deceased",
-                "alive",
-                "oas",
-                "futime",
-                "fustat",
-                "survtime",
-                "verstorben",
-                "gestorben",
-                "tod",
-                "todesdatum",
-                "überleben",
-                "deces",
-                "decede",
-                "decedee",
-                "mort",
-                "vivant",
-                "survie",
-            ),
-        ),
     )
 )
+OF_DEATH = word_set(
+    "os survival vital death dead died deceased alive oas futime fustat survtime verstorben "
+    "gestorben tod todesdatum überleben deces decede decedee mort vivant survie"
+)
+"""Words that name overall survival where no other outcome is named."""
 LABELS = {
     "OS": "Overall survival",
     "CSS": "Cancer-specific survival",
@@ -66,105 +48,26 @@ LABELS = {
 }
 DEATHS = frozenset({"OS", "CSS", "DSS"})
 UNITS = {
-    "days": frozenset({"day", "days", "d", "tage", "jour", "jours"}),
-    "weeks": frozenset({"week", "weeks", "wk", "wks", "semaines"}),
-    "months": frozenset({"month", "months", "mo", "mos", "mths", "monate", "mois"}),
-    "years": frozenset({"year", "years", "yr", "yrs", "jahre", "ans", "annees"}),
+    "days": word_set("day days d tage jour jours"),
+    "weeks": word_set("week weeks wk wks semaines"),
+    "months": word_set("month months mo mos mths monate mois"),
+    "years": word_set("year years yr yrs jahre ans annees"),
 }
-TIME = frozenset(
-    {"time", "times", "survtime", "futime", "duration", "followup", "fu", "delai", "suivi", "duree"}
-).union(*UNITS.values()) - {"d"}
-NO_TIME = frozenset(
-    [
-        "age",
-        "birth",
-        "began",
-        "smoked",
-        "smoking",
-        "pack",
-        "stopped",
-        "diagnosis",
-        "initial",
-        "form",
-        "completion",
-        "upload",
-        "batch",
-        "treatment",
-        "therapy",
-        "collection",
-        "procurement",
-        "radiation",
-        "drug",
-        "dose",
-        "sample",
-        "response",
-        "submission",
-        "number",
-        "count",
-        "exposure",
-        "dx",
-        "additional",
-        "surgery",
-        "dcc",
-        "shipment",
-        "naissance",
-        "traitement",
-        "tabac",
-    ]
+TIME = word_set("time times survtime futime duration followup fu delai suivi duree").union(
+    *UNITS.values()
+) - {"d"}
+NO_TIME = word_set(
+    "age birth began smoked smoking pack stopped diagnosis initial form completion upload batch "
+    "treatment therapy collection procurement radiation drug dose sample response submission "
+    "number count exposure dx additional surgery dcc shipment naissance traitement tabac"
 )
-EVENT = frozenset(
-    [
-        "status",
-        "event",
-        "events",
-        "censor",
-        "censored",
-        "censoring",
-        "cens",
-        "dead",
-        "death",
-        "deceased",
-        "died",
-        "vital",
-        "alive",
-        "fustat",
-        "verstorben",
-        "gestorben",
-        "tod",
-        "statut",
-        "evenement",
-        "deces",
-        "decede",
-        "decedee",
-        "mort",
-        "vivant",
-    ]
+EVENT = word_set(
+    "status event events censor censored censoring cens dead death deceased died vital alive "
+    "fustat verstorben gestorben tod statut evenement deces decede decedee mort vivant"
 )
-NO_EVENT = frozenset(
-    [
-        "new",
-        "classifier",
-        "predicted",
-        "prediction",
-        "risk",
-        "score",
-        "menopause",
-        "menopausal",
-        "nodal",
-        "er",
-        "pr",
-        "her2",
-        "her",
-        "mutation",
-        "mutational",
-        "smoking",
-        "cause",
-        "date",
-        "days",
-        "type",
-        "site",
-        "margin",
-    ]
+NO_EVENT = word_set(
+    "new classifier predicted prediction risk score menopause menopausal nodal er pr her2 her "
+    "mutation mutational smoking cause date days type site margin"
 )
 OUTCOME = re.compile(
     r"\b(death|dead|died|deceased?|vital|alive|surviv\w*|censor\w*|cens|recurr\w*|relapse\w*|"
@@ -222,7 +125,6 @@ DEATH = re.compile(
     r"\b(death|dead|died|deceased?|exitus|dod|tod|todesdatum|verstorben|gestorben|"
     r"deces|decedee?)\b"
 )
-DATE = re.compile(r"\b(date|datum|day of|dt)\b")
 CONTACT = re.compile(r"\blast (contact|follow|fu|seen|known|visit)|\bfollow ?up\b")
 
 
@@ -256,7 +158,7 @@ def stem(name: str) -> str:
     for outcome, spellings in STEMS:
         if any(spelling <= found for spelling in spellings):
             return outcome
-    return ""
+    return "OS" if found & OF_DEATH else ""
 
 
 def unit_in(name: str) -> str:

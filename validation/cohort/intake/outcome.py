@@ -29,10 +29,7 @@ def find_column(
 ) -> Column:
     """The column that a setting names; with `whole`, the longest prefix that is a column.
 
-    Raises
-    ------
-    InputError
-        If there is no such column.
+    Raises `InputError` if there is no such column.
     """
     for end in range(len(whole), 0, -1):
         if end == len(whole) or whole[end] == ":":

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 
 from validation.cohort.intake.dated import find_dated_outcomes
 from validation.cohort.intake.guesses import Corrections, make_guess
-from validation.cohort.intake.names import (
-    stem,
-    tokens,
-)
+from validation.cohort.intake.names import stem, tokens
 from validation.cohort.intake.outcome import Outcome, find_column
 from validation.cohort.intake.outcomes_set import apply_settings
 from validation.cohort.intake.paired import build_endpoint, pair_columns
@@ -32,10 +29,7 @@ NOT_RESPONDED = frozenset(
 def find_outcomes(columns: Mapping[tuple[str, str], Column], said: Corrections) -> list[Outcome]:
     """The endpoints of all tables, those that were set first.
 
-    Raises
-    ------
-    InputError
-        If what was set names no such column or code.
+    Raises `InputError` if what was set names no such column or code.
     """
     found: list[Outcome] = []
     taken: set[str] = set()

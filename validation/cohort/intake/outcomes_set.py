@@ -10,9 +10,7 @@ from sage.core.errors import InputError
 from validation.cohort.intake.coding import describe_sides
 from validation.cohort.intake.dated import build_dated_outcome
 from validation.cohort.intake.guesses import make_guess
-from validation.cohort.intake.names import (
-    LABELS,
-)
+from validation.cohort.intake.names import LABELS
 from validation.cohort.intake.outcome import Outcome, find_column, negative_times, time_guess
 from validation.cohort.intake.time_units import detect_time_unit
 from validation.cohort.intake.values import Column
@@ -27,10 +25,7 @@ def apply_settings(
 ) -> Outcome:
     """An endpoint as a person set it.
 
-    Raises
-    ------
-    InputError
-        If a setting names no such column or code, or leaves something open.
+    Raises `InputError` if a setting names no such column or code, or leaves something open.
     """
     own_all = list(columns.values())
     if "start" in fields or "end" in fields or "death" in fields:

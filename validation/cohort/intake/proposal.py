@@ -21,20 +21,12 @@ from validation.cohort.intake.declared import ColumnGuess, Variables
 from validation.cohort.intake.guesses import Corrections, Guess, make_guess, read_corrections
 from validation.cohort.intake.identifiers import names_patients, people_twice
 from validation.cohort.intake.matrix import RawMatrix, rewrite_matrix
-from validation.cohort.intake.names import (
-    label_from,
-    slug,
-)
+from validation.cohort.intake.names import label_from, slug
 from validation.cohort.intake.outcome import Outcome
 from validation.cohort.intake.outcomes import find_outcomes
 from validation.cohort.intake.sources import Sources, read_sources
 from validation.cohort.intake.text import RawTable
-from validation.cohort.intake.values import (
-    Column,
-    decimal_votes,
-    format_number,
-    parse_date,
-)
+from validation.cohort.intake.values import Column, decimal_votes, format_number, parse_date
 from validation.cohort.model import CohortSpec, describe
 
 if TYPE_CHECKING:
@@ -70,10 +62,7 @@ class Proposal:
     def require_answers(self) -> None:
         """Refuse what is open.
 
-        Raises
-        ------
-        InputError
-            With the setting for each open guess.
+        Raises `InputError` with the setting for each open guess.
         """
         asked = [
             f"{guess.what}: {guess.evidence}. Set {guess.key}="
@@ -92,10 +81,8 @@ class Proposal:
 def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
     """Read files and say what cohort they make; nothing is written.
 
-    Raises
-    ------
-    InputError
-        Naming file, line and remedy where something cannot be read or a setting does not fit.
+    Raises `InputError` naming file, line and remedy where something cannot be read or a setting
+    does not fit.
     """
     said = read_corrections(settings)
     with tempfile.TemporaryDirectory(prefix="sage-import-") as unpacked:

@@ -21,10 +21,7 @@ MARK = "# Written by `sage cohort init`"
 def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Finding]:
     """Write the cohort's folder, after it was read back and checked.
 
-    Raises
-    ------
-    InputError
-        If something is open, the folder exists, or the cohort does not read back.
+    Raises `InputError` if something is open, the folder exists, or the cohort does not read back.
     """
     from validation.cohort.cohort import Cohort
     from validation.cohort.findings import check_cohort

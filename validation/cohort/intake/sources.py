@@ -69,10 +69,7 @@ class Sources:
 def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> Sources:
     """Everything that the files hold.
 
-    Raises
-    ------
-    InputError
-        Naming the file, what is wrong with it and what to do.
+    Raises `InputError` naming the file, what is wrong with it and what to do.
     """
     found = Sources()
     for path in paths:
@@ -98,10 +95,8 @@ def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> So
 def unzip(path: Path, folder: Path) -> None:
     """Unpack an archive's tables, none of them outside `folder`, within the bounds.
 
-    Raises
-    ------
-    InputError
-        For a damaged, locked or oversized archive, and for names that lead out of the folder.
+    Raises `InputError` for a damaged, locked or oversized archive, and for names that lead out of
+    the folder.
     """
     packed, total = max(path.stat().st_size, 1), 0
     try:
@@ -288,10 +283,8 @@ def _book(path: Path) -> Iterator[RawTable]:
 def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list[str]]], int]:
     """Rows of cells as text, and how many of them are formulas.
 
-    Raises
-    ------
-    InputError
-        Naming a cell whose formula was saved without its value, and for sheets beyond the bounds.
+    Raises `InputError` naming a cell whose formula was saved without its value, and for sheets
+    beyond the bounds.
     """
     sheet.reset_dimensions()
     formulas.reset_dimensions()

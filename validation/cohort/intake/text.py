@@ -51,10 +51,7 @@ class RawTable:
 def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
     """The text of a file, and how its bytes were read.
 
-    Raises
-    ------
-    InputError
-        Naming the line, where bytes fit no encoding or a NUL byte stands.
+    Raises `InputError` naming the line, where bytes fit no encoding or a NUL byte stands.
     """
     if given:
         try:
@@ -129,10 +126,7 @@ def _encoding(name: str, evidence: str, confidence: str) -> Guess:
 def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Guess]:
     """Detect the delimiter: the sign that splits most lines into as many fields as the header.
 
-    Raises
-    ------
-    InputError
-        If no sign cuts the lines alike.
+    Raises `InputError` if no sign cuts the lines alike.
     """
     names = {name: sign for sign, name in DELIMITERS.items()}
     if given:
@@ -176,10 +170,8 @@ def parse_table(
 ) -> RawTable:
     """The table that a text holds.
 
-    Raises
-    ------
-    InputError
-        Naming the line, for fields that do not end, lines with too many fields, too many columns.
+    Raises `InputError` naming the line, for fields that do not end, lines with too many fields, too
+    many columns.
     """
     comments: list[list[str]] = []
     rows: list[tuple[int, list[str]]] = []
@@ -224,10 +216,7 @@ def build_table(
 ) -> RawTable:
     """The table of numbered rows of cells: finds the header, refuses what does not fit under it.
 
-    Raises
-    ------
-    InputError
-        If there are no rows below a header, or rows that are longer than it.
+    Raises `InputError` if there are no rows below a header, or rows that are longer than it.
     """
     import pandas as pd
 
@@ -239,10 +228,7 @@ def build_table(
         skipped = _preamble(rows, usual)
         if skipped:
             guesses.append(
-                _note(
-                    f"line {rows[skipped][0]}",
-                    f"{skipped} lines above it have hardly any field",
-                )
+                _note(f"line {rows[skipped][0]}", f"{skipped} lines above it have hardly any field")
             )
         header = rows[skipped][1]
         body = rows[skipped + 1 :]

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from validation.cohort.intake.coding import FEWEST
 from validation.cohort.intake.guesses import Guess, make_guess
-from validation.cohort.intake.names import (
-    CONTACT,
-    DEATH,
-    stem,
-    unit_in,
-    words,
-)
+from validation.cohort.intake.names import CONTACT, DEATH, stem, unit_in, words
 from validation.cohort.intake.values import Column
 
 FAR_DAYS = 700

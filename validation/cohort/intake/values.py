@@ -9,49 +9,18 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from validation.cohort.intake.names import word_set
 from validation.cohort.tables import MISSING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WORDS = frozenset(
-    {word.casefold() for word in MISSING}
-    | {
-        "-",
-        "–",
-        "—",
-        "---",
-        "?",
-        "na.",
-        "n.a.",
-        "n/a.",
-        "nd",
-        "n.d.",
-        "unk",
-        "unknown",
-        "missing",
-        "not available",
-        "not applicable",
-        "not evaluated",
-        "not assessed",
-        "not done",
-        "no data",
-        "not known",
-        "not specified",
-        "#value!",
-        "#ref!",
-        "#div/0!",
-        "#name?",
-        "#num!",
-        "k.a.",
-        "keine angabe",
-        "unbekannt",
-        "inconnu",
-        "non renseigné",
-        "(null)",
-        "<na>",
-        "not recorded",
-    }
+WORDS = (
+    frozenset(word.casefold() for word in MISSING)
+    | word_set("- – — --- ? na. n.a. n/a. nd n.d. unk unknown missing inconnu unbekannt k.a.")
+    | word_set("(null) <na> #value! #ref! #div/0! #name? #num!")
+    | {f"not {word}" for word in word_set("available applicable evaluated assessed done known")}
+    | {"not specified", "not recorded", "no data", "keine angabe", "non renseigné"}
 )
 """Words for missing, whatever their case."""
 SENTINELS = ("9999", "999", "99", "8888", "888", "777", "-1", "-9", "-99", "-999", "-9999")
