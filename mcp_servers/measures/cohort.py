@@ -16,7 +16,7 @@ from mcp_servers.measures.compute import Value, of_patient
 from mcp_servers.measures.definitions import keep_definitions
 from mcp_servers.measures.enumeration import Suite, suite_of
 from mcp_servers.measures.language import Measurement
-from mcp_servers.measures.maps import MANIFEST, held_in, list_maps
+from mcp_servers.measures.maps import MANIFEST, held_in, list_maps, name_folder
 from mcp_servers.measures.variables import TABLE, KnownAt, declaration, describe_variable
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
@@ -123,8 +123,7 @@ def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
         except InputError as error:
             broken[path.name] = str(error)
             continue
-        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in held.slide).lstrip(".")
-        name = name or "slide"
+        name = name_folder(held.slide)
         if name in taken:
             name = f"{name}-{len(taken)}"
         taken.add(name)

@@ -341,6 +341,12 @@ def read_maps(folder: Path) -> SlideMaps:
     )
 
 
+def name_folder(slide: str) -> str:
+    """Folder name for a slide: its name with other characters than letters and "._-" replaced."""
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in slide).lstrip(".")
+    return name or "slide"
+
+
 def list_maps(root: Path) -> list[Path]:
     """The folders of maps in a folder, at any depth, by name.
 

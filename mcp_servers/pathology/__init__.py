@@ -20,6 +20,5 @@ TOOL_MODULES = (
     "heatmap",
     "mil",
     "zeroshot",
-    "spatial",
     "measure",
 )

@@ -13,7 +13,7 @@ from mcp_servers.describe import check_card
 from mcp_servers.pathology.common import SUITE, Given, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, NucleiInput, segment_nuclei
 from mcp_servers.pathology.tissue import TissueInput, tissue_mask
-from mcp_servers.pathology.tls import DOUBTFUL_CENTER, TlsInput, tls
+from mcp_servers.pathology.tls import DOUBTFUL_CENTER, GERMINAL_CENTER, TlsInput, tls
 from mcp_servers.pathology.tumor import (
     TumorInput,
     TumorModel,
@@ -147,7 +147,6 @@ def _gather(
     slide: Slide, tumor_polygons: list[Polygon], found: dict[str, Any], folder: Path
 ) -> SlideMaps:
     from mcp_servers.formats.geojson import read_objects
-    from mcp_servers.measures.imports.names import OBJECTS, match_name
     from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
 
     mpp = slide.need_mpp()
@@ -158,8 +157,7 @@ def _gather(
     objects: list[tuple[Any, str]] = []
     for thing in read_objects(folder / found["tls"].geojson):
         if not thing.name.startswith(("rejected", DOUBTFUL_CENTER)):
-            kind = match_name(thing.label, {"germinal_center": OBJECTS["germinal_center"]}, {})
-            kind = "tls" if kind.startswith("other") else kind
+            kind = "germinal_center" if thing.label == GERMINAL_CENTER else "tls"
             objects += [(shape, kind) for shape in _valid(list(thing.polygons), mpp)]
     sought = getattr(found["tls"], "germinal_centers", None) is not None
     kinds = ["tls", "germinal_center"] if sought else ["tls"]

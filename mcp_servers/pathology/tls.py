@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
 LISTED = 50
+GERMINAL_CENTER = "Germinal center"
+"""Class of a germinal center in the outlines."""
 DOUBTFUL_CENTER = "doubtful germinal center"
 """How the names of pale cores begin that are not counted as germinal centers."""
 
@@ -226,7 +228,7 @@ def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[
                 reason = "lies within the tumor"
             corner = (core.box[1].start * scale, core.box[0].start * scale)
             outlines = mask_polygons(
-                core.cells, scale, origin=corner, simplify_px=0.5, label="Germinal center"
+                core.cells, scale, origin=corner, simplify_px=0.5, label=GERMINAL_CENTER
             )
             outline = max(outlines, key=lambda p: p.area)
             centers.append(Center(region, not reason, reason, core.area_um2, outline))

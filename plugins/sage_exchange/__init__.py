@@ -1,1 +1,1 @@
-"""Exchange: relations and vocabularies of other collections in, graphs in other formats out."""
+"""Exchange with other programs: knowledge graphs, vocabularies, maps of slides, analyses in R."""

@@ -1,4 +1,4 @@
-"""`sage exchange`: relations and vocabularies in, graphs in other formats out."""
+"""`sage exchange`: graphs, maps and analyses from and to other programs' formats."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from sage.cli.kg_options import GraphPath, load_graph
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.printable import count_noun
+from sage_exchange.maps.cli import app as maps
+from sage_exchange.r.cli import export_script
 
 app = typer.Typer(no_args_is_help=True)
+app.add_typer(maps, name="maps")
+app.command("r")(export_script)
 
 Format = Literal["trrust", "signor", "ctd", "hetionet", "pubtator", "semmeddb", "indra"]
 

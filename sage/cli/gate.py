@@ -29,7 +29,7 @@ def gate(
             " for all that have maps.",
         ),
     ],
-    maps: Annotated[Path, typer.Option(help="Folder of maps (`sage slides maps import`).")],
+    maps: Annotated[Path, typer.Option(help="Folder of maps (`sage exchange maps import`).")],
     define: Annotated[
         Path | None,
         typer.Option(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sage.cli.maps import Also
 from sage.cli.options import AsJson, Cache, Memory, Mpp, NoCache, Pattern, Workers
 from sage.core.printable import count_noun
 
@@ -32,7 +31,7 @@ def measure(
         Path | None, typer.Option(help="Folder of slides, or one slide: maps are made of them.")
     ] = None,
     maps: Annotated[
-        Path | None, typer.Option(help="Folder of ready maps (`sage slides maps import`).")
+        Path | None, typer.Option(help="Folder of ready maps (`sage exchange maps import`).")
     ] = None,
     define: Annotated[
         Path | None,
@@ -52,9 +51,6 @@ def measure(
     known_at: Annotated[
         Known, typer.Option(help="baseline: the slides were taken before follow-up began.")
     ] = "baseline",
-    also: Annotated[
-        list[Also] | None, typer.Option(help="Write the maps in this format too; repeatable.")
-    ] = None,
     workers: Workers = None,
     memory: Memory = None,
     cache: Cache = None,
@@ -84,9 +80,8 @@ def measure(
         raise InputError("give --define FILE or --suite standard")
     found, _, conflicts = measure_cohort(
         cohort, slides, maps, out, define=define, suite=suite, pattern=pattern, mpp=mpp,
-        known_at=known_at, also=also,
-        workers=workers,
-        memory=memory, cache=cache, no_cache=no_cache, quiet=as_json,
+        known_at=known_at, workers=workers, memory=memory, cache=cache, no_cache=no_cache,
+        quiet=as_json,
     )  # fmt: skip
     report_measured(found, conflicts, {}, as_json=as_json)
 
@@ -105,7 +100,6 @@ def measure_cohort(
     pattern: str | None = None,
     mpp: float | None = None,
     known_at: Known = "baseline",
-    also: list[Also] | None = None,
     workers: str | None = None,
     memory: int | None = None,
     cache: Path | None = None,
@@ -160,7 +154,6 @@ def measure_cohort(
             values = over.compute_values(pool, items, measurements, roots, progress)
         else:
             values = _by_program(program, items, roots.output, progress)
-    _export(items, also or [], roots.output)
     declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
     found = over.write_variables(
         measurements, values, failures, roots.output, None if declared else known_at
@@ -222,23 +215,6 @@ def _check_patients(items: list[Item], held: Any) -> None:
             f'"{items[0].patient}". Name the files in [slides] of cohort.toml (table and '
             "file_column), or rename them so that they begin with the patient and a dot"
         )
-
-
-def _export(items: list[Item], formats: list[Also], out: Path) -> None:
-    from mcp_servers.measures.exports import EXPORTS
-    from mcp_servers.measures.maps import read_maps
-
-    for name in formats:
-        suffix, write = EXPORTS[name.value]
-        for item in items:
-            target = out / name.value / f"{item.name}{suffix}"
-            if target.exists() and target.stat().st_mtime >= item.path.stat().st_mtime:
-                continue
-            maps = read_maps(item.path.parent)
-            if maps.is_empty or (name is Also.ANNDATA and maps.cells is None):
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write(maps, target)
 
 
 def _conflicts(items: list[Item]) -> dict[str, str]:

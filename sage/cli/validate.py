@@ -74,9 +74,6 @@ def run(
     alpha: Alpha = 0.05,
     split: Split = None,
     impute: Impute = False,
-    to_r: Annotated[
-        bool, typer.Option("--export-r", help="Write each analysis as an R script, with its data.")
-    ] = False,
     figures: Annotated[bool, typer.Option(help="Draw figures, which takes half the time.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +88,7 @@ def run(
     """
     from sage.api import Claim, test_claims
     from sage.cli.cohort import load_named
-    from sage.cli.console import err, print_json, print_line, working
+    from sage.cli.console import err, print_json, working
     from sage.cli.validate_text import print_verdict
     from sage.run.wiring import open_ledger
     from sage.settings import load
@@ -123,28 +120,11 @@ def run(
             figures=figures,
             progress=status.update,
         )
-        scripts = [_export_script(folder) for _, folder in frozen] if to_r else []
     if as_json:
         print_json([result.model_dump(mode="json") for result in results])
         return
     for (contract, folder), found in zip(frozen, results, strict=True):
         print_verdict(contract, found, folder)
-    for script in scripts:
-        print_line(f"R script: Rscript {script}")
-
-
-def _export_script(folder: Path) -> Path:
-    """Write the R script of the part of the patients that the verdict is based on."""
-    from sage.core.hooks import EXPORTED, log_command
-    from sage.settings import load
-    from validation.reproduction.export_r import export_r
-    from validation.run.runner import read_analysis
-
-    log_command(load(), EXPORTED, folder, command="validate --export-r")
-    parts = ("confirmation", "all", "discovery")
-    part = next(part for part in parts if (folder / "analysis" / part / "analysis.json").is_file())
-    found = read_analysis(folder / "analysis" / part)
-    return export_r(folder / "inputs" / part, found, folder / "r")
 
 
 def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool]) -> None:

@@ -83,8 +83,7 @@ def import_reading(
 
     Example: sage reading maps reading/reading.json --out maps
     """
-    from sage.cli.console import print_json
-    from sage.cli.maps import describe_maps, store_maps
+    from sage.cli.maps import print_maps, store_maps
     from sage.core.errors import InputError
     from sage.core.models import read_model
     from sage_slide_reading.reader.maps import maps_of
@@ -95,10 +94,7 @@ def import_reading(
     reading = read_model(file, Reading)
     reading = reading.model_copy(update={"slide": slide or reading.slide})
     row = store_maps(maps_of(reading, patient=patient), out, replace=replace)
-    if as_json:
-        print_json([row])
-    else:
-        typer.echo(describe_maps(row))
+    print_maps([row], as_json=as_json)
 
 
 def _write_answers(items: list[Item], target: Path) -> Path:

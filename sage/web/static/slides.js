@@ -200,7 +200,7 @@ function Viewer({ path, join, title, site, leads, children }) {
       ${all.length > 1 ? html`<label class="small">Maps <select value=${maps.path} onChange=${(e) => { setCells(e.target.value); setHeat(null); }}>${all.map((overlay) => html`<option value=${overlay.path}>${overlay.name}</option>`)}</select></label>` : null}
       ${maps ? html`<${Heat} key=${maps.path} path=${path} maps=${maps} types=${maps.types || []} heat=${heat} setHeat=${setHeat}/>
         <${Measurements} key=${`m${maps.path}`} path=${path} maps=${maps} region=${where < held.regions.length ? where : -1} setRegion=${setWhere} regions=${held.regions} goTo=${goTo}/>`
-        : html`<p class="small soft">Maps of this slide (<code>sage slides measure</code>, <code>sage slides maps import</code>) show measurements and their values as colors here.</p>`}
+        : html`<p class="small soft">Maps of this slide (<code>sage slides measure</code>, <code>sage exchange maps import</code>) show measurements and their values as colors here.</p>`}
     </div>` : null}</div>
   </section>`;
 }

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import shapely
 
-from mcp_servers.measures.exports import write_anndata, write_qupath, write_spatialdata
 from mcp_servers.measures.maps import (
     CellMap,
     Column,
@@ -19,6 +18,7 @@ from mcp_servers.measures.maps import (
     shape_map,
 )
 from sage.core.errors import InputError
+from sage_exchange.maps.exports import write_anndata, write_qupath, write_spatialdata
 
 pytestmark = pytest.mark.skipif(
     find_spec("spatialdata") is None, reason="SpatialData is not installed"
@@ -62,7 +62,7 @@ def test_anndata_reads_back(tmp_path: Path, maps: SlideMaps) -> None:
 
 def test_qupath_reads_back(tmp_path: Path, maps: SlideMaps) -> None:
     from mcp_servers.formats.geojson import read_objects
-    from mcp_servers.measures.imports.outlines import read_qupath_geojson
+    from sage_exchange.maps.outlines import read_qupath_geojson
 
     path = tmp_path / "s.geojson"
     write_qupath(maps, path)

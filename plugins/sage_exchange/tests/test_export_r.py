@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sage_exchange.r.cli import export_script
 from tests.validation.core_help import NODE, cause_of_death, patients, validate, write
 
 RSCRIPT = shutil.which("Rscript")
@@ -101,7 +102,7 @@ def repeated(
     patients_in: int = 300,
     **changes: object,
 ) -> str:
-    """Validate with --export-r, run the script in a folder of its own, return what it prints."""
+    """Validate, export to R, run the script from another folder, return what it prints."""
     raw = patients(patients_in, log_hr=0.5)
     raw.loc[::11, "stage"] = None
     raw["cause"] = ["alive"] * len(raw)
@@ -113,9 +114,9 @@ def repeated(
     raw["since"] = np.where(raw.given == "yes", np.round(rng.exponential(20, len(raw)), 1), np.nan)
     more = cause_of_death("tumor", "other", "alive") + LATE
     cohort = write(tmp_path / "cohort", raw, endpoint=NODE, more=more)
-    validate(tmp_path, cohort, "--export-r", *options, **changes)
     moved = tmp_path / "elsewhere"
-    shutil.move(tmp_path / "out" / "marker-os" / "r", moved)
+    validate(tmp_path, cohort, *options, **changes)
+    export_script(tmp_path / "out" / "marker-os", moved)
     code, said = run(moved / "analysis.R")
     assert code == 0, said
     return said

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.pathology.common import SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
@@ -73,7 +73,7 @@ class SpatialResult(SlideResult):
 
 @tool(
     "spatialdata_export",
-    SUITE,
+    "exchange",
     "1.0.2",
     "Export a slide's outlines, points, tiles, features and image as a SpatialData zarr store.",
     resources=Resources(memory_mb=3072, seconds_per_item=10.0),
@@ -85,6 +85,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
     from importlib.metadata import version
 
     from mcp_servers.formats import spatial
+    from sage_exchange.spatial.elements import make_image
 
     require_extra("spatialdata", "a SpatialData store")
     slide = open_slide(given, context)
@@ -105,7 +106,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
             sources |= dict.fromkeys(made, source)
             context.progress(0.3 * len(sources) / (2 * len(chosen)), source.name)
         if view is not None:
-            elements["slide"] = spatial.make_image(
+            elements["slide"] = make_image(
                 view, slide.mpp, lambda share: context.progress(0.3 + 0.6 * share, "image")
             )
             sources["slide"] = slide.path
@@ -192,14 +193,14 @@ def name_elements(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
 def _elements(
     stem: str, path: Path, slide: Slide, warnings: list[str], open_files: ExitStack
 ) -> dict[str, Any]:
-    from mcp_servers.formats import spatial, spatial_points
+    from sage_exchange.spatial import elements, points
 
     size = (slide.width, slide.height)
     if path.suffix.lower() == ".geojson":
-        return spatial.from_geojson(path, stem, size, slide.mpp, warnings)
+        return elements.from_geojson(path, stem, size, slide.mpp, warnings)
     if path.suffix.lower() == ".csv":
-        return spatial_points.from_csv(path, stem, size, slide.mpp, warnings)
-    return spatial.from_hdf5(path, stem, size, slide.mpp, warnings, open_files)
+        return points.from_csv(path, stem, size, slide.mpp, warnings)
+    return elements.from_hdf5(path, stem, size, slide.mpp, warnings, open_files)
 
 
 def _describe(name: str, element: Any, file: str) -> SpatialElement:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mcp_servers.measures.imports.names import OBJECTS, REGIONS, TYPES, WINDOW, match_name, slug
 from mcp_servers.measures.maps import (
     CellMap,
     Column,
@@ -20,6 +19,7 @@ from mcp_servers.measures.maps import (
     shape_map,
 )
 from sage.core.errors import InputError
+from sage_exchange.maps.names import OBJECTS, REGIONS, TYPES, WINDOW, match_name, slug
 
 
 def read_qupath_geojson(
@@ -49,7 +49,7 @@ def read_qupath_geojson(
     import shapely
 
     from mcp_servers.formats.geojson import read_objects
-    from mcp_servers.measures.imports.tables import column_of
+    from sage_exchange.maps.tables import column_of
 
     own = dict(types or {})
     cells: list[tuple[float, float, str, Mapping[str, float]]] = []
@@ -145,8 +145,8 @@ def read_hooknet_table(
     import pandas as pd
     import shapely
 
-    from mcp_servers.measures.imports.tables import read_rows
     from mcp_servers.workers.cohort import parse_patient
+    from sage_exchange.maps.tables import read_rows
 
     rows = read_rows(path, where or {}, ("name", "label", "x", "y"))
     for slide, own in rows.groupby("name", sort=True):

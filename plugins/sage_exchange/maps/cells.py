@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mcp_servers.measures.imports.names import PANNUKE, TYPES, match_name
-from mcp_servers.measures.imports.window import Window, window_of
 from mcp_servers.measures.maps import CellMap, Column, SlideMaps
 from mcp_servers.slides.arrays import F64
 from sage.core.errors import InputError
+from sage_exchange.maps.names import PANNUKE, TYPES, match_name
+from sage_exchange.maps.window import Window, window_of
 
 MAX_BYTES = 4 << 30
 

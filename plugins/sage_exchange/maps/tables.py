@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
-from mcp_servers.measures.imports.names import TYPES, match_name, slug
-from mcp_servers.measures.imports.window import Window, window_of
 from mcp_servers.measures.maps import CellMap, Column, Name, SlideMaps
 from mcp_servers.slides.arrays import F64
 from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
+from sage_exchange.maps.names import TYPES, match_name, slug
+from sage_exchange.maps.window import Window, window_of
 
 if TYPE_CHECKING:
     import pandas as pd

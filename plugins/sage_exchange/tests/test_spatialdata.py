@@ -21,7 +21,7 @@ from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run, shared
 from tests.warm import run_warm
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HAVE = importlib.util.find_spec("spatialdata") is not None
 needs_spatialdata = pytest.mark.skipif(not HAVE, reason="spatialdata is not installed here")
 MPP = 0.5
@@ -285,7 +285,7 @@ def test_columns_of_one_name_are_numbered_and_none_is_lost(made: Path) -> None:
 def test_a_table_is_read_in_parts_that_fit_together(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mcp_servers.formats import spatial_points
+    from sage_exchange.spatial import points as spatial_points
 
     monkeypatch.setattr(spatial_points, "ROWS", 3)
     table = made / "t.csv"

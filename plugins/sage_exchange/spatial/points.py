@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mcp_servers.formats.spatial import Elements, check_inside, column_names, make_transformations
+from mcp_servers.formats.spatial import Elements, make_transformations
 from sage.core.errors import InputError
+from sage_exchange.spatial.elements import check_inside, column_names
 
 ROWS = 200_000
 Kind: TypeAlias = "np.dtype[Any] | type[str]"

@@ -14,22 +14,22 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_servers.measures.imports.cells import read_cells_json
-from mcp_servers.measures.imports.names import TYPES, check_own, match_name, slug
-from mcp_servers.measures.imports.outlines import (
+from mcp_servers.measures.maps import SlideMaps, read_maps, write_maps
+from sage.core.errors import InputError
+from sage_exchange.maps.cells import read_cells_json
+from sage_exchange.maps.names import TYPES, check_own, match_name, slug
+from sage_exchange.maps.outlines import (
     read_hooknet_json,
     read_hooknet_table,
     read_qupath_geojson,
 )
-from mcp_servers.measures.imports.tables import (
+from sage_exchange.maps.tables import (
     TableMapping,
     column_of,
     preset,
     read_mapping,
     read_table,
 )
-from mcp_servers.measures.maps import SlideMaps, read_maps, write_maps
-from sage.core.errors import InputError
 
 SPATIAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "spatial"
 SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10]]
@@ -406,7 +406,7 @@ def test_cells_of_one_program_and_objects_of_another_are_one_slide(
 ) -> None:
     from typer.testing import CliRunner
 
-    from sage.cli.maps import app
+    from sage_exchange.maps.cli import app
 
     monkeypatch.chdir(tmp_path)
     Path("cells.json").write_text(json.dumps(CELLVIT))

@@ -1,1 +1,0 @@
-"""Maps that other programs made, as typed maps in µm."""

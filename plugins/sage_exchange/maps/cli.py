@@ -1,0 +1,166 @@
+"""`sage exchange maps`: maps of cells, objects and regions from and to other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sage.cli.options import AsJson
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.maps import SlideMaps
+
+app = typer.Typer(no_args_is_help=True, help="Maps of cells, objects and regions: import, export.")
+
+Format = Literal["qupath", "cellvit", "hovernet", "inform", "steinbock", "hooknet", "table"]
+"""Formats of other programs."""
+Around = Literal["none", "hull", "box"]
+"""Shape taken as the analyzed tissue."""
+Target = Literal["anndata", "qupath", "spatialdata"]
+"""Formats that maps are exported to."""
+
+
+@app.command("import")
+def import_maps(
+    form: Annotated[
+        Format,
+        typer.Argument(
+            metavar="FORMAT",
+            help="qupath (GeoJSON or measurements), cellvit, hovernet, inform, steinbock, hooknet "
+            "(CSV or JSON), table",
+        ),
+    ],
+    file: Annotated[Path, typer.Argument(help="The file that the program wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder of maps, one folder per slide.")] = Path("maps"),
+    mpp: Annotated[
+        float | None,
+        typer.Option(help="µm per pixel of the file's coordinates; none where they are µm.", min=0),
+    ] = None,
+    slide: Annotated[
+        str | None, typer.Option(help="Name of the slide; default: the file's name.")
+    ] = None,
+    patient: Annotated[
+        str | None, typer.Option(help="Its patient; default: from the slide's name.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="THEIRS=OURS", help="A type's name; repeatable."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Rows of a table to keep; repeatable."),
+    ] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="TOML that names the columns of a table.")
+    ] = None,
+    window: Annotated[
+        Around, typer.Option(help="Tissue if the file has only cells; none: unknown.")
+    ] = "none",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take these cells, objects ... where there are some.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import cells, objects and regions of another program as typed maps in µm.
+
+    The result is joined to maps of the slide in OUT, e.g. cells of one program and objects of
+    another. Types that SAGE does not know are kept as other_NAME.
+
+    Example:
+
+        sage exchange maps import qupath slide.geojson --mpp 0.25 --out maps
+
+        sage exchange maps import cellvit cells.json --mpp 0.25 --slide TCGA-XX-0001 --out maps
+
+        sage exchange maps import table cells.csv --mapping columns.toml --window hull --out maps
+    """
+    from sage.cli.maps import print_maps, store_maps
+    from sage.cli.tools_support import split_setting
+    from sage_exchange.maps.names import check_own
+
+    if not file.is_file():
+        raise InputError(f'"{file}" is not a file')
+    own = dict(split_setting(word) for word in types or ())
+    check_own(own)
+    kept = dict(split_setting(word) for word in where or ())
+    if (mapping is None) == (form == "table"):
+        raise InputError("the format table needs --mapping FILE, and only this format takes it")
+    found = [
+        store_maps(maps, out, replace=replace)
+        for maps in _read_file(form, file, mpp, slide, patient, own, kept, mapping, window)
+    ]
+    print_maps(found, as_json=as_json)
+
+
+def _read_file(
+    form: Format,
+    file: Path,
+    mpp: float | None,
+    slide: str | None,
+    patient: str | None,
+    types: dict[str, str],
+    where: dict[str, str],
+    mapping: Path | None,
+    window: Around,
+) -> Iterator[SlideMaps]:
+    from mcp_servers.workers.cohort import parse_patient
+    from sage_exchange.maps import cells, outlines, tables
+
+    is_json = file.suffix.lower() in (".json", ".geojson")
+    tabular = form in ("inform", "steinbock", "table")
+    if tabular or (form == "qupath" and not is_json):
+        columns = tables.read_mapping(mapping) if mapping else tables.preset(form, file)
+        yield from tables.read_table(
+            file, columns, mpp=mpp, slide=slide, patient=patient, types=types, where=where,
+            window=window,
+        )  # fmt: skip
+        return
+    if mpp is None:
+        raise InputError(f"{file}: the coordinates are pixels; give the pixel size in µm (--mpp)")
+    name = slide or file.name.split(".")[0]
+    who = patient or parse_patient(Path(name))
+    if form == "hooknet" and not is_json:
+        yield from outlines.read_hooknet_table(file, mpp=mpp, where=where)
+    elif form == "hooknet":
+        yield outlines.read_hooknet_json(file, mpp=mpp, slide=name, patient=who)
+    elif form == "qupath":
+        yield outlines.read_qupath_geojson(file, mpp=mpp, slide=name, patient=who, types=types)
+    else:
+        yield cells.read_cells_json(
+            file, mpp=mpp, slide=name, patient=who, types=types, window=window
+        )
+
+
+@app.command("export")
+def export_maps(
+    folder: Annotated[Path, typer.Argument(help="Folder of maps, of one slide or of many.")],
+    to: Annotated[Target, typer.Option(help="anndata (cells), spatialdata or qupath (all of it).")],
+    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("exported"),
+) -> None:
+    """Export maps to AnnData or SpatialData (in µm), or to QuPath (in level-0 pixels).
+
+    Example: sage exchange maps export maps --to anndata --out exported
+    """
+    from mcp_servers.measures.maps import list_maps, name_folder, read_maps
+    from sage.core.hooks import EXPORTED, log_command
+    from sage.settings import load
+    from sage_exchange.maps.exports import EXPORTS
+
+    log_command(load(), EXPORTED, folder, command="exchange maps export")
+    suffix, write = EXPORTS[to]
+    left_out = []
+    for path in list_maps(folder):
+        maps = read_maps(path)
+        if maps.is_empty or (to == "anndata" and maps.cells is None):
+            left_out.append(maps.slide)
+            continue
+        out.mkdir(parents=True, exist_ok=True)
+        target = out / f"{name_folder(maps.slide)}{suffix}"
+        write(maps, target)
+        typer.echo(str(target))
+    if left_out:
+        typer.echo(f"nothing to export, left out: {', '.join(left_out)}", err=True)

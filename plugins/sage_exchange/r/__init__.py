@@ -1,0 +1,1 @@
+"""Export of a validation's analysis as a standalone R script."""
