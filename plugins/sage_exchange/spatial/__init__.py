@@ -1,3 +1,1 @@
-"""Tool that exports results on a slide as a SpatialData store."""
-
-TOOL_MODULES = ("tool",)
+"""Export of results on a slide as a SpatialData store."""
